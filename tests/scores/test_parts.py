@@ -42,11 +42,12 @@ def by_definition(similarity, left, right):
     return out
 
 
-@pytest.mark.parametrize("tile", [1, 100, 1 << 22])
+@pytest.mark.parametrize("tile", [1, 100, 1 << 22])  # with as many pairs by the definition at a time
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("comparison", [PLACES, ENLARGED])
 def test_the_search_is_that_of_the_definition(comparison, turned, tile, monkeypatch):
     monkeypatch.setattr(parts, "_TILE", tile)
+    monkeypatch.setattr(parts, "_PAIRS", tile)
     left, right = tables()
     right[7] = right[3]  # a tie, which the lower row wins
     similarity = opened(comparison, np.concatenate([left, right]))
@@ -98,7 +99,11 @@ def test_windows_without_details_are_like_no_other():
     blank = np.zeros_like(left[:1])
     similarity = opened(PLACES, right)
     assert similarity.scores(flat(blank), flat(blank)).tolist() == [-NO_WINDOW]
-    assert (similarity.nearest(flat(blank), flat(right), 2).scores == -NO_WINDOW).all()
+    nearest = similarity.nearest(
+        flat(np.repeat(blank, 3, axis=0)), flat(right), 2, exclude_same=([0, 1, 9], [0, 1] * 30)
+    )
+    assert (nearest.scores == -NO_WINDOW).all()
+    assert nearest.rows.tolist() == [[1, 3], [0, 2], [0, 1]]
 
 
 def test_components_are_the_directions_of_most_variance():

@@ -35,6 +35,10 @@ NO_WINDOW = 1.0
 """Distance of a window without details: that of vectors at right angles."""
 _TILE = 1 << 22
 """Numbers of a tile of the search: 16 MiB in float32."""
+_IMAGES = 1 << 10
+"""Images whose windows are whitened at a time."""
+_PAIRS = 1 << 14
+"""Pairs that are computed by the definition at a time."""
 _ROUNDING = 2.0**-24
 
 
@@ -56,12 +60,18 @@ class PartsMeasure:
         Returns:
             [n, W, k] rows of length 1, or 0 for a window without details.
         """
-        x = np.asarray(vectors, dtype=np.float64)
+        table = np.asarray(vectors)
+        rows = np.empty((*table.shape[:2], self.whitening.shape[1]), np.float32)
+        for start in range(0, len(table), _IMAGES):
+            rows[start : start + _IMAGES] = self._unit_rows(table[start : start + _IMAGES].astype(np.float64))
+        return rows
+
+    def _unit_rows(self, x: FloatArray) -> FloatArray:
         length = np.linalg.norm(x, axis=-1, keepdims=True)
         there = length > 0
         whitened = (np.divide(x, length, out=np.zeros_like(x), where=there) - self.mean) @ self.whitening
         size = np.linalg.norm(whitened, axis=-1, keepdims=True)
-        return np.divide(whitened, size, out=np.zeros_like(whitened), where=there & (size > 0)).astype(np.float32)
+        return np.divide(whitened, size, out=np.zeros_like(whitened), where=there & (size > 0))
 
 
 def fit_parts(vectors: ArrayLike, components: int, *, floor: float = 0.0) -> PartsMeasure:
@@ -158,7 +168,10 @@ class PartsSimilarity:
         for first, tile in self._tiles(left, right, exclude_same):
             kept = min(k, tile.shape[1])
             least = np.partition(tile, -kept, axis=1)[:, -kept]
-            near = (tile >= (least - 2 * self._slack(left))[:, None]) & (tile > -np.inf)
+            allowed = tile > -np.inf
+            near = (tile >= (least - 2 * self._slack(left))[:, None]) & allowed
+            empty = self._empty(left[first : first + len(tile)])  # every image is as near, the first ones win the tie
+            near[empty] = allowed[empty] & (np.cumsum(allowed[empty], axis=1) <= k)
             query, reference = np.nonzero(near)
             exact = -self._distances(left, right, query + first, reference)
             order = np.lexsort((reference, -exact, query))
@@ -211,12 +224,18 @@ class PartsSimilarity:
     def _distances(self, left: NDArray, right: NDArray, one: NDArray, other: NDArray) -> FloatArray:
         """[p] of pairs of rows, by the definition."""
         least = np.full(len(one), NO_WINDOW)
-        for x, y in self._pairs(left, right):
-            first, second = x[one].astype(np.float64), y[other].astype(np.float64)
-            there = first.any(axis=1) & second.any(axis=1)
-            apart = np.square(first - second).sum(axis=1) / 2
-            least = np.where(there, np.minimum(least, apart), least)
+        for start in range(0, len(one), _PAIRS):
+            some = slice(start, start + _PAIRS)
+            for x, y in self._pairs(left, right):
+                first, second = x[one[some]].astype(np.float64), y[other[some]].astype(np.float64)
+                there = first.any(axis=1) & second.any(axis=1)
+                apart = np.where(there, np.square(first - second).sum(axis=1) / 2, NO_WINDOW)
+                np.minimum(least[some], apart, out=least[some])
         return least
+
+    def _empty(self, left: NDArray) -> NDArray[np.bool_]:
+        """[n] which images have no window with details among those that are compared."""
+        return ~np.any([x.any(axis=1) for x, _ in self._pairs(left, left)], axis=0)
 
     def _slack(self, rows: NDArray) -> float:
         """Largest difference between a product in float32 and 1 less the distance."""
