@@ -48,6 +48,7 @@ def by_definition(similarity, left, right):
 def test_the_search_is_that_of_the_definition(comparison, turned, tile, monkeypatch):
     monkeypatch.setattr(parts, "_TILE", tile)
     monkeypatch.setattr(parts, "_PAIRS", tile)
+    monkeypatch.setattr(parts, "_IMAGES", tile)
     left, right = tables()
     right[7] = right[3]  # a tie, which the lower row wins
     similarity = opened(comparison, np.concatenate([left, right]))
