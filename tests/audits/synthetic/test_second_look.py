@@ -19,6 +19,7 @@ from memorisk.audits.synthetic.result import AlignedPairs, SyntheticSummary, Win
 from memorisk.audits.synthetic.run import gather_evidence
 from memorisk.audits.synthetic.second_look import look_again
 from memorisk.audits.synthetic.verdict import synthetic_verdict
+from memorisk.images.copies.alignment import LARGEST_CORRELATION, WINDOWS
 from memorisk.report.numbers import from_json
 from memorisk.report.page import render_page
 from memorisk.runs.workload import no_progress
@@ -113,6 +114,19 @@ def test_nothing_is_looked_at_without_held_out_images_or_candidates(evidence) ->
     assert look_again(without, None, [(0, 0)], seed=0) is None  # type: ignore[arg-type]
     bare = [replace(view, distances=replace(view.distances, candidates=None)) for view in evidence.views]
     assert look(replace(evidence, views=tuple(bare)), [(0, 0)]) is None
+
+
+def test_a_cut_that_no_correlation_reaches_is_a_look_that_confirms_nothing(evidence) -> None:
+    said = look(evidence, [])
+    assert said.looked
+    beyond = [replace(size, tail=replace(size.tail, cut=9.0)) for size in said.cut.sizes]
+    unreached = replace(said, cut=replace(said.cut, sizes=tuple(beyond)))
+    assert [window.correlation for window in unreached.windows] == [None] * len(beyond)
+    assert not unreached.looked
+    least = [share * np.arctanh(LARGEST_CORRELATION) for share in WINDOWS]
+    for factor, reached in ((0.99, True), (1.01, False)):
+        sizes = [replace(s, tail=replace(s.tail, cut=factor * z)) for s, z in zip(said.cut.sizes, least, strict=True)]
+        assert replace(said, cut=replace(said.cut, sizes=tuple(sizes))).looked == reached
 
 
 def test_a_dismissed_pair_is_not_looked_at(evidence) -> None:

@@ -111,7 +111,7 @@ class Distances:
     second_nearest: np.ndarray | None = None
     """[S] the training image that ``second`` is of, -1 where there is one patient; None likewise."""
     of_parts: bool = False
-    """Whether windows of images are compared, so that images of another kind may be as near as others."""
+    """Whether windows or details are compared, which say little of what kind of image they are from."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -281,7 +281,7 @@ def _singled_by_any(
 def _far(distances: Sequence[Distances], by: Sequence[DetectorFindings]) -> list[int]:
     """Count the synthetic images that lie far from the training images, by each detector of whole images.
 
-    Windows say little of what kind of image they are from; they count where no detector compares whole images.
+    Windows and details say little of what kind of image they are from. They count where nothing else is compared.
     """
     parts_alone = all(d.of_parts for d in distances)
     counted = [one.near_new if parts_alone or not d.of_parts else None for d, one in zip(distances, by, strict=True)]

@@ -28,7 +28,7 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, percent, rows
 from memorisk.report.figures.histograms import logit_plot
 from memorisk.report.result import Result
-from memorisk.runs.errors import listed, plural
+from memorisk.runs.errors import plural
 
 MANY = 0.001
 """Share of the pairs of two patients above which an image and itself do not stand out."""
@@ -209,7 +209,7 @@ def _window_cuts(windows: Sequence[WindowCut]) -> str:
     """Say from which correlation on a pair is confirmed, in windows of each size in which one can be."""
     reached = [window for window in windows if window.correlation is not None]
     cuts = [f"{window.correlation:.3f} in windows of {window.share:.0%} of either side" for window in reached]
-    return f"The details must correlate by {listed(cuts, len(cuts))}"
+    return f"The details must correlate by more than {', or '.join(cuts)}"
 
 
 def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: Sequence[Block]) -> list[Block]:
@@ -229,7 +229,7 @@ def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: 
         text += " " + terms.fill(wording.NO_ALIGNMENT_CUT)
     else:
         text += (
-            f" {_window_cuts(aligned.windows)}, from {count(aligned.n_null_people)} held-out "
+            f" {_window_cuts(aligned.windows)}. These cuts come from {count(aligned.n_null_people)} held-out "
             f"{terms.units} and {count(aligned.n_control_images)} synthetic images. {count(aligned.n_pairs)} pairs of "
             f"{count(aligned.n_images)} images that were looked at are confirmed; {count(aligned.n_control_beyond)} "
             "synthetic images lie as well on a held-out image."

@@ -43,7 +43,10 @@ ALIGNED = (
     "confirmed above the correlations that {expected} of the {n} synthetic images are expected to reach by chance. "
     "Chance is what held-out {units} show, laid on training images, and synthetic images, laid on held-out ones."
 )
-NO_ALIGNMENT_CUT = "Too few images tell how alike two different {units} can be: no pair can be confirmed."
+NO_ALIGNMENT_CUT = (
+    "No pair can be confirmed: too few images tell how alike two different {units} can be, or different {units} are as "
+    "alike as copies."
+)
 ALIGNED_APART = (
     "{n} of these lie on the other set as copies do: the same people may have other ids there, or the generator have "
     "seen the held-out {units}. They are no part of what chance is computed from."

@@ -48,11 +48,12 @@ TURNED_SCALES = (1.0, 0.85)
 """Scales that are tried with these turns."""
 WINDOWS = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4)
 """Sides of the windows, as shares of the canvas."""
-LARGEST_CORRELATION = 0.9995
-"""Correlation of details that none exceeds, so that strengths are finite."""
+_NOISE_FLOOR = 0.001
+"""Of the mean square of details, added to that of each window: a window without details tells nothing."""
+LARGEST_CORRELATION = 1 / (1 + _NOISE_FLOOR)
+"""Correlation of two equal windows of as many details as the image has in the mean; that of others is cut to it."""
 _MOST_SHIFT = COARSE // 2
 _SPREAD_FLOOR = 0.1  # of the mean square of details: flat regions stay flat
-_NOISE_FLOOR = 0.001  # likewise, in correlations: a window without details tells nothing
 _CLIP = 3.0
 _STEP = 2  # pixels between windows
 _ECC = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 30, 1e-4)
