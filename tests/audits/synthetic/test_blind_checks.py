@@ -60,7 +60,8 @@ def reasons(found: Result) -> list[str]:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("aligning")
-def test_an_ordinary_set_passes_and_every_check_looked() -> None:
+def test_an_ordinary_set_passes_and_every_check_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second_look, "MOST_IMAGES", 120)  # of fewer digits, two people's may be as alike as copies
     found = audited(*sets(300, 300, 200))
     assert reasons(found) == []
     assert found.status == "pass", found.why
