@@ -195,9 +195,9 @@ def draw(world: World, seed: int) -> Drawn:
     return Drawn(
         features=FeatureTables(*tables, described, False, (), 0, 0),  # type: ignore[arg-type]
         sets=Sets(
-            _store("train", np.repeat([f"t{i}" for i in range(world.n_train)], of_train)),
-            _store("made", np.array([f"s{i}" for i in range(world.n_synthetic)])),
-            _store("held", np.repeat([f"h{i}" for i in range(world.n_held)], of_held)),
+            simulated_store("train", np.repeat([f"t{i}" for i in range(world.n_train)], of_train)),
+            simulated_store("made", np.array([f"s{i}" for i in range(world.n_synthetic)])),
+            simulated_store("held", np.repeat([f"h{i}" for i in range(world.n_held)], of_held)),
             0, 0, frozenset(), (),
         ),
         plants=Plants(nothing, kind, kind, np.concatenate(planted), np.full(len(kind), -1), PLANTED),
@@ -213,7 +213,7 @@ def copied(source: np.ndarray, other: np.ndarray, kind: str, sd: np.ndarray, rng
     return source + MOVED[kind] * sd * rng.standard_normal(source.shape)
 
 
-def _store(name: str, groups: np.ndarray) -> ImageStore:
+def simulated_store(name: str, groups: np.ndarray) -> ImageStore:
     """A store of which only ids and contents matter; its images show something, black and white."""
     ids = np.array([f"{name} {i}" for i in range(len(groups))], dtype=object)
     table = pd.DataFrame({"image": ids, "path": ids, "label": "", "group": groups}, dtype=object)
@@ -230,14 +230,7 @@ def audited(
     """Verdict of the audit, and the evidence with what was found."""
     sets, plants, real = drawn.sets, drawn.plants, Euclidean()
     distances = measure_distances(drawn.features, real, sets, plants, no_progress, review=review)  # type: ignore[arg-type]
-    n, dismissed = len(drawn.equal), frozenset(review.pairs(sets, review.dismissed))
-    nowhere = np.full(n, -1)
-    far = BestMatches(np.zeros(n, np.intp), np.zeros(n, np.float32), np.zeros(n, bool))
-    copies = PixelCopies(
-        drawn.equal, nowhere, np.zeros(n, bool), nowhere, far, NO_PAIRS, NO_PAIRS,
-        np.empty((0, 32, 32), np.uint8), dismissed,
-        plants=plants.kind == "exact",
-    )  # fmt: skip
+    copies = pixel_copies(drawn.equal, plants, frozenset(review.pairs(sets, review.dismissed)))
     features = SimpleNamespace(notes=(), described=drawn.features.described, weak=False)
     view = SimpleNamespace(name="simulated", features=features, measure="euclidean", distances=distances)
     evidence = SyntheticEvidence(sets, plants, (view,), copies, None, review)  # type: ignore[arg-type]
@@ -245,6 +238,21 @@ def audited(
     numbers = numbers_of(evidence, found, options)
     seen = tuple(check for check in numbers.checks if check.name not in (NEAR_COPIES, SECOND_LOOK))  # without pixels
     return synthetic_verdict(replace(numbers, checks=seen), options), SimpleNamespace(view=view, found=found)
+
+
+def pixel_copies(equal: np.ndarray, plants: Plants, dismissed: frozenset[tuple[int, int]] = frozenset()) -> PixelCopies:
+    """Pairs by pixels of images that have none.
+
+    Args:
+        equal: [S] row of the training image that an image is, -1 for none.
+        plants: Of which exact ones show.
+        dismissed: Pairs that a person dismissed.
+    """
+    nowhere, none = np.full(len(equal), -1), np.zeros(len(equal), bool)
+    far = BestMatches(np.zeros(len(equal), np.intp), np.zeros(len(equal), np.float32), none)
+    thumbnails = np.empty((0, 32, 32), np.uint8)
+    exact = plants.kind == "exact"
+    return PixelCopies(equal, nowhere, none, nowhere, far, NO_PAIRS, NO_PAIRS, thumbnails, dismissed, plants=exact)
 
 
 def by_methods(d: Distances, plants: Plants) -> bool:

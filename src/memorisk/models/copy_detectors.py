@@ -400,7 +400,8 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
         return network if grid is None else WindowedNetwork(network, grid), ()
 
     if config.published:
-        notes = [published_sentence(source.shown, config.published)]
+        name = DEFAULT_DETECTOR if source.comes_with_memorisk else source.shown  # whichever windows it compares
+        notes = [published_sentence(name, config.published)]
     else:
         notes = [f"{source.shown} was trained by {what} ({config.protocol} protocol) from {config.backbone}."]
     notes += config.departures

@@ -123,7 +123,7 @@ def test_a_detector_that_took_no_part_audits() -> None:
         return auditor_names(options, open_detectors(options))
 
     assert auditors("pixels") == ("default",)
-    assert auditors("default") == ("default", "pixels")
+    assert auditors("default") == ("default",)
     assert auditors("default", auditor="pca:16") == ("pca:16",)
     with pytest.raises(InputError, match="which chooses the images itself"):
         auditors("pixels", "default", auditor="default")

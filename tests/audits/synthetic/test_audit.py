@@ -19,6 +19,7 @@ from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.audits.synthetic.verdict import NO_HELD_OUT, synthetic_verdict
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
 from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
+from memorisk.models.settings import DEFAULT_COMPARISONS
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.page import render_page
@@ -104,13 +105,12 @@ def test_the_detector_that_comes_with_memorisk_compares_where_none_is_named(plac
     found = run("copies", "runs/default", detector=())
     summary = from_json(SyntheticSummary, found.summary)
     assert not summary.numbers.comparison.weak_features
-    (by,) = summary.detectors
-    assert by.features.source == "default"
-    assert by.measure.startswith("whitened")
+    assert tuple(by.features.source for by in summary.detectors) == DEFAULT_COMPARISONS
+    assert [by.measure.partition(" of ")[0] for by in summary.detectors[1:]] == ["distance"] * 3
     page = Path("runs/default/report.html").read_text()
-    assert "default is the copy detector that comes with memorisk" in page
+    assert page.count("is the copy detector that comes with memorisk") == 1
     assert "no image of any person was in its training" in page
-    assert "0 of 120 training patients and 0 of 99 held-out ones" in page
+    assert page.count("0 of 120 training patients and 0 of 99 held-out ones") == 1
     for file in Path("runs/default").rglob("*"):
         assert not file.is_file() or str(DEFAULT_DETECTOR_FOLDER.parent).encode() not in file.read_bytes()
 
@@ -499,7 +499,7 @@ def test_the_command_with_several_detectors_pairs_and_a_review(place: Path, caps
     assert "pairs to look at: memorisk view runs/several, or fill runs/several/review.csv" in out
     code, out, _ = answer(capsys, *given, "--out", "runs/dry", "--dry-run", "--json")
     assert (json.loads(out)["features"], json.loads(out)["shortest_list"]) == (
-        "pixels, euclidean and pixels:4, euclidean", 24,
+        "pixels, euclidean; pixels:4, euclidean", 24,
     )  # fmt: skip
     table = pd.read_csv("runs/several/review.csv", dtype=str, keep_default_na=False)
     images = pd.read_parquet("runs/several/manifests/training.parquet")["image"]
@@ -515,7 +515,7 @@ def test_the_command_with_several_detectors_pairs_and_a_review(place: Path, caps
     code, out, _ = answer(capsys, *given, *more, "--out", "runs/config", "--print-config")
     (place / "several.yaml").write_text(out)
     code, out, _ = answer(capsys, "audit", "synthetic", "--config", "several.yaml", "--dry-run", "--json")
-    assert (code, json.loads(out)["features"]) == (0, "pixels, euclidean and pixels:4, euclidean")
+    assert (code, json.loads(out)["features"]) == (0, "pixels, euclidean; pixels:4, euclidean")
     both = refusal(capsys, *given, "--out", "runs/both", "--features", "pixels")
     assert "--features and --measure" in both or "leave features and measure out" in both
 

@@ -12,6 +12,7 @@ from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants,
 from memorisk.audits.generated.sets import Sets, stack_stores
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.run import gather_evidence
+from memorisk.models.settings import DEFAULT_COMPARISONS
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import no_progress
 from memorisk.scores.distances import pairwise
@@ -104,9 +105,23 @@ def test_defaults_by_what_compares(sets: Sets, tmp_path: Path) -> None:
         words(features="pca:4", measure="braycurtis")
     with pytest.raises(InputError, match="Did you mean 'euclidean'"):
         words(measure="euclidian")
-    (unnamed,) = open_detectors(synthetic_options({}), sets)
-    assert unnamed.name == "default, whitened"
-    assert words(features="default").startswith("whitened, Ledoit-Wolf shrinkage")
+    assert words(features="default", measure="whitened").startswith("whitened, Ledoit-Wolf shrinkage")
+
+
+def test_default_compares_in_four_ways_and_each_once(sets: Sets) -> None:
+    def compared(**settings) -> tuple[str, ...]:
+        options = synthetic_options(settings)
+        assert tuple(one.source.text for one in open_detectors(options, sets)) == options.sources
+        assert options.shared_level == pytest.approx(options.level / len(options.sources))
+        return options.sources
+
+    assert compared() == compared(features="default") == compared(detector=("default",)) == DEFAULT_COMPARISONS
+    assert compared(detector=("details", "default", "pixels")) == (
+        "details", *(way for way in DEFAULT_COMPARISONS if way != "details"), "pixels"
+    )  # fmt: skip
+    for named in ({"measure": "whitened"}, {"input_size": 32}, {"normalise": "0.5/0.5"}):
+        assert compared(**named) == ("default",)  # what is named is of whole images
+    assert compared(detector=("default:places",)) == ("default:places",)
 
 
 def test_saved_features_are_matched_by_id_and_must_be_of_all_sets(sets: Sets, tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from memorisk.runs.workload import no_progress
 from tests.audits.synthetic.making import store_of
 from tests.images.copies.test_alignment import picture
 
-DETECTORS = ("default", "default:enlarged", "default:places", "details")
-
 
 def test_each_kind_of_copy_is_nearest_to_its_source_by_some_way(tmp_path):
     images = np.stack([picture(seed, 64, 64) for seed in range(90)])
@@ -18,7 +16,7 @@ def test_each_kind_of_copy_is_nearest_to_its_source_by_some_way(tmp_path):
         store_of(images[:40], tmp_path, "train"), store_of(images[40:60], tmp_path, "set"),
         store_of(images[60:], tmp_path, "held"), 0, 0, frozenset(), (),
     )  # fmt: skip
-    options = SyntheticOptions(detector=DETECTORS, plants=4, plant_kinds=("noised", "cropped", "pasted"))
+    options = SyntheticOptions(plants=4, plant_kinds=("noised", "cropped", "pasted"))
     evidence = gather_evidence(sets, options, no_progress)
     nearest = {view.name.partition(",")[0]: view.distances for view in evidence.views}
     kind, source = evidence.plants.kind, evidence.plants.source

@@ -5,7 +5,8 @@ and images are rejected for being near training images alone: that moves the kep
 towards nobody, so that the ranks of training patients among the calibration people keep their level
 (`tests/audits/filter/test_final_audit.py` counts it; people of their own would cost half of both samples).
 
-What a detector overlooked when it chose, it overlooks again when it audits. So a detector that took no part is asked.
+What a detector overlooked when it chose, it overlooks again when it audits. So a detector that took no part audits;
+where ``default`` chose, by whole images, its windows and the details of thumbnails took none.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,6 @@ from memorisk.runs.files import file_fingerprint
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
-_BESIDE_DEFAULT = "pixels"
 _SHARED = ("seed", "device", "precision", "one_image_per_patient", "plant_kinds")
 
 
@@ -47,10 +47,9 @@ def auditor_names(options: ScreeningOptions, choosing: list[PairDetector]) -> tu
     Raises:
         InputError: The one that is named does not exist, holds saved features, or chooses the images itself.
     """
-    known = [_identity(detector) for detector in choosing]
     if options.auditor is None:
-        default = _identity(open_pair_detector(DEFAULT_DETECTOR))
-        return (DEFAULT_DETECTOR, _BESIDE_DEFAULT) if default in known else (DEFAULT_DETECTOR,)
+        return (DEFAULT_DETECTOR,)
+    known = [_identity(detector) for detector in choosing]
     auditor = open_pair_detector(options.auditor)
     if auditor.source.kind == "saved":
         raise InputError(f"auditor {auditor.name} holds saved features, of other images: name what computed them")

@@ -74,7 +74,7 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
     """Random seed for the pairs and copies of the calibration, and for the copies that the audit plants."""
     auditor: str | None = None
     """Detector that audits the kept set and takes no part in choosing it; by default the detector that comes with
-    memorisk, and pixels besides if that one chooses."""
+    memorisk, in all its ways."""
     plant_kinds: PlantKinds = ()
     fail_on: Literal["copied", "never"] = "copied"
     """Fail unless the audit of the kept set passes (copied); never: the exit code is 0 whatever the result."""

@@ -294,10 +294,10 @@ class DetectorView:
 
     @property
     def measure(self) -> str:
-        """The distance in words, with what was fitted."""
+        """Return the distance in words, with what was fitted."""
         if isinstance(self.similarity, MeasureSimilarity):
             return self.similarity.measure.plain_words
-        return f"minus the {self.similarity.words}"
+        return self.similarity.words if self.distances.of_parts else f"minus the {self.similarity.words}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -245,8 +245,8 @@ def numbers_of(
             weak_features=all(view.features.weak for view in views),
             n_detectors=len(views),
             detectors=tuple(view.name for view in views),
-            features=" and ".join(dict.fromkeys(view.features.described.encoder for view in views)),
-            measure=" and ".join(dict.fromkeys(view.measure for view in views)),
+            features="; ".join(dict.fromkeys(view.features.described.encoder for view in views)),
+            measure="; ".join(dict.fromkeys(view.measure for view in views)),
         ),
         data_hash=Fingerprints(
             training=sets.train.data_hash,

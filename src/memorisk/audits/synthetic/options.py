@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from memorisk.audits.generated.options import check_held_out, refuse_sample
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
-from memorisk.models.settings import DEFAULT_DETECTOR
+from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
 from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
@@ -52,9 +52,9 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
     one_image_per_patient: OneImagePerPatient = False
 
     detector: tuple[str, ...] = ()
-    """Detector that compares images: default (comes with memorisk), a folder of `train detector`, or anything that
-    --features takes, with its own measure. Repeat it for several: they share the level, and a patient listed by any of
-    them is listed."""
+    """Detector that compares images: default (comes with memorisk, and compares in four ways), a folder of `train
+    detector`, or anything that --features takes, with its own measure. Repeat it for several: they share the level, and
+    a patient listed by any of them is listed."""
     features: str = DEFAULT_DETECTOR
     """Features to compare, instead of --detector: default (the copy detector that comes with memorisk), another
     detector or an encoder (docs/features.md), pixels:SIDE (weak), pca:K, or a file with features of TRAIN."""
@@ -112,8 +112,11 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Return what compares images, as it was named."""
-        return self.detector or (self.features,)
+        """Return what compares images, each once: `DEFAULT_COMPARISONS` for ``default`` as it is, the rest as named."""
+        as_it_is = (self.measure, self.input_size, self.normalise) == (AUTO, None, None)
+        ways = {DEFAULT_DETECTOR: DEFAULT_COMPARISONS} if as_it_is else {}
+        named = self.detector or (self.features,)
+        return tuple(dict.fromkeys(way for name in named for way in ways.get(name, (name,))))
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REV
         first_file=_first_file(sets.synthetic, options.of_synthetic()),
         patients={"training": len(train), "held out": len(held)},
         left_out=sets.shared_patients,
-        features=" and ".join(display_names(detectors)),
+        features="; ".join(display_names(detectors)),
         plants=plants.n,
         plant_patients=len(np.unique(sets.train.manifest.groups[plants.source].astype(str))),
         shortest_list=shortest if shortest is not None and shortest <= len(train) else None,

@@ -50,8 +50,8 @@ def power_section(result: Result, summary: SyntheticSummary) -> list[Block]:
     n, blocks = summary.numbers, list[Block]()
     for one in summary.detectors:
         blocks.append(Paragraph([Name(one.sentence), f" Distance: {one.measure}."]))
-        if notes := one.features.notes:
-            blocks.append(Steps([Name(note) for note in notes]))
+    if notes := dict.fromkeys(note for one in summary.detectors for note in one.features.notes):
+        blocks.append(Steps([Name(note) for note in notes]))
     if n.comparison.weak_features:
         blocks.append(Callout("warning", "A weak detector", [Paragraph(wording.WEAK)]))
     blocks += detector_block(result, n)
@@ -85,8 +85,11 @@ def distance_section(result: Result, summary: SyntheticSummary) -> list[Block]:
     if len(parts) == 1:
         return parts[0]
     names = [one.name for one in summary.detectors]
-    first = [Paragraph(["By ", Name(names[0]), ":"]), *parts[0]]
-    return [*first, *(Details(["By ", Name(name)], part) for name, part in zip(names[1:], parts[1:], strict=True))]
+    first = [Paragraph(["Compared by ", Name(names[0]), ":"]), *parts[0]]
+    return [
+        *first,
+        *(Details(["Compared by ", Name(name)], part) for name, part in zip(names[1:], parts[1:], strict=True)),
+    ]
 
 
 def _of_detector(result: Result, one: DetectorSummary, terms: Terms) -> list[Block]:
@@ -140,7 +143,9 @@ def describing_section(result: Result, summary: SyntheticSummary, redact: bool) 
     text = terms.fill(wording.NEARER) + ("" if first.head else " " + terms.fill(wording.RATIO))
     blocks: list[Block] = [Paragraph(text)]
     if n.comparison.n_detectors > 1:
-        blocks.append(Paragraph(["By ", Name(first.name), "; the others' are in tables/images_by_detector."]))
+        blocks.append(
+            Paragraph(["Compared by ", Name(first.name), "; other comparisons are in tables/images_by_detector."])
+        )
     blocks.append(shown)
     if len(result.per_class):
         by_class = [

@@ -116,12 +116,18 @@ def _compared(plan: "SyntheticPlan") -> str:
     return f"{said}. The first generated file holds {plan.first_file.words}: give settings that keep what goes out"
 
 
+def _comparison(n: SyntheticNumbers) -> str:
+    """Name what compared the images; one detector with what was fitted."""
+    several = n.comparison.n_detectors > 1
+    return "; ".join(n.comparison.detectors) if several else f"{n.comparison.features}, {n.comparison.measure}"
+
+
 def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
     listing, power, pixels, units = n.listing, n.power, n.pixels, n.units
     lines = [
         (f"training {units}, synthetic images", f"{n.sets.n_train_patients:,}, {n.sets.n_synthetic_images:,}"),
         (f"held-out {units}", "none" if n.sets.held is None else f"{n.sets.held.n_held_patients:,}"),
-        ("compared by", f"{n.comparison.features}, {n.comparison.measure}"),
+        ("compared by", _comparison(n)),
         ("pixel-identical copies", _identical(pixels)),
         (f"training {units} with a nearly identical image", _near(pixels) if n.near_copies_seen else count(None)),
     ]

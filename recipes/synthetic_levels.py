@@ -1,0 +1,175 @@
+"""How often does chance list or single out a person of an honest set of images? The level of ``default``.
+
+    python recipes/synthetic_levels.py DATA [--repeats 200] [--out docs/results/synthetic_levels.md]
+
+Real sets, one image per person; images of two ids with equal pixels count once. Two thirds of the people are training
+and held-out people, 5 to 3, drawn anew in each repetition. The generator mixes two images of the other people, so that
+it knows neither part. All pairs of images are compared once in the four ways of ``default``, and each repetition looks
+its distances up. Everything after the distances is the audit's own code. Pixels and the second look have nulls of
+their own (`near_copies.md`, `alignment.md`).
+"""
+
+import argparse
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from copies_found import read_rows
+from memorisk.audits.generated.distances import measure_distances
+from memorisk.audits.generated.features import FeatureTables
+from memorisk.audits.generated.plants import Plants
+from memorisk.audits.generated.sets import Sets
+from memorisk.audits.synthetic import findings
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.verdict import UNLIKE_LEVEL
+from memorisk.images.pixels import hash_pixels
+from memorisk.models.settings import DEFAULT_COMPARISONS
+from memorisk.runs.workload import no_progress
+from memorisk.scores.similarity import Nearest
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.training.detectors.pair_detectors import open_pair_detector
+from near_copies import SETS, Set
+from verdict_truth_sets import pixel_copies, simulated_store
+
+NAMES = ("eye scans (OCT)", "skin lesions", "CIFAR-10", "Fashion-MNIST")
+PEOPLE, MADE, SET = 900, 1000, 200
+"""People at most, mixtures that are made, and mixtures in each set."""
+LARGEST_WEIGHT = 0.6
+"""Of one of two images in a mixture."""
+_COPIES = 64  # searched at a time
+_COUNTS = ("listed", "singled out", "parts not alike", *(f"singled out by {way} alone" for way in DEFAULT_COMPARISONS))
+
+
+@dataclass(frozen=True, eq=False)
+class KnownScores:
+    """Scores of pairs that are known: the features of an image are its row."""
+
+    table: np.ndarray
+    """[copies, sources]"""
+    words, at_half = "known scores", float("nan")
+
+    @property
+    def reversed(self) -> "KnownScores":
+        """Return the scores of sources as queries."""
+        return KnownScores(self.table.T)
+
+    def nearest(
+        self, queries: np.ndarray, references: np.ndarray, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
+    ) -> Nearest:
+        """Search as `memorisk.scores.similarity.Similarity` does."""
+        scores = self.table[np.ix_(queries[:, 0], references[:, 0])]
+        if exclude_same is not None:
+            scores = np.where(np.asarray(exclude_same[0])[:, None] == np.asarray(exclude_same[1]), -np.inf, scores)
+        rows = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        best = np.take_along_axis(scores, rows, 1)
+        return Nearest(np.where(np.isfinite(best), rows, -1), best)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Images of people, then mixtures of other people, compared once."""
+
+    n_people: int
+    tables: dict[str, np.ndarray]
+    """[people + mixtures, people + mixtures] scores of copies with sources, by each way."""
+
+
+def pool_of(one: Set, data: Path, seed: int) -> Pool:
+    """Read the images of a set, mix those of a third of its people, and compare all pairs.
+
+    Args:
+        one: Set of images.
+        data: Folder of the sets.
+        seed: Of the people, their images and the mixtures.
+    """
+    rng, whose = np.random.default_rng([71, seed]), one.whose(data)
+    people = rng.permutation(np.unique(whose))[:PEOPLE]
+    rows = np.array([rng.choice(np.flatnonzero(whose == person)) for person in people])
+    pixels = np.stack(read_rows(one, data, rows))
+    pixels = pixels[np.sort(np.unique([hash_pixels(image) for image in pixels], return_index=True)[1])]
+    n = 2 * len(pixels) // 3
+    pairs = np.stack([rng.choice(np.arange(n, len(pixels)), 2, replace=False) for _ in range(MADE)])
+    weight = rng.uniform(1 - LARGEST_WEIGHT, LARGEST_WEIGHT, (MADE, 1, 1, 1))
+    mixed = weight * pixels[pairs[:, 0]] + (1 - weight) * pixels[pairs[:, 1]]
+    images = np.concatenate([pixels[:n], np.rint(mixed).astype(np.uint8)])
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(Path(folder) / "images.npz", images=images)
+        return Pool(n, {way: all_scores(way, Path(folder) / "images.npz", n) for way in DEFAULT_COMPARISONS})
+
+
+def all_scores(way: str, images: Path, n_real: int) -> np.ndarray:
+    """[n, n] scores of every image as a copy with every image as its source; fitted on the real ones, the first."""
+    detector = open_pair_detector(way)
+    vectors = detector.features(images).values
+    similarity, n = detector.similarity(vectors[:n_real]), len(vectors)
+    scores = np.empty((n, n))
+    for start in range(0, n, _COPIES):
+        ranked = similarity.nearest(vectors[start : start + _COPIES], vectors, n)
+        np.put_along_axis(scores[start : start + _COPIES], ranked.rows, ranked.scores, axis=1)
+    return scores
+
+
+def repetition(pool: Pool, seed: int) -> Counter[str]:
+    """Audit one split of the people and one set of mixtures."""
+    rng = np.random.default_rng([73, seed])
+    train, held = np.split(rng.permutation(pool.n_people), [5 * pool.n_people // 8])
+    made = pool.n_people + rng.permutation(MADE)[:SET]
+    stores = (
+        simulated_store(name, np.arange(len(r))) for name, r in (("train", train), ("made", made), ("held", held))
+    )
+    sets, nothing = Sets(*stores, 0, 0, frozenset(), ()), np.empty(0, np.int64)
+    plants = Plants(
+        np.empty((0, 1, 1, 1), np.uint8), nothing.astype(object), nothing.astype(object), nothing, nothing, 0
+    )
+    described: Any = SimpleNamespace(encoder="", state="no network")
+    parts = (rows[:, None] for rows in (train, held, made, nothing))
+    tables = FeatureTables(*parts, described, False, (), 0, 0)
+    distances = [
+        measure_distances(tables, KnownScores(pool.tables[way]), sets, plants, no_progress)  # type: ignore[arg-type]
+        for way in DEFAULT_COMPARISONS
+    ]
+    options = SyntheticOptions(seed=seed, one_image_per_patient=True)
+    every = findings.compute_findings(sets, distances, pixel_copies(np.full(SET, -1), plants), plants, options)
+    counts = Counter({
+        "listed": int(every.listed.any()),
+        "singled out": int(every.singled.any()),
+        "parts not alike": int(every.unlike is not None and every.unlike.p_value <= UNLIKE_LEVEL),
+    })  # fmt: skip
+    for way, one in zip(DEFAULT_COMPARISONS, every.by, strict=True):
+        assert one.singled is not None
+        counts[f"singled out by {way} alone"] = int(one.singled.images.any() or one.singled.train.any())
+    return counts
+
+
+def main() -> None:
+    """Count, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--names", nargs="*", default=NAMES)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    findings.literature_statistics = lambda *_: None  # pyright: ignore (figures of the literature, which no level reads)
+    lines = [f"| set | people | audits | {' | '.join(_COUNTS)} |", "|---|" + "--:|" * (2 + len(_COUNTS))]
+    for one in (each for each in SETS if each.name in given.names):
+        pool, total = pool_of(one, given.data, given.seed), Counter[str]()
+        for seed in range(given.repeats):
+            total.update(repetition(pool, seed))
+        shares = [clopper_pearson(total[name], given.repeats, 0.95) for name in _COUNTS]
+        cells = (f"{s.estimate:.1%} ({s.low:.1%} to {s.high:.1%})" for s in shares)
+        lines.append(f"| {one.name} | {pool.n_people} | {given.repeats} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    page = ["# How often does chance list or single out a person?", "", *str(__doc__).splitlines()[2:], "",
+            "In brackets: exact intervals at 95 %.", "", *lines, ""]  # fmt: skip
+    if given.out:
+        given.out.write_text("\n".join(page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
