@@ -173,7 +173,7 @@ def synthetic(
     if isinstance(found, SyntheticPlan):
         show_synthetic_plan(found, as_json=json)
         return 0
-    show_synthetic(found, out, as_json=json)
+    show_synthetic(found, out, as_json=json, redact=options.redact)
     return audit_exit_code(found.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.generated.review import CONFIRM, DISMISS
+from memorisk.audits.generated.review_files import CONFIRM, DISMISS
 from memorisk.audits.synthetic.foreseen import OPEN, Counted, Foreseen, Foresight, JudgedPair
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.result import MATRIX
@@ -263,6 +263,8 @@ class SyntheticRun(PairRun):
             table = Columns(path)
             rows = np.flatnonzero(table.booleans(flag)) if flag else np.arange(len(table))
             chosen.append(tuple(zip(table.texts("image", rows), table.texts("training_image", rows), strict=True)))
+        review = self.review.columns
+        before = zip(*(review.texts(name) for name in ("synthetic_image", "training_image", "changed")), strict=True)
         certain = np.flatnonzero(training & same & ~pairs.booleans("in_both"))
         return Counted(
             same=frozenset(of[row] for row in certain),
@@ -271,6 +273,7 @@ class SyntheticRun(PairRun):
             ahead=ahead,
             singled=chosen[0],
             aligned=chosen[1],
+            changed=frozenset((made, real) for made, real, verdict in before if verdict == CONFIRM),
         )
 
     def judged(self, verdict: str, answers: Mapping[str, Any]) -> list[JudgedPair]:

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.generated.review import COLUMNS, pair_keys, read_review, write_review
+from memorisk.audits.generated.review import pair_keys, read_review
+from memorisk.audits.generated.review_files import COLUMNS, write_review
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.run import audit_synthetic
@@ -183,7 +184,7 @@ def test_a_changed_image_is_asked_about_again_and_a_copy_left_out_is_told(place:
     images[3, 0, 0] ^= 3
     changed = store_of(images, place, "set")
     review = read_review(Path("run/review.csv"), replace(sets, synthetic=changed), NAMES)
-    assert (len(review.dismissed), len(review.confirmed), review.changed) == (0, 1, 1)
+    assert (len(review.dismissed), len(review.confirmed), len(review.changed)) == (0, 1, 1)
     found = audited(replace(sets, synthetic=changed), "changed", review=Path("run/review.csv"))
     assert found.per_group.set_index("group").loc["train-0003", "listed"]
     assert any("1 pair that was judged is of images that were changed since" in why for why in found.verdict["why"])
@@ -191,7 +192,7 @@ def test_a_changed_image_is_asked_about_again_and_a_copy_left_out_is_told(place:
     fewer = replace(changed, images=images[rest], manifest=changed.manifest.subset(rest),
                     pixel_hashes=changed.pixel_hashes[rest])  # fmt: skip
     review = read_review(Path("run/review.csv"), replace(sets, synthetic=fewer), NAMES)
-    assert (review.gone, len(review.confirmed)) == (1, 0)
+    assert (len(review.elsewhere), len(review.confirmed), len(review.changed)) == (2, 0, 1)
 
 
 def test_what_cannot_be_honoured_is_refused_in_one_line(place: Path) -> None:
@@ -206,8 +207,12 @@ def test_what_cannot_be_honoured_is_refused_in_one_line(place: Path) -> None:
         assert not Path("refused").exists()
         return str(error.value)
 
-    assert "line 2: there is no synthetic image 'set-9'" in refusal(good | {"synthetic_image": "set-9"})
-    assert "line 3: there is no training image" in refusal(good, good | {"training_image": "nobody"})
+    made, real = key.split("-")
+    other = {"pair": "0-1", "synthetic_image": "set-9", "training_image": "nobody"}
+    assert "judges no image of these sets" in refusal(good | other)
+    lost = {"pair": f"{made}-1", "training_image": "nobody", "verdict": "confirm"}
+    assert "line 3: the synthetic image 'set-0000' was confirmed as a copy of 'nobody'" in refusal(good, good | lost)
+    assert "does not hold the contents of two images" in refusal(good | {"pair": made})
     assert "Did you mean 'dismiss'" in refusal(good | {"verdict": "dismis"})
     assert "needs who dismissed it" in refusal(good | {"by": " "})
     assert "needs who dismissed it" in refusal(good | {"reason": ""})
@@ -264,5 +269,5 @@ def test_a_review_under_pseudonyms_names_nobody_and_is_honoured(place: Path, mon
     table.loc[:1, ["verdict", "by", "reason"]] = ("dismiss", "A", "no")
     table.to_csv("judged.csv", index=False)
     assert audited(sets, "run", pseudonymise=True, review=Path("judged.csv")).verdict["n_dismissed"] == 2
-    with pytest.raises(InputError, match="there is no synthetic image"):
+    with pytest.raises(InputError, match="judges no image of these sets"):
         audited(sets, "plain", review=Path("judged.csv"))

@@ -1,57 +1,55 @@
-"""What a person said of pairs: ``review.csv`` of a run, filled with confirm or dismiss, honoured by a later one.
+"""Judgements of pairs by a person, honoured by every later audit.
 
-A pair is known by the content of its two images, so that an image that was changed since is asked about again. A
-dismissed pair counts as no copy: the next image in its place is looked at. A confirmed one is a copy for certain.
+A pair is identified by the pixels of both images: names, places, order and form of the files may change. An image that
+has other pixels under its name is asked about anew. A dismissed pair counts as no copy, and the next image in its place
+is looked at. A confirmed one is a copy for certain.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from memorisk.audits.generated.compared import COMPARED, ComparedImages
+from memorisk.audits.generated.review_files import (
+    BETWEEN,
+    CONFIRM,
+    DISMISS,
+    Contents,
+    JudgedLine,
+    Judgement,
+    judged_lines,
+)
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.columns import read_described
-from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.files import fingerprint
-from memorisk.runs.tables import write_csv
-
-CONFIRM, DISMISS = "confirm", "dismiss"
-ANSWERS = ("verdict", "by", "reason")
-COLUMNS = ("synthetic_image", "training_image", "patient", "found_by", "score", "alignment", "pair", *ANSWERS)
-_MAY_LACK = ("patient", "found_by", "score", "alignment")
-
-Contents = tuple[str, str]
-"""Hashes of the pixels of a synthetic and a training image."""
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import InputError, one_line
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What a person said of a pair."""
+class ChangedPair:
+    """Judged pair of which an image has other pixels now."""
 
+    synthetic: int
+    """Row."""
+    train: int
+    """Row."""
     verdict: str
-    """"confirm" or "dismiss"."""
-    by: str
-    """Who."""
-    reason: str
-    """Why."""
+    """Verdict on the earlier pixels, which does not count."""
 
 
 @dataclass(frozen=True, eq=False)
 class Review:
-    """What was said of the pairs of these sets."""
+    """Judgements as far as they are about the images of an audit."""
 
     judged: Mapping[Contents, Judgement] = field(default_factory=dict)
     """By content."""
-    changed: int = 0
-    """Pairs that were judged of images that are other images now: they are asked about again."""
-    gone: int = 0
-    """Confirmed pairs whose synthetic image is no longer in the set."""
+    changed: tuple[ChangedPair, ...] = ()
+    """Pairs to ask about anew."""
+    elsewhere: tuple[Mapping[str, str], ...] = ()
+    """Rows of judged pairs that are not in these sets, for later audits."""
 
     @cached_property
     def dismissed(self) -> frozenset[Contents]:
@@ -85,144 +83,112 @@ NO_REVIEW = Review()
 
 
 def pair_keys(pairs: list[Contents], names: Pseudonyms) -> np.ndarray:
-    """Return the keys of pairs in a review file, [P]: a hash of both contents, keyed where ids are replaced."""
-    return names.names([fingerprint(*pair, length=16) for pair in pairs])
+    """Return the keys of pairs in a review file, [P]: the hashes of both contents, keyed where ids are replaced."""
+    made, real = (names.names([pair[side] for pair in pairs]) for side in (0, 1))
+    return np.array([f"{a}{BETWEEN}{b}" for a, b in zip(made, real, strict=True)], dtype=object)
 
 
 def read_review(path: Path | None, sets: Sets, names: Pseudonyms) -> Review:
-    """Read what a filled review file says of the pairs of these sets.
+    """Read what filled review files say of the pairs of these sets.
 
     Args:
-        path: The file; None for none.
+        path: As for `judged_lines`; None for no review.
         sets: The images.
-        names: As the file has them.
+        names: As the files have them.
 
     Raises:
-        InputError: It is no such file, a row names images that are not there, a verdict is neither confirm nor
-            dismiss, a dismissal lacks who or why, or two rows contradict each other.
+        InputError: There is no such file, no row is about these sets, a verdict is neither confirm nor dismiss, a
+            dismissal lacks who or why, two rows of a file contradict each other, or the training image of a confirmed
+            pair is missing.
     """
     if path is None:
         return NO_REVIEW
-    table = _read_review_table(path)
-    made, real = (
-        dict(zip(names.names(store.manifest.images).tolist(), store.pixel_hashes.tolist(), strict=True))
-        for store in (sets.synthetic, sets.train)
-    )
+    lines, reviewed = judged_lines(path), _reviewed_pixels(path)
+    made, real = _Part.of(sets.synthetic, names), _Part.of(sets.train, names)
     judged: dict[Contents, Judgement] = {}
-    changed = gone = 0
-    for number, row in enumerate(table.to_dict("records"), start=2):
-        said = _judgement(row, f"{one_line(path)}, line {number}")
-        if said is None:
-            continue
-        ids = str(row["synthetic_image"]), str(row["training_image"])
-        if ids[0] not in made and said.verdict == CONFIRM and ids[1] in real:
-            gone += 1
-            continue
-        for image, known, what in ((ids[0], made, "synthetic"), (ids[1], real, "training")):
-            if image not in known:
-                raise InputError(
-                    f"{one_line(path)}, line {number}: there is no {what} image {one_line(image, 60)!r} in these sets; "
-                    "give the review of this set, or take the line out"
-                )
-        pair = made[ids[0]], real[ids[1]]
-        if pair_keys([pair], names)[0] != str(row["pair"]).strip():
-            changed += 1
-        elif judged.setdefault(pair, said).verdict != said.verdict:
-            raise InputError(f"{one_line(path)}, line {number}: this pair is confirmed in one line and dismissed in "
-                             "another; say one of the two")  # fmt: skip
-    return Review(judged, changed, gone)
+    changed: dict[tuple[int, int], ChangedPair] = {}
+    elsewhere: list[Mapping[str, str]] = []
+    unknown = 0
+    for line in lines:
+        first = made.find(line.contents[0], line.row["synthetic_image"], () if line.is_elsewhere else reviewed)
+        second = real.find(line.contents[1], line.row["training_image"])
+        unknown += first is None and second is None
+        if first is None or second is None:
+            elsewhere.append(_without_image(line, first))
+        elif line.contents[0] in made.by_content and line.contents[1] in real.by_content:
+            judged[made.hashes[first], real.hashes[second]] = line.said
+        else:
+            elsewhere.append(line.row)
+            if (first, second) not in changed or line.said.verdict == CONFIRM:
+                changed[first, second] = ChangedPair(first, second, line.said.verdict)
+    if lines and unknown == len(lines):
+        raise InputError(
+            f"{one_line(path)} judges no image of these sets: give the review of this set (with --pseudonymise, one "
+            "made under the same key)"
+        )
+    anew = [pair for (a, b), pair in changed.items() if (made.hashes[a], real.hashes[b]) not in judged]
+    return Review(judged, tuple(anew), tuple(elsewhere))
 
 
-def undismissed_images(source: Path) -> list[str]:
-    """Name the synthetic images of all pairs that nobody dismissed, in the order of the files.
-
-    Args:
-        source: A review file, or the folder of a run: then all of its review files are read, the viewer's last.
-
-    Raises:
-        InputError: There is no such file, or a line cannot be understood.
-    """
-    files = sorted(source.glob("review*.csv")) if source.is_dir() else [source]
-    if not files:
-        raise InputError(f"{one_line(source)} holds no review.csv: name the folder of a finished audit synthetic")
-    said: dict[str, str | None] = {}
-    image: dict[str, str] = {}
-    for file in files:
-        for number, row in enumerate(_read_review_table(file).to_dict("records"), start=2):
-            pair, judged = str(row["pair"]).strip(), _judgement(row, f"{one_line(file)}, line {number}")
-            image[pair] = str(row["synthetic_image"])
-            said[pair] = said.get(pair) if judged is None else judged.verdict
-    return list(dict.fromkeys(image[pair] for pair, verdict in said.items() if verdict != DISMISS))
-
-
-def _read_review_table(path: Path) -> pd.DataFrame:
-    """Read a review file as text.
-
-    Raises:
-        InputError: It is no such file.
-    """
-    table = read_described(path, quoted=True)
-    lacking = [name for name in COLUMNS if name not in table and name not in _MAY_LACK]
-    if lacking:
-        raise InputError(f"{one_line(path)} is no review.csv of an audit: it lacks the column {lacking[0]}")
-    return table
-
-
-def write_review(folder: Path, pairs: pd.DataFrame) -> Path | None:
-    """Write the pairs that a person should look at; a file that somebody has begun to fill is never touched.
-
-    What does not stand in a filled ``review.csv`` yet goes to ``review-2.csv``, and so on.
+def _without_image(line: JudgedLine, synthetic: int | None) -> Mapping[str, str]:
+    """Return the row of a pair that is not in the sets, to be kept for later ones.
 
     Args:
-        folder: The run folder.
-        pairs: A row for each pair, `COLUMNS`.
-
-    Returns:
-        The file that holds the pairs that are not judged yet, or all where none was filled before; None where all
-        stand in filled ones.
-    """
-    known: set[str] = set()
-    for number in count(1):
-        path = folder / ("review.csv" if number == 1 else f"review-{number}.csv")
-        filled = _filled_pairs(path)
-        if filled is None:
-            rest = pairs.loc[[pair not in known for pair in pairs["pair"]]]
-            if number > 1 and not len(rest):
-                path.unlink(missing_ok=True)
-                return None
-            score = [None if np.isnan(value) else float(f"{value:.6g}") for value in rest["score"]]
-            write_csv(path, rest.assign(score=score).loc[:, list(COLUMNS)])
-            return path
-        known |= filled
-    return None  # pragma: no cover (count never ends)
-
-
-def _filled_pairs(path: Path) -> set[str] | None:
-    """Pairs of a file that somebody wrote into; None where there is none, or it is as the audit wrote it."""
-    if not path.exists():
-        return None
-    try:
-        table = read_described(path)
-        touched = table.loc[:, list(ANSWERS)].astype(str).apply(lambda column: column.str.strip() != "")
-        return set(table["pair"].astype(str).str.strip()) if touched.to_numpy().any() else None
-    except (InputError, KeyError):  # saved in another form: somebody's work all the same
-        return set()
-
-
-def _judgement(row: Mapping[Any, Any], where: str) -> Judgement | None:
-    """Read a line's verdict; None where it was not filled.
+        line: Of the pair.
+        synthetic: Row of its synthetic image; None where it is not there, and another image may have its name next.
 
     Raises:
-        InputError: Another word, or a dismissal that nobody stands for.
+        InputError: The synthetic image of a confirmed pair is there, and what it copies is not.
     """
-    verdict, by, reason = (str(row[name]).strip() for name in ANSWERS)
-    if not verdict:
-        return None
-    if verdict.lower() not in (CONFIRM, DISMISS):
-        raise InputError(f"{where}: {unknown_name('verdict', one_line(verdict, 40), (CONFIRM, DISMISS))}")
-    if verdict.lower() == DISMISS and not (by and reason):
-        raise InputError(f"{where}: a dismissed pair needs who dismissed it (by) and why (reason)")
-    return Judgement(verdict.lower(), by, reason)
+    if synthetic is None:
+        return {**line.row, "synthetic_image": ""}
+    if line.said.verdict == CONFIRM:
+        image, source = (one_line(line.row[name], 60) for name in ("synthetic_image", "training_image"))
+        raise InputError(
+            f"{line.where}: the synthetic image {image!r} was confirmed as a copy of {source!r}, which is not among "
+            "these training images: give those of that review, or take the line out"
+        )
+    return line.row
+
+
+def _reviewed_pixels(path: Path) -> frozenset[str]:
+    """Hashes of the synthetic images of the reviewed run; none where its listing does not lie beside the review.
+
+    An image of that set under the name of another one was renamed, and not changed.
+    """
+    folder = path if path.is_dir() else path.parent
+    return frozenset(ComparedImages.read(folder).pixels) if (folder / COMPARED).is_file() else frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Images of a set, to be found as a review names them."""
+
+    hashes: np.ndarray
+    by_content: Mapping[str, int]
+    """First row of each content, by its key."""
+    by_name: Mapping[str, int]
+
+    @classmethod
+    def of(cls, store: ImageStore, names: Pseudonyms) -> "_Part":
+        """Look at the images of a store."""
+        rows = range(len(store.pixel_hashes))
+        keys = names.names(store.pixel_hashes)
+        by_name = dict(zip(names.names(store.manifest.images), rows, strict=True))
+        return cls(store.pixel_hashes, dict(zip(keys[::-1], reversed(rows), strict=True)), by_name)
+
+    def find(self, content: str, name: str, reviewed: Container[str] = ()) -> int | None:
+        """Return the row of an image by its content, or of what its name stands for now; None for neither.
+
+        Args:
+            content: Key of the pixels that were judged.
+            name: Name of the image then.
+            reviewed: Hashes of pixels that had another name then.
+        """
+        if content in self.by_content:
+            return self.by_content[content]
+        row = self.by_name.get(name)
+        return None if row is None or self.hashes[row] in reviewed else row
 
 
 def _rows_by_content(hashes: np.ndarray) -> dict[str, list[int]]:

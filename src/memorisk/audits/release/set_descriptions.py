@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from memorisk.audits.filter.result import FilterNumbers, FinalAudit, Promise
-from memorisk.audits.generated.review import DISMISS
+from memorisk.audits.generated.review_files import DISMISS
 from memorisk.audits.quality.result import QualityNumbers
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.audits.release.model_descriptions import (

@@ -15,6 +15,7 @@ import pandas as pd
 from memorisk.audits.generated.evidence import PairedFindings, SyntheticEvidence, compare_pairs
 from memorisk.audits.generated.knowledge import UNKNOWN_TRAINING
 from memorisk.audits.generated.plants import kinds_promise, missed_kinds
+from memorisk.audits.generated.review_files import CONFIRM
 from memorisk.audits.generated.sets import is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.checks import blind_checks
@@ -313,7 +314,8 @@ def _pixel_pairs(evidence: SyntheticEvidence, found: Findings) -> PixelPairs:
         n_dismissed_near_pairs=pixels.dismissed_near,
         dismissed_near_p=None if np.isnan(pixels.dismissed_near_p) else pixels.dismissed_near_p,
         n_dismissed_patients=found.n_dismissed_patients,
-        n_changed_pairs=evidence.review.changed,
+        n_changed_pairs=len(evidence.review.changed),
+        n_changed_copies=sum(pair.verdict == CONFIRM for pair in evidence.review.changed),
         n_certain_images=pixels.certain,
         n_certain_patients=pixels.certain_patients,
         n_shared_images=pixels.in_both,

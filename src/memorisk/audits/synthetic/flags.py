@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.generated.evidence import DetectorView, PairedFindings, SyntheticEvidence
-from memorisk.audits.generated.review import ANSWERS, COLUMNS, DISMISS, pair_keys
+from memorisk.audits.generated.review import pair_keys
+from memorisk.audits.generated.review_files import ANSWERS, COLUMNS, DISMISS
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.second_look import SecondLook
@@ -28,6 +29,7 @@ from memorisk.statistics.pairs.identity_pairs import cliques
 SAME_PIXELS, NEAR_PIXELS, AHEAD_OF_HELD_OUT = "same pixels", "nearly the same pixels", "nearer than every held-out one"
 SINGLED = "singled out by"
 ALIGNED = "confirmed by alignment"
+CHANGED = "judged before an image was changed"
 _ALIKE_DECIMALS = 5  # sums in float32 round beyond; equal pixels are equally alike on any processor
 
 
@@ -153,8 +155,9 @@ def review_table(
 ) -> pd.DataFrame:
     """Return a row for each pair, found or judged: who found it, how it is aligned, and what a person said of it.
 
-    Pairs that are singled out or confirmed by alignment come first, and the most alike ones of each part
-    (`PixelCopies.alike`) before others.
+    Pairs that are singled out, confirmed by alignment or asked about anew come first, and the most alike ones of each
+    part (`PixelCopies.alike`) before others. The column ``changed`` holds what a person said of a pair before one of
+    its images was changed.
 
     Args:
         flags: Of `flag_pairs`, and of `aligned_flags`.
@@ -167,7 +170,8 @@ def review_table(
     pairs: dict[tuple[int, int], list[Flag]] = {}
     for flag in flags:
         pairs.setdefault((flag.synthetic, flag.train), []).append(flag)
-    for pair in (*found.pixels.confirmed, *found.pixels.dismissed):
+    changed = {(pair.synthetic, pair.train): pair.verdict for pair in review.changed}
+    for pair in (*found.pixels.confirmed, *found.pixels.dismissed, *changed):
         pairs.setdefault(pair, [])
     made, real = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
     contents = list(zip(sets.synthetic.pixel_hashes[made], sets.train.pixel_hashes[real], strict=True))
@@ -178,22 +182,29 @@ def review_table(
             "synthetic_image": names.names(sets.synthetic.manifest.images[made]),
             "training_image": names.names(sets.train.manifest.images[real]),
             "patient": names.names(found.patients[real]),
-            "found_by": ["; ".join(dict.fromkeys(flag.reason for flag in why)) for why in pairs.values()],
+            "found_by": [
+                "; ".join(dict.fromkeys([flag.reason for flag in why] + [CHANGED] * (pair in changed)))
+                for pair, why in pairs.items()
+            ],
             "score": np.array([why[0].score if why else np.nan for why in pairs.values()], dtype=np.float64),
             "alignment": [aligned.get(pair, "") for pair in pairs],
             "pair": pair_keys(contents, names),
             **{name: ["" if one is None else getattr(one, name) for one in said] for name in ANSWERS},
+            "changed": [changed.get(pair, "") for pair in pairs],
         },
-        columns=list(COLUMNS),
+        columns=[*COLUMNS, "changed"],
     )
-    singled = [any(flag.reason.startswith((SINGLED, ALIGNED)) for flag in why) for why in pairs.values()]
+    singled = [
+        pair in changed or any(flag.reason.startswith((SINGLED, ALIGNED)) for flag in why)
+        for pair, why in pairs.items()
+    ]
     table = table.assign(
         dismissed=table["verdict"].to_numpy() == DISMISS,
         others=~np.array(singled, dtype=bool),
         unlike=-evidence.copies.alike(made, thumbnails(sets.train.images[real])).round(_ALIKE_DECIMALS),
     )
     order = ["dismissed", "others", "unlike", *(["synthetic_image", "training_image"] if names.key is not None else [])]
-    return table.sort_values(order, kind="stable").reset_index(drop=True).loc[:, list(COLUMNS)]
+    return table.sort_values(order, kind="stable").reset_index(drop=True).loc[:, [*COLUMNS, "changed"]]
 
 
 @dataclass(frozen=True, eq=False)

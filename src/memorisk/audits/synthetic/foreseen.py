@@ -60,6 +60,8 @@ class Counted:
     """Pairs that are singled out."""
     aligned: Sequence[Pair]
     """Pairs that the second look confirms."""
+    changed: frozenset[Pair] = frozenset()
+    """Pairs that a person confirmed before an image of them was changed."""
 
 
 class Foresight:
@@ -93,7 +95,7 @@ class Foresight:
         if self.known - frozenset(dismissed):  # taken back: the run's tables do not have them
             return Foreseen(OPEN, (), ())
         new = frozenset(dismissed) - self.known
-        judged = self._judged(len(confirmed), len(dismissed), {(pair.synthetic, pair.train) for pair in new})
+        judged = self._judged(confirmed, dismissed, {(pair.synthetic, pair.train) for pair in new})
         if not new:
             return _foreseen(synthetic_verdict(judged, self.options))
         least = synthetic_verdict(self._least(judged, new), self.options)
@@ -102,14 +104,18 @@ class Foresight:
         remaining = () if least["status"] == "pass" else tuple(least["why"])
         return Foreseen(OPEN, remaining, ("the audit, repeated with this review",))
 
-    def _judged(self, n_confirmed: int, n_dismissed: int, new: set[Pair]) -> SyntheticNumbers:
+    def _judged(
+        self, confirmed: Collection[JudgedPair], dismissed: Collection[JudgedPair], new: set[Pair]
+    ) -> SyntheticNumbers:
         """The numbers with what a person said of pairs by pixels; nothing else that follows from a dismissal."""
         before, identical = self.numbers.pixels, new & self.counted.same
         images = len({made for made, _ in identical})
+        anew = self.counted.changed - {(pair.synthetic, pair.train) for pair in (*confirmed, *dismissed)}
         pixels = replace(
             before,
-            n_confirmed_pairs=n_confirmed,
-            n_dismissed_pairs=n_dismissed,
+            n_confirmed_pairs=len(confirmed),
+            n_dismissed_pairs=len(dismissed),
+            n_changed_copies=len(anew),
             n_dismissed_identical_pairs=before.n_dismissed_identical_pairs + len(identical),
             n_dismissed_identical_images=before.n_dismissed_identical_images + images,
             n_dismissed_near_pairs=before.n_dismissed_near_pairs + sum(pair in self.counted.near for pair in new),

@@ -74,7 +74,7 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
     """The training image that each synthetic image was conditioned on: a column of SYNTHETIC, or a table with the
     columns synthetic_image and training_image."""
     review: Path | None = None
-    """Completed review.csv of an earlier run: pairs that a person confirmed or dismissed."""
+    """Folder of an earlier run, or its completed review.csv: pairs that a person confirmed or dismissed."""
 
     plants: int = 40
     """Copies of each kind planted in the set to measure detection; 0 for none."""

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from memorisk.audits.generated.review import CONFIRM, DISMISS
+from memorisk.audits.generated.review_files import CONFIRM, DISMISS
 from memorisk.audits.generated.terms import Terms, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.result import DetectorSummary, Paired, SyntheticNumbers, WindowCut
@@ -180,6 +180,10 @@ def review_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
     blocks: list[Block] = []
     if open_pairs:
         blocks.append(Paragraph(wording.REVIEW.format(n=count(open_pairs), are="is" if open_pairs == 1 else "are")))
+    if "changed" in table and len(changed := rows(table, [before != "" for before in column_texts(table, "changed")])):
+        blocks += [Heading(f"Asked about anew: {count(len(changed))}"), Paragraph(wording.CHANGED)]
+        before = words("changed", "Earlier judgement")
+        blocks += _pair_table(changed, "Pairs that were judged before they changed.", [before], terms, redact)
     for verdict, title in ((DISMISS, "Dismissed"), (CONFIRM, "Confirmed")):
         said = rows(table, [v == verdict for v in verdicts])
         if len(said):
@@ -191,18 +195,24 @@ def _judged(table: pd.DataFrame, title: str, terms: Terms, redact: bool) -> list
     """Pairs that a person dismissed or confirmed."""
     n = len(table)
     text = wording.DISMISSED if title == "Dismissed" else wording.CONFIRMED
+    who = [words("by", "By"), words("reason", "Reason", wide=True)]
+    shown = _pair_table(table, f"{title} pairs.", who, terms, redact)
+    return [Heading(f"{title} by a person: {count(n)}"), Paragraph(text), *shown]
+
+
+def _pair_table(
+    table: pd.DataFrame, caption: str, judgement: Sequence[Column], terms: Terms, redact: bool
+) -> list[Block]:
+    """Pairs by name, with columns of their judgements; nothing in a redacted report."""
+    if redact:
+        return []
     names = [
         words("synthetic_image", "Synthetic image", row=True),
         words("training_image", "Training image"),
         *([words("patient", "Patient")] if terms.units == "patients" else []),
     ]
-    who = [words("by", "By"), words("reason", "Reason", wide=True)]
-    columns = [*names, *who, words("found_by", "Found by", wide=True)]
-    blocks: list[Block] = [Heading(f"{title} by a person: {count(n)}"), Paragraph(text)]
-    if redact:
-        return blocks
-    return [*blocks, Table(frame=table, columns=columns, caption=f"{title} pairs.", elsewhere="tables/review.parquet",
-                           visible_rows=10)]  # fmt: skip
+    columns = [*names, *judgement, words("found_by", "Found by", wide=True)]
+    return [Table(frame=table, columns=columns, caption=caption, elsewhere="tables/review.parquet", visible_rows=10)]
 
 
 def _window_cuts(windows: Sequence[WindowCut]) -> str:

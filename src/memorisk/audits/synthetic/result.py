@@ -101,6 +101,8 @@ class PixelPairs:
     """Patients who would be listed, had no pair been dismissed."""
     n_changed_pairs: Annotated[int, Key("n_review_changed")]
     """Judged pairs of which an image was changed since."""
+    n_changed_copies: Annotated[int, Key("n_review_changed_copies")] = 0
+    """Those that a person had confirmed as copies."""
     n_certain_images: Annotated[int, Key("n_certain_copies")]
     """With the pixels of a training image that no held-out one shares."""
     n_certain_patients: int

@@ -30,7 +30,8 @@ from memorisk.audits.generated.features import (
 )
 from memorisk.audits.generated.knowledge import detector_notes
 from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants, missed_kinds, no_plants
-from memorisk.audits.generated.review import NO_REVIEW, Review, read_review, write_review
+from memorisk.audits.generated.review import NO_REVIEW, Review, read_review
+from memorisk.audits.generated.review_files import write_elsewhere, write_review
 from memorisk.audits.generated.sets import (
     HELD_OUT,
     SYNTHETIC,
@@ -292,6 +293,7 @@ def audit_synthetic(
         ComparedImages.of(sets.synthetic, sets.train).write(run.path)
         result.save(run.path, beside=(COMPARED,))
         asked = write_review(run.path, result.tables["review"])
+        write_elsewhere(run.path, review.elsewhere)
         wanted = options.gallery and not options.redact
         pictures = pair_pictures(sets, result, names) if wanted else None
         write_report(run.path / REPORT, result, pictures=pictures, redact=options.redact)

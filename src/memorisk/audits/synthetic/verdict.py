@@ -67,7 +67,8 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
         why, deciding = [*_failures(numbers, terms, by_distance=False), unlike[0]], [*deciding, unlike[1]]
     elif not why and numbers.sets.held is None:
         status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(terms)]
-        for doubt in (*_dismissed_copies(numbers.pixels), _near_pairs(numbers.pixels, terms), *ids):
+        pixels = numbers.pixels
+        for doubt in (*_dismissed_copies(pixels), _changed_copies(pixels), _near_pairs(pixels, terms), *ids):
             if doubt is not None:
                 why, deciding = [*why, doubt[0]], [*deciding, doubt[1]]
     elif not why:
@@ -180,7 +181,7 @@ def _review_words(pixels: PixelPairs) -> list[str]:
     if n := pixels.n_changed_pairs:
         said.append(
             f"{plural(n, 'pair that was judged is', 'pairs that were judged are')} of images that were changed since: "
-            "what was said of them does not count, and they are asked about again"
+            "these judgements do not count, and review.csv asks about the pairs anew, by name"
         )
     return said
 
@@ -219,6 +220,7 @@ def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) 
         _singled_out(numbers.listing, terms),
         _aligned(numbers.aligned, terms),
         *_dismissed_copies(pixels),
+        _changed_copies(pixels),
         _little_power(numbers, options, terms),
         _near_pairs(pixels, terms),
         _memorized_pairs(numbers.paired),
@@ -241,6 +243,18 @@ def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) 
 def _blind(numbers: SyntheticNumbers, terms: Terms) -> list[tuple[str, str]]:
     """Doubt checks that could not look."""
     return [(found.why, found.what_would_decide) for found in findings(numbers.checks, terms.names)]
+
+
+def _changed_copies(pixels: PixelPairs) -> tuple[str, str] | None:
+    """Doubt a set with confirmed copies that were changed since: a changed copy can be a copy still."""
+    n = pixels.n_changed_copies
+    if not n:
+        return None
+    return (
+        f"{plural(n, 'pair', 'pairs')} that a person confirmed as a copy {'has' if n == 1 else 'have'} other pixels "
+        "now under the same names",
+        "these pairs, judged anew in review.csv (--review); or the set without these images",
+    )
 
 
 def _dismissed_copies(pixels: PixelPairs) -> Iterator[tuple[str, str]]:

@@ -160,9 +160,13 @@ OTHER_CLUSTERS = (
 )
 REVIEW = (
     "{n} of the pairs above {are} listed in review.csv in the run folder. Whoever looks at them writes confirm or "
-    "dismiss in the column verdict, and who and why beside it; the same command with --review and that file "
-    "counts dismissed pairs as no copies and confirmed ones as copies. A pair of which an image was changed is "
-    "asked about again."
+    "dismiss in the column verdict, and who and why beside it. Every later audit with --review and the run folder "
+    "counts dismissed pairs as no copies and confirmed ones as copies, whatever the names and the order of the "
+    "images. A pair of which an image was changed is asked about anew."
+)
+CHANGED = (
+    "A person judged these pairs before an image of them was changed. The earlier judgements do not count. The pairs "
+    "are listed in review.csv, to be judged anew."
 )
 DISMISSED = (
     "These pairs count as no copies anywhere above. Instead of each the next image was looked at, so that a "

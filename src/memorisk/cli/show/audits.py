@@ -5,6 +5,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
@@ -28,12 +29,14 @@ from memorisk.report.columns import column_texts, count
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
-from memorisk.runs.errors import plural
+from memorisk.runs.errors import one_line, plural
 
 if TYPE_CHECKING:
     from memorisk.audits.synthetic.run import SyntheticPlan
     from memorisk.audits.watch.memorization_watch import MemorizationWatch
     from memorisk.audits.watch.run import WatchPlan
+
+_NAMED = 10  # changed pairs that the terminal names
 
 
 def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
@@ -63,8 +66,15 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
-def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
-    """The verdict in a sentence, its numbers, and where the report lies."""
+def show_synthetic(result: Result, out: Path, *, as_json: bool, redact: bool = False) -> None:
+    """Show the verdict in a sentence, its numbers, and where the report lies.
+
+    Args:
+        result: Of the audit.
+        out: Its run folder.
+        as_json: Print the verdict as JSON instead.
+        redact: Leave out names of images.
+    """
     if as_json:
         print_json(result.verdict)
         return
@@ -75,11 +85,26 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
     if not summary.groups_given:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
         console.print(Text(f"Note: {text}"), soft_wrap=True)
+    if not redact:
+        _print_changed(console, result.tables["review"])
     if n := sum(not verdict for verdict in column_texts(result.tables["review"], "verdict")):
         pairs = plural(n, "pair", "pairs")
-        text = f"{pairs} to look at: memorisk view {out}, or fill {out / 'review.csv'}; then the same with --review"
+        text = (
+            f"{pairs} to look at: memorisk view {out}, or fill {out / 'review.csv'}; then the same with --review {out}"
+        )
         console.print(Text(text), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def _print_changed(console: Console, review: pd.DataFrame) -> None:
+    """Name the first pairs that are asked about anew because an image was changed."""
+    changed = review.loc[review["changed"].astype(str) != ""]
+    columns = (column_texts(changed.head(_NAMED), name) for name in ("synthetic_image", "training_image", "changed"))
+    for made, real, verdict in zip(*columns, strict=True):
+        text = f"Changed since it was judged ({verdict}), asked about anew: {one_line(made)} and {one_line(real)}"
+        console.print(Text(text), soft_wrap=True)
+    if (more := len(changed) - _NAMED) > 0:
+        console.print(Text(f"{plural(more, 'more changed pair is', 'more changed pairs are')} in review.csv"))
 
 
 def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:

@@ -1,0 +1,210 @@
+"""Files with judgements of pairs by a person: ``review.csv`` of a run, its followers, and what the viewer writes.
+
+A file that somebody has begun to fill is never written over. Judgements of images that are not in the sets of an audit
+are kept in its run folder (`ELSEWHERE`), so that the review of the last run always holds all of them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.columns import read_described
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.tables import write_csv
+
+CONFIRM, DISMISS = "confirm", "dismiss"
+ANSWERS = ("verdict", "by", "reason")
+COLUMNS = ("synthetic_image", "training_image", "patient", "found_by", "score", "alignment", "pair", *ANSWERS)
+_MAY_LACK = ("patient", "found_by", "score", "alignment")
+ELSEWHERE = "judged-elsewhere.csv"
+"""Judged pairs of earlier runs of which an image is not, or no longer, in the sets of a run, in its folder."""
+BETWEEN = "-"
+"""What lies between the two contents in the key of a pair."""
+
+Contents = tuple[str, str]
+"""Hashes of the pixels of a synthetic and a training image, or their keys in a file."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a person said of a pair."""
+
+    verdict: str
+    """"confirm" or "dismiss"."""
+    by: str
+    """Who."""
+    reason: str
+    """Why."""
+
+
+@dataclass(frozen=True)
+class JudgedLine:
+    """Judged row of a review file."""
+
+    where: str
+    """File and line, for messages."""
+    row: Mapping[str, str]
+    """`COLUMNS` of the row, as far as the file has them."""
+    said: Judgement
+    contents: Contents
+    """Keys of the contents of both images."""
+    is_elsewhere: bool
+    """Whether the pair was in none of the sets of the run in whose folder the file lies."""
+
+
+def review_files(source: Path) -> list[Path]:
+    """Return a review file, or those of a run folder in the order in which they are read.
+
+    Raises:
+        InputError: The folder has none.
+    """
+    files = sorted(source.glob("review*.csv")) if source.is_dir() else [source]
+    if not files:
+        raise InputError(f"{one_line(source)} holds no review.csv: name the folder of a finished audit synthetic")
+    return files
+
+
+def judged_lines(path: Path) -> list[JudgedLine]:
+    """Read the judged rows of a review, each pair once: the last file that judges it counts.
+
+    Args:
+        path: A file, or the folder of a run: then all of its review files are read, the viewer's last. `ELSEWHERE` is
+            read from the same folder.
+
+    Raises:
+        InputError: A file is no review, or a row cannot be honoured.
+    """
+    files = review_files(path)
+    beside = (path if path.is_dir() else path.parent) / ELSEWHERE
+    latest: dict[Contents, JudgedLine] = {}
+    for file in [*([beside] if beside.is_file() else []), *files]:
+        latest |= _judged_lines_of(file)
+    return list(latest.values())
+
+
+def _judged_lines_of(file: Path) -> dict[Contents, JudgedLine]:
+    """Read the judged rows of one file, which must not contradict each other."""
+    lines: dict[Contents, JudgedLine] = {}
+    for number, row in enumerate(_read_review_table(file).to_dict("records"), start=2):
+        where = f"{one_line(file)}, line {number}"
+        said = _judgement(row, where)
+        if said is None:
+            continue
+        texts = {str(name): str(value) for name, value in row.items() if name in COLUMNS}
+        made, between, real = texts["pair"].strip().partition(BETWEEN)
+        if not between:
+            raise InputError(f"{where}: the column pair does not hold the contents of two images: it was changed, or "
+                             "an earlier memorisk wrote it; issue the audit again")  # fmt: skip
+        line = JudgedLine(where, texts, said, (made, real), file.name == ELSEWHERE)
+        if lines.setdefault(line.contents, line).said.verdict != said.verdict:
+            raise InputError(f"{where}: this pair is confirmed in one line and dismissed in another; say one of the "
+                             "two")  # fmt: skip
+    return lines
+
+
+def undismissed_images(source: Path) -> list[str]:
+    """Name the synthetic images of all pairs that nobody dismissed, in the order of the files.
+
+    Args:
+        source: A review file, or the folder of a run: then all of its review files are read, the viewer's last.
+
+    Raises:
+        InputError: There is no such file, or a line cannot be understood.
+    """
+    said: dict[str, str | None] = {}
+    images: dict[str, list[str]] = {}
+    for file in review_files(source):
+        for number, row in enumerate(_read_review_table(file).to_dict("records"), start=2):
+            pair, judged = str(row["pair"]).strip(), _judgement(row, f"{one_line(file)}, line {number}")
+            images.setdefault(pair, []).append(str(row["synthetic_image"]))
+            said[pair] = said.get(pair) if judged is None else judged.verdict
+    return list(dict.fromkeys(name for pair, verdict in said.items() if verdict != DISMISS for name in images[pair]))
+
+
+def _read_review_table(path: Path) -> pd.DataFrame:
+    """Read a review file as text.
+
+    Raises:
+        InputError: It is no such file.
+    """
+    table = read_described(path, quoted=True)
+    lacking = [name for name in COLUMNS if name not in table and name not in _MAY_LACK]
+    if lacking:
+        raise InputError(f"{one_line(path)} is no review.csv of an audit: it lacks the column {lacking[0]}")
+    return table
+
+
+def write_review(folder: Path, pairs: pd.DataFrame) -> Path | None:
+    """Write the pairs that a person should look at; a file that somebody has begun to fill is never touched.
+
+    What does not stand in a filled ``review.csv`` yet goes to ``review-2.csv``, and so on.
+
+    Args:
+        folder: The run folder.
+        pairs: A row for each pair, `COLUMNS`.
+
+    Returns:
+        The file that holds the pairs that are not judged yet, or all where none was filled before; None where all
+        stand in filled ones.
+    """
+    known: set[str] = set()
+    for number in count(1):
+        path = folder / ("review.csv" if number == 1 else f"review-{number}.csv")
+        filled = _filled_pairs(path)
+        if filled is None:
+            rest = pairs.loc[[pair not in known for pair in pairs["pair"]]]
+            if number > 1 and not len(rest):
+                path.unlink(missing_ok=True)
+                return None
+            score = [None if np.isnan(value) else float(f"{value:.6g}") for value in rest["score"]]
+            write_csv(path, rest.assign(score=score).loc[:, list(COLUMNS)])
+            return path
+        known |= filled
+    return None  # pragma: no cover (count never ends)
+
+
+def write_elsewhere(folder: Path, rows: Iterable[Mapping[str, str]]) -> None:
+    """Keep the judgements of images that are not in the sets of a run, with those that its folder has already.
+
+    Args:
+        folder: The run folder.
+        rows: `COLUMNS` of each judged pair.
+    """
+    path = folder / ELSEWHERE
+    before = _judged_lines_of(path).values() if path.is_file() else ()
+    by_pair = {row["pair"]: row for row in (*(line.row for line in before), *rows)}
+    if by_pair:
+        write_csv(path, pd.DataFrame(list(by_pair.values()), columns=list(COLUMNS)).fillna(""))
+
+
+def _filled_pairs(path: Path) -> set[str] | None:
+    """Pairs of a file that somebody wrote into; None where there is none, or it is as the audit wrote it."""
+    if not path.exists():
+        return None
+    try:
+        table = read_described(path)
+        touched = table.loc[:, list(ANSWERS)].astype(str).apply(lambda column: column.str.strip() != "")
+        return set(table["pair"].astype(str).str.strip()) if touched.to_numpy().any() else None
+    except (InputError, KeyError):  # saved in another form: somebody's work all the same
+        return set()
+
+
+def _judgement(row: Mapping[Any, Any], where: str) -> Judgement | None:
+    """Read a line's verdict; None where it was not filled.
+
+    Raises:
+        InputError: Another word, or a dismissal that nobody stands for.
+    """
+    verdict, by, reason = (str(row[name]).strip() for name in ANSWERS)
+    if not verdict:
+        return None
+    if verdict.lower() not in (CONFIRM, DISMISS):
+        raise InputError(f"{where}: {unknown_name('verdict', one_line(verdict, 40), (CONFIRM, DISMISS))}")
+    if verdict.lower() == DISMISS and not (by and reason):
+        raise InputError(f"{where}: a dismissed pair needs who dismissed it (by) and why (reason)")
+    return Judgement(verdict.lower(), by, reason)
