@@ -221,3 +221,26 @@ def test_judgements_hold_for_files_of_other_names_forms_and_places_and_after_rel
     page = Path("altered/report.html").read_text()
     assert "Asked about anew" in page
     assert any("other pixels" in why for why in altered.verdict["why"])
+
+
+def test_a_dismissed_pair_does_not_hide_the_next_image_of_the_same_patient(place: Path) -> None:
+    """One synthetic image is near to two images of one patient; the nearer pair is dismissed."""
+    train, held, synthetic = parts()
+    train[7] = np.clip(train[3].astype(int) + np.random.default_rng(0).integers(-12, 13, train[3].shape), 0, 255)
+    synthetic[4] = np.clip(train[3].astype(int) + np.random.default_rng(1).integers(-6, 7, train[3].shape), 0, 255)
+    patients = [f"p{row}" for row in range(len(train))]
+    patients[7] = patients[3]
+    for name, images, groups in (("train", train, patients), ("held", held, [f"h{row}" for row in range(len(held))])):
+        np.savez(f"{name}.npz", images=images, groups=groups)
+    np.savez("set.npz", images=synthetic)
+    sets = {name: f"{name}.npz" for name in ("train", "held", "set")}
+    first = audited(sets, "run", one_image_per_patient=False)
+    assert first.per_image["nearest_image"][4] == first.tables["singled_out"]["training_image"][0]
+    table = pd.read_csv("run/review.csv", dtype=str, keep_default_na=False)
+    table.loc[table["training_image"] == first.per_image["nearest_image"][4], ["verdict", "by", "reason"]] = NO
+    table.to_csv("run/review.csv", index=False)
+    again = audited(sets, "again", one_image_per_patient=False, review="run")
+    assert again.verdict["n_dismissed"] == 1
+    assert again.per_image["nearest_image"][4] != first.per_image["nearest_image"][4]
+    assert again.per_image["singled_out"][4]
+    assert again.status != "pass"

@@ -71,11 +71,12 @@ class Distances:
     held_nearest: np.ndarray
     """[M] the synthetic image."""
     synthetic: FloatArray
-    """[S] of each synthetic image to the training images."""
+    """[S] of each synthetic image to the training images; pairs that a person dismissed are left out while one that
+    nobody dismissed is there."""
     nearest: np.ndarray
     """[S] the training image."""
     second: FloatArray
-    """[S] to the nearest training image of another patient."""
+    """[S] to the nearest training image of another patient, also without dismissed pairs."""
     synthetic_held: FloatArray
     """[S] of each synthetic image to the held-out images; empty without."""
     synthetic_held_nearest: np.ndarray
@@ -212,9 +213,15 @@ def measure_distances(
     held, held_nearest = ask_set(found.held)
     held_to_train, held_few = ask_few(found.held, found.train, 1)
     synthetic, synthetic_few = ask_few(found.synthetic, found.train, 1)
-    ours = synthetic_few[:, 0]
+    ours = synthetic_few[:, 0].copy()
     plants_to_train, plants_few = ask_few(found.plants, found.train, 1)
     second, second_nearest = ask(found.synthetic, found.train, 2, exclude=(patients[ours], patients))
+    for made, left in review.left_for(sets):
+        if {ours[made], second_nearest[made]} - set(left) and len(left):
+            one, of_left = found.synthetic[made : made + 1], found.train[left]
+            synthetic[made], ours[made] = _next_of(left, *ask(one, of_left, 2))
+            exclude = patients[ours[made : made + 1]], patients[left]
+            second[made], second_nearest[made] = _next_of(left, *ask(one, of_left, 2, exclude=exclude))
     among, _ = ask(found.train, found.train, 3, exclude=(patients, patients))
     among_real = among_rows = made_held_nearest = np.empty(0, dtype=np.int64)
     among_lead = made_held = made_held_second = np.empty(0)
@@ -286,6 +293,11 @@ def _undismissed_nearest(
             d, place = _nearest(similarity.reversed, found.train[row : row + 1], found.synthetic[left], None, "cpu")
             standing[row], at[row] = d[0], left[place[0]]
     return standing, at
+
+
+def _next_of(left: np.ndarray, distance: FloatArray, place: np.ndarray) -> tuple[float, int]:
+    """Return the distance and the training image that a search among some of them found; -1 for none."""
+    return float(distance[0]), int(left[place[0]]) if place[0] >= 0 else -1
 
 
 def _nearest(

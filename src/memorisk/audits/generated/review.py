@@ -70,6 +70,14 @@ class Review:
             if value in apart:
                 yield row, np.flatnonzero([made not in apart[value] for made in sets.synthetic.pixel_hashes])
 
+    def left_for(self, sets: Sets) -> Iterator[tuple[int, np.ndarray]]:
+        """Synthetic images of dismissed pairs, each with the rows of the training images that are left for it."""
+        apart: dict[int, list[int]] = {}
+        for made, real in self.pairs(sets, self.dismissed):
+            apart.setdefault(made, []).append(real)
+        for made, dismissed in apart.items():
+            yield made, np.delete(np.arange(len(sets.train.pixel_hashes)), dismissed)
+
     def pairs(self, sets: Sets, which: frozenset[Contents]) -> list[tuple[int, int]]:
         """Rows of the synthetic and training images of judged pairs; every image of that content."""
         made, real = (_rows_by_content(store.pixel_hashes) for store in (sets.synthetic, sets.train))

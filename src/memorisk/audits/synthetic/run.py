@@ -200,6 +200,7 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
         chosen = image_counts(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str))
         counted = len(chosen.train) + len(chosen.held)
     again = sum(len(left) for _, left in review.left_of(sets))
+    again += 2 * sum(len(left) for _, left in review.left_for(sets))
     searches = (n + m) * s + (m + s + plants.n) * n + (s + plants.n) * n + n * n + counted**2 + again
     searches += (2 * s + plants.n) * m
     alike = len(set(sets.synthetic.pixel_hashes.tolist()))
