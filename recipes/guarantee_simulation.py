@@ -22,7 +22,8 @@ from scipy.ndimage import gaussian_filter
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from memorisk.audits.filter.calibration import REIDENTIFICATION, Family, draw_pairs, parse_families
+from memorisk.audits.filter.calibration import draw_pairs
+from memorisk.audits.filter.families import REIDENTIFICATION, Family, parse_families
 from memorisk.audits.filter.sets import likeness, look_alikes
 from memorisk.audits.generated.sets import select_rows
 from memorisk.images.copies.near_copies import thumbnails

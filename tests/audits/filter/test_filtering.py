@@ -232,8 +232,8 @@ def test_a_dry_run_says_how_many_identities_are_missing(place: Path) -> None:
     )
     assert isinstance(plan, FilterPlan)
     assert plan.missing == 0
-    assert len(plan.families) == 7
-    assert {f.needed for f in plan.families} == {miss_guarantee([], detectors=7).needed}
+    assert len(plan.families) == 9
+    assert {f.needed for f in plan.families} == {miss_guarantee([], detectors=9).needed}
     assert not os.path.exists(place / "dry")  # noqa: PTH110
 
 

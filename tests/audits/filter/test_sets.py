@@ -9,17 +9,13 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from memorisk.audits.filter.calibration import (
-    PLANTED,
-    REIDENTIFICATION,
-    Family,
     calibrate,
     counted_guarantees,
     draw_pairs,
     guaranteed_thresholds,
     identities,
-    not_promised,
-    parse_families,
 )
+from memorisk.audits.filter.families import PLANTED, REIDENTIFICATION, Family, not_promised, parse_families
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.result import LookAlikeCounts
 from memorisk.audits.filter.screening import open_detectors, open_screening
@@ -28,7 +24,7 @@ from memorisk.audits.filter.wording import excluded_words
 from memorisk.audits.generated.terms import Terms
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import no_progress
-from memorisk.training.detectors.lcmem.augmentations import FAMILIES
+from memorisk.training.detectors.lcmem.families import FAMILIES
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from tests.audits.synthetic.making import digits, store_of
 
@@ -155,7 +151,7 @@ def test_the_promise_is_the_more_cautious_of_both_readings(tmp_path) -> None:
         assert (counted.n_identities, counted.needed, counted.kept) == (n, 22, kept)
         assert any("look like another one" in told for told in excluded_words(sets.exclusions, Terms("patients")))
     (opened,) = open_screening(open_detectors(options), sets, options, no_progress)
-    (found,) = calibrate([opened], sets, blur, options, no_progress)
+    (found,) = calibrate([opened], sets, blur, 1, options, no_progress)
     assert found.readings.given.n_identities == 80
     assert found.guarantee.threshold == min(found.readings.given.threshold, found.readings.merged.threshold)
     assert guaranteed_thresholds([found], 1) == [found.guarantee.threshold]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memorisk.audits.filter.calibration import parse_families
+from memorisk.audits.filter.families import parse_families
 from memorisk.statistics.pairs.guarantee import miss_guarantee
 
 RECIPE = runpy.run_path(str(Path(__file__).resolve().parents[3] / "recipes" / "guarantee_simulation.py"))

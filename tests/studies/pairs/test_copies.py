@@ -18,7 +18,8 @@ from memorisk.studies.pairs.figures import figure_1_frame
 from memorisk.studies.pairs.results import FAMILY_NAMES, PairBenchmark
 from memorisk.studies.pairs.scores import IMAGES, MEAN, OWN
 from memorisk.studies.pairs.similarity import copies_store, open_similarity
-from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
+from memorisk.training.detectors.lcmem.augmentations import augmented
+from memorisk.training.detectors.lcmem.families import FAMILIES
 from tests.commands import answer, refusal
 from tests.report.chromium import Chromium, find_chromium
 from tests.studies.pairs.conftest import GROUPS, patients, settings, stored, two_sets

@@ -16,7 +16,8 @@ from memorisk.runs.files import read_json, read_table
 from memorisk.statistics.pairs.identity_pairs import negative_pairs, pair_weights, positive_pairs
 from memorisk.training.detectors import command as lcmem_command
 from memorisk.training.detectors.command import plan_detector, train_detector
-from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
+from memorisk.training.detectors.lcmem.augmentations import augmented
+from memorisk.training.detectors.lcmem.families import FAMILIES
 from tests.commands import answer, refusal
 from tests.training.siamese import patients
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from memorisk.audits.filter.calibration import CalibratedThreshold, Family, not_promised
+from memorisk.audits.filter.calibration import CalibratedThreshold
 from memorisk.audits.filter.decisions import Decision, Diversity, exposed_patients
+from memorisk.audits.filter.families import Family, not_promised
 from memorisk.audits.filter.options import FilterOptions, ScreeningOptions
 from memorisk.audits.filter.result import (
     Calibration,
     DetectorSummary,
+    FamilyCost,
     FamilyCount,
     FilterNumbers,
     FilterSummary,
@@ -70,6 +72,8 @@ class FilterEvidence:
     diversity: Sequence[Diversity] = ()
     audited: FinalAudit | None = None
     """None where nothing was kept."""
+    costs: Sequence[FamilyCost] = ()
+    """What each family that was tried costs."""
 
     @property
     def missing(self) -> int:
@@ -133,10 +137,11 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
         promise=Promise(
             miss_rate=options.miss_rate,
             confidence=options.confidence,
-            shared_by=len(evidence.detectors) * len(evidence.families),
+            shared_by=evidence.counted[0].detectors,
             families=tuple(family.words for family in evidence.families),
             kinds=tuple(family.name for family in evidence.families),
             not_promised=tuple(not_promised(evidence.families)),
+            costs=tuple(evidence.costs),
             n_missing_patients=evidence.missing,
             lacking=tuple(
                 FamilyCount(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.filter.families import PLANTED, REIDENTIFICATION, Family
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.screening import ScreeningDetector
 from memorisk.audits.filter.sets import FilterSets
@@ -24,44 +25,15 @@ from memorisk.images.alterations.plants import find_plant_kind, plant_copy
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
-from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.workload import Progress
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.statistics.pairs.guarantee import MissGuarantee, Readings, both_readings
 from memorisk.statistics.pairs.identity_pairs import one_positive_each
-from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
+from memorisk.training.detectors.lcmem.augmentations import augmented
+from memorisk.training.detectors.lcmem.families import FAMILIES
 
-PLANTED = ("flipped", "cropped")
-"""Families that are kinds of copies of `images.alterations.plants`; what is done is drawn there."""
-WITHOUT_FAMILY = ("pasted",)
-"""Kinds of copies that no family makes."""
-REIDENTIFICATION, COPIES = "re-identification", "copies"
 _STREAM = 61  # keeps these draws apart from others of the same seed
-
-
-@dataclass(frozen=True)
-class Family:
-    """A kind of positive pair."""
-
-    name: str
-    """"re-identification", or a family of augmentations."""
-    strengths: tuple[float, ...] = ()
-    """Drawn from, evenly; none for re-identification and planted kinds."""
-
-    @property
-    def copied(self) -> bool:
-        """Return whether a pair is an image and a copy of it, not two images."""
-        return self.name != REIDENTIFICATION
-
-    @property
-    def words(self) -> str:
-        """Return the words by which a guarantee names it."""
-        if self.name in PLANTED:
-            return f"{self.name} ({find_plant_kind(self.name).description})"
-        if not self.copied:
-            return f"{self.name} (another image of the person)"
-        return f"{self.name} ({', '.join(f'{strength:g}' for strength in self.strengths)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,47 +52,6 @@ class PositivePairs:
 
     def __len__(self) -> int:
         return len(self.first)
-
-
-def parse_families(texts: tuple[str, ...]) -> tuple[Family, ...]:
-    """Read families from the names that a user gives.
-
-    Args:
-        texts: ``re-identification``, ``copies`` (all families of augmentations), ``flipped``, ``cropped``, ``NAME``, or
-            ``NAME:STRENGTH`` for its strengths up to that one.
-
-    Raises:
-        InputError: There is no such family or strength, or one stands twice.
-    """
-    found: list[Family] = []
-    for text in texts:
-        name, colon, most = text.partition(":")
-        if name == COPIES and not colon:
-            found += [Family(each, strengths) for each, strengths in FAMILIES.items()]
-        elif (name == REIDENTIFICATION and not colon) or (name in PLANTED and not colon):
-            found.append(Family(name))
-        elif name in FAMILIES:
-            found.append(Family(name, _strengths_to(name, most) if colon else FAMILIES[name]))
-        else:
-            raise unknown_name("family of copies", text, (REIDENTIFICATION, COPIES, *FAMILIES, *PLANTED))
-    names = [family.name for family in found]
-    if len(set(names)) != len(names):
-        raise InputError(f"families name {next(n for n in names if names.count(n) > 1)} twice")
-    return tuple(found)
-
-
-def not_promised(families: Sequence[Family]) -> list[str]:
-    """Kinds of copies of which a guarantee for some families says nothing, weakest named strength first.
-
-    Args:
-        families: What it is about.
-    """
-    said = {family.name: family for family in families}
-    left = [name for name in FAMILIES if name not in said]
-    for name, strengths in FAMILIES.items():
-        if name in said and said[name].strengths != strengths:
-            left.append(f"{name} stronger than {said[name].strengths[-1]:g}")
-    return [*left, *(name for name in PLANTED if name not in said), *WITHOUT_FAMILY]
 
 
 def identities(family: Family, store: ImageStore | None) -> np.ndarray:
@@ -193,21 +124,6 @@ def _planted(family: Family, store: ImageStore, rows: np.ndarray, seed: int) -> 
     return made
 
 
-def _strengths_to(name: str, most: str) -> tuple[float, ...]:
-    """Strengths of a family from the weakest to one that is named.
-
-    Raises:
-        InputError: It has no such strength.
-    """
-    strengths = FAMILIES[name]
-    known = [f"{strength:g}" for strength in strengths]
-    try:
-        place = strengths.index(float(most))
-    except ValueError:
-        raise unknown_name(f"strength of {name}", most, known) from None
-    return strengths[: place + 1]
-
-
 @dataclass(frozen=True, eq=False)
 class CalibratedThreshold:
     """One detector and one family."""
@@ -235,18 +151,17 @@ class CalibratedThreshold:
 
 
 def counted_guarantees(
-    sets: FilterSets, families: Sequence[Family], n_detectors: int, options: ScreeningOptions
+    sets: FilterSets, families: Sequence[Family], shared: int, options: ScreeningOptions
 ) -> list[MissGuarantee]:
     """Count, family by family, whether there are enough identities, before any score; the thresholds mean nothing.
 
     Args:
         sets: With the calibration images of new identities, and who of them looks alike.
         families: Kinds of copies.
-        n_detectors: How many share the confidence, with the families.
+        shared: Number of thresholds that share the confidence: detectors times families.
         options: Miss rate and confidence.
     """
     ids = [identities(family, sets.calibration) for family in families]
-    shared = n_detectors * len(families)
     return [_readings(np.zeros(len(each)), each, sets, shared, options).cautious for each in ids]
 
 
@@ -254,6 +169,7 @@ def calibrate(
     opened: Sequence[ScreeningDetector],
     sets: FilterSets,
     families: Sequence[Family],
+    shared: int,
     options: ScreeningOptions,
     progress: Progress,
 ) -> list[CalibratedThreshold]:
@@ -263,6 +179,7 @@ def calibrate(
         opened: The detectors, with what they compare by.
         sets: With the calibration images of new identities, and who of them looks alike.
         families: Kinds of copies.
+        shared: Number of thresholds that share the confidence: detectors times families.
         options: Miss rate, confidence, seed, device.
         progress: Called with (stage, done, total).
 
@@ -272,7 +189,7 @@ def calibrate(
     store = sets.calibration
     if store is None:
         return []
-    found, shared = [], len(opened) * len(families)
+    found = []
     for family in families:
         pairs = draw_pairs(family, store, options.seed)
         for place, detector in enumerate(opened):

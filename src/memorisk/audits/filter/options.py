@@ -58,10 +58,11 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
     calibration_unseen: bool = False
     """Assert that no detector was trained or selected on the calibration patients, where this cannot be checked."""
     one_image_per_patient: OneImagePerPatient = False
-    families: Words = ("copies",)
+    families: Words = ()
     """Kinds of copies that the guarantee covers: re-identification (another image of the patient), blur, noise,
     rotation, brightness, darkening, contrast, jpeg, each up to a strength if one is given (noise:0.1); copies: all of
-    these but the first; flipped, cropped: as `audit synthetic` plants them."""
+    these but the first; flipped, cropped: as `audit synthetic` plants them. By default those, each up to the largest
+    strength, whose threshold leaves out at most 10 % of new patients; --dry-run shows them."""
 
     miss_rate: float = 0.05
     """Largest share of the copies of --families that may be missed."""
@@ -97,6 +98,10 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
             raise InputError("train_split goes with calibration_split: which part of TRAIN calibrates?")
         if self.calibration_split is not None and self.calibration_split == self.trained_on:
             raise InputError(f"calibration_split and train_split are both {self.trained_on!r}; name two parts of TRAIN")
+        if self.families:
+            from memorisk.audits.filter.families import parse_families  # numpy, which --help does without
+
+            parse_families(self.families)
         if self.plant_kinds:
             from memorisk.images.alterations.plants import planted_kinds  # numpy, which --help does without
 
@@ -106,15 +111,13 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
         """Check detectors, families and thresholds.
 
         Raises:
-            InputError: None or one twice of the first two, or thresholds that are not one for each detector.
+            InputError: No detector, one or a family twice, or thresholds that are not one for each detector.
         """
+        if not self.detector:
+            raise InputError(
+                "no detector is given: name what compares images, a folder that train detector wrote or pixels"
+            )
         for name, values in (("detector", self.detector), ("families", self.families)):
-            if not values:
-                raise InputError(
-                    "no detector is given: name what compares images, a folder that train detector wrote or pixels"
-                    if name == "detector"
-                    else "families names at least one kind of copy that the guarantee is about"
-                )
             if len(set(values)) != len(values):
                 raise InputError(f"{name} names {next(v for v in values if values.count(v) > 1)!r} twice")
         if self.threshold and len(self.threshold) != len(self.detector):

@@ -62,6 +62,8 @@ def guarantee_section(result: Result, n: FilterNumbers) -> list[Block]:
     if promise.guarantee and promise.shared_by > 1:
         blocks.append(Paragraph(_shared(promise)))
     blocks.append(_guarantees(result, n))
+    if promise.costs:
+        blocks += [Heading("What each family costs"), Paragraph(terms.fill(wording.FAMILY_COSTS)), _costs(promise)]
     if told := wording.excluded_words(n.calibration.exclusions, terms):
         blocks += [Paragraph("Calibration asks for new people, and counts each once:"), Steps(told)]
     return blocks
@@ -189,7 +191,7 @@ def unread_section(result: Result, redact: bool) -> list[Block]:
 def _shared(promise: Promise) -> str:
     return wording.SHARED.format(
         detectors=plural(len(promise.detectors), "detector", "detectors"),
-        families=plural(len(promise.families), "family", "families"),
+        families=plural(promise.shared_by // len(promise.detectors), "family", "families"),
         confidence=promise.confidence,
         shared=promise.shared_by,
         each=(1 - promise.confidence) / promise.shared_by,
@@ -220,6 +222,36 @@ def _guarantees(result: Result, n: FilterNumbers) -> Table:
         ]
     caption = f"Calibration {n.units} with a pair of each kind, and what the guarantee needs."
     return Table(frame=table, columns=columns, caption=caption, elsewhere="tables/calibration.parquet")
+
+
+def _costs(promise: Promise) -> Table:
+    shares = {"new": [cost.new for cost in promise.costs], "made": [cost.synthetic for cost in promise.costs]}
+    limits = {
+        f"{name}{limit}": [np.nan if share is None else getattr(share, value) for share in found]
+        for name, found in shares.items()
+        for limit, value in (("", "estimate"), ("_low", "low"), ("_high", "high"))
+    }
+    frame = pd.DataFrame(
+        {
+            "family": [cost.family for cost in promise.costs],
+            "promised": ["promised" if cost.promised else "not promised" for cost in promise.costs],
+            "threshold": [", ".join(f"{threshold:.3g}" for threshold in cost.thresholds) for cost in promise.costs],
+            **limits,
+        }
+    )
+    drawn = any(cost.synthetic is not None for cost in promise.costs)
+    titles = {"new": "New people left out", **({"made": "Synthetic images left out"} if drawn else {})}
+    columns = [
+        words("family", "Copies", row=True, wide=True),
+        words("promised", "Promise"),
+        words("threshold", "Threshold"),
+        *(
+            Column(source=name, heading=f"{title} [95 % interval]", format="percent",
+                   interval=(f"{name}_low", f"{name}_high"))
+            for name, title in titles.items()
+        ),
+    ]  # fmt: skip
+    return Table(frame=frame, columns=columns, caption="What the threshold of each family leaves out by itself.")
 
 
 def _detectors(result: Result) -> Table:

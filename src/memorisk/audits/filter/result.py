@@ -99,6 +99,21 @@ class FamilyCount:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FamilyCost:
+    """What the threshold of a family leaves out."""
+
+    family: str
+    """In words."""
+    thresholds: tuple[float, ...]
+    """Of each detector."""
+    synthetic: Proportion | None
+    """Synthetic images that would be left out; None where none is drawn yet."""
+    new: Proportion | None
+    """New people, one image each, who would be left out."""
+    promised: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Promise:
     """The guarantee, and what it rests on."""
 
@@ -112,6 +127,8 @@ class Promise:
     """Their names."""
     not_promised: tuple[str, ...] = ()
     """Other kinds of copies."""
+    costs: tuple[FamilyCost, ...] = ()
+    """Costs of all candidates that were tried; not in runs of before families were chosen."""
     n_missing_patients: Annotated[int, Key("missing")]
     """In the family that lacks most."""
     lacking: tuple[FamilyCount, ...]

@@ -26,18 +26,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter, closest_pairs
-from memorisk.audits.filter.calibration import (
-    Family,
-    calibrate,
-    counted_guarantees,
-    guaranteed_thresholds,
-    parse_families,
-)
+from memorisk.audits.filter.choice import Candidates, choose_families, choose_thresholds, count_candidates
 from memorisk.audits.filter.decisions import Decision, decide_kept, diversity, real_share, synthetic_share
 from memorisk.audits.filter.final_audit import audit_kept, auditor_names, plan_audit
 from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import filter_page
-from memorisk.audits.filter.result import KEPT, Exclusions, FamilyCount
+from memorisk.audits.filter.result import KEPT, Exclusions, FamilyCost, FamilyCount
 from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.generated.compared import training_labels
@@ -61,7 +55,6 @@ from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_ru
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.tables import write_csv
 from memorisk.runs.workload import Cost, Progress, no_progress, total
-from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.features.compute_backend import open_compute_backend
 from memorisk.training.features.extraction import WITHOUT_NETWORK, dimension, features_cost
@@ -77,7 +70,9 @@ class FilterPlan:
         patients: Training and calibration ones; images where no patients are given.
         exclusions: Calibration identities that are not new, are counted once, or look alike.
         detectors: What compares images.
-        families: Of copies: identities there are, needed and missing for the guarantee.
+        families: Of copies that can be promised: identities there are, needed and missing for the guarantee.
+        costs: Of each family that was tried: its threshold, what this leaves out of new people and of the synthetic
+            images, and whether it is promised; none where identities are missing or a threshold was given.
         missing: Identities that are missing for it; 0 where it can be given.
         audited_by: Detectors of the audit of the kept set.
         lacking: What keeps a pass of that audit away whatever is kept.
@@ -93,6 +88,7 @@ class FilterPlan:
     exclusions: Annotated[Exclusions, INLINE]
     detectors: tuple[str, ...]
     families: tuple[FamilyCount, ...]
+    costs: tuple[FamilyCost, ...]
     missing: int
     audited_by: str
     lacking: tuple[str, ...]
@@ -103,22 +99,22 @@ class FilterPlan:
 def describe_sets(
     sets: FilterSets,
     detectors: Sequence[PairDetector],
-    families: Sequence[Family],
-    counted: Sequence[MissGuarantee],
+    candidates: Candidates,
     audit: SyntheticPlan,
+    costs: tuple[FamilyCost, ...] = (),
 ) -> FilterPlan:
     """Count what there is and say whether the guarantee can be given.
 
     Args:
         sets: Decoded.
         detectors: What compares images.
-        families: Kinds of copies.
-        counted: How many identities there are and are needed, of each family.
+        candidates: Kinds of copies, and how many identities there are and are needed, of each.
         audit: Plan of the audit of the kept set.
+        costs: What the threshold of each family leaves out.
     """
+    families, counted = candidates.families, candidates.counted
     stores = {"training": sets.train, "synthetic": sets.synthetic, "calibration": sets.calibration}
     n = {what: 0 if store is None else len(store.images) for what, store in stores.items()}
-    copies = sum(found.n_identities for family, found in zip(families, counted, strict=True) if family.copied)
     return FilterPlan(
         images=n,
         unreadable=len(sets.unread),
@@ -133,10 +129,11 @@ def describe_sets(
             FamilyCount(family=f.words, identities=c.n_identities, needed=c.needed, missing=c.missing)
             for f, c in zip(families, counted, strict=True)
         ),
+        costs=costs,
         missing=max((found.missing for found in counted), default=0),
         audited_by=audit.features,
         lacking=audit.lacking,
-        cost=total([*(_cost_of(detector, sets, copies) for detector in detectors), audit.cost])
+        cost=total([*(_cost_of(detector, sets, candidates.n_copies) for detector in detectors), audit.cost])
         + Cost(bytes_images=sets.decoded),
         notes=sets.notes,
     )
@@ -153,7 +150,7 @@ def _cost_of(detector: PairDetector, sets: FilterSets, copies: int) -> Cost:
     return features + Cost(
         images_passed=0 if detector.source.kind in WITHOUT_NETWORK else copies,
         bytes_features=None if d is None else 4 * d * copies,
-        pairs=2 * asking * len(sets.train.images),
+        pairs=3 * asking * len(sets.train.images),  # best matches for the choice, for the decision, and others beside
         at_most=("images_passed", "pairs"),
     )
 
@@ -250,7 +247,8 @@ def filter_synthetic(
         calibration: Real images of people whom neither the generator nor a detector has seen; the held-out people of
             the audit.
         progress: Called with (stage, done, total).
-        dry_run: Decode the images, count, and return what could be promised, without features.
+        dry_run: Return what could be promised and what that costs; nothing is written but features in the cache, from
+            which the run goes on.
         **settings: Any field of `FilterOptions`.
 
     Returns:
@@ -266,7 +264,7 @@ def filter_synthetic(
         >>> result.status, result.verdict["guarantee"], result.verdict["n_kept"]  # doctest: +SKIP
     """
     options = filter_options(settings | ({} if calibration is None else {"calibration": source_name(calibration)}))
-    families, detectors = parse_families(options.families), open_detectors(options)
+    detectors = open_detectors(options)
     auditors = auditor_names(options, detectors)
     folder = Path(out)
     refuse_overlap(folder, {"TRAIN": train, "SYNTHETIC": synthetic, "the calibration images": calibration})
@@ -277,14 +275,18 @@ def filter_synthetic(
     with nullcontext(progress) if dry_run else announced(folder, "filter", progress) as noted:
         opened = open_manifests(train, synthetic, calibration, options, noted)
         sets = decode_sets(opened, detectors, noted, calibration_unseen=options.calibration_unseen)
-        counted = counted_guarantees(sets, families, len(detectors), options)
+        candidates = count_candidates(sets, len(detectors), options)
         audit = plan_audit(sets.train, sets.synthetic, sets.calibration, options, auditors, noted)
-        if dry_run:
-            return describe_sets(sets, detectors, families, counted, audit)
         device = str(check_device(options.device))
+        if dry_run:
+            costs = ()
+            if candidates.enough and not options.threshold:
+                opened = open_screening(detectors, sets, options, noted)
+                costs = choose_families(opened, sets, candidates, options, noted).costs
+            return describe_sets(sets, detectors, candidates, audit, costs)
         with open_compute_backend(options, options.store, folder, device=device) as workplace:
             working = [detector.working_at(workplace) for detector in detectors]
-            evidence = gather_evidence(sets, working, families, counted, options, noted)
+            evidence = gather_evidence(sets, working, candidates, options, noted)
     config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
     names = names.knowing(config, "train")
     config |= {"run": _identity(evidence, options, auditors)}
@@ -298,8 +300,7 @@ def filter_synthetic(
 def gather_evidence(
     sets: FilterSets,
     detectors: list[PairDetector],
-    families: tuple[Family, ...],
-    counted: list[MissGuarantee],
+    candidates: Candidates,
     options: FilterOptions,
     progress: Progress,
 ) -> FilterEvidence:
@@ -308,31 +309,26 @@ def gather_evidence(
     Args:
         sets: The images.
         detectors: What compares them.
-        families: What the guarantee is about.
-        counted: Whether there are enough identities for it.
+        candidates: What the guarantee can be about, and whether there are enough identities for it.
         options: What was asked for.
         progress: Called with (stage, done, total).
 
     Raises:
         InputError: Features cannot be had.
     """
-    if not options.threshold and not all(found.kept for found in counted):
-        return FilterEvidence(sets, detectors, families, counted, decide_kept(sets, None))
+    if not options.threshold and not candidates.enough:
+        return FilterEvidence(sets, detectors, candidates.families, candidates.counted, decide_kept(sets, None))
     opened = open_screening(detectors, sets, options, progress)
-    calibrated = calibrate(opened, sets, families, options, progress)
-    if options.threshold:
-        pairs = zip(options.thresholds, opened, strict=True)
-        thresholds = [o.similarity.at_half if value is None else value for value, o in pairs]
-    else:
-        thresholds = guaranteed_thresholds(calibrated, len(opened))
+    choice, thresholds = choose_thresholds(opened, sets, candidates, options, progress)
     screened = screen(opened, sets, thresholds, options, progress)
     decision = decide_kept(sets, screened)
     real, rejected = real_share(screened, sets, options.seed)
     spread = diversity(screened, decision.of_readable(len(sets.synthetic.images)), sets, options.seed)
     made = synthetic_share(screened)
     return FilterEvidence(
-        sets, detectors, families, counted, decision, opened, calibrated, screened, made, real, rejected, spread
-    )
+        sets, detectors, choice.families, choice.counted, decision, opened, choice.calibrated, screened, made, real,
+        rejected, spread, costs=choice.costs,
+    )  # fmt: skip
 
 
 def _write(

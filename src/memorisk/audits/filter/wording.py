@@ -47,6 +47,10 @@ SHARED = (
     "{detectors} and {families} are calibrated on the same people, so that each threshold is made with a share of "
     "1 - {confidence:g}: of {shared}, each gets {each:.3g}. The promise then holds for all of them at once."
 )
+FAMILY_COSTS = (
+    "New {units} are copied by nobody, so that those whom a threshold leaves out are false alarms. Copies of a family "
+    "that is not promised may pass the filter unnoticed: the audit of the kept set alone looks for them."
+)
 USER = (
     "The threshold was given. How many calibration pairs lie below it is shown; the intervals are for one family and "
     "detector, and hold if the threshold was chosen without looking at these pairs."

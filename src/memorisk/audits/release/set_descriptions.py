@@ -273,7 +273,7 @@ def _describe_screening(
         level=None,
         correction="none: nothing was audited",
         figures=(*_screening_figures(n, units), *figures),
-        not_examined=(f"Images that were left out: {left}.",) if unreadable else (),
+        not_examined=(*_unpromised(promise), *((f"Images that were left out: {left}.",) if unreadable else ())),
         assumptions=_assumptions(
             n.patients_known,
             n.patients_by_word,
@@ -397,10 +397,15 @@ def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:
 
 
 def _promise_words(promise: Promise) -> list[str]:
-    """Say what is promised of copies of the named families, and of which not; nothing without a promise."""
+    """Say what is promised of copies of the named families; nothing without a promise."""
+    return [promise.guarantee] if promise.guarantee else []
+
+
+def _unpromised(promise: Promise) -> list[str]:
+    """Say which copies the filter may keep, whatever it promises of others."""
     if not promise.guarantee:
         return []
-    return [f"{promise.guarantee} Other kinds of copies are not covered: {', '.join(promise.not_promised)}."]
+    return [f"The filter does not promise to leave out copies of these kinds: {', '.join(promise.not_promised)}."]
 
 
 def _files_of(what: str) -> tuple[str, str]:

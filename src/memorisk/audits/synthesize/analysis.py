@@ -22,7 +22,7 @@ from memorisk.audits.filter.analysis import (
     numbers_of,
     set_names,
 )
-from memorisk.audits.filter.calibration import CalibratedThreshold, Family
+from memorisk.audits.filter.choice import Choice
 from memorisk.audits.filter.decisions import Decision, diversity_of, real_share
 from memorisk.audits.filter.result import KEPT
 from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
@@ -48,7 +48,7 @@ from memorisk.report.result import Result
 from memorisk.runs.environment import versions
 from memorisk.runs.workload import Progress
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.statistics.pairs.guarantee import MissGuarantee, RegeneratedCopies, regenerated_copies
+from memorisk.statistics.pairs.guarantee import RegeneratedCopies, regenerated_copies
 from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.generators.draws import draw, image_name
 
@@ -91,10 +91,8 @@ def filter_evidence(
     ledger: Ledger,
     sets: FilterSets,
     detectors: Sequence[PairDetector],
-    families: Sequence[Family],
-    counted: Sequence[MissGuarantee],
+    choice: Choice,
     opened: Sequence[ScreeningDetector],
-    calibrated: Sequence[CalibratedThreshold],
     thresholds: Sequence[float],
     real: tuple[Matches, ...],
     seed: int,
@@ -105,10 +103,8 @@ def filter_evidence(
         ledger: Of the loop.
         sets: The real images.
         detectors: As they were named.
-        families: What the guarantee is about.
-        counted: Identities for it.
+        choice: What the guarantee is about.
         opened: The detectors at work.
-        calibrated: Their thresholds, family by family.
         thresholds: Of each detector.
         real: Of `real_matches`.
         seed: Of images drawn for comparisons.
@@ -125,16 +121,17 @@ def filter_evidence(
     return FilterEvidence(
         sets,
         detectors,
-        families,
-        counted,
+        choice.families,
+        choice.counted,
         Decision(np.arange(len(plan)), reason),
         opened,
-        calibrated,
+        choice.calibrated,
         screened,
         clopper_pearson(int(first.sum()), len(first)),
         share,
         rejected,
         diversity_of(screened, {"first draws": ledger.first, "kept": ledger.kept}, sets, seed),
+        costs=choice.costs,
     )
 
 

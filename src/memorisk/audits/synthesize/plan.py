@@ -13,7 +13,7 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.calibration import Family
+from memorisk.audits.filter.choice import Candidates
 from memorisk.audits.filter.final_audit import plan_audit
 from memorisk.audits.filter.result import Exclusions, FamilyCount
 from memorisk.audits.filter.run import describe_sets
@@ -29,7 +29,6 @@ from memorisk.models.generators.generators import Generator
 from memorisk.report.numbers import INLINE
 from memorisk.runs.workload import Cost, Progress, total
 from memorisk.statistics.intervals import Proportion
-from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.features.extraction import WITHOUT_NETWORK, dimension, features_cost
@@ -45,8 +44,7 @@ def loop_cost(
     places: int,
     real: RealSets,
     detectors: Sequence[PairDetector],
-    families: Sequence[Family],
-    counted: Sequence[MissGuarantee],
+    candidates: Candidates,
     auditor: PairDetector | None,
     quality: PairDetector,
     audit: SyntheticPlan,
@@ -59,26 +57,24 @@ def loop_cost(
         places: To be filled.
         real: The real images.
         detectors: Which choose.
-        families: Of copies.
-        counted: How many identities there are and are needed, of each family.
+        candidates: Kinds of copies, and how many identities there are and are needed, of each.
         auditor: The one that was named.
         quality: Whose features quality is measured by.
         audit: Plan of the audit of the kept set.
         options: Tries, batch, gallery.
     """
     stored = Cost(bytes_images=real.decoded)
-    if not options.threshold and not all(found.kept for found in counted):
+    if not options.threshold and not candidates.enough:
         return stored
     train, beside = real.filter.train, min(TRAINING_BESIDE_BLOCK, len(real.filter.train.images))
     blocks = -(-places // max(BLOCK, options.batch))
     screened = options.most_tries * (places + beside * blocks)
     shown = MAX_PICTURES if options.gallery and not options.redact else 0
     parts = [stored, drawing_cost(generator, options.sampling(), options.most_tries * places + shown)]
-    copies = sum(found.n_identities for family, found in zip(families, counted, strict=True) if family.copied)
     asked = 0 if real.filter.calibration is None else len(real.filter.calibration.images)
     for detector in detectors:
-        parts.append(_features(detector, [train, real.filter.calibration], train, screened + copies))
-        parts.append(Cost(pairs=2 * (asked + screened) * len(train.images)))
+        parts.append(_features(detector, [train, real.filter.calibration], train, screened + candidates.n_copies))
+        parts.append(Cost(pairs=(3 * asked + 2 * screened) * len(train.images)))
     parts.append(_quality(real, detectors, auditor, quality, places, screened, options))
     return total([*parts, audit.cost]) + Cost(at_most=_BOUNDS)
 
@@ -187,8 +183,7 @@ def describe_loop(
     plan: pd.DataFrame,
     real: RealSets,
     detectors: Sequence[PairDetector],
-    families: Sequence[Family],
-    counted: Sequence[MissGuarantee],
+    candidates: Candidates,
     new: Proportion | None,
     options: SynthesizeOptions,
     device: str,
@@ -203,8 +198,7 @@ def describe_loop(
         plan: The first attempt at every place.
         real: The real images.
         detectors: What compares.
-        families: Kinds of copies.
-        counted: How many identities there are and are needed, of each family.
+        candidates: Kinds of copies, and how many identities there are and are needed, of each.
         new: Share of new patients whom the thresholds reject; None where it is not known.
         options: What was asked for.
         device: Of the generator.
@@ -212,7 +206,7 @@ def describe_loop(
         quality: Whose features quality is measured by.
         audit: Plan of the audit of the kept set.
     """
-    of_filter = describe_sets(real.filter, detectors, families, counted, audit)
+    of_filter = describe_sets(real.filter, detectors, candidates, audit)
     first = plan.iloc[: options.batch]
     begun = time.perf_counter()
     with limited_threads(options.threads):
@@ -236,7 +230,7 @@ def describe_loop(
         first_batch=len(first),
         seconds=seconds,
         most_seconds=seconds * options.most_tries,
-        cost=loop_cost(generator, len(plan), real, detectors, families, counted, auditor, quality, audit, options),
+        cost=loop_cost(generator, len(plan), real, detectors, candidates, auditor, quality, audit, options),
         new_rejected=new,
         notes=(*real.filter.notes, *real.doubts, *_warned(new)),
     )

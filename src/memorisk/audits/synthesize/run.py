@@ -18,14 +18,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.analysis import FilterEvidence
-from memorisk.audits.filter.calibration import (
-    CalibratedThreshold,
-    Family,
-    calibrate,
-    counted_guarantees,
-    guaranteed_thresholds,
-    parse_families,
-)
+from memorisk.audits.filter.choice import Candidates, Choice, choose_thresholds, count_candidates
 from memorisk.audits.filter.decisions import Decision, real_share
 from memorisk.audits.filter.final_audit import audit_kept, auditor_names
 from memorisk.audits.filter.result import KEPT, FinalAudit
@@ -73,7 +66,6 @@ from memorisk.runs.settings import takes_settings
 from memorisk.runs.tables import write_csv
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.intervals import Proportion
-from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from memorisk.training.features.compute_backend import ComputeBackend, open_compute_backend
 from memorisk.training.generators.draws import image_name, plan_draws
@@ -92,8 +84,7 @@ class _LoopInputs:
     plan: pd.DataFrame
     real: RealSets
     detectors: list[PairDetector]
-    families: tuple[Family, ...]
-    counted: list[MissGuarantee]
+    candidates: Candidates
     auditors: tuple[str, ...]
     """Names of the detectors that audit the kept set."""
     audit: SyntheticPlan
@@ -109,7 +100,8 @@ class _Calibration:
     """The detectors at work, with their thresholds."""
 
     opened: Sequence[ScreeningDetector] = ()
-    calibrated: Sequence[CalibratedThreshold] = ()
+    choice: Choice | None = None
+    """Families that are promised; None where none can be."""
     thresholds: Sequence[float] = ()
     beside: tuple[Matches, ...] = ()
     """What they say of the calibration images."""
@@ -170,7 +162,7 @@ def synthesize(
         found = _calibrate(asked, progress)
         if dry_run:
             return describe_loop(
-                made, asked.plan, asked.real, asked.detectors, asked.families, asked.counted, found.new, options,
+                made, asked.plan, asked.real, asked.detectors, asked.candidates, found.new, options,
                 asked.device, asked.auditor, asked.quality, asked.audit,
             )  # fmt: skip
         return _run(folder, {"train": source_name(train), "out": str(folder)}, asked, found, names, progress)
@@ -232,7 +224,7 @@ def _read_inputs(
     Raises:
         InputError: It is.
     """
-    families, detectors = parse_families(options.families), open_detectors(options)
+    detectors = open_detectors(options)
     auditors = auditor_names(options, detectors)
     auditor = None if options.auditor is None else open_pair_detector(options.auditor)
     quality = open_pair_detector(options.quality) if options.quality else auditor or detectors[0]
@@ -243,27 +235,22 @@ def _read_inputs(
     check_drawing(generator, plan, options, device)
     real = read_real(train, calibration, generator, detectors, options, progress)
     audit = plan_loop_audit(real, len(plan), options, auditors, progress)
-    counted = counted_guarantees(real.filter, families, len(detectors), options)
-    return _LoopInputs(
-        options, generator, plan, real, detectors, families, counted, auditors, audit, auditor, quality, device
-    )
+    candidates = count_candidates(real.filter, len(detectors), options)
+    return _LoopInputs(options, generator, plan, real, detectors, candidates, auditors, audit, auditor, quality, device)
 
 
 def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
     """Compute thresholds as a filter does; none, and nothing is computed, where there can be no guarantee."""
     options, sets = asked.options, asked.real.filter
-    if not options.threshold and not all(found.kept for found in asked.counted):
+    if not options.threshold and not asked.candidates.enough:
         return _Calibration()
     opened = open_screening(asked.detectors, sets, options, progress)
-    calibrated = calibrate(opened, sets, asked.families, options, progress)
-    if options.threshold:
-        pairs = zip(options.thresholds, opened, strict=True)
-        thresholds = [o.similarity.at_half if value is None else value for value, o in pairs]
-    else:
-        thresholds = guaranteed_thresholds(calibrated, len(opened))
+    choice, thresholds = choose_thresholds(opened, sets, asked.candidates, options, progress)
+    undrawn = tuple(replace(cost, synthetic=None) for cost in choice.costs)  # the sets hold one blank image for all
+    choice = replace(choice, costs=undrawn)
     beside = real_matches(opened, sets, thresholds, options, progress)
     return _Calibration(
-        opened, calibrated, thresholds, beside, new_patient_rejection(thresholds, beside, sets, options.seed)
+        opened, choice, thresholds, beside, new_patient_rejection(thresholds, beside, sets, options.seed)
     )
 
 
@@ -272,11 +259,11 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
     options, real = asked.options, asked.real
     kept = None
     evidence = LoopEvidence(asked.generator.config, asked.generator.source, real.doubts, _empty_evidence(asked))
-    if found.opened:
+    if found.choice is not None:
         ledger = _draw(run, asked, found, progress)
         filtered = filter_evidence(
-            ledger, real.filter, asked.detectors, asked.families, asked.counted, found.opened, found.calibrated,
-            found.thresholds, found.beside, options.seed,
+            ledger, real.filter, asked.detectors, found.choice, found.opened, found.thresholds, found.beside,
+            options.seed,
         )  # fmt: skip
         row = table_three_row(
             ledger, real.filter.train, real.filter.calibration, asked.generator.config, found.opened,
@@ -308,7 +295,8 @@ def _empty_evidence(asked: _LoopInputs) -> FilterEvidence:
     pixels = np.zeros((0, *sets.train.images.shape[1:]), np.uint8)
     none = store_of_hashes(sets.train, pixels, n.astype(object), [], [], "drawn images")
     sets = replace(sets, synthetic=none, asked=none.manifest)
-    return FilterEvidence(sets, asked.detectors, asked.families, asked.counted, Decision(n, np.empty(0, dtype=object)))
+    candidates, nothing = asked.candidates, Decision(n, np.empty(0, dtype=object))
+    return FilterEvidence(sets, asked.detectors, candidates.families, candidates.counted, nothing)
 
 
 def _draw(run: RunFolder, asked: _LoopInputs, found: _Calibration, progress: Progress) -> Ledger:
@@ -393,7 +381,7 @@ def _identity(asked: _LoopInputs, found: _Calibration) -> dict[str, Any]:
         "device": asked.device.partition(":")[0],
         "detectors": [detector.name for detector in asked.detectors],
         "features": features,
-        "families": [family.words for family in asked.families],
+        "families": [family.words for family in (asked.candidates if found.choice is None else found.choice).families],
         "miss_rate": options.miss_rate,
         "confidence": options.confidence,
         "threshold": list(options.threshold),

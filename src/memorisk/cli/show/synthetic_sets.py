@@ -3,7 +3,7 @@
 `show_table_three` puts finished runs of ``memorisk synthesize`` together (paper 004, table 3).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from memorisk.audits.filter.result import FilterNumbers, FilterSummary
+from memorisk.audits.filter.result import FamilyCost, FilterNumbers, FilterSummary
 from memorisk.audits.quality.page import transfer_warnings
 from memorisk.audits.quality.result import Quality
 from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary
@@ -107,7 +107,8 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
     if as_json:
         print_json(to_json(plan))
         return
-    from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
+    from memorisk.audits.filter.choice import none_affordable  # here, since it loads images
+    from memorisk.audits.filter.wording import excluded_words
     from memorisk.audits.generated.terms import Terms
 
     console = Console()
@@ -125,6 +126,27 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
         *(("note", note) for note in plan.notes),
     ]
     print_rows(console, lines)
+    if plan.costs:
+        console.print()
+        _print_costs(console, plan.costs)
+        if not any(cost.promised for cost in plan.costs):
+            console.print(Text(none_affordable(plan.costs, plan.detectors)), soft_wrap=True)
+
+
+def _print_costs(console: Console, costs: Sequence[FamilyCost]) -> None:
+    """Print a table of what the threshold of each family leaves out."""
+    rows = [("copies", "threshold", "new people left out", "synthetic images left out", "")]
+    for cost in costs:
+        new, made = (
+            "not known" if share is None else percent(share.estimate, share.low, share.high)
+            for share in (cost.new, cost.synthetic)
+        )
+        thresholds = ", ".join(f"{threshold:.3g}" for threshold in cost.thresholds)
+        rows.append((cost.family, thresholds, new, made, "promised" if cost.promised else "not promised"))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True))
+        console.print(Text("  ".join(cells).rstrip()), soft_wrap=True)
 
 
 def _audit_lines(plan: "FilterPlan | SynthesizePlan") -> list[tuple[str, str]]:

@@ -28,7 +28,8 @@ from memorisk.studies.pairs.detectors import BenchmarkDetector
 from memorisk.studies.pairs.division import KINDS, TEST, TRAINING, VALIDATION, Division, PartPairs, part_pairs
 from memorisk.studies.pairs.options import BenchCopiesOptions, Options
 from memorisk.studies.pairs.similarity import NO_SEARCH, ImageSimilarity, copies_store, open_similarity
-from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
+from memorisk.training.detectors.lcmem.augmentations import augmented
+from memorisk.training.detectors.lcmem.families import FAMILIES
 from memorisk.training.features.compute_backend import LOCAL, ComputeBackend, open_compute_backend
 
 CELLS = "cells"

@@ -30,7 +30,7 @@ from memorisk.studies.pairs.detectors import BenchmarkDetector, read_detectors, 
 from memorisk.studies.pairs.division import KINDS, TEST, VALIDATION, Division, divide
 from memorisk.studies.pairs.options import BenchCopiesOptions, Options
 from memorisk.studies.pairs.similarity import MOST_PIXELS
-from memorisk.training.detectors.lcmem.augmentations import FAMILIES
+from memorisk.training.detectors.lcmem.families import FAMILIES
 from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
 
 

@@ -39,6 +39,7 @@ import torch.nn.functional as F
 from PIL import Image
 
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.training.detectors.lcmem.families import FAMILIES
 
 SMALLEST_SIDE = 5
 """Pixels: a blur of 9 pixels reflects four."""
@@ -189,17 +190,6 @@ def _broadcast(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return values.to(x.device, x.dtype)[:, None, None, None]
 
 
-_FACTORS = (1.1, 1.3, 1.6, 2.0)
-FAMILIES: dict[str, tuple[float, ...]] = {
-    "blur": (0.1, 1.0, 2.0, 6.0),
-    "noise": (0.01, 0.1, 0.2, 0.3),
-    "rotation": (5.0, 10.0, 20.0, 30.0),
-    "brightness": _FACTORS,
-    "darkening": _FACTORS,
-    "contrast": _FACTORS,
-    "jpeg": (95.0, 70.0, 40.0, 10.0),
-}
-"""Strengths of each family of copies, from the weakest to the strongest."""
 Operation = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 _STREAM = 4004  # keeps these draws apart from other uses of a seed
 _BLOCK = 1 << 22  # pixels at a time
