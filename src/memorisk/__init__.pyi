@@ -1185,7 +1185,7 @@ def filter_synthetic(
     train_split: str | None = None,
     calibration_unseen: bool = False,
     one_image_per_patient: bool = False,
-    families: str | Sequence[str] = ("copies",),
+    families: str | Sequence[str] = (),
     miss_rate: float = 0.05,
     confidence: float = 0.95,
     threshold: str | Sequence[str] = (),
@@ -1240,7 +1240,8 @@ def filter_synthetic(
         calibration: Real images of people whom neither the generator nor a detector has seen; the held-out people of
             the audit.
         progress: Called with (stage, done, total).
-        dry_run: Decode the images, count, and return what could be promised, without features.
+        dry_run: Return what could be promised and what that costs; nothing is written but features in the cache, from
+            which the run goes on.
         **settings: Any field of `FilterOptions`.
 
     Returns:
@@ -1275,7 +1276,7 @@ def filter_synthetic(
     train_split: str | None = None,
     calibration_unseen: bool = False,
     one_image_per_patient: bool = False,
-    families: str | Sequence[str] = ("copies",),
+    families: str | Sequence[str] = (),
     miss_rate: float = 0.05,
     confidence: float = 0.95,
     threshold: str | Sequence[str] = (),
@@ -1673,7 +1674,7 @@ def synthesize(
     train_split: str | None = None,
     calibration_unseen: bool = False,
     one_image_per_patient: bool = False,
-    families: str | Sequence[str] = ("copies",),
+    families: str | Sequence[str] = (),
     miss_rate: float = 0.05,
     confidence: float = 0.95,
     threshold: str | Sequence[str] = (),
@@ -1775,7 +1776,7 @@ def synthesize(
     train_split: str | None = None,
     calibration_unseen: bool = False,
     one_image_per_patient: bool = False,
-    families: str | Sequence[str] = ("copies",),
+    families: str | Sequence[str] = (),
     miss_rate: float = 0.05,
     confidence: float = 0.95,
     threshold: str | Sequence[str] = (),
