@@ -22,9 +22,9 @@ from memorisk.audits.filter.screening import open_detectors, open_screening
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.filter.wording import excluded_words
 from memorisk.audits.generated.terms import Terms
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import no_progress
-from memorisk.training.detectors.lcmem.families import FAMILIES
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from tests.audits.synthetic.making import digits, store_of
 

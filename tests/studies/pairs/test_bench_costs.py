@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.runs.workload import Cost
 from memorisk.studies.pairs.copies import benchmark_copies, plan_copies
 from memorisk.studies.pairs.reid import benchmark_reid, plan_reid
-from memorisk.training.detectors.lcmem.families import FAMILIES
 from tests.counting import Counts, array_bytes, counted
 from tests.studies.pairs.conftest import GROUPS, stored, two_sets
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import memorisk
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.images.pixels import hash_pixels
 from memorisk.studies.pairs.copies import benchmark_copies, plan_copies
 from memorisk.studies.pairs.detectors import read_detector
@@ -19,7 +20,6 @@ from memorisk.studies.pairs.results import FAMILY_NAMES, PairBenchmark
 from memorisk.studies.pairs.scores import IMAGES, MEAN, OWN
 from memorisk.studies.pairs.similarity import copies_store, open_similarity
 from memorisk.training.detectors.lcmem.augmentations import augmented
-from memorisk.training.detectors.lcmem.families import FAMILIES
 from tests.commands import answer, refusal
 from tests.report.chromium import Chromium, find_chromium
 from tests.studies.pairs.conftest import GROUPS, patients, settings, stored, two_sets

@@ -21,6 +21,7 @@ from memorisk.audits.filter.families import PLANTED, REIDENTIFICATION, Family
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.screening import ScreeningDetector
 from memorisk.audits.filter.sets import FilterSets
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.images.alterations.plants import find_plant_kind, plant_copy
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import hash_pixels
@@ -31,7 +32,6 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.statistics.pairs.guarantee import MissGuarantee, Readings, both_readings
 from memorisk.statistics.pairs.identity_pairs import one_positive_each
 from memorisk.training.detectors.lcmem.augmentations import augmented
-from memorisk.training.detectors.lcmem.families import FAMILIES
 
 _STREAM = 61  # keeps these draws apart from others of the same seed
 

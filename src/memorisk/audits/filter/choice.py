@@ -21,10 +21,10 @@ from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import FamilyCost
 from memorisk.audits.filter.screening import Screening, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.runs.errors import InputError, listed
 from memorisk.runs.workload import Progress
 from memorisk.statistics.pairs.guarantee import MissGuarantee
-from memorisk.training.detectors.lcmem.families import FAMILIES
 
 MOST_NEW_PEOPLE = 0.1
 """Largest share of new people that the threshold of a family may leave out if the family was not named."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.images.alterations.plants import find_plant_kind
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.training.detectors.lcmem.families import FAMILIES
 
 PLANTED = ("flipped", "cropped")
 """Families that are kinds of copies of `images.alterations.plants`; what is done is drawn there."""

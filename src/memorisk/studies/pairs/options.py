@@ -126,7 +126,7 @@ class BenchCopiesOptions(PairBenchOptions):
         Raises:
             InputError: One is unknown or stands twice.
         """
-        from memorisk.training.detectors.lcmem.families import FAMILIES
+        from memorisk.images.alterations.families import FAMILIES
 
         for name in self.families:
             if name not in FAMILIES:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.environment import check_device
@@ -30,7 +31,6 @@ from memorisk.studies.pairs.detectors import BenchmarkDetector, read_detectors, 
 from memorisk.studies.pairs.division import KINDS, TEST, VALIDATION, Division, divide
 from memorisk.studies.pairs.options import BenchCopiesOptions, Options
 from memorisk.studies.pairs.similarity import MOST_PIXELS
-from memorisk.training.detectors.lcmem.families import FAMILIES
 from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
 
 

@@ -38,8 +38,8 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.training.detectors.lcmem.families import FAMILIES
 
 SMALLEST_SIDE = 5
 """Pixels: a blur of 9 pixels reflects four."""

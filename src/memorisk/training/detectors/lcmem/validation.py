@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.models.lcmem import LatentNetwork
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs, pair_weights, positive_pairs
 from memorisk.training.autoencoders.latent_store import Latents
 from memorisk.training.detectors.lcmem.augmentations import augmented, to_unit
-from memorisk.training.detectors.lcmem.families import FAMILIES
 from memorisk.training.detectors.lcmem.inputs import AugmentedEncoder, LatentSource, PairData
 from memorisk.training.engine.devices import exact_products
 
