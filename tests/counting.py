@@ -181,10 +181,21 @@ def counted() -> Iterator[Counts]:
     neighbours.evaluate, Pass.run, DiffusionSampler._forward = tiled, surveyed, drawing
     for (of, name, at), compare in zip(one_by_one, by_definition, strict=True):
         setattr(of, name, beside(compare, at))
+    from memorisk.audits.classifier import dry_run
     from memorisk.audits.filter import sets
     from memorisk.audits.generated import distances
 
     likeness = sets.likeness
+    seconds_per_image = dry_run._seconds_per_image  # pyright: ignore[reportPrivateUsage]
+
+    def timed(*given: Any) -> Any:
+        """The two steps that are timed for the estimate, which are no part of a cost."""
+        steps, images, n = found.steps, found.images_trained, len(found.optimizers)
+        try:
+            return seconds_per_image(*given)
+        finally:
+            found.steps, found.images_trained = steps, images
+            del found.optimizers[n:]
 
     def alike(*given: Any) -> Any:
         """Who looks like whom, found while the sets are read, by a dry run, too: no part of a cost."""
@@ -200,7 +211,7 @@ def counted() -> Iterator[Counts]:
         return near_pairs(images, **named)
 
     distances.near_copies_between, near_copies.near_pairs, near_copies.closest_between_groups = matched, nearly, learned
-    sets.likeness = alike
+    sets.likeness, dry_run._seconds_per_image = alike, timed
     try:
         yield found
     finally:
@@ -212,3 +223,4 @@ def counted() -> Iterator[Counts]:
             setattr(of, name, compare)
         distances.near_copies_between, near_copies.near_pairs = between_sets, near_pairs
         near_copies.closest_between_groups, sets.likeness = closest_between_groups, likeness
+        dry_run._seconds_per_image = seconds_per_image

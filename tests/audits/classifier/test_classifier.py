@@ -155,8 +155,8 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
     assert found.cost(tmp_path / "r", bytes_images=1232 * 8 * 8) == plan.cost
     assert plan.cost.trainings == 6
     shown = repr(plan)
-    assert len(shown) < 1200
-    assert "6 trainings, about" in shown
+    assert len(shown) < 1300
+    assert "6 models (as named): 6 trainings, about" in shown
     assert "could pass: no\n  this audit cannot pass" in shown
     assert "<li>could pass: no</li>" in plan._repr_html_()
     assert isinstance(result, Result)
@@ -177,23 +177,25 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
     assert plan.seconds > 0
 
 
-def test_a_dry_run_names_the_models_that_notice_a_single_patient(tmp_path):
-    """Were trainings to differ by the patient's gap alone: fewer models would never do, so that these are the least."""
-    known = {"one_image_per_patient": True, "dry_run": True}
-    few = audit_classifier("digits", out=tmp_path / "few", **SMALL | {"models": 8} | known)
+def test_a_number_of_models_that_cannot_pass_is_named_with_the_smallest_that_can(tmp_path):
+    people = {"one_image_per_patient": True}
+    few = audit_classifier("digits", out=tmp_path / "few", **SMALL | {"models": 8} | people, dry_run=True)
     assert isinstance(few, DryRun)
-    assert "a single patient with a gap of 2 nats would not be noticed in nine of ten cases" in few.notes[0]
-    models = int(max(row.models_needed for row in few.classes))
-    assert f"a pass needs at least {models} models (--models {models})" in few.notes[0]
-    enough = audit_classifier("digits", out=tmp_path / "enough", **SMALL | {"models": models} | known)
-    assert isinstance(enough, DryRun)
-    assert enough.notes == ()
-    unknown = audit_classifier("digits", out=tmp_path / "unknown", **SMALL | {"models": models}, dry_run=True)
+    (note,) = few.notes
+    assert note.startswith("this audit cannot pass with 8 models: a single patient with a gap of 2 nats would not be")
+    assert few.models_needed is not None
+    assert f"a pass needs at least {few.models_needed} models (--models {few.models_needed})" in note
+    assert np.isinf(few.noticeable_gap)
+    assert any(row.room < 2 for row in few.classes)
+    told = []
+    audit_classifier(
+        "digits", out=tmp_path / "few", **SMALL | {"models": 8} | people, progress=lambda *given: told.append(given[0])
+    )
+    assert told.index(note) < told.index("training")
+    unknown = audit_classifier("digits", out=tmp_path / "unknown", **SMALL | {"models": 16}, dry_run=True)
     assert isinstance(unknown, DryRun)
     (note,) = unknown.notes
     assert note.startswith("this audit cannot pass: no patient ids were given")
-    assert all(row.room >= 2 for row in enough.classes)
-    assert any(row.room < 2 for row in few.classes)
 
 
 def test_a_dry_run_tells_of_a_split_that_decides_nothing_before_it_asks_for_models(tmp_path):

@@ -314,7 +314,12 @@ def _roles_check(evidence: Evidence) -> Check:
 
 
 def class_findings(
-    evidence: Evidence, options: AnalysisOptions, context: Context, design: Sequence[Check] = ()
+    evidence: Evidence,
+    options: AnalysisOptions,
+    context: Context,
+    design: Sequence[Check] = (),
+    *,
+    advise: bool = True,
 ) -> list[ClassFindings]:
     """Audit every class, in the order of their names, with p-values only where the prerequisites hold.
 
@@ -323,6 +328,7 @@ def class_findings(
         options: Level and correction of the lists that are shown, and the gap that a pass must notice.
         context: What the scores do not contain.
         design: Outcomes of `design_checks`.
+        advise: Whether to compute the number of models that a pass needs where these are too few.
     """
     checks, void = _prerequisites(evidence), any(check.voids for check in design)
     findings = []
@@ -340,7 +346,8 @@ def class_findings(
             blocked = f"no p-values: canaries under the model that did not see them differ from test images{how}"
         p = float("nan") if check is None else check.adjusted
         findings.append(audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked))
-    return list_groups(findings, options, seeds=evidence.seeds, flip=not is_asymmetric(evidence))
+    flip = not is_asymmetric(evidence)
+    return list_groups(findings, options, seeds=evidence.seeds, flip=flip, advise=advise)
 
 
 def _prerequisites(evidence: Evidence) -> dict[str, UnseenCheck]:

@@ -16,6 +16,7 @@ from memorisk.audits.classifier.look_alikes import look_alike_findings, searched
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.privacy import bound_job
+from memorisk.audits.classifier.rehearsal import MOST_MODELS, Choice, Obstacle, whatever_models
 from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
@@ -25,7 +26,6 @@ from memorisk.models.classifiers.zoo import is_download
 from memorisk.report.numbers import from_json
 from memorisk.runs.errors import listed, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
-from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM, PASS_POWER
 from memorisk.statistics.verdicts.verdict import Finding, UnitNames, seed_shortage
 from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
 from memorisk.training.classifiers.joint_jobs import jobs_cost, tensor_bytes
@@ -92,6 +92,10 @@ class DryRun:
         parts: Images in each part.
         design: The design.
         seeds: The seeds.
+        choice: Why there are so many: named, or the fewest with which an honest audit passes.
+        models_needed: Smallest number of models that can pass; None where no number can, or where it is not known.
+        noticeable_gap: Gap in nats from which on a single patient would be noticed, were trainings to differ by the
+            noise of `rehearsal`; NaN where no rehearsal was needed.
         not_auditable: Classes too small to split.
         classes: For each class what the audit could say of it.
         without_partner: Groups and images that will not be scored: in a run begun before they were divided between
@@ -107,6 +111,9 @@ class DryRun:
     parts: dict[str, int]
     design: str
     seeds: tuple[int, ...]
+    choice: str
+    models_needed: int | None
+    noticeable_gap: float
     not_auditable: list[str]
     classes: tuple[ClassOutlook, ...]
     without_partner: WithoutPartner
@@ -129,15 +136,31 @@ class DryRun:
         return "an estimate appears while they run"
 
     @property
+    def models(self) -> str:
+        """Say how many models there are, why, and how long their training takes."""
+        left = plural(self.cost.trainings or 0, "training", "trainings")
+        return f"{2 * len(self.seeds)} models ({self.choice}): {left}, {self.time}"
+
+    @property
+    def gap(self) -> str:
+        """Say from which gap on a single patient would be noticed; empty where that was not rehearsed."""
+        if np.isnan(self.noticeable_gap):
+            return ""
+        if np.isinf(self.noticeable_gap):
+            return "noticeable gap: none, a single patient can go unnoticed even if strongly remembered"
+        return f"noticeable gap: about {self.noticeable_gap:.2g} nats, and more where trainings differ much"
+
+    @property
     def lines(self) -> list[str]:
         """The plan in a few lines: what is trained, how long it takes, whether it could pass, and what is missing."""
         parts = ", ".join(f"{number:,} {name}" for name, number in self.parts.items())
         listing = sum(row.testable for row in self.classes)
         told = [
-            f"{plural(self.cost.trainings or 0, 'training', 'trainings')}, {self.time}",
+            self.models,
             f"network {self.network}",
             f"design {self.design}, seeds {listed(self.seeds, 16)}; images: {parts}",
             f"somebody could be flagged in {listing:,} of {plural(len(self.classes), 'class', 'classes')}",
+            *([self.gap] if self.gap else []),
             *(["too small to be audited: " + listed(self.not_auditable)] if self.not_auditable else []),
         ]
         if alone := self.without_partner.n_groups:
@@ -159,12 +182,13 @@ def describe_plan(
     plan: Plan,
     recipe: Recipe,
     store: ImageStore,
-    options: ClassifierOptions,
+    choice: Choice,
     alike: LookAlikes,
     intended: InterventionPlan | None,
     progress: Progress = no_progress,
 ) -> DryRun:
     """Count, time two steps, and rehearse the analysis on losses that hold nothing."""
+    options = choice.options
     names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
     cost = classifier_cost(out, store, plan, recipe, options, intended) + Cost(pairs=searched_pairs(store, alike))
     evidence = _empty_evidence(plan)
@@ -182,12 +206,15 @@ def describe_plan(
         dict(zip(names.tolist(), counts.tolist(), strict=True)),
         plan.design,
         options.chosen_seeds,
+        _choice_words(choice),
+        choice.needed,
+        float("nan") if choice.rehearsal is None else choice.rehearsal.gap,
         plan.parts.too_small,
         classes,
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
         seconds,
-        _cannot_pass(plan, classes, options.notice, patient_doubts(store, options, alike)),
-        _smaller_network(recipe, options, seconds, store.images.shape[1:3], _models_for_a_pass(classes)),
+        _cannot_pass(plan, choice, patient_doubts(store, options, alike)),
+        _smaller_network(recipe, options, seconds, store.images.shape[1:3]),
     )
 
 
@@ -215,15 +242,14 @@ def _network(recipe: Recipe, options: ClassifierOptions) -> str:
 
 
 def _smaller_network(
-    recipe: Recipe, options: ClassifierOptions, seconds: float | None, pixels: tuple[int, ...], models: int
+    recipe: Recipe, options: ClassifierOptions, seconds: float | None, pixels: tuple[int, ...]
 ) -> tuple[str, ...]:
-    """Name the small network where `auto` took another one that will train for hours, with all that a pass needs."""
+    """Name the small network where `auto` took another one that will train for hours."""
     if seconds is None or seconds < _LONG or options.model != "auto" or recipe.model == SMALL_MODEL:
         return ()
     size = f" --size {SMALL_IMAGE}" if max(pixels) > SMALL_IMAGE or pixels[0] != pixels[1] else ""
     return (
-        f"{recipe.model} is long to train here: a first audit by --model {SMALL_MODEL}{size}"
-        f"{f' --models {models}' if models else ''} takes a small part of the "
+        f"{recipe.model} is long to train here: a first audit by --model {SMALL_MODEL}{size} takes a small part of the "
         "time (it is an audit of another network)",
     )
 
@@ -281,37 +307,48 @@ def _empty_evidence(plan: Plan) -> Evidence:
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
 
 
-def _models_for_a_pass(classes: tuple[ClassOutlook, ...]) -> int:
-    """Return the number of models that a pass needs; 0 where these suffice, or where no number does."""
-    needed = [row.models_needed for row in classes if np.isfinite(row.models_needed)]
-    return int(max(needed, default=0))
+def _choice_words(choice: Choice) -> str:
+    """Say why an audit has its number of models."""
+    if choice.named:
+        return "as named"
+    if choice.rehearsal is None:
+        return "the fewest by default: another number would not let this audit pass"
+    if choice.rehearsal.can_pass:
+        return "the fewest by default with which an honest audit of these data passes"
+    return f"the fewest by default: no number up to {MOST_MODELS} lets an audit of these data pass"
 
 
-def _cannot_pass(
-    plan: Plan, classes: tuple[ClassOutlook, ...], notice: float, doubts: list[Finding]
-) -> tuple[str, ...]:
-    """Say where a pass needs a random split, certain patient ids, or more seeds, in all or to notice one patient."""
+_OBSTACLES = {
+    Obstacle.CLASSES: "a single patient with a gap of {notice:g} nats would not be noticed in nine of ten cases",
+    Obstacle.UNEVEN: "a patient whom some of the trainings remember could go unnoticed",
+    Obstacle.ATTACKS: "the intervals of the attacks would contain AUC {gate:g} though nobody is remembered",
+}
+
+
+def _cannot_pass(plan: Plan, choice: Choice, doubts: list[Finding]) -> tuple[str, ...]:
+    """Say where a pass needs a random split, certain patient ids, or more models."""
     notes = []
     for doubt in [*([] if plan.parts.random else [NOT_RANDOM]), *doubts]:
         notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
     if (few := seed_shortage(len(plan.designs))) is not None:
         notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")
-    blind = [row for row in classes if row.room < MIN_ROOM or row.notice_power < PASS_POWER]
-    if not blind:
+    if plan.parts.random and (reason := whatever_models(plan)):
+        notes.append(f"this audit cannot pass, whatever the number of models: {reason}")
+    rehearsal = choice.rehearsal
+    if rehearsal is None or rehearsal.can_pass:
         return tuple(notes)
-    which = plural(len(blind), "class", "classes")
-    models = [row.models_needed for row in blind]
-    way = "more patients of them are needed"
-    if plan.design == "paper":
-        way = "whatever the number of models, the design paper leaves lists no room; a pass needs --design balanced"
-    if n := _models_for_a_pass(classes):
-        way = f"a pass needs at least {n} models (--models {n}), and more where trainings differ much"
-        if np.isnan(models).any():
-            way += "; some classes need more patients, whatever the number of models"
-    notes.append(
-        f"this audit cannot pass: in {which} a single patient with a gap of {notice:g} nats would not be noticed in "
-        f"nine of ten cases; {way}"
+    options = choice.options
+    why = [_OBSTACLES[one].format(notice=options.notice, gate=options.attack_gate) for one in rehearsal.obstacles]
+    way = (
+        f"a pass needs at least {choice.needed} models (--models {choice.needed}), and more where trainings differ much"
     )
+    if choice.needed is None:
+        patients = plural(len(np.unique(plan.parts.groups.astype(str))), "patient", "patients")
+        way = (
+            f"no number up to {MOST_MODELS} can pass with {patients} in {len(plan.parts.classes)} classes, so that the "
+            "audit may fail or stay undecided; a pass needs more patients, or fewer classes"
+        )
+    notes.append(f"this audit cannot pass with {rehearsal.n_models} models: {', and '.join(why)}; {way}")
     return tuple(notes)
 
 
@@ -321,4 +358,6 @@ def _context(plan: Plan) -> Context:
 
 def _outlook(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> tuple[ClassOutlook, ...]:
     """Compute what could be said of each class, by the very analysis, on losses that hold nothing."""
-    return tuple(from_json(ClassOutlook, f.row) for f in class_findings(evidence, options, _context(plan)))
+    return tuple(
+        from_json(ClassOutlook, f.row) for f in class_findings(evidence, options, _context(plan), advise=False)
+    )

@@ -120,7 +120,8 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
     """balanced scores every image outside the test part; matched and paper score 15 percent of them."""
 
     models: int | None = None
-    """Number of models to train, two per seed; by default 16 (balanced) or 8."""
+    """Number of models to train, two per seed; by default the fewest with which these images can pass, and at least 16
+    (balanced) or 8."""
 
     seeds: Annotated[tuple[int, ...] | None, Parameter(consume_multiple=True)] = None
     """Random seeds of the pairs of twin models; by default 123, 456, 789, 1024 as in the paper, then 1025 and on."""
@@ -232,8 +233,17 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
         return self.design or ("paper" if self.protocol == "paper" else "balanced")
 
     @property
+    def names_models(self) -> bool:
+        """Whether the number of models is given, as it is or by seeds."""
+        return self.models is not None or self.seeds is not None
+
+    @property
     def chosen_seeds(self) -> tuple[int, ...]:
-        """The seeds that run: given, or the paper's and on from the last of them."""
+        """The seeds that run: given, or the paper's and on from the last of them.
+
+        Where no number of models is given, these are the fewest that an audit of the design has by default; an audit
+        takes more where its images need them (`rehearsal.choose_models`).
+        """
         if self.seeds is not None:
             return self.seeds
         pairs = (self.models or (16 if self.chosen_design == "balanced" else 8)) // 2

@@ -447,11 +447,7 @@ class ClassOutlook:
     testable: bool
     why_not: str
     room: float
-    """Of a single patient on the list, were trainings to differ by nothing but their gap, as is what follows."""
-    notice_power: float
-    """At what a pass must notice."""
-    models_needed: float
-    """For a pass; NaN where these suffice."""
+    """Room of a single patient on the list, were trainings to differ by nothing but the patient's gap."""
 
 
 @dataclass(frozen=True, kw_only=True)

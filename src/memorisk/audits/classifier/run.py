@@ -20,6 +20,7 @@ from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan, unmatched_of
 from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
+from memorisk.audits.classifier.rehearsal import Choice, choose_models
 from memorisk.audits.classifier.result import ClassifierVerdict, LookAlikes, Placebo, Privacy
 from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
 from memorisk.audits.classifier.retraining.interventions import (
@@ -51,7 +52,7 @@ from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.executors.pool import prepare_workers, worker_pool
 from memorisk.runs.files import read_json
-from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run, other_settings, read_config
+from memorisk.runs.folder import RunFolder, announced, check_out_folder, is_run, open_run, other_settings, read_config
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.classifiers.jobs import warm_up
@@ -101,9 +102,11 @@ def audit_classifier(
         >>> result.verdict["status"]  # doctest: +SKIP
         'fail'
     """
-    options = options_from(settings)
-    _ = options.one_regime  # several are compared by `memorisk.audit_defences`
     folder = Path(out)
+    options = options_from(settings)
+    if not options.names_models:
+        options = _as_begun(folder, options) or options
+    _ = options.one_regime  # several are compared by `memorisk.audit_defences`
     refuse_overlap(folder, path_sources({"IMAGES": images, "--image-root": options.image_root}))
     if not dry_run:
         check_out_folder(folder, {}, identity=[])
@@ -118,19 +121,32 @@ def audit_classifier(
     make_plan(manifest, early, options)
     check_classes(early, options)
     if dry_run:
-        plan, recipe, store, _, alike, intended = _prepare(manifest, folder, options, progress, dry_run=True)
-        return describe_plan(folder, plan, recipe, store, options, alike, intended, progress)
+        plan, recipe, store, _, alike, intended, choice = _prepare(manifest, folder, options, progress, dry_run=True)
+        return describe_plan(folder, plan, recipe, store, choice, alike, intended, progress)
     with worker_pool(training_processes(options), options.threads, warm_up):
         with announced(folder, "classifier", progress) as noted:
-            plan, recipe, store, linked, alike, intended = _prepare(manifest, folder, options, noted, dry_run=False)
+            plan, recipe, store, linked, alike, intended, choice = _prepare(
+                manifest, folder, options, noted, dry_run=False
+            )
+            options = choice.options
+            foreseen = describe_plan(folder, plan, recipe, store, choice, alike, intended, noted)
         names = Pseudonyms.from_options(options)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
         names = names.knowing(config)
         fixed = identity(options, store.data_hash, recipe.describe(), plan.unmatched)
         with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
-            for doubt in patient_doubts(store, options, alike):  # before the hours that it may cost
-                progress(f"this audit cannot pass: {doubt.why}", 0, 0)
+            for line in (foreseen.models, *foreseen.notes) if foreseen.cost.trainings else ():  # before hours of it
+                progress(line, 0, 0)
             return _run(run, plan, recipe, store, options, linked, alike, intended, names, marks, run.noting(progress))
+
+
+def _as_begun(folder: Path, options: ClassifierOptions) -> ClassifierOptions | None:
+    """Return the options with the number of models of the run that is there; None where no audit was begun."""
+    begun = read_config(folder) if is_run(folder) else {}
+    if "images" not in begun:
+        return None
+    before = replace(options, models=begun.get("models"), seeds=tuple(begun.get("seeds") or ()) or None)
+    return before if before.names_models else replace(before, models=2 * len(before.chosen_seeds))
 
 
 def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
@@ -152,23 +168,31 @@ def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
 
 def _prepare(
     manifest: Manifest, folder: Path, options: ClassifierOptions, progress: Progress, *, dry_run: bool
-) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]], LookAlikes, InterventionPlan | None]:
+) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]], LookAlikes, InterventionPlan | None, Choice]:
     """Decode the images, draw the parts, settle the recipe; everything that can be refused is refused here."""
     store = build_store(
         manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
     )
     manifest = store.manifest
     linked = linked_groups(store.pixel_hashes, manifest.groups)
-    parts = draw_parts(manifest, linked, options, options.split_seed)
-    plan = make_plan(manifest, parts, options, unmatched_of(folder))
+    parts, unmatched = draw_parts(manifest, linked, options, options.split_seed), unmatched_of(folder)
+    alike = alike_images(store, parts.groups, parts.part.astype(str), progress)
+    begun = None if dry_run else _as_begun(folder, options)
+    if begun is not None and begun.chosen_seeds == options.chosen_seeds:  # the first command said what can pass
+        choice = Choice(options, named=True)
+    else:
+        progress("rehearsing the audit on simulated losses", 0, 0)
+        hopeless = bool(patient_doubts(store, options, alike))
+        choice = choose_models(manifest, parts, options, unmatched, hopeless=hopeless)
+    options = choice.options
+    plan = make_plan(manifest, parts, options, unmatched)
     recipe = prepare_recipe(store, plan, options, dry_run=dry_run)
     refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
     check_bound(plan, options)
     if options.target:
         progress("trying the target on images of its training", 0, 0)
         check_target(store, plan, recipe, options)
-    alike = alike_images(store, parts.groups, parts.part.astype(str), progress)
-    return plan, recipe, store, linked, alike, plan_intervention(store, plan, options)
+    return plan, recipe, store, linked, alike, plan_intervention(store, plan, options), choice
 
 
 def _run(

@@ -84,7 +84,7 @@ def _audits(folder: Path) -> Iterator[Path]:
 
 
 def _check_seeds(name: str, folder: Path, before: ClassifierOptions, now: ClassifierOptions) -> None:
-    if not (folder / VERDICT).is_file():
+    if not (folder / VERDICT).is_file() or not now.names_models:  # else the audit keeps those that are there
         return
     gone = [seed for seed in before.chosen_seeds if seed not in now.chosen_seeds]
     if gone:

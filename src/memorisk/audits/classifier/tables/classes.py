@@ -280,7 +280,7 @@ def _excess(evidence: Evidence, table: np.ndarray, unseen: np.ndarray, mean: Int
 
 
 def list_groups(
-    findings: list[ClassFindings], options: AnalysisOptions, *, seeds: np.ndarray, flip: bool
+    findings: list[ClassFindings], options: AnalysisOptions, *, seeds: np.ndarray, flip: bool, advise: bool = True
 ) -> list[ClassFindings]:
     """Make the lists of all classes, at one level over the whole audit (``statistics.multiple_testing``).
 
@@ -292,6 +292,7 @@ def list_groups(
         options: Level and correction of the list that is shown, and the gap in nats that a pass must notice.
         seeds: [S] numbers of the seeds; the first is that of the simulated patients behind the noticeable gap.
         flip: Whether the roles of the two models are symmetric.
+        advise: Whether to compute the number of models that a pass needs where these are too few.
 
     Returns:
         The same with the columns of the lists, the noticeable gap and the adjusted p-values.
@@ -315,7 +316,7 @@ def list_groups(
             n_flagged=lists.rejections[i].n_rejected,
             n_verdict_flagged=fixed.rejections[i].n_rejected,
             why_not=why_not,
-            power=_list_power(finding.listing, fixed.rejections[i].rejected, n_classes, options.notice, seed),
+            power=_list_power(finding.listing, fixed.rejections[i].rejected, n_classes, options.notice, seed, advise),
             uneven=None if finding.listing is None else _uneven_check(finding, gaps, uneven, seeds),
             n_uneven=int(uneven.sum()),
         )
@@ -356,7 +357,9 @@ def _lists(findings: list[ClassFindings], level: float, correction: str) -> Fami
     return family_lists(p_values, [f.floor for f in findings], level, correction)
 
 
-def _list_power(listing: ClassList | None, listed: np.ndarray, n_classes: int, notice: float, seed: int) -> ListPower:
+def _list_power(
+    listing: ClassList | None, listed: np.ndarray, n_classes: int, notice: float, seed: int, advise: bool
+) -> ListPower:
     """Compute the class's room and noticeable gap, and the number of models with which a pass is possible."""
     if listing is None:
         return ListPower()
@@ -365,7 +368,7 @@ def _list_power(listing: ClassList | None, listed: np.ndarray, n_classes: int, n
     worst = found.worst
     asked = power(shared, notice, seed=seed) if found.room >= MIN_ROOM else nan
     seeds = None
-    if not (asked >= PASS_POWER and worst.gap <= notice):
+    if advise and not (asked >= PASS_POWER and worst.gap <= notice):
         seeds = seeds_needed(shared, notice, seed=seed)
     needed = nan if seeds is None else 2.0 * seeds
     return ListPower(
