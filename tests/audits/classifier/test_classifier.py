@@ -177,27 +177,6 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
     assert plan.seconds > 0
 
 
-def test_a_number_of_models_that_cannot_pass_is_named_with_the_smallest_that_can(tmp_path):
-    people = {"one_image_per_patient": True}
-    few = audit_classifier("digits", out=tmp_path / "few", **SMALL | {"models": 8} | people, dry_run=True)
-    assert isinstance(few, DryRun)
-    (note,) = few.notes
-    assert note.startswith("this audit cannot pass with 8 models: a single patient with a gap of 2 nats would not be")
-    assert few.models_needed is not None
-    assert f"a pass needs at least {few.models_needed} models (--models {few.models_needed})" in note
-    assert np.isinf(few.noticeable_gap)
-    assert any(row.room < 2 for row in few.classes)
-    told = []
-    audit_classifier(
-        "digits", out=tmp_path / "few", **SMALL | {"models": 8} | people, progress=lambda *given: told.append(given[0])
-    )
-    assert told.index(note) < told.index("training")
-    unknown = audit_classifier("digits", out=tmp_path / "unknown", **SMALL | {"models": 16}, dry_run=True)
-    assert isinstance(unknown, DryRun)
-    (note,) = unknown.notes
-    assert note.startswith("this audit cannot pass: no patient ids were given")
-
-
 def test_a_dry_run_tells_of_a_split_that_decides_nothing_before_it_asks_for_models(tmp_path):
     folder = tmp_path / "set"
     for k in range(24):

@@ -1,0 +1,155 @@
+"""Number of models that an audit takes: rehearsed on its own patients before anything is trained."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import memorisk
+from memorisk.audits.classifier import rehearsal
+from memorisk.audits.classifier.options import ClassifierOptions, options_from
+from memorisk.audits.classifier.plan import Parts, Plan, draw_parts, make_plan
+from memorisk.audits.classifier.rehearsal import Obstacle, Rehearsal, choose_models, honest_evidence, rehearse
+from memorisk.images.manifest import Manifest
+from memorisk.runs.files import read_json
+from memorisk.runs.folder import read_config
+
+QUICK = {"epochs": 1, "batch_size": 8, "processes": 1, "device": "cpu", "fail_on": "never"}
+UNSURE = Rehearsal(0, 3.0, (Obstacle.CLASSES,))
+
+
+def people(n: int, n_classes: int) -> Manifest:
+    """Patients with one image each, evenly over the classes."""
+    ids = [f"p{i}" for i in range(n)]
+    labels = [f"c{i % n_classes}" for i in range(n)]
+    return Manifest(pd.DataFrame({"image": ids, "path": ids, "label": labels, "group": ids}, dtype=object), None, "x")
+
+
+def planned(n: int, n_classes: int, **settings: object) -> tuple[Manifest, Parts, ClassifierOptions, Plan]:
+    """The plan of an audit of them."""
+    manifest, options = people(n, n_classes), options_from(settings)
+    parts = draw_parts(manifest, [], options, 0)
+    return manifest, parts, options, make_plan(manifest, parts, options)
+
+
+def passing_from(monkeypatch: pytest.MonkeyPatch, fewest: float) -> list[int]:
+    """Let rehearsals pass from a number of models on; return the numbers that are rehearsed."""
+    tried: list[int] = []
+
+    def rehearsed(plan: Plan, options: ClassifierOptions, *, whole: bool = True) -> Rehearsal:
+        """Pass or not by the number."""
+        tried.append(2 * len(plan.designs))
+        return replace(UNSURE, n_models=tried[-1], obstacles=() if tried[-1] >= fewest else UNSURE.obstacles)
+
+    monkeypatch.setattr(rehearsal, "rehearse", rehearsed)
+    return tried
+
+
+def test_honest_losses_have_the_members_of_the_plan_and_remember_nobody() -> None:
+    *_, plan = planned(120, 2, models=6)
+    evidence = honest_evidence(plan, 0)
+    np.testing.assert_array_equal(evidence.sign, np.stack([d.sign[plan.item_row] for d in plan.designs]))
+    assert (evidence.loss_a > 0).all()
+    assert (evidence.loss_b > 0).all()
+    gained = (evidence.gap * evidence.sign)[evidence.sign != 0]
+    assert abs(gained.mean()) < 4 * gained.std() / np.sqrt(gained.size)
+    more = honest_evidence(planned(120, 2, models=10)[-1], 0)
+    np.testing.assert_allclose(more.gap[:3], evidence.gap, atol=1e-12)
+
+
+def test_sixteen_models_do_where_patients_are_many_and_eight_never_have_room() -> None:
+    manifest, parts, options, plan = planned(400, 2)
+    enough = choose_models(manifest, parts, options, "divided", hopeless=False)
+    assert enough.options.models == enough.needed == 16
+    assert enough.rehearsal is not None
+    assert 0.5 < enough.rehearsal.gap <= 2
+    few = rehearse(planned(400, 2, models=8)[-1], options)
+    assert Obstacle.CLASSES in few.obstacles
+    assert few.gap == np.inf
+    assert rehearse(planned(400, 2, models=4)[-1], options).obstacles == (Obstacle.CLASSES,)
+
+
+@pytest.mark.parametrize("fewest", [16, 18, 22, 24, 40, 64, 66])
+def test_the_smallest_number_that_passes_is_taken_and_a_named_one_stays(
+    monkeypatch: pytest.MonkeyPatch, fewest: int
+) -> None:
+    tried = passing_from(monkeypatch, fewest)
+    manifest, parts, options, _ = planned(60, 3)
+    choice = choose_models(manifest, parts, options, "divided", hopeless=False)
+    possible = fewest <= rehearsal.MOST_MODELS
+    assert choice.options.models == (fewest if possible else 16)
+    assert choice.needed == (fewest if possible else None)
+    assert choice.rehearsal is not None
+    assert choice.rehearsal.can_pass is possible
+    assert len(tried) <= 6
+    named = choose_models(manifest, parts, replace(options, seeds=(7, 5, 3)), "divided", hopeless=False)
+    assert named.options.chosen_seeds == (7, 5, 3)
+    assert named.named
+    assert named.needed is None or named.needed >= fewest
+
+
+def test_no_rehearsal_runs_where_no_number_of_models_could_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = passing_from(monkeypatch, 16)
+    manifest, parts, options, plan = planned(24, 3)
+    assert "3 classes have fewer than 10 patients to score" in rehearsal.whatever_models(plan)
+    assert choose_models(manifest, parts, options, "divided", hopeless=False).options.models == 16
+    manifest, parts, options, plan = planned(120, 2, protocol="paper")
+    assert "--design balanced" in rehearsal.whatever_models(plan)
+    assert choose_models(manifest, parts, options, "divided", hopeless=False).options.models == 8
+    manifest, parts, options, plan = planned(120, 2)
+    assert not rehearsal.whatever_models(plan)
+    assert choose_models(manifest, parts, options, "divided", hopeless=True).options.models == 16
+    assert not tried
+
+
+@pytest.fixture
+def small_set(tmp_path) -> str:
+    """A table of 48 images of as many people."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "people.npz"
+    np.savez(path, X=rng.integers(0, 256, (48, 6, 6), dtype=np.uint8), y=np.arange(48) % 2, groups=np.arange(48) + 1000)
+    return str(path)
+
+
+def test_a_run_says_its_number_before_it_trains_and_keeps_it(monkeypatch, tmp_path, small_set) -> None:
+    tried = passing_from(monkeypatch, 18)
+    told: list[str] = []
+    out = tmp_path / "run"
+
+    def killed(stage: str, done: int, total: int) -> None:
+        """Stop where training begins."""
+        told.append(stage)
+        if stage == "training":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        memorisk.audit_classifier(small_set, out=out, progress=killed, **QUICK)
+    (line,) = [stage for stage in told if stage.startswith("18 models")]
+    assert "the fewest by default with which an honest audit of these data passes" in line
+    assert "18 trainings, about " in line
+    assert told.index(line) < told.index("training")
+    assert read_config(out)["models"] == 18
+    passing_from(monkeypatch, 22)  # other rehearsals change nothing of a run that was begun
+    tried.clear()
+    result = memorisk.audit_classifier(small_set, out=out, progress=memorisk.no_progress, **QUICK)
+    assert len(result.verdict["seeds"]) == 9
+    assert not tried
+    assert len(read_json(out / "verdict.json")["seeds"]) == 9
+
+
+def test_a_named_number_that_cannot_pass_is_run_after_a_line_that_says_so(monkeypatch, tmp_path, small_set) -> None:
+    passing_from(monkeypatch, 18)
+    told: list[str] = []
+    given = QUICK | {"models": 6}
+    plan = memorisk.audit_classifier(small_set, out=tmp_path / "run", dry_run=True, **given)
+    (note,) = plan.notes
+    assert note.startswith("this audit cannot pass with 6 models: a single patient with a gap of 2 nats would not be")
+    assert "a pass needs at least 18 models (--models 18)" in note
+    assert not plan.could_pass
+    memorisk.audit_classifier(small_set, out=tmp_path / "run", progress=lambda stage, *_: told.append(stage), **given)
+    assert told.index(note) < told.index("training")
+    passing_from(monkeypatch, np.inf)
+    (note,) = memorisk.audit_classifier(small_set, out=tmp_path / "none", dry_run=True, **QUICK).notes
+    assert "no number up to 64 can pass with 48 patients in 2 classes" in note
+    assert "may fail or stay undecided" in note
