@@ -2,6 +2,7 @@
 
     python recipes/verdict_truth.py [--repeats 200] [--cells NAME ...] [--out docs/results/verdict_truth.md]
     python recipes/verdict_truth.py --more-models [--out docs/results/verdict_more_models.md]
+    python recipes/verdict_truth.py --small --repeats 20 [--out docs/results/verdict_small.md]
     python recipes/verdict_truth.py --offsets
 
 Tables of loss gaps are drawn for worlds in which it is known who is remembered, and judged by the audit's own analysis
@@ -12,6 +13,8 @@ spread over seeds that was measured on real ones.
 
 `--more-models` goes on with audits that failed, as the same command with a larger `--models` does: does a flag that
 chance made go away, and does one that memorization made stay?
+
+`--small` shows what few patients in few classes can ever pass with, and with how many models.
 
 `--offsets` compares what may be added to the standard error of studentized gaps.
 """
@@ -306,14 +309,14 @@ def measured(
     return loss_a, loss_b
 
 
-def judged(evidence: Evidence, options: AnalysisOptions) -> tuple[Decision, float, int]:
+def judged(evidence: Evidence, options: AnalysisOptions, *, advise: bool = True) -> tuple[Decision, float, int]:
     """The verdict, the largest noticeable gap, and the most models that it asks for (0: for none).
 
     Attacks are left out where the classes fail already: they could add a reason, but change nothing.
     """
     context = Context(design=evidence.design)
     checks = design_checks(evidence, context)
-    findings = class_findings(evidence, options, context, checks)
+    findings = class_findings(evidence, options, context, checks, advise=advise)
     checks += [f.lists.uneven for f in findings if f.lists.uneven is not None]
     doubts = check_findings(checks, GROUP_NAMES)
     table = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
@@ -600,6 +603,64 @@ def more_models(repeats: int, first: int, each: Callable[..., Iterable]) -> list
     return lines
 
 
+SMALL = {f"{n} patients, {c} classes": World(n_patients=n, n_classes=c) for c in (3, 2) for n in (60, 100, 200, 500)}
+"""Honest worlds of `--small`."""
+SMALL_MODELS = (8, 16, 24, 32, 48)
+SMALL_PAGE = """# What can a small hospital show?
+
+Output of `recipes/verdict_truth.py --small --repeats {repeats} --first {first}`: simulated audits in which nobody is
+remembered, each patient with one image, 85 % scored, 15 % unseen, the noise of trainings as in
+[verdict_truth.md](verdict_truth.md). A cell holds the share of audits that pass, with its 95 % interval, and the median
+of the noticeable gap in nats. An audit with more models keeps the trainings of the one with fewer. What kept a pass
+away: chance flags (at most one audit in ten, whatever the models), classes or uneven gaps (one patient would not have
+been noticed), attacks (the interval of an AUC contains 0.6).
+
+{table}
+"""
+
+
+def kept_away(evidence: Evidence, options: AnalysisOptions) -> tuple[str, float]:
+    """Return what keeps a pass away from an audit, empty for a pass, and its noticeable gap."""
+    decision, gap, _ = judged(evidence, options, advise=False)
+    if decision.status == PASS:
+        return "", gap
+    if decision.status == FAIL:
+        return "flags", gap
+    return ("attacks" if all("attack" in why for why in decision.why) else "classes"), gap
+
+
+def small_audits(world: World, seed: int) -> list[tuple[str, float]]:
+    """Judge one world with each of `SMALL_MODELS`."""
+    evidence = draw(replace(world, n_models=max(SMALL_MODELS)), seed)
+    return [kept_away(evidence.of_seeds(np.arange(n // 2)), AnalysisOptions()) for n in SMALL_MODELS]
+
+
+def small_sets(repeats: int, first: int, names: Sequence[str], each: Callable[..., Iterable]) -> list[str]:
+    """Tabulate `--small`, one row per world.
+
+    Args:
+        repeats: Number of audits of each world.
+        first: Seed of the first.
+        names: Worlds, by their names in `SMALL`.
+        each: What runs them.
+    """
+    heads = [f"{n} models" for n in SMALL_MODELS]
+    lines = [f"| world | audits | {' | '.join(heads)} |", "|---" * (2 + len(heads)) + "|"]
+    for name in names:
+        found = list(each(partial(small_audits, SMALL[name]), range(first, first + repeats)))
+        cells = []
+        for of_number in zip(*found, strict=True):
+            kept = Counter(reason for reason, _ in of_number)
+            share, gap = clopper_pearson(kept[""], repeats), float(np.median([gap for _, gap in of_number]))
+            noticed = f"{gap:.2g} nats" if np.isfinite(gap) else "none"
+            rest = ", ".join(f"{reason} {n}" for reason, n in sorted(kept.items()) if reason)
+            limits = f"{100 * share.low:.0f} to {100 * share.high:.0f}"
+            cells.append(f"{100 * kept[''] / repeats:.0f} % ({limits}), {noticed}{f'; {rest}' if rest else ''}")
+        lines.append(f"| {name} | {repeats} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
 PAGE = """# Does the verdict say what is true?
 
 Output of `recipes/verdict_truth.py --repeats {repeats}`: simulated audits of 1,000 patients (85 % scored, 15 % unseen)
@@ -625,11 +686,17 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--follow", type=int, default=8, help="undecided audits of a cell that are followed up")
     parser.add_argument("--cells", nargs="*", default=list(CELLS))
     parser.add_argument("--more-models", action="store_true")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--sets", nargs="*", default=list(SMALL), help="worlds of --small")
     parser.add_argument("--offsets", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(given)
     if options.offsets:
         text = "\n".join([*offsets(max(options.repeats // 10, 1)), ""])
+    elif options.small:
+        with ProcessPoolExecutor(options.processes) as pool:
+            table = "\n".join(small_sets(options.repeats, options.first, options.sets, pool.map))
+        text = SMALL_PAGE.format(repeats=options.repeats, first=options.first, table=table)
     elif options.more_models:
         with ProcessPoolExecutor(options.processes) as pool:
             each = partial(pool.map, chunksize=4)

@@ -59,7 +59,7 @@ def test_honest_losses_have_the_members_of_the_plan_and_remember_nobody() -> Non
 
 
 def test_sixteen_models_do_where_patients_are_many_and_eight_never_have_room() -> None:
-    manifest, parts, options, plan = planned(400, 2)
+    manifest, parts, options, _ = planned(400, 2)
     enough = choose_models(manifest, parts, options, "divided", hopeless=False)
     assert enough.options.models == enough.needed == 16
     assert enough.rehearsal is not None
