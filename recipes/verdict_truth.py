@@ -605,7 +605,7 @@ def more_models(repeats: int, first: int, each: Callable[..., Iterable]) -> list
 
 SMALL = {f"{n} patients, {c} classes": World(n_patients=n, n_classes=c) for c in (3, 2) for n in (60, 100, 200, 500)}
 """Honest worlds of `--small`."""
-SMALL_MODELS = (8, 16, 24, 32, 48)
+SMALL_MODELS = (8, 16, 24, 32)
 SMALL_PAGE = """# What can a small hospital show?
 
 Output of `recipes/verdict_truth.py --small --repeats {repeats} --first {first}`: simulated audits in which nobody is

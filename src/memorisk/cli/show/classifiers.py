@@ -147,6 +147,7 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         print_json(to_json(found) | {"cost": found.cost.as_json()})
         return
     console = plain_console()
+    console.print(Text(found.models), soft_wrap=True)
     console.print(Text(f"design {found.design}, seeds {', '.join(map(str, found.seeds))}"), soft_wrap=True)
     console.print(Text(f"network {one_line(found.network, 120)}"), soft_wrap=True)
     for name, number in found.parts.items():
@@ -157,8 +158,6 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         console.print(Text(line))
     if found.bytes_until_the_end:
         console.print(Text(f"{found.bytes_until_the_end:>14,} bytes of changed images, until the end"))
-    if found.cost.trainings:
-        console.print(Text(f"time of the trainings: {found.time}"), soft_wrap=True)
     counts = ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one")
     answer = "could anybody\nbe flagged?"
     table = plain_table(("class", *counts, answer), left=[answer])
@@ -173,8 +172,8 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
             _could(row),
         )
     console.print(table)
-    hint = "From which gap on a single patient is noticed depends on how much trainings differ: the report states it."
-    console.print(Text(hint), soft_wrap=True)
+    if found.gap:
+        console.print(Text(found.gap), soft_wrap=True)
     if any(row.smallest_list > row.n_groups_scored for row in found.classes):
         hint = "Where no list is as short as the class is large, more --models make one possible."
         console.print(Text(hint), soft_wrap=True)
