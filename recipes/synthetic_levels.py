@@ -1,12 +1,12 @@
 """How often does chance list or single out a person of an honest set of images? The level of ``default``.
 
-    python recipes/synthetic_levels.py DATA [--repeats 200] [--out docs/results/synthetic_levels.md]
+    python recipes/synthetic_levels.py DATA [--audits 100] [--out docs/results/synthetic_levels.md]
 
 Real sets, one image per person; images of two ids with equal pixels count once. Two thirds of the people are training
-and held-out people, 5 to 3, drawn anew in each repetition. The generator mixes two images of the other people, so that
-it knows neither part. All pairs of images are compared once in the four ways of ``default``, and each repetition looks
-its distances up. Everything after the distances is the audit's own code. Pixels and the second look have nulls of
-their own (`near_copies.md`, `alignment.md`).
+and held-out people, 5 to 3, drawn anew in each audit. The generator mixes two images of the other people, so that it
+knows neither part; each audit has mixtures of its own. All pairs of images are compared once in the four ways of
+``default``, and each audit looks its distances up. Everything after the distances is the audit's own code. Pixels and
+the second look have nulls of their own (`near_copies.md`, `alignment.md`).
 """
 
 import argparse
@@ -37,8 +37,8 @@ from near_copies import SETS, Set
 from verdict_truth_sets import pixel_copies, simulated_store
 
 NAMES = ("eye scans (OCT)", "skin lesions", "CIFAR-10", "Fashion-MNIST")
-PEOPLE, MADE, SET = 900, 1000, 200
-"""People at most, mixtures that are made, and mixtures in each set."""
+PEOPLE, SET = 900, 100
+"""People at most, and mixtures in each set."""
 LARGEST_WEIGHT = 0.6
 """Of one of two images in a mixture."""
 _COPIES = 64  # searched at a time
@@ -50,7 +50,7 @@ class KnownScores:
     """Scores of pairs that are known: the features of an image are its row."""
 
     table: np.ndarray
-    """[copies, sources]"""
+    """[people + mixtures, people] scores of copies with sources."""
     words, at_half = "known scores", float("nan")
 
     @property
@@ -76,15 +76,16 @@ class Pool:
 
     n_people: int
     tables: dict[str, np.ndarray]
-    """[people + mixtures, people + mixtures] scores of copies with sources, by each way."""
+    """[people + mixtures, people] scores of copies with sources, by each way."""
 
 
-def pool_of(one: Set, data: Path, seed: int) -> Pool:
+def pool_of(one: Set, data: Path, n_audits: int, seed: int) -> Pool:
     """Read the images of a set, mix those of a third of its people, and compare all pairs.
 
     Args:
         one: Set of images.
         data: Folder of the sets.
+        n_audits: Number of sets of mixtures.
         seed: Of the people, their images and the mixtures.
     """
     rng, whose = np.random.default_rng([71, seed]), one.whose(data)
@@ -93,8 +94,8 @@ def pool_of(one: Set, data: Path, seed: int) -> Pool:
     pixels = np.stack(read_rows(one, data, rows))
     pixels = pixels[np.sort(np.unique([hash_pixels(image) for image in pixels], return_index=True)[1])]
     n = 2 * len(pixels) // 3
-    pairs = np.stack([rng.choice(np.arange(n, len(pixels)), 2, replace=False) for _ in range(MADE)])
-    weight = rng.uniform(1 - LARGEST_WEIGHT, LARGEST_WEIGHT, (MADE, 1, 1, 1))
+    pairs = np.stack([rng.choice(np.arange(n, len(pixels)), 2, replace=False) for _ in range(n_audits * SET)])
+    weight = rng.uniform(1 - LARGEST_WEIGHT, LARGEST_WEIGHT, (len(pairs), 1, 1, 1))
     mixed = weight * pixels[pairs[:, 0]] + (1 - weight) * pixels[pairs[:, 1]]
     images = np.concatenate([pixels[:n], np.rint(mixed).astype(np.uint8)])
     with tempfile.TemporaryDirectory() as folder:
@@ -102,23 +103,24 @@ def pool_of(one: Set, data: Path, seed: int) -> Pool:
         return Pool(n, {way: all_scores(way, Path(folder) / "images.npz", n) for way in DEFAULT_COMPARISONS})
 
 
-def all_scores(way: str, images: Path, n_real: int) -> np.ndarray:
-    """[n, n] scores of every image as a copy with every image as its source; fitted on the real ones, the first."""
+def all_scores(way: str, images: Path, n_people: int) -> np.ndarray:
+    """[n, n_people] scores of every image as a copy with every person's as its source; fitted on the people's."""
     detector = open_pair_detector(way)
     vectors = detector.features(images).values
-    similarity, n = detector.similarity(vectors[:n_real]), len(vectors)
-    scores = np.empty((n, n))
-    for start in range(0, n, _COPIES):
-        ranked = similarity.nearest(vectors[start : start + _COPIES], vectors, n)
+    people = vectors[:n_people]
+    similarity = detector.similarity(people)
+    scores = np.empty((len(vectors), n_people))
+    for start in range(0, len(vectors), _COPIES):
+        ranked = similarity.nearest(vectors[start : start + _COPIES], people, n_people)
         np.put_along_axis(scores[start : start + _COPIES], ranked.rows, ranked.scores, axis=1)
     return scores
 
 
-def repetition(pool: Pool, seed: int) -> Counter[str]:
+def audited(pool: Pool, number: int, seed: int) -> Counter[str]:
     """Audit one split of the people and one set of mixtures."""
-    rng = np.random.default_rng([73, seed])
+    rng = np.random.default_rng([73, seed, number])
     train, held = np.split(rng.permutation(pool.n_people), [5 * pool.n_people // 8])
-    made = pool.n_people + rng.permutation(MADE)[:SET]
+    made = pool.n_people + SET * number + np.arange(SET)
     stores = (
         simulated_store(name, np.arange(len(r))) for name, r in (("train", train), ("made", made), ("held", held))
     )
@@ -133,7 +135,7 @@ def repetition(pool: Pool, seed: int) -> Counter[str]:
         measure_distances(tables, KnownScores(pool.tables[way]), sets, plants, no_progress)  # type: ignore[arg-type]
         for way in DEFAULT_COMPARISONS
     ]
-    options = SyntheticOptions(seed=seed, one_image_per_patient=True)
+    options = SyntheticOptions(seed=number, one_image_per_patient=True)
     every = findings.compute_findings(sets, distances, pixel_copies(np.full(SET, -1), plants), plants, options)
     counts = Counter({
         "listed": int(every.listed.any()),
@@ -150,7 +152,7 @@ def main() -> None:
     """Count, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--audits", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--names", nargs="*", default=NAMES)
     parser.add_argument("--out", type=Path)
@@ -158,12 +160,12 @@ def main() -> None:
     findings.literature_statistics = lambda *_: None  # pyright: ignore (figures of the literature, which no level reads)
     lines = [f"| set | people | audits | {' | '.join(_COUNTS)} |", "|---|" + "--:|" * (2 + len(_COUNTS))]
     for one in (each for each in SETS if each.name in given.names):
-        pool, total = pool_of(one, given.data, given.seed), Counter[str]()
-        for seed in range(given.repeats):
-            total.update(repetition(pool, seed))
-        shares = [clopper_pearson(total[name], given.repeats, 0.95) for name in _COUNTS]
+        pool, total = pool_of(one, given.data, given.audits, given.seed), Counter[str]()
+        for number in range(given.audits):
+            total.update(audited(pool, number, given.seed))
+        shares = [clopper_pearson(total[name], given.audits, 0.95) for name in _COUNTS]
         cells = (f"{s.estimate:.1%} ({s.low:.1%} to {s.high:.1%})" for s in shares)
-        lines.append(f"| {one.name} | {pool.n_people} | {given.repeats} | {' | '.join(cells)} |")
+        lines.append(f"| {one.name} | {pool.n_people} | {given.audits} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     page = ["# How often does chance list or single out a person?", "", *str(__doc__).splitlines()[2:], "",
             "In brackets: exact intervals at 95 %.", "", *lines, ""]  # fmt: skip

@@ -1,11 +1,14 @@
 """An audit by parts: crops and pasted regions have their sources among the candidates, and roles are not confused."""
 
 import numpy as np
+import pytest
 
+from memorisk.audits.generated import features
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.run import gather_evidence
 from memorisk.runs.workload import no_progress
+from memorisk.scores.parts import PartsSimilarity
 from tests.audits.synthetic.making import store_of
 from tests.images.copies.test_alignment import picture
 
@@ -30,3 +33,20 @@ def test_each_kind_of_copy_is_nearest_to_its_source_by_some_way(tmp_path):
         np.testing.assert_allclose(view.distances.train, -scores.max(axis=1), atol=1e-6)
         np.testing.assert_allclose(view.distances.synthetic, -scores.max(axis=0), atol=1e-6)
     assert [view.distances.of_parts for view in evidence.views] == [False, True, True, True]
+
+
+def test_parts_are_fitted_on_some_images_of_both_real_parts(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    images = np.stack([picture(seed, 64, 64) for seed in range(31)])
+    stores = (store_of(images[rows], tmp_path, name) for name, rows in (
+        ("train", slice(0, 15)), ("set", slice(15, 20)), ("held", slice(20, 31)),
+    ))  # fmt: skip
+    sets, options = Sets(*stores, 0, 0, frozenset(), ()), SyntheticOptions(detector=("default:places",), plants=0)
+    monkeypatch.setattr(features, "FITTED_IMAGES", 9)  # 26 real images: every third
+    (view,) = gather_evidence(sets, options, no_progress).views
+    every_third = np.concatenate([view.features.train[::3], view.features.held[::3]])
+    (detector,) = features.open_detectors(options, sets)
+    expected, fitted = detector.similarity(every_third), view.similarity
+    assert isinstance(expected, PartsSimilarity)
+    assert isinstance(fitted, PartsSimilarity)
+    np.testing.assert_array_equal(fitted.measure.mean, expected.measure.mean)
+    np.testing.assert_array_equal(fitted.measure.whitening, expected.measure.whitening)

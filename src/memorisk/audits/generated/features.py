@@ -31,6 +31,10 @@ from memorisk.scores.similarity import Similarity
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from memorisk.training.features.matrix import Features, load_features
 
+FITTED_IMAGES = 1 << 13
+"""Images at most on which a comparison by parts is fitted: memory does not grow with the set. Of more images every
+second, third and so on is taken, of both parts alike."""
+
 
 @dataclass(frozen=True, eq=False)
 class FeatureTables:
@@ -206,7 +210,10 @@ def fit_similarity(detector: PairDetector, found: FeatureTables, sets: Sets) -> 
     """
     if detector.measure is not None and not detector.source.by_parts:
         _refuse_degenerate(detector.measure, found, sets)
-    return detector.similarity(np.concatenate([found.train, found.held]))
+    parts, step = (found.train, found.held), 1
+    if detector.source.by_parts:
+        step = max(1, -(-sum(map(len, parts)) // FITTED_IMAGES))
+    return detector.similarity(np.concatenate([part[::step] for part in parts]))
 
 
 def _load(
