@@ -24,7 +24,7 @@ from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import SMALL_IMAGE, SMALL_MODEL, model_spec
 from memorisk.models.classifiers.zoo import is_download
 from memorisk.report.numbers import from_json
-from memorisk.runs.errors import listed, plural
+from memorisk.runs.errors import InputError, MemoriskError, listed, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.statistics.verdicts.verdict import Finding, UnitNames, seed_shortage
 from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
@@ -282,13 +282,18 @@ def _seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: C
     short = replace(
         job, rows=rows, slots=None, weights=weights, options=replace(job.options, epochs=2, batch_size=len(rows))
     )
-    train_network(
-        short,
-        build_network(short, store.images),
-        store.images,
-        noise_seed=short.noise_seed,
-        on_epoch=lambda epoch, loss: begun.append(time.perf_counter()),
-    )
+    try:
+        train_network(
+            short,
+            build_network(short, store.images),
+            store.images,
+            noise_seed=short.noise_seed,
+            on_epoch=lambda epoch, loss: begun.append(time.perf_counter()),
+        )
+    except InputError:
+        raise
+    except MemoriskError:  # the training breaks at its own place, and says what is kept
+        return None
     return (begun[1] - begun[0]) / len(rows)
 
 

@@ -129,12 +129,12 @@ def audit_classifier(
                 manifest, folder, options, noted, dry_run=False
             )
             options = choice.options
-            foreseen = describe_plan(folder, plan, recipe, store, choice, alike, intended, noted)
         names = Pseudonyms.from_options(options)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
         names = names.knowing(config)
         fixed = identity(options, store.data_hash, recipe.describe(), plan.unmatched)
         with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
+            foreseen = describe_plan(folder, plan, recipe, store, choice, alike, intended, run.noting(progress))
             for line in (foreseen.models, *foreseen.notes) if foreseen.cost.trainings else ():  # before hours of it
                 progress(line, 0, 0)
             return _run(run, plan, recipe, store, options, linked, alike, intended, names, marks, run.noting(progress))
