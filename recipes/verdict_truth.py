@@ -20,7 +20,6 @@ chance made go away, and does one that memorization made stay?
 """
 
 import argparse
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -48,7 +47,9 @@ from memorisk.statistics.memorization.sign_flips import gap_statistic
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.check_wording import findings as check_findings
 from memorisk.statistics.verdicts.noticeable_gap import gap_profiles
-from memorisk.statistics.verdicts.verdict import FAIL, GROUP_NAMES, PASS, UNDECIDED, Decision, decide
+from memorisk.statistics.verdicts.remedies import Way
+from memorisk.statistics.verdicts.units import GROUP_NAMES
+from memorisk.statistics.verdicts.verdict import FAIL, PASS, UNDECIDED, Decision, decide
 
 
 @dataclass(frozen=True)
@@ -329,7 +330,7 @@ def judged(evidence: Evidence, options: AnalysisOptions, *, advise: bool = True)
         found = attack_findings(tried, options.attack_gate, GROUP_NAMES, n_groups)
         found += look_alike_findings(equal_losses(evidence), GROUP_NAMES)
         decision = decide(verdict_table(table), **rule, findings=[*doubts, *found])
-    asked = [int(n) for way in decision.what_would_decide for n in re.findall(r"about (\d+) models", way)]
+    asked = [int(one.needed) for one in decision.remedies if one.way is Way.MODELS and one.needed > 0]
     return decision, float(table["noticeable_gap"].max()), max(asked, default=0)
 
 

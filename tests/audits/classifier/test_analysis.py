@@ -214,7 +214,7 @@ def test_a_split_that_is_not_random_has_no_p_values_and_cannot_pass():
     few = analyse(evidence.of_seeds(np.array([0, 1])), OPTIONS, replace(CONTEXT, random_split=False))
     ways = few.verdict["what_would_decide"]
     assert "--splits given-random" in ways[0]  # before models are trained that would decide nothing
-    assert "at least 3 seeds" in ways[1]
+    assert ways[1] == "losses of about 6 models, 2 more than these"
     assert "not known to be random" in few.verdict["why"][0]
 
 
@@ -438,7 +438,7 @@ def test_few_models_pass_nobody_and_name_the_models_that_would():
     assert "to flag a single patient, even a strongly remembered one" in found.verdict["why"][0]
     assert found.verdict["noticeable"]["gap"] is None
     models = int(found.per_class["models_needed"].max())
-    assert f"{models} models (--models {models})" in found.verdict["what_would_decide"][0]
+    assert found.verdict["what_would_decide"] == [f"losses of about {models} models, {models - 8} more than these"]
     more = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80, n_seeds=models // 2, seed=1))
     assert analyse(more, OPTIONS, CONTEXT).status == "pass"
 

@@ -19,7 +19,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.report.result import Result, redact
 from memorisk.runs.workload import no_progress
-from memorisk.statistics.verdicts.verdict import UnitNames
+from memorisk.statistics.verdicts.units import UnitNames
 from tests.audits.made_evidence import twin_evidence
 
 PATIENTS = UnitNames("patient", "patients")

@@ -8,7 +8,9 @@ from scipy.stats import binom
 
 from memorisk.statistics.roc import seed_auc_jackknife, tpr_at_fpr
 from memorisk.statistics.verdicts.attack_verdict import LEVEL, Attack, attack_findings, passed_words
-from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, UnitNames
+from memorisk.statistics.verdicts.remedies import Way, advice
+from memorisk.statistics.verdicts.units import UnitNames
+from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED
 from tests.thorough import thorough
 
 PATIENTS = UnitNames("patient", "patients")
@@ -81,34 +83,50 @@ def test_a_limit_above_the_gate_keeps_a_pass_away_and_says_what_would_decide():
 
 
 def test_the_way_out_names_what_makes_the_interval_long():
-    wide = replace(QUIET, auc=0.55, low=0.44, high=0.65)
-    stretch = (np.log(0.65 / 0.35) - np.log(0.55 / 0.45)) / (np.log(0.6 / 0.4) - np.log(0.55 / 0.45))
+    wide = replace(QUIET, auc=0.55, low=0.45, high=0.64)
+    stretch = (np.log(0.64 / 0.36) - np.log(0.55 / 0.45)) / (np.log(0.6 / 0.4) - np.log(0.55 / 0.45))
     by_trainings = judged(replace(wide, of_trainings=1.0))[0]
     models = 2 * int(np.ceil(8 * stretch**2))
-    assert by_trainings.what_would_decide == f"about {models} models (--models), for shorter intervals of the attacks"
+    (ways,) = by_trainings.ways
+    assert (ways.best.way, ways.best.needed) == (Way.MODELS, models)
     by_patients = judged(replace(wide, of_trainings=0.0))[0]
     patients = int(np.ceil(600 * stretch**2))
-    assert by_patients.what_would_decide == (  # all 600 of the audit, also where the attack leaves out the test part
-        f"about {patients:,} patients, test part included (here 600), for shorter intervals of the attacks"
+    (ways,) = by_patients.ways  # all 600 of the audit, also where the attack leaves out the test part
+    assert ways.best is None
+    assert np.ceil(ways.remedies[0].needed) == patients
+    cannot, instead = advice([ways], PATIENTS)
+    assert cannot == (
+        f"these data cannot decide it: not with these 600 patients (it would take about {round(patients + 49, -2):,} "
+        "patients, test part included)"
     )
-    assert "and more models" in judged(replace(wide, of_trainings=0.3))[0].what_would_decide
+    assert instead == (
+        "what can be shown instead: that no attack reaches AUC 0.65 (--attack-gate 0.65); up to there members may be "
+        "told from others"
+    )
+    assert judged(replace(wide, of_trainings=0.0), gate=0.65) == []
     at_the_gate = judged(replace(wide, auc=0.6))[0]
-    assert at_the_gate.what_would_decide.startswith("nothing that these patients allow: ")
-    assert "it takes many more patients, test part included (here 600)" in at_the_gate.what_would_decide
-    far = judged(replace(wide, of_trainings=0.0, auc=0.597))[0]
-    assert far.what_would_decide.startswith("nothing that these patients allow: ")
+    assert "it would take many more patients" in advice(at_the_gate.ways, PATIENTS)[0]
 
 
 def test_the_given_model_is_judged_by_class_too():
     target = replace(QUIET, of_target=True, conditional=True, n_models=1)
-    rare = replace(target, label="rare", auc=0.53, low=0.3, high=0.74, n_groups=60, n_non_members=9)
+    rare = replace(target, label="rare", auc=0.53, low=0.41, high=0.64, n_groups=60, n_non_members=9)
     (found,) = judged(QUIET, target, rare, replace(target, label="common"))
     assert found.why == (
         "an attack may reach AUC 0.6 (0.5 is guessing): Loss threshold on class rare of the given model, AUC 0.53 "
-        "(0.30 to 0.74)"
+        "(0.41 to 0.64)"
     )
-    assert found.what_would_decide.startswith("about ")
-    assert found.what_would_decide.endswith("test patients of class rare, for a shorter interval of the attack")
+    (ways,) = found.ways
+    assert (ways.best.way, ways.best.label, ways.best.present) == (Way.UNSEEN, "rare", 9)
+    (said,) = advice([ways], PATIENTS)
+    more = int(np.ceil(ways.best.needed)) - 9
+    assert said == (
+        f"class rare: about {more + 9} patients whom the given model never saw; {more} more than the 9 there are"
+    )
+    hopeless = judged(QUIET, target, replace(rare, auc=0.6))[0]
+    assert advice(hopeless.ways, PATIENTS)[0].startswith(
+        "these data cannot decide it: class rare: not with these 60 patients (it would take many more patients whom the"
+    )
     surely = replace(rare, auc=0.95, low=0.9, high=0.99, p_auc=1e-8)
     (failed,) = judged(QUIET, target, surely)
     assert "class rare of the given model, AUC 0.95, at least 0.90" in failed.why
@@ -118,7 +136,7 @@ def test_the_given_model_is_judged_by_class_too():
 def test_intervals_of_two_trainings_neither_fail_nor_pass_the_twins():
     (found,) = judged(replace(SURE, conditional=True, n_models=2))
     assert found.status == UNDECIDED
-    assert "--models 6" in found.what_would_decide
+    assert found.ways[0].best.needed == 6
 
 
 def test_members_who_differ_otherwise_neither_fail_nor_pass():

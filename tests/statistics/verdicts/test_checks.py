@@ -6,7 +6,8 @@ import pytest
 from memorisk.statistics.verdicts.check_wording import SENTENCES, findings
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.independent_draws import exchanged_roles, independent_draws
-from memorisk.statistics.verdicts.verdict import GROUP_NAMES, decide
+from memorisk.statistics.verdicts.units import GROUP_NAMES
+from memorisk.statistics.verdicts.verdict import decide
 
 SEEDS, GROUPS = 8, 200
 COUNTS = (

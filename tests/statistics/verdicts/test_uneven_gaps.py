@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memorisk.statistics.verdicts.uneven_gaps import CERTAIN, FEW, TIED, ClassGaps, UnevenGaps, uneven_gaps
+from memorisk.statistics.verdicts.uneven_gaps import (
+    CERTAIN,
+    FEW,
+    TIED,
+    ClassGaps,
+    UnevenGaps,
+    uneven_gaps,
+    uneven_seeds_needed,
+)
 from tests.thorough import thorough
 
 SCORED, UNSEEN, SEEDS = 300, 100, 8
@@ -133,3 +141,18 @@ def test_too_few_patients_are_no_look() -> None:
     assert looked(scored[:, :0], unseen).reason == looked(scored, unseen[:, :0]).reason == FEW
     few = looked(scored, unseen[:, :9])  # exchanged gaps of scored patients are controls, too
     assert (few.reason, few.powers[0].power > 0.9) == ("", True)
+
+
+def test_the_seeds_that_give_power_are_found_from_the_noise_of_fewer() -> None:
+    """Of noise that hides 2 nats in eight seeds; none would show a hundredth of that."""
+    scored, unseen = (3 * part for part in gaps(0, tails=3.0))
+    weak = of_class(scored, unseen)
+    assert not uneven_gaps([weak])[0].is_powerful
+    needed = uneven_seeds_needed([weak])
+    assert needed is not None
+    assert SEEDS < needed <= 32
+    rng = np.random.default_rng(1)
+    anew = [3 * np.concatenate([gaps(seed, tails=3.0)[part] for seed in range(4)])[:needed] for part in (0, 1)]
+    signed = of_class(*(part * rng.choice([-1.0, 1.0], part.shape) for part in anew))
+    assert uneven_gaps([signed])[0].is_powerful
+    assert uneven_seeds_needed([weak], notice=0.02) is None

@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.verdicts.verdict import COLUMNS, Finding, UnitNames, decide, power_sentence
+from memorisk.statistics.verdicts.remedies import Ways
+from memorisk.statistics.verdicts.units import UnitNames
+from memorisk.statistics.verdicts.verdict import COLUMNS, Finding, decide, models_remedy, power_sentence
 
 NAN = float("nan")
 
@@ -124,7 +126,20 @@ def test_insufficient_evidence_never_passes():
     found = verdict(row("a"), row("rare", -0.1, 0.01, "insufficient evidence", n_groups_scored=4))
     assert found.status == "undecided"
     assert found.why == ["class rare: insufficient evidence (4 scored groups, 10 needed)"]
-    assert "more groups of it, to at least 10 scored" in found.what_would_decide[0]
+    assert found.what_would_decide == ["class rare: at least 10 scored groups (4 now), by moving some from other parts"]
+
+
+def test_a_class_with_too_few_patients_is_no_matter_of_models():
+    rare = row("rare", -0.1, 0.01, "insufficient evidence", n_groups_scored=4, n_test_groups=1, n_groups=5)
+    assert verdict(row("a"), rare).what_would_decide == [
+        "these data cannot decide it: class rare: not with these 5 groups (it would take about 10 scored groups of it, "
+        "and others in the test part)",
+        "what can be shown instead: the other classes, in a set without class rare or with it joined to another class; "
+        "by itself nothing is then said of its groups",
+    ]
+    enough = rare | {"n_groups": 30}
+    assert "--design balanced" in verdict(enough, design="matched").what_would_decide[0]
+    assert "at least 10 scored groups (4 now)" in verdict(enough).what_would_decide[0]
 
 
 def test_few_groups_do_not_fail_by_their_limit_either():
@@ -164,9 +179,7 @@ def test_a_pass_needs_that_a_single_group_would_have_been_noticed(room, gap, not
     found = verdict(row(), row("b", room=room, noticeable_gap=gap, models_needed=20, **counts), notice=notice)
     assert found.status == status
     assert words in found.why[1 if status == "pass" else 0]
-    assert found.what_would_decide == [
-        "class b: about 20 models (--models 20), by the spread of these trainings, or more groups of it"
-    ] * (status == "undecided")
+    assert found.what_would_decide == ["about 20 models (--models 20)"] * (status == "undecided")
     assert verdict(row(low=0.4, high=0.5), row("b", room=room, noticeable_gap=gap)).status == "fail"
 
 
@@ -191,22 +204,61 @@ def test_what_would_have_been_noticed_is_told_in_words_that_explain_themselves()
 
 
 def test_without_flips_more_models_are_not_asked_for():
-    """Room is level / C (n_test + 1) / m there, whatever the number of models: 2 need 100 times as many as 20 + 1."""
+    """Room is level / C (n_test + 1) / m there, whatever the number of models."""
     seen = row("b", room=0.02, noticeable_gap=math.inf, n_test_groups=20)
     assert verdict(seen, flips=False).what_would_decide == [
-        "class b: the design balanced (--design balanced) in place of paper, in which more models help no list, or at "
-        "least 2,099 groups of it in the test part"
+        "the design balanced in place of this one (--design balanced), which scores every patient outside the test part"
     ]
     assert "design" not in verdict(seen).what_would_decide[0]
     roomy = row("b", room=2.0, noticeable_gap=5.0, n_test_groups=2099)
-    assert "more groups of it, in the test part, too" in verdict(roomy, flips=False).what_would_decide[0]
+    assert "many more groups, test part included" in verdict(roomy, flips=False).what_would_decide[0]
 
 
-def test_where_no_number_of_models_would_do_more_people_are_asked_for():
+def test_where_no_number_of_models_would_do_a_smaller_claim_is_offered():
     for models in ({}, {"models_needed": NAN}):
-        said = verdict(row(noticeable_gap=5.0, **models)).what_would_decide[0]
-        assert "more groups of it, in the test part, too" in said
-        assert "64 models would not notice a gap of 2 nats" in said
+        assert verdict(row(noticeable_gap=5.0, n_groups=40, **models), n_seeds=8).what_would_decide == [
+            "these data cannot decide it: class a: not with up to 64 models, by the spread of these trainings, and not "
+            "with these 40 groups (it would take many more groups, test part included)",
+            "what can be shown instead: that a single group with a gap of 6 nats or more would be noticed (--notice "
+            "6); smaller gaps are then left open",
+        ]
+    nothing = verdict(row(noticeable_gap=math.inf), n_seeds=8).what_would_decide
+    assert len(nothing) == 1
+    assert verdict(row(noticeable_gap=5.0), n_seeds=2).what_would_decide[0].startswith("about 6 models (--models 6)")
+
+
+def test_the_classes_share_the_largest_number_of_models_with_what_it_costs():
+    rows = [row("a", noticeable_gap=5.0, models_needed=20), row("b", noticeable_gap=5.0, models_needed=24)]
+    weak = Finding("undecided", "an attack", ways=(Ways((models_remedy(32),)),))
+    assert verdict(*rows, n_seeds=8).what_would_decide == [
+        "about 24 models (--models 24): the same command trains 8 more beside these, which takes about 0.5 times as "
+        "long as these did"
+    ]
+    found = verdict(*rows, n_seeds=8, findings=[weak])
+    assert len(found.why) == 3
+    assert found.what_would_decide == [
+        "about 32 models (--models 32): the same command trains 16 more beside these, which takes about as long as "
+        "these did"
+    ]
+    assert [(one.way, one.needed) for one in found.remedies] == [("models", 32)]
+    assert verdict(*rows, n_seeds=8, elsewhere=True).what_would_decide == [
+        "losses of about 24 models, 8 more than these"
+    ]
+
+
+def test_models_are_not_advised_first_where_they_would_decide_nothing():
+    hopeless, hopeful = row("a", noticeable_gap=5.0), row("b", noticeable_gap=5.0, models_needed=24)
+    ways = verdict(hopeful, hopeless, n_seeds=8).what_would_decide
+    assert [way.split(":")[0] for way in ways] == [
+        "these data cannot decide it", "what can be shown instead", "about 24 models (--models 24)"
+    ]  # fmt: skip
+
+
+def test_the_models_for_a_shorter_interval_follow_from_its_length():
+    """From 0 to 0.36 about 0.18: two thirds of the length end at the gate, which take 9 / 4 of the seeds."""
+    (remedy,) = verdict(row(low=0.0, high=0.36), n_seeds=7).remedies
+    assert remedy.needed == 2 * 17
+    assert verdict(row(low=0.0, high=0.4), n_seeds=8).remedies == []  # 66 models are more than any audit takes
 
 
 def test_both_doubts_of_a_class_are_told():
@@ -227,7 +279,6 @@ def test_doubts_stand_by_tier_then_by_how_many_were_scored():
     assert [why.split(":")[0] for why in told.why] == [
         f"class {n}" for n in ("worst", "middle", "many", "few", "small")
     ]
-    assert [way.split(":")[0] for way in told.what_would_decide] == [why.split(":")[0] for why in told.why]
 
 
 def test_nothing_audited_is_undecided():
@@ -292,7 +343,7 @@ def test_with_few_seeds_no_limit_of_a_class_counts(n_seeds):
         found = decide(pd.DataFrame(rows), n_seeds=n_seeds)
         assert found.status == "undecided"
         assert "two trainings differ" in found.why[0]
-        assert "at least 3 seeds" in found.what_would_decide[0]
+        assert "--models 6" in found.what_would_decide[0]
     assert decide(pd.DataFrame([above]), n_seeds=3).status == "fail"
     assert decide(pd.DataFrame([row()]), n_seeds=3).status == "pass"
     flagged = decide(pd.DataFrame([above | {"flagged": 2}]), n_seeds=n_seeds)
@@ -305,7 +356,7 @@ def test_what_must_be_settled_first_is_told_first():
     found = decide(pd.DataFrame([row(high=0.5)]), n_seeds=2, findings=[late, early])
     assert (found.why[0], found.why[-1]) == ("no split", "an attack")
     assert found.what_would_decide[0] == "a split"
-    assert "at least 3 seeds" in found.what_would_decide[1]
+    assert "--models 6" in found.what_would_decide[1]
     failed = decide(pd.DataFrame([row() | {"flagged": 2}]), findings=[late, early])
     assert failed.why == ["class a: 2 groups are flagged", "no split", "an attack"]
     assert [failed.what_would_decide[i] for i in (0, -1)] == ["a split", "a way"]

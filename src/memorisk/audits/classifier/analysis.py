@@ -47,6 +47,7 @@ from memorisk.statistics.verdicts.check_wording import findings as check_finding
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.independent_draws import ROLES_LEVEL, exchanged_roles, independent_draws
 from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER, POWER, STRATA
+from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.statistics.verdicts.verdict import (
     PASS,
     UNDECIDED,
@@ -54,7 +55,6 @@ from memorisk.statistics.verdicts.verdict import (
     VERDICT_LEVEL,
     Decision,
     Finding,
-    UnitNames,
     decide,
     noticeable_by_stratum,
 )
@@ -184,6 +184,8 @@ def _decision(
         units=units,
         n_seeds=len(summary.models.seeds),
         flips=flips,
+        design=context.design,
+        elsewhere=context.model == TRAINED_ELSEWHERE,
         findings=others,
     )
     if decision.status != PASS:

@@ -16,7 +16,7 @@ from memorisk.audits.classifier.look_alikes import look_alike_findings, searched
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.privacy import bound_job
-from memorisk.audits.classifier.rehearsal import MOST_MODELS, Choice, Obstacle, whatever_models
+from memorisk.audits.classifier.rehearsal import Choice, Obstacle, whatever_models
 from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
@@ -26,7 +26,8 @@ from memorisk.models.classifiers.zoo import is_download
 from memorisk.report.numbers import from_json
 from memorisk.runs.errors import InputError, MemoriskError, listed, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
-from memorisk.statistics.verdicts.verdict import Finding, UnitNames, seed_shortage
+from memorisk.statistics.verdicts.units import UnitNames
+from memorisk.statistics.verdicts.verdict import MOST_MODELS, Finding, seed_shortage
 from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
 from memorisk.training.classifiers.joint_jobs import jobs_cost, tensor_bytes
 from memorisk.training.classifiers.regimes import merge_adapters

@@ -20,7 +20,8 @@ from memorisk.images.copies.near_copies import RULE_IMAGES, near_copies, rule_of
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import plural
 from memorisk.runs.workload import Progress
-from memorisk.statistics.verdicts.verdict import UNDECIDED, Finding, UnitNames
+from memorisk.statistics.verdicts.units import UnitNames
+from memorisk.statistics.verdicts.verdict import UNDECIDED, Finding
 
 TABLE = "look_alikes"
 COLUMNS = ("pair", "image", "group", "part", "similarity")

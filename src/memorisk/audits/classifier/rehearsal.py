@@ -33,7 +33,8 @@ from memorisk.runs.errors import listed, plural
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.noticeable_gap import MAX_SEEDS
 from memorisk.statistics.verdicts.tiers import MIN_GROUPS
-from memorisk.statistics.verdicts.verdict import GROUP_NAMES, PASS, decide, seed_shortage
+from memorisk.statistics.verdicts.units import GROUP_NAMES
+from memorisk.statistics.verdicts.verdict import MOST_MODELS, PASS, decide, seed_shortage
 from memorisk.training.classifiers.twins import Unmatched
 
 NOISE, SPREAD, TAILS = 0.1, 0.7, 3.0
@@ -41,9 +42,6 @@ NOISE, SPREAD, TAILS = 0.1, 0.7, 3.0
 REHEARSALS, ENOUGH = 5, 4
 """Number of rehearsals of the attacks, and of those that must pass: a number of models with which 9 of 10 honest audits
 pass is taken in 92 of 100 cases, one with which 4 of 10 pass in 9."""
-
-MOST_MODELS = 2 * MAX_SEEDS
-"""Largest number of models that an audit takes by default: four times the fewest, and so four times their time."""
 
 _STEPS = (2, 4, 6, 8, 12, 16, 24, 32, 48)
 """Numbers of models that are tried, above one that is too small."""

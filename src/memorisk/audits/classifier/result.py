@@ -17,7 +17,8 @@ from memorisk.report.numbers import INLINE, OMITTED, Key, from_known
 from memorisk.report.result import Result
 from memorisk.statistics.epsilon import EpsilonBound
 from memorisk.statistics.verdicts.checks import Check
-from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL, UnitNames
+from memorisk.statistics.verdicts.units import UnitNames
+from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 SCHEMA = 2
 TRAINED_ELSEWHERE = "trained elsewhere"

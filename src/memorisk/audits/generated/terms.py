@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from memorisk.runs.errors import plural
-from memorisk.statistics.verdicts.verdict import UnitNames
+from memorisk.statistics.verdicts.units import UnitNames
 
 
 @dataclass(frozen=True)

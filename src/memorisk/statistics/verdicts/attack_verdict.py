@@ -21,9 +21,12 @@ import numpy as np
 import scipy
 
 from memorisk.runs.errors import one_line
+from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways
 from memorisk.statistics.verdicts.tiers import format_against_gates
-from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, Finding, UnitNames
+from memorisk.statistics.verdicts.units import UnitNames
+from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, Finding, models_remedy
 
 SURE_RATE = 0.05
 """Share of the members that must surely be exceeded at 1 % false positives to fail: five times that of guessing."""
@@ -31,8 +34,6 @@ LEVEL = 0.025
 """One-sided level of all failures together, and of a pass: one side of a 95 % interval."""
 MOST_NAMED = 3
 """Largest number of attacks or classes that a sentence names; the others are counted."""
-OUT_OF_REACH = 10
-"""Times as many people as there are, from which on a sentence says that the data do not allow it; decides nothing."""
 
 
 @dataclass(frozen=True)
@@ -159,34 +160,38 @@ def _doubts(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: 
     ]
     more = f" and {len(furthest) - MOST_NAMED} more" if len(furthest) > MOST_NAMED else ""
     why = f"an attack may reach AUC {gate:g} (0.5 is guessing): {'; '.join(reached)}{more}"
-    return [*findings, Finding(UNDECIDED, why, _way_out(furthest, gate, units, n_groups))]
+    return [*findings, Finding(UNDECIDED, why, ways=_ways_out(furthest, gate, n_groups))]
 
 
-def _way_out(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: int) -> str:
-    """Say what would bring every interval to one side of the gate if the AUCs were as estimated."""
+def _ways_out(attacks: Sequence[Attack], gate: float, n_groups: int) -> tuple[Ways, ...]:
+    """Find what would bring every interval to one side of the gate if the AUCs were as estimated.
+
+    An attack on the given model needs unseen patients of its own class.
+    """
     if any(a.conditional and not a.of_target for a in attacks):
-        return "at least three seeds (--models 6), so that the intervals speak of other trainings"
+        return (Ways((models_remedy(2 * MIN_SEEDS),)),)
+    highest = max(np.nan_to_num([a.high for a in attacks], nan=1.0))
+    claimed = np.floor(100 * highest + 1) / 100
+    instead = SmallerClaim(claim=Claim.ATTACK_GATE, value=float(claimed)) if claimed < 1 else None
     if attacks[0].of_target:
-        tests = {a.label: a.n_non_members * _stretch(a, gate) ** 2 for a in reversed(attacks)}
-        needs = [
-            f"about {_count(n)} test {units.many}{f' of class {one_line(label, 60)}' if label else ''}"
-            for label, n in reversed(tests.items())
-        ]
-        more = f", and more of {len(needs) - MOST_NAMED} other classes" if len(needs) > MOST_NAMED else ""
-        return ", ".join(needs[:MOST_NAMED]) + more + ", for a shorter interval of the attack"
-    models = max(_models(a, gate) for a in attacks)
-    if np.isfinite(models):
-        return f"about {2 * int(np.ceil(models))} models (--models), for shorter intervals of the attacks"
+        return tuple(Ways((_unseen(a, gate),), instead) for a in attacks)
+    models = 2 * np.ceil(max(_models(a, gate) for a in attacks))
     groups = n_groups * max(_stretch(a, gate) for a in attacks) ** 2  # an attack may leave out the test part
-    also = " and more models" if any(a.of_trainings for a in attacks) else ""
-    if groups > OUT_OF_REACH * n_groups:
-        return (
-            f"nothing that these {units.many} allow: for intervals of the attacks that are short enough it takes "
-            f"{_count(groups)} {units.many}, test part included (here {n_groups:,}){also}"
-        )
-    return (
-        f"about {_count(groups)} {units.many}, test part included (here {n_groups:,}){also}, "
-        "for shorter intervals of the attacks"
+    patients = Remedy(way=Way.PATIENTS, needed=float(groups), present=n_groups, most=n_groups)
+    if np.isinf(models):  # patients alone prevent it
+        return (Ways((patients,), instead),)
+    return (Ways((models_remedy(float(models)), patients), instead),)
+
+
+def _unseen(attack: Attack, gate: float) -> Remedy:
+    """Estimate how many patients whom the given model never saw its attack needs; there are no more than it has."""
+    needed = attack.n_non_members * _stretch(attack, gate) ** 2
+    return Remedy(
+        way=Way.UNSEEN,
+        needed=float(needed),
+        present=attack.n_non_members,
+        most=attack.n_groups,
+        label=attack.label,
     )
 
 
@@ -204,10 +209,6 @@ def _models(attack: Attack, gate: float) -> float:
     stretch = _stretch(attack, gate) ** 2
     room = 1 - (1 - attack.of_trainings) * stretch  # of the squared distance, what patients leave to trainings
     return attack.n_models * attack.of_trainings * stretch / room if np.isfinite(stretch) and room > 0 else np.inf
-
-
-def _count(n: float) -> str:
-    return f"{int(np.ceil(n)):,}" if np.isfinite(n) and n < 1e6 else "many more"
 
 
 def _where(attack: Attack) -> str:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from memorisk.runs.errors import one_line
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, Check
-from memorisk.statistics.verdicts.verdict import UNDECIDED, Finding, UnitNames
+from memorisk.statistics.verdicts.remedies import Ways
+from memorisk.statistics.verdicts.units import UnitNames
+from memorisk.statistics.verdicts.verdict import UNDECIDED, Finding, models_remedy
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,8 @@ class Sentence:
     """Templates over the fields and numbers of a check; ``{many}`` and ``{one}`` name patients."""
 
     why: str
-    way: str
+    way: str = ""
+    """The way out; empty where more models are one, ``models_needed`` of the check's numbers."""
     first: bool = False
     """Whether it must be settled before more models or patients are of use."""
 
@@ -30,7 +33,6 @@ SENTENCES: dict[str, Sentence] = {
         "one {one} that some trainings remember could go unnoticed: {half_nats:.2g} nats in {half_seeds:.0f} of "
         "{n_seeds:.0f} trainings would have been noticed in {half_cases:.0f} of 100 cases ({half_needed:.0f} needed), "
         "{quarter_nats:.2g} nats in {quarter_seeds:.0f} in {quarter_cases:.0f} ({quarter_needed:.0f} needed)",
-        "more models (--models), or more {many}",
     ),
     "tied-losses": Sentence(
         "most losses of many unseen images are equal under both models of a seed, by rounding or saturation, so that "
@@ -136,5 +138,8 @@ def _finding(check: Check, units: UnitNames, n_alike: int = 1) -> Finding:
     seeds = f" (seeds {', '.join(map(str, check.seeds))})" if check.seeds else ""
     words = {"one": units.one, "many": units.many, "in_seeds": seeds, **check.numbers}
     words["counted"] = units.count(int(check.numbers.get("n_groups", 0)))
-    way = (where if n_alike == 1 else "") + sentence.way.format(**words)
-    return Finding(UNDECIDED, place + sentence.why.format(**words), way, first=sentence.first, voids=check.voids)
+    why, ways = place + sentence.why.format(**words), ()
+    if not sentence.way:
+        ways = (Ways((models_remedy(check.numbers.get("models_needed", math.inf), check.label),)),)
+    way = (where if n_alike == 1 and sentence.way else "") + sentence.way.format(**words)
+    return Finding(UNDECIDED, why, way, ways=ways, first=sentence.first, voids=check.voids)

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 from memorisk.statistics.copies.tails import CHANCE, TAIL, tail_cut
 from memorisk.statistics.memorization.sign_flips import typical_error
 from memorisk.statistics.randomization import FloatArray, IntArray
-from memorisk.statistics.verdicts.noticeable_gap import N_DRAWS
+from memorisk.statistics.verdicts.noticeable_gap import MAX_SEEDS, N_DRAWS, PASS_POWER, POWER
 
 _SHARES = (0.7, 0.15, 0.15)
 """Shares of the probability of a false notice: of a quarter of the seeds, of half, and of half exchanged; the
@@ -80,6 +80,16 @@ class ClassGaps:
     unseen_group: NDArray
     """`[J]` patient of each unseen image."""
 
+    def of_seeds(self, drawn: IntArray, rng: np.random.Generator) -> "ClassGaps":
+        """Take the gaps of some seeds, each perhaps more than once, with a random sign for each patient and seed."""
+
+        def signed(gaps: FloatArray, group: NDArray) -> FloatArray:
+            """Give the gaps of a patient in a seed one random sign."""
+            unit = np.unique(np.asarray(group), return_inverse=True)[1]
+            return gaps[drawn] * rng.choice([-1.0, 1.0], (len(drawn), int(unit.max(initial=0)) + 1))[:, unit]
+
+        return replace(self, own=signed(self.own, self.group), unseen=signed(self.unseen, self.unseen_group))
+
 
 @dataclass(frozen=True)
 class UnevenPower:
@@ -106,6 +116,14 @@ class UnevenGaps:
     reason: str = ""
     """`TIED` or `FEW` where the check could not look; else empty."""
 
+    @property
+    def is_powerful(self) -> bool:
+        """Whether a patient whom half of the trainings remember, and one whom a quarter does, would be noticed."""
+        if not self.powers:
+            return False
+        half, quarter = self.powers
+        return half.power >= PASS_POWER and quarter.power >= POWER
+
 
 def uneven_gaps(
     classes: Sequence[ClassGaps], *, chance: float = CHANCE, notice: float = 2.0, flip: bool = True, seed: int = 0
@@ -127,6 +145,33 @@ def uneven_gaps(
     looked = [row for row, reason in zip(rows, reasons, strict=True) if not reason]
     outcomes = iter(_look_at(looked, chance, notice, flip, seed) if looked else ())
     return [row.blind(reason) if reason else next(outcomes) for row, reason in zip(rows, reasons, strict=True)]
+
+
+def uneven_seeds_needed(
+    classes: Sequence[ClassGaps], *, notice: float = 2.0, flip: bool = True, seed: int = 0
+) -> int | None:
+    """Compute the number of seeds with which a patient whom some trainings remember is noticed in every class.
+
+    The noise of more seeds is drawn from that of the audit's own, with random signs for each patient, as it is where
+    no patient is memorized.
+
+    Args:
+        classes: Gaps of each class, in the same seeds.
+        notice: Mean gap of the simulated patients over all seeds, in nats.
+        flip: Whether exchanged gaps are controls.
+        seed: Seed of the draws.
+
+    Returns:
+        A number larger than the audit's; None where `MAX_SEEDS` are too few.
+    """
+    own = len(classes[0].own)
+    for n_seeds in range(own + 1, MAX_SEEDS + 1):  # power does not always rise with it: drawn seeds repeat
+        rng = np.random.default_rng([seed, 31])
+        drawn = rng.integers(0, own, n_seeds)
+        outcomes = uneven_gaps([gaps.of_seeds(drawn, rng) for gaps in classes], notice=notice, flip=flip, seed=seed)
+        if all(outcome.is_powerful for outcome in outcomes):
+            return n_seeds
+    return None
 
 
 def unmeasured_noise(gaps: FloatArray) -> float:

@@ -12,8 +12,8 @@ shorter, and must not be a way to pass.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple_testing import DEFAULT_Q
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, GAPS, MAX_SEEDS, MIN_ROOM, PASS_POWER, STRATA
+from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways, advice, chosen_remedies
 from memorisk.statistics.verdicts.tiers import (
     GATES,
     GRAVEST_FIRST,
@@ -31,6 +32,7 @@ from memorisk.statistics.verdicts.tiers import (
     format_against_gates,
     reaches_gate,
 )
+from memorisk.statistics.verdicts.units import GROUP_NAMES, UnitNames
 
 PASS = "pass"
 FAIL = "fail"
@@ -44,9 +46,13 @@ memorized (`families`)."""
 MANY_FLAGGED = round(1 / VERDICT_LEVEL)
 """From so many on the list holds nine for each that chance explains: more models would change little."""
 
+MOST_MODELS = 2 * MAX_SEEDS
+"""Largest number of models that is advised, and that an audit takes by default: four times the fewest, and so four
+times their time."""
+
 COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
-"""What the table must have; `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not`, `noticeable_stratum` and
-the noticeable gaps of the strata make the reasons more exact when present."""
+"""What the table must have; `n_groups_scored`, `n_test_groups`, `n_groups`, `models_needed`, `why_not`,
+`noticeable_stratum` and the noticeable gaps of the strata make the reasons more exact when present."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,9 @@ class Decision:
     why: list[str]
     """One sentence per reason for the status."""
     what_would_decide: list[str]
-    """One sentence per class that left it undecided; empty otherwise."""
+    """Sentences of `remedies.advice`, in the order in which to act on them; empty where nothing is open."""
+    remedies: list[Remedy] = field(default_factory=list)
+    """Feasible remedies behind these sentences, one for each way and class."""
     tiers: dict[str, str] = field(default_factory=dict)
     """Tier of every class."""
 
@@ -74,26 +82,18 @@ class Finding:
     why: str
     """One sentence."""
     what_would_decide: str = ""
-    """The way out; empty for a failure."""
+    """The way out in a sentence; empty for a failure, and where `ways` say it."""
+    ways: tuple[Ways, ...] = ()
+    """The way out in numbers; each of them is needed."""
     first: bool = False
     """Whether it must be settled before more models or patients are of use; reported ahead of the classes then."""
     voids: bool = False
     """Whether the finding leaves the audit undecided, whatever else was found."""
 
-
-@dataclass(frozen=True)
-class UnitNames:
-    """Names of a group in sentences."""
-
-    one: str = "group"
-    many: str = "groups"
-
-    def count(self, n: int) -> str:
-        """``1 group``, ``3 groups``."""
-        return f"{n} {self.one if n == 1 else self.many}"
-
-
-GROUP_NAMES = UnitNames()
+    @property
+    def way_out(self) -> tuple[str | Ways, ...]:
+        """The way out, in numbers where there are any."""
+        return self.ways or (self.what_would_decide,)
 
 
 def decide(
@@ -104,6 +104,8 @@ def decide(
     units: UnitNames = GROUP_NAMES,
     n_seeds: int = 0,
     flips: bool = True,
+    design: str = "balanced",
+    elsewhere: bool = False,
     findings: Sequence[Finding] = (),
 ) -> Decision:
     """Apply the verdict rule to the table of classes.
@@ -125,6 +127,8 @@ def decide(
             flagged groups fail and nothing passes.
         flips: Whether the signs of the seeds' gaps may be flipped; False in the `paper` design, where more models give
             a list no more room.
+        design: Design of the audit; each but `balanced` leaves patients unscored whom `balanced` would score.
+        elsewhere: Whether the models were trained by something else than this command (`audit losses`).
         findings: What other parts of the audit found. One that fails fails the audit; one that is undecided keeps
             every pass away, and is reported where the audit fails, too. One that voids leaves the audit undecided.
 
@@ -148,27 +152,34 @@ def decide(
     rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
     tiers = {str(row["label"]): str(row["tier"]) for row in rows}
     if void := [f for f in findings if f.voids]:
-        return Decision(UNDECIDED, gate, [f.why for f in void], [f.what_would_decide for f in void], tiers)
+        return Decision(UNDECIDED, gate, [f.why for f in void], [f.what_would_decide for f in void], tiers=tiers)
     few = seed_shortage(n_seeds)
     failures = sorted(
         (failure for row in rows if (failure := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
     )
     failed = [reason for _, reason in failures] + [f.why for f in findings if f.status == FAIL]
-    undecided = sorted((f for f in findings if f.status == UNDECIDED), key=lambda f: not f.first)
-    others, ahead = [(f.why, f.what_would_decide) for f in undecided], sum(f.first for f in undecided)
+    others = sorted((f for f in findings if f.status == UNDECIDED), key=lambda f: not f.first)
+    ahead = sum(f.first for f in others)
+    doubts = [
+        doubt
+        for row in sorted(rows, key=_gravity)
+        for doubt in _doubts(row, gate, notice, units, flips, design, n_seeds)
+    ]
     if failed:
-        why, deciding = [*failed, *(why for why, _ in others)], [way for _, way in others]
+        doubts = []
         if flagged := sum(int(row["flagged"]) for row in rows):
-            deciding.insert(ahead, _after_flags(flagged, units))
-        return Decision(FAIL, gate, why, deciding, tiers)
-    doubts = [doubt for row in sorted(rows, key=_gravity) for doubt in _doubts(row, gate, notice, units, flips)]
-    if not rows:
-        doubts = [("no class was audited", "a class with enough images to be split")]
+            doubts = [Finding(FAIL, "", _after_flags(flagged, units))]
+    elif not rows:
+        doubts = [Finding(UNDECIDED, "no class was audited", "a class with enough images to be split")]
     elif few is not None:
-        doubts.insert(0, few)
+        doubts.insert(0, Finding(UNDECIDED, few[0], ways=(Ways((models_remedy(2 * MIN_SEEDS),)),)))
     doubts = [*others[:ahead], *doubts, *others[ahead:]]
-    if doubts:
-        return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
+    if failed or doubts:
+        ways = [way for f in doubts for way in f.way_out]
+        deciding = advice(ways, units, n_models=2 * n_seeds, elsewhere=elsewhere)
+        remedies = chosen_remedies([way for way in ways if isinstance(way, Ways)])
+        why = [*failed, *(f.why for f in doubts if f.why)]
+        return Decision(FAIL if failed else UNDECIDED, gate, why, deciding, remedies, tiers)
     worst = max(rows, key=lambda row: float(row["noticeable_gap"]))
     chance, low, high = (worst.get(f"noticeable_{k}") for k in ("power", "low", "high"))
     simulated = None if chance is None or low is None or high is None else (chance, low, high)
@@ -184,7 +195,7 @@ def decide(
         ),
         f"the mean gap M of every class is below {GATES[gate]} nats, by the upper limit of its interval",
     ]
-    return Decision(PASS, gate, passed, [], tiers)
+    return Decision(PASS, gate, passed, [], tiers=tiers)
 
 
 def noticeable_by_stratum(per_class: pd.DataFrame) -> dict[str, float]:
@@ -272,6 +283,16 @@ def _after_flags(flagged: int, units: UnitNames) -> str:
     )
 
 
+def models_remedy(needed: float, label: str = "") -> Remedy:
+    """Make the remedy of more models, of which `MOST_MODELS` are the most that is advised.
+
+    Args:
+        needed: Number of models; infinite where none suffices, NaN where it is not known.
+        label: Class that needs them.
+    """
+    return Remedy(way=Way.MODELS, needed=needed, most=MOST_MODELS, label=label)
+
+
 def seed_shortage(n_seeds: int) -> tuple[str, str] | None:
     """Return why so few seeds keep every pass away, and what would decide it; None where there are enough.
 
@@ -310,42 +331,59 @@ def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> tup
     return (-low if above else math.inf, -flagged), f"class {name}: {', and '.join(reasons)}"
 
 
-def _doubts(row: dict[str, Any], gate: str, notice: float, units: UnitNames, flips: bool) -> list[tuple[str, str]]:
-    """Return why this class leaves the gate undecided, each with what would decide it."""
+def _doubts(
+    row: dict[str, Any], gate: str, notice: float, units: UnitNames, flips: bool, design: str, n_seeds: int
+) -> Iterator[Finding]:
+    """Find why this class leaves the gate undecided, each with what would decide it."""
     name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
     limits = " to ".join(format_against_gates(limit, GATES[gate], digits=3, kind="g") for limit in (low, high))
-    doubts = []
     if row["tier"] == INSUFFICIENT:
         n = row.get("n_groups_scored", math.nan)
         counted = "too few" if pd.isna(n) else f"{int(n)}"
-        doubts.append(
-            (
-                f"class {name}: insufficient evidence ({counted} scored {units.many}, {MIN_GROUPS} needed)",
-                f"class {name}: more {units.many} of it, to at least {MIN_GROUPS} scored",
-            )
-        )
+        why = f"class {name}: insufficient evidence ({counted} scored {units.many}, {MIN_GROUPS} needed)"
+        yield Finding(UNDECIDED, why, ways=(_to_score(row, design),))
     elif math.isnan(high):
-        doubts.append(
-            (f"class {name}: its mean gap M has no interval", f"class {name}: more images of it, or more seeds")
-        )
+        way = f"class {name}: more images of it, or more seeds"
+        yield Finding(UNDECIDED, f"class {name}: its mean gap M has no interval", way)
     elif not high < GATES[gate]:
-        doubts.append(
-            (
-                f"class {name}: the interval of its mean gap M, {limits} nats, contains {GATES[gate]}",
-                f"class {name}: a shorter interval, by more models (seeds) or more images of it",
-            )
-        )
+        why = f"class {name}: the interval of its mean gap M, {limits} nats, contains {GATES[gate]}"
+        models = models_remedy(_for_interval(row, gate, n_seeds), str(row["label"]))
+        yield Finding(UNDECIDED, why, ways=(Ways((models,)),))
     if high + (high - low) / 2 < 0:
-        doubts.append(
-            (
-                f"class {name}: its mean gap M is surely below 0 ({low:.3g} to {high:.3g} nats): the models that were "
-                "trained on an image answer it worse, which no training does",
-                f"class {name}: a check of who was trained on what (members and others may be exchanged)",
-            )
+        yield Finding(
+            UNDECIDED,
+            f"class {name}: its mean gap M is surely below 0 ({low:.3g} to {high:.3g} nats): the models that were "
+            "trained on an image answer it worse, which no training does",
+            f"class {name}: a check of who was trained on what (members and others may be exchanged)",
         )
     if unnoticed := _unnoticed(row, notice, units):
-        doubts.append((f"class {name}{unnoticed}", f"class {name}: {_to_notice(row, notice, units, flips)}"))
-    return doubts
+        yield Finding(UNDECIDED, f"class {name}{unnoticed}", **_to_notice(row, units, flips, design, n_seeds))
+
+
+def _to_score(row: dict[str, Any], design: str) -> Ways:
+    """Find how enough patients of a class could be scored: all that it has but one, who is in the test part."""
+    label = str(row["label"])
+    scored = Remedy(
+        way=Way.SCORED,
+        needed=MIN_GROUPS,
+        present=row.get("n_groups_scored", math.nan),
+        most=row.get("n_groups", math.inf) - 1,
+        label=label,
+    )
+    remedies = (scored,) if design == "balanced" else (replace(scored, way=Way.BALANCED), scored)
+    return Ways(remedies, SmallerClaim(claim=Claim.WITHOUT_CLASS, label=label))
+
+
+def _for_interval(row: dict[str, Any], gate: str, n_seeds: int) -> float:
+    """Estimate the models with which the interval of a class's mean ends on the side of the gate where the mean is.
+
+    The length of the interval, over trainings, shrinks with the root of their number.
+    """
+    low, high = float(row["low"]), float(row["high"])
+    apart, half = abs(GATES[gate] - (low + high) / 2), (high - low) / 2
+    if n_seeds < MIN_SEEDS:
+        return math.nan
+    return 2 * math.ceil(n_seeds * (half / apart) ** 2 + 1) if apart > 0 else math.inf
 
 
 def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
@@ -383,21 +421,26 @@ def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
     return ""
 
 
-def _to_notice(row: dict[str, Any], notice: float, units: UnitNames, flips: bool) -> str:
-    """Say what would let the class's list notice one patient."""
-    models, room, n_test = row.get("models_needed", math.nan), float(row["room"]), row.get("n_test_groups", math.nan)
+def _to_notice(row: dict[str, Any], units: UnitNames, flips: bool, design: str, n_seeds: int) -> dict[str, Any]:
+    """Find what would let the class's list notice one patient, as fields of a finding."""
+    models, room = row.get("models_needed", math.nan), float(row["room"])
+    label, gap, n_groups = str(row["label"]), float(row["noticeable_gap"]), row.get("n_groups", math.nan)
     if not flips and room < MIN_ROOM:
-        need = "many more" if pd.isna(n_test) else f"at least {math.ceil(MIN_ROOM / room * (n_test + 1)) - 1:,}"
-        return (
-            "the design balanced (--design balanced) in place of paper, in which more models help no list, or "
-            f"{need} {units.many} of it in the test part"
-        )
-    if not pd.isna(models):
-        n = int(models)
-        return f"about {n} models (--models {n}), by the spread of these trainings, or more {units.many} of it"
+        return {"ways": (Ways((Remedy(way=Way.BALANCED, label=label),)),)}
     if math.isnan(room):
-        return f"{units.many} of it in the test part, from one random split"
-    return (
-        f"more {units.many} of it, in the test part, too; at the spread of these trainings {2 * MAX_SEEDS} models "
-        f"would not notice a gap of {notice:g} nats"
-    )
+        if n_groups <= MIN_GROUPS:
+            return {"ways": (_to_score(row, design),)}
+        name = one_line(label, 80)
+        return {"what_would_decide": f"class {name}: {units.many} of it in the test part, from one random split"}
+    if pd.isna(models):  # of one or two seeds the spread of trainings is not known
+        models = math.nan if 0 < n_seeds < MIN_SEEDS else math.inf
+    more = Remedy(way=Way.PATIENTS, needed=math.inf, present=n_groups, label=label)
+    instead = SmallerClaim(claim=Claim.NOTICE, value=_noticed_gap(gap)) if math.isfinite(gap) else None
+    return {"ways": (Ways((models_remedy(models, label), more), instead),)}
+
+
+def _noticed_gap(gap: float) -> float:
+    """Round up the gap a step of `GAPS` above the noticeable one, to two digits: a pass needs more power than that."""
+    above = gap * GAPS[1] / GAPS[0]
+    digit = 10.0 ** (math.floor(math.log10(above)) - 1)
+    return round(math.ceil(above / digit) * digit, 6)

@@ -32,7 +32,7 @@ from memorisk.statistics.verdicts.noticeable_gap import (
     seeds_needed,
 )
 from memorisk.statistics.verdicts.tiers import tier
-from memorisk.statistics.verdicts.uneven_gaps import ClassGaps, UnevenGaps, uneven_gaps
+from memorisk.statistics.verdicts.uneven_gaps import ClassGaps, UnevenGaps, uneven_gaps, uneven_seeds_needed
 from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 
@@ -326,7 +326,27 @@ def list_groups(
             uneven=uneven,
         )
         listed.append(replace(finding, lists=numbers, groups=groups))
-    return listed
+    return _with_models_for_uneven(listed, options.notice, flip=flip, seed=seed) if advise else listed
+
+
+def _with_models_for_uneven(
+    findings: list[ClassFindings], notice: float, *, flip: bool, seed: int
+) -> list[ClassFindings]:
+    """Note with how many models the check of uneven gaps has its power, where it lacks it in some class."""
+    weak = [f.lists.uneven is not None and f.lists.uneven.reason == "little-power" for f in findings]
+    if not any(weak):
+        return findings
+    samples = [f.sample for f in findings if f.listing is not None]
+    seeds = uneven_seeds_needed(samples, notice=notice, flip=flip, seed=seed)
+    needed = {} if seeds is None else {"models_needed": 2.0 * seeds}
+    noted = []
+    for finding, lacks in zip(findings, weak, strict=True):
+        check = finding.lists.uneven
+        if lacks and check is not None:
+            lists = replace(finding.lists, uneven=replace(check, numbers={**check.numbers, **needed}))
+            finding = replace(finding, lists=lists)
+        noted.append(finding)
+    return noted
 
 
 def _uneven_check(finding: ClassFindings, gaps: UnevenGaps, uneven: np.ndarray, seeds: np.ndarray) -> Check:
@@ -347,7 +367,7 @@ def _uneven_check(finding: ClassFindings, gaps: UnevenGaps, uneven: np.ndarray, 
     for name, power_ in (("half", half), ("quarter", quarter)):
         numbers |= {f"{name}_nats": power_.gap, f"{name}_seeds": power_.n_seeds, f"{name}_cases": 100 * power_.power}
     check = replace(check, power=min(half.power, quarter.power), numbers=numbers)
-    if half.power >= PASS_POWER and quarter.power >= POWER:
+    if gaps.is_powerful:
         return replace(check, outcome=NOTHING)
     return replace(check, reason="little-power")
 

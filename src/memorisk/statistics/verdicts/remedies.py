@@ -1,0 +1,241 @@
+"""Remedies of an undecided audit as data, and their sentences: what decides it, what cannot, what can be shown instead.
+
+A doubt has remedies, each of which would settle it; they are listed in the order of their cost. Code acts on their
+numbers, `advice` renders them. More models settle the doubts of all classes and attacks together, so that one number
+is advised, the largest. A doubt that no feasible remedy settles leaves the audit undecided whatever else is done: that
+comes first, with the smaller claim that these data can carry.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf, nan
+
+from memorisk.runs.errors import one_line
+from memorisk.statistics.verdicts.units import UnitNames
+
+
+class Way(StrEnum):
+    """What a remedy asks for."""
+
+    MODELS = "models"
+    BALANCED = "balanced"
+    """The design balanced, which scores every patient outside the test part."""
+    SCORED = "scored"
+    """Scored patients of a class."""
+    UNSEEN = "unseen"
+    """Patients whom the given model never saw."""
+    PATIENTS = "patients"
+    """Patients of the whole audit or of a class, more than there are."""
+
+
+class Claim(StrEnum):
+    """What a smaller claim changes."""
+
+    NOTICE = "notice"
+    """Gap of a single patient, in nats, from which on a pass notices."""
+    ATTACK_GATE = "attack-gate"
+    """AUC that no attack reaches."""
+    WITHOUT_CLASS = "without-class"
+    """A set without a class, or with the class joined to another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """A way to settle a doubt, with the numbers that tell whether it can be gone."""
+
+    way: Way
+    needed: float = nan
+    """Number that settles the doubt; infinite where no number does, NaN where the number is not known."""
+    present: float = nan
+    """Number at hand; NaN where it is not known."""
+    most: float = inf
+    """Largest number that these data allow."""
+    label: str = ""
+    """Class; empty for the whole audit."""
+
+    @property
+    def feasible(self) -> bool:
+        """Whether these data allow it."""
+        return not math.isinf(self.needed) and not self.needed > self.most
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallerClaim:
+    """A claim that these data can carry, in place of one that they cannot."""
+
+    claim: Claim
+    value: float = nan
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Alternatives that settle one doubt, the cheapest first, and what can be shown where none is feasible."""
+
+    remedies: tuple[Remedy, ...] = ()
+    instead: SmallerClaim | None = None
+
+    @property
+    def best(self) -> Remedy | None:
+        """The cheapest feasible remedy; None where these data allow none."""
+        return next((remedy for remedy in self.remedies if remedy.feasible), None)
+
+
+def chosen_remedies(ways: Sequence[Ways]) -> list[Remedy]:
+    """Choose the cheapest feasible remedy of each doubt, and join those that one action carries out.
+
+    Args:
+        ways: Ways to settle each doubt.
+
+    Returns:
+        At most one remedy for each way and class, with the largest number; models are those of the whole audit.
+    """
+    joined: dict[tuple[Way, str], Remedy] = {}
+    for remedy in (best for own in ways if (best := own.best) is not None):
+        place = (remedy.way, "" if remedy.way in (Way.MODELS, Way.BALANCED) else remedy.label)
+        before = joined.get(place)
+        if before is None or math.isnan(before.needed) or remedy.needed > before.needed:
+            joined[place] = remedy
+    return list(joined.values())
+
+
+def advice(ways: Sequence[str | Ways], units: UnitNames, *, n_models: int = 0, elsewhere: bool = False) -> list[str]:
+    """Say what would decide an audit, and what these data cannot decide.
+
+    Args:
+        ways: What settles each doubt: a sentence, or ways with numbers; in the order in which to settle them.
+        units: What a group is called.
+        n_models: Models of the audit; 0 for unknown.
+        elsewhere: Whether the models were trained by something else, so that no option of this command trains more.
+    """
+    numbered = [way for way in ways if isinstance(way, Ways)]
+    first = next((i for i, way in enumerate(ways) if isinstance(way, Ways)), len(ways))
+    sentences = [way for way in ways[:first] if isinstance(way, str)]
+    closed = [way for way in numbered if way.best is None]
+    if closed:
+        cannot = dict.fromkeys(closed_words(way, units) for way in closed)
+        sentences.append(f"these data cannot decide it: {'; '.join(cannot)}")
+        claims = dict.fromkeys(_largest_claims([way.instead for way in closed if way.instead is not None]))
+        sentences += [claim_words(claim, units) for claim in claims]
+    sentences += [
+        remedy_words(remedy, units, n_models=n_models, elsewhere=elsewhere) for remedy in chosen_remedies(numbered)
+    ]
+    return [*sentences, *(way for way in ways[first:] if isinstance(way, str))]
+
+
+def remedy_words(remedy: Remedy, units: UnitNames, *, n_models: int = 0, elsewhere: bool = False) -> str:
+    """Say how to carry out a feasible remedy: the command, the number, and what it costs.
+
+    Args:
+        remedy: The remedy.
+        units: What a group is called.
+        n_models: Models of the audit; 0 for unknown.
+        elsewhere: Whether the models were trained by something else.
+    """
+    n, present, place = remedy.needed, remedy.present, _place(remedy.label)
+    if remedy.way is Way.MODELS:
+        return _models_words(n, n_models, elsewhere=elsewhere)
+    if remedy.way is Way.BALANCED:
+        option = "halves drawn among all patients outside the test part" if elsewhere else "--design balanced"
+        return f"the design balanced in place of this one ({option}), which scores every patient outside the test part"
+    if remedy.way is Way.SCORED:
+        return (
+            f"{place}at least {_count(n)} scored {units.many} ({_count(present)} now), by moving some from other parts"
+        )
+    more = f"; {_count(n - present)} more than the {_count(present)} there are" if present < n else ""
+    return f"{place}about {_count(n)} {units.many} whom the given model never saw{more}"
+
+
+def closed_words(ways: Ways, units: UnitNames) -> str:
+    """Say that these data allow none of the remedies of a doubt, and what it would take.
+
+    Args:
+        ways: Ways to settle the doubt.
+        units: What a group is called.
+    """
+    parts = dict.fromkeys(_infeasible_words(remedy, units) for remedy in ways.remedies)
+    return f"{_place(ways.remedies[0].label)}{', and '.join(parts)}"
+
+
+def _infeasible_words(remedy: Remedy, units: UnitNames) -> str:
+    """Say of one remedy that these data do not allow it, and what it would take."""
+    if remedy.way is Way.MODELS:
+        return f"not with up to {_count(remedy.most)} models, by the spread of these trainings"
+    what = {
+        Way.SCORED: f"scored {units.many} of it, and others in the test part",
+        Way.UNSEEN: f"{units.many} whom the given model never saw",
+    }.get(remedy.way, f"{units.many}, test part included")
+    have = remedy.most + (remedy.way is Way.SCORED) if math.isfinite(remedy.most) else remedy.present
+    with_these = (
+        f"not with these {_count(have)} {units.many}" if math.isfinite(have) else f"not with these {units.many}"
+    )
+    need = f"about {_rounded(remedy.needed)} {what}" if math.isfinite(remedy.needed) else f"many more {what}"
+    return f"{with_these} (it would take {need})"
+
+
+def claim_words(claim: SmallerClaim, units: UnitNames) -> str:
+    """Say which smaller claim these data can carry, and what a pass then leaves open.
+
+    Args:
+        claim: The smaller claim.
+        units: What a group is called.
+    """
+    start, value = "what can be shown instead: ", claim.value
+    if claim.claim is Claim.NOTICE:
+        return (
+            f"{start}that a single {units.one} with a gap of {value:.2g} nats or more would be noticed "
+            f"(--notice {value:.2g}); smaller gaps are then left open"
+        )
+    if claim.claim is Claim.ATTACK_GATE:
+        return (
+            f"{start}that no attack reaches AUC {value:g} (--attack-gate {value:g}); up to there members may be told "
+            "from others"
+        )
+    return (
+        f"{start}the other classes, in a set without class {one_line(claim.label, 80)} or with it joined to another "
+        f"class; by itself nothing is then said of its {units.many}"
+    )
+
+
+def _models_words(n: float, n_models: int, *, elsewhere: bool) -> str:
+    """Say how many models, with the command and the time it takes."""
+    if math.isnan(n):
+        return "losses of more models" if elsewhere else "more models (--models)"
+    number = int(n)
+    more = f", {number - n_models} more than these" if 0 < n_models < number else ""
+    if elsewhere:
+        return f"losses of about {number} models{more}"
+    if not more:
+        return f"about {number} models (--models {number})"
+    times = (number - n_models) / n_models
+    long = "as long" if 0.9 < times < 1.1 else f"{times:.2g} times as long"
+    return (
+        f"about {number} models (--models {number}): the same command trains {number - n_models} more beside these, "
+        f"which takes about {long} as these did"
+    )
+
+
+def _largest_claims(claims: Sequence[SmallerClaim]) -> list[SmallerClaim]:
+    """Keep of each kind of claim the weakest, which all doubts of the kind need, and every class that is left out."""
+    kept: dict[tuple[Claim, str], SmallerClaim] = {}
+    for claim in claims:
+        place = (claim.claim, claim.label if claim.claim is Claim.WITHOUT_CLASS else "")
+        if place not in kept or claim.value > kept[place].value:
+            kept[place] = claim
+    return list(kept.values())
+
+
+def _place(label: str) -> str:
+    return f"class {one_line(label, 80)}: " if label else ""
+
+
+def _count(n: float) -> str:
+    return f"{math.ceil(n):,}" if math.isfinite(n) else "more"
+
+
+def _rounded(n: float) -> str:
+    """Word an estimate with two digits."""
+    digits = max(0, len(str(int(n))) - 2)
+    return f"{math.ceil(n / 10**digits) * 10**digits:,}"

@@ -1,0 +1,18 @@
+"""Names of a group in sentences: patients, images, or what else is the independent unit."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class UnitNames:
+    """Names of a group in sentences."""
+
+    one: str = "group"
+    many: str = "groups"
+
+    def count(self, n: int) -> str:
+        """``1 group``, ``3 groups``."""
+        return f"{n} {self.one if n == 1 else self.many}"
+
+
+GROUP_NAMES = UnitNames()
