@@ -1,16 +1,23 @@
 """A few copies are too few for a list, and are singled out: the pairs head the review, and judging them decides."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.generated.plants import deciding_ways
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.result import HeldOutCounts, SetCounts
 from memorisk.audits.synthetic.run import audit_synthetic, possible_list
+from memorisk.audits.synthetic.verdict import ways_to_power
 from memorisk.report.result import Result
+from memorisk.statistics.copies.planted_copies import plants_needed
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.nulls import unit_p_values
+from memorisk.statistics.verdicts.remedies import Claim, Way, Ways, alternatives
+from memorisk.statistics.verdicts.units import UnitNames
 from tests.audits.synthetic.making import parts, store_of, write_sets
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -97,16 +104,68 @@ def test_the_shortest_list_is_that_of_the_test() -> None:
     assert possible_list(ours, theirs, 0.1) == fits[0]
 
 
+OPTIONS = SyntheticOptions(plants=40)
+SETS = SetCounts(
+    n_train_images=400,
+    n_train_patients=400,
+    n_synthetic_images=200,
+    held=HeldOutCounts(n_held_images=100, n_held_patients=100),
+    n_held_shared_images=0,
+    n_held_shared_patients=0,
+)
+
+
+def ways(noticed: dict[str, int], sets: SetCounts = SETS, planted: int = 40, **more: Any) -> Ways:
+    """What is advised where so many of the planted copies of each kind were noticed; jpeg and exact were asked for."""
+    by_kind = {kind: clopper_pearson(n, planted) for kind, n in noticed.items()}
+    return ways_to_power(by_kind, ["exact", "jpeg"], OPTIONS, sets, **more)
+
+
 @pytest.mark.parametrize(
-    ("found", "planted", "patients", "held_out", "advised"),
+    ("noticed", "patients", "held_out", "weak", "advised"),
     [
-        (12, 20, 100, "", "more --plants (for jpeg)"),
-        (12, 20, 20, "", "D, or a smaller --recall: a copy of every training patient would not show so much"),
-        (12, 20, 20, "held out", "held out"),
-        (0, 20, 100, "", "D"),
-        (0, 20, 100, "held out", "D; or held out"),
+        (37, 400, None, False, [Way.PLANTS]),
+        (37, 400, 200, True, [Way.PLANTS, Way.OWN_DETECTOR, Way.HELD_OUT]),
+        (37, 249, 200, False, [Way.HELD_OUT, Way.TRAINED_DETECTOR]),  # 250 plants of 249 patients
+        (20, 400, 200, False, [Way.HELD_OUT, Way.TRAINED_DETECTOR]),
+        (20, 400, None, False, [Way.TRAINED_DETECTOR]),
+        (20, 400, None, True, [Way.OWN_DETECTOR]),
     ],
 )
-def test_advice(found: int, planted: int, patients: int, held_out: str, advised: str) -> None:
-    kind = clopper_pearson(found, planted)
-    assert deciding_ways({"jpeg": kind}, ["jpeg"], 0.5, "D", patients, planted, held_out) == advised
+def test_feasible_remedies_come_in_the_order_of_their_cost(
+    noticed: int, patients: int, held_out: int | None, weak: bool, advised: list[Way]
+) -> None:
+    sets = replace(SETS, n_train_patients=patients)
+    found = ways({"exact": 40, "jpeg": noticed}, sets, held_out_needed=held_out, weak=weak)
+    assert [remedy.way for remedy in found.remedies if remedy.feasible] == advised
+    assert [claim.claim for claim in found.instead] == [Claim.RECALL, Claim.KINDS]
+    said = alternatives(found, UnitNames("patient", "patients"))
+    assert said.index("what can be shown instead") > max(said.index(word) for word in ("--plants", "held-out"))
+    assert "copies that are jpeg may then be in the set" in said
+
+
+def test_a_kind_that_no_image_can_be_copied_in_is_no_matter_of_detectors() -> None:
+    said = alternatives(ways({"exact": 40}, held_out_needed=200, weak=True), UnitNames("patient", "patients"))
+    assert said.startswith("these data cannot decide it; what can be shown instead: a pass about no other kinds than")
+
+
+def test_held_out_patients_of_a_table_are_no_more_than_it_has() -> None:
+    by_kind, split = {"jpeg": clopper_pearson(0, 40)}, SyntheticOptions(held_out_split="test")
+    for needed, feasible in ((500, True), (501, False)):
+        found = ways_to_power(by_kind, ["jpeg"], split, SETS, held_out_needed=needed)
+        assert (Way.HELD_OUT in {remedy.way for remedy in found.remedies if remedy.feasible}) == feasible
+    assert "not with these 500 patients (it would take about 510 held-out patients)" in alternatives(
+        found, UnitNames("patient", "patients")
+    )
+
+
+def test_as_many_plants_as_are_advised_decide() -> None:
+    """Over what 37 of 40 leave open of the true share, as the advice assumes it."""
+    rng, repeats = np.random.default_rng(0), 300
+    needed = plants_needed(clopper_pearson(37, 40), 0.8, 400)
+    assert needed is not None
+    noticed = rng.binomial(needed, rng.beta(37.5, 3.5, repeats))
+    reached = np.mean([clopper_pearson(int(n), needed).low >= 0.8 for n in noticed])
+    assert reached >= 0.9 - 3 * np.sqrt(0.09 / repeats)
+    assert plants_needed(clopper_pearson(37, 40), 0.8, needed - 1) is None
+    assert plants_needed(clopper_pearson(30, 40), 0.8, 10_000) is None

@@ -24,7 +24,7 @@ from memorisk.images.store import ImageStore
 from memorisk.runs.errors import listed, plural
 from memorisk.statistics.copies.planted_copies import PlantPower
 from memorisk.statistics.copies.tails import copies_for_power
-from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.verdicts.tiers import format_against_gates
 
 _STREAM = 53  # keeps these draws apart from others of the same seed
@@ -228,45 +228,3 @@ def missed_kinds(by_kind: Shares, planted: Sequence[str], recall: float) -> list
         recall: What the lower limit of each must reach.
     """
     return [kind for kind in planted if kind in by_kind and by_kind[kind].low < recall]
-
-
-def deciding_ways(
-    by_kind: Shares, planted: Sequence[str], recall: float, detector: str, patients: int, asked: int, held_out: str = ""
-) -> str:
-    """Say what would decide it: more plants only where a kind may still reach the recall with them.
-
-    Args:
-        by_kind: As `recall_doubt`.
-        planted: Likewise.
-        recall: Likewise.
-        detector: A better one, in words.
-        patients: Training patients, of whom one copy each can be planted.
-        asked: Copies of each kind that were.
-        held_out: With how many held-out patients the missed kinds would be noticed, in words; empty where no number
-            suffices.
-    """
-    fine = [kind for kind in planted if kind in by_kind and by_kind[kind].low >= recall]
-    missed = missed_kinds(by_kind, planted, recall)
-    unmade = [kind for kind in planted if kind not in by_kind]
-    more = [kind for kind in missed if _more_plants(by_kind[kind], recall, patients, asked)]
-    blind = bool(unmade) or any(by_kind[kind].estimate < recall for kind in missed)
-    ways = [way for way, wanted in ((detector, blind), (held_out, bool(held_out and missed))) if wanted]
-    if more:
-        ways.append(f"more --plants (for {listed(more, len(PLANT_KINDS))})")
-    if not ways:
-        ways.append(f"{detector}, or a smaller --recall: a copy of every training patient would not show so much")
-    if fine:
-        left = [kind for kind in planted if kind not in fine]
-        ways.append(
-            f"--plant-kinds {' '.join(fine)}, to say that a pass is about no other kinds: copies that are "
-            f"{listed(left, len(PLANT_KINDS))} may then be in the set, and memorisk gate asks for them"
-        )
-    return "; or ".join(ways)
-
-
-def _more_plants(found: Proportion, recall: float, patients: int, asked: int) -> bool:
-    """Return whether more copies of a kind can be planted, and may show the recall."""
-    left = patients - found.trials
-    there = found.trials >= asked and left > 0  # fewer than asked: no other image can be copied so
-    most = clopper_pearson(found.successes + left, patients)
-    return there and found.high >= recall and most.low >= recall

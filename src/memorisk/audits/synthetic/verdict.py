@@ -18,20 +18,31 @@ the forty plants of each kind that are the default, 38 must be noticed; a set wi
 with probability at most 3.5 %, whatever the detector (the largest of P(Bin(40, r) >= 38) (1 - r) over r).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from math import floor, inf
 from typing import Any
 
-from memorisk.audits.generated.plants import deciding_ways, kinds_words, recall_doubt
+from memorisk.audits.generated.plants import kinds_words, missed_kinds, recall_doubt
 from memorisk.audits.generated.sets import MIN_GREY_LEVELS
 from memorisk.audits.generated.terms import Terms, missing_patients, p_words, share, unread_training
 from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
-from memorisk.audits.synthetic.result import AlignedPairs, Listing, Paired, PixelPairs, Reading, SyntheticNumbers
+from memorisk.audits.synthetic.result import (
+    AlignedPairs,
+    Listing,
+    Paired,
+    PixelPairs,
+    Reading,
+    SetCounts,
+    SyntheticNumbers,
+)
 from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.runs.errors import plural
-from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
+from memorisk.statistics.copies.planted_copies import BOUND_LEVEL, plants_needed
 from memorisk.statistics.copies.tails import CHANCE, MIN_HELD_OUT
+from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.verdicts.check_wording import findings
+from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways, alternatives
 
 AHEAD_LEVEL = 0.05
 """At or below this p the training patients nearer than every held-out one are too many for chance."""
@@ -332,15 +343,67 @@ def _little_power(numbers: SyntheticNumbers, options: SyntheticOptions, terms: T
     why = recall_doubt(by_kind, planted, options.recall)
     if why is None:
         return None
-    better = "trained to find copies" if compared.weak_features else "trained to find copies of these kinds"
-    better = f"a detector {better} (--detector)"
-    held_out = ""
-    if (wanted := power.held_out_patients_for_kinds) is not None and numbers.sets.held is not None:
-        there = f"there are {numbers.sets.held.n_held_patients:,}"
-        held_out = f"about {wanted:,} held-out {terms.units} ({there}), by the spread of these"
-    asked, patients = options.plants, numbers.sets.n_train_patients
-    why = f"{why}; {power.promise}"
-    return why, deciding_ways(by_kind, planted, options.recall, better, patients, asked, held_out)
+    ways = ways_to_power(
+        by_kind,
+        planted,
+        options,
+        numbers.sets,
+        weak=compared.weak_features,
+        held_out_needed=power.held_out_patients_for_kinds,
+    )
+    return f"{why}; {power.promise}", alternatives(ways, terms.names)
+
+
+def ways_to_power(
+    by_kind: Mapping[str, Proportion],
+    planted: Sequence[str],
+    options: SyntheticOptions,
+    sets: SetCounts,
+    *,
+    weak: bool = False,
+    held_out_needed: int | None = None,
+) -> Ways:
+    """Find what would let planted copies be noticed as a pass needs it; each remedy is for all kinds that lack it.
+
+    Args:
+        by_kind: Share noticed of each kind of which a copy could be made.
+        planted: Kinds that were asked for.
+        options: What a pass needs.
+        sets: Numbers of patients.
+        weak: Whether all features are weak.
+        held_out_needed: Number of held-out patients with whom the kinds would be noticed; None where none suffices.
+    """
+    missed = missed_kinds(by_kind, planted, options.recall)
+    unmade = [kind for kind in planted if kind not in by_kind]
+    fine = tuple(kind for kind in planted if kind not in (*missed, *unmade))
+    remedies = list[Remedy]()
+    if not unmade:  # of a kind that no training image can be copied in, nothing is ever known
+        remedies += [*_more_plants([by_kind[kind] for kind in missed], options, sets.n_train_patients)]
+        remedies += [Remedy(way=Way.OWN_DETECTOR)] * weak
+        if sets.held is not None:
+            present = sets.held.n_held_patients
+            most = present + sets.n_train_patients if options.held_out_split is not None else inf
+            needed = inf if held_out_needed is None else held_out_needed
+            remedies.append(Remedy(way=Way.HELD_OUT, needed=needed, present=present, most=most))
+        if not weak and not any(remedy.feasible for remedy in remedies if remedy.way is Way.PLANTS):
+            remedies.append(Remedy(way=Way.TRAINED_DETECTOR))
+    claims = []
+    least = 0.0 if unmade else floor(100 * min(by_kind[kind].low for kind in planted)) / 100
+    if least > 0:
+        claims.append(SmallerClaim(claim=Claim.RECALL, value=least))
+    if fine:
+        left_out = tuple(kind for kind in planted if kind not in fine)
+        claims.append(SmallerClaim(claim=Claim.KINDS, kinds=fine, left_out=left_out))
+    return Ways(tuple(remedies), tuple(claims))
+
+
+def _more_plants(missed: Sequence[Proportion], options: SyntheticOptions, patients: int) -> Iterator[Remedy]:
+    """Find how many plants show the recall; none where fewer could be made than were asked for."""
+    if any(noticed.trials < options.plants for noticed in missed):
+        return
+    needed = [plants_needed(noticed, options.recall, patients) for noticed in missed]
+    number = inf if None in needed else max(n for n in needed if n is not None)
+    yield Remedy(way=Way.PLANTS, needed=number, present=options.plants, most=patients)
 
 
 def _near_pairs(pixels: PixelPairs, terms: Terms) -> tuple[str, str] | None:

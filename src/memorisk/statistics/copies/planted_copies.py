@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
@@ -160,6 +161,37 @@ def copies_bound(found: int, n_images: int, recall: Proportion, *, level: float 
         recall=r,
         level=level,
     )
+
+
+def plants_needed(noticed: Proportion, share: float, most: int, *, certainty: float = 0.9) -> int | None:
+    """Compute how many plants of a kind would show that enough of them are noticed, if so many are as these suggest.
+
+    Args:
+        noticed: Plants of the kind that were noticed.
+        share: What the lower limit of their share must reach.
+        most: Largest number of plants.
+        certainty: Probability with which the lower limit reaches it, over what is not known of the true share
+            (Jeffreys) and over the plants (beta-binomial).
+
+    Returns:
+        A number larger than there were, in steps of a quarter of these; None where no number up to `most` suffices.
+    """
+    after = noticed.successes + 0.5, noticed.trials - noticed.successes + 0.5
+    for n in range(noticed.trials, most + 1, max(1, noticed.trials // 4)):
+        if (
+            n > noticed.trials
+            and scipy.stats.betabinom.sf(_fewest(n, share, noticed.level) - 1, n, *after) >= certainty
+        ):
+            return n
+    return None
+
+
+def _fewest(n: int, share: float, level: float) -> int:
+    """Compute how many of n plants must be noticed so that the lower limit of their share reaches a share; n + 1: more.
+
+    That is where so many are noticed, at the share, with at most the probability of one side of the level.
+    """
+    return int(scipy.stats.binom.isf((1 - level) / 2, n, share)) + 1
 
 
 def _share(hits: NDArray[np.bool_], source: NDArray, level: float, seed: int) -> Proportion:

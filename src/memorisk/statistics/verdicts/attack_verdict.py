@@ -172,7 +172,7 @@ def _ways_out(attacks: Sequence[Attack], gate: float, n_groups: int) -> tuple[Wa
         return (Ways((models_remedy(2 * MIN_SEEDS),)),)
     highest = max(np.nan_to_num([a.high for a in attacks], nan=1.0))
     claimed = np.floor(100 * highest + 1) / 100
-    instead = SmallerClaim(claim=Claim.ATTACK_GATE, value=float(claimed)) if claimed < 1 else None
+    instead = (SmallerClaim(claim=Claim.ATTACK_GATE, value=float(claimed)),) if claimed < 1 else ()
     if attacks[0].of_target:
         return tuple(Ways((_unseen(a, gate),), instead) for a in attacks)
     models = 2 * np.ceil(max(_models(a, gate) for a in attacks))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf, nan
 
-from memorisk.runs.errors import one_line
+from memorisk.runs.errors import listed, one_line
 from memorisk.statistics.verdicts.units import UnitNames
 
 
@@ -28,6 +28,14 @@ class Way(StrEnum):
     """Patients whom the given model never saw."""
     PATIENTS = "patients"
     """Patients of the whole audit or of a class, more than there are."""
+    PLANTS = "plants"
+    """Planted copies of each kind."""
+    OWN_DETECTOR = "default-detector"
+    """The detector that comes with memorisk, in place of weak features."""
+    HELD_OUT = "held-out"
+    """Held-out patients."""
+    TRAINED_DETECTOR = "trained-detector"
+    """A further detector, trained on images of this kind."""
 
 
 class Claim(StrEnum):
@@ -39,6 +47,10 @@ class Claim(StrEnum):
     """AUC that no attack reaches."""
     WITHOUT_CLASS = "without-class"
     """A set without a class, or with the class joined to another."""
+    RECALL = "recall"
+    """Probability with which one copy of any planted kind is noticed."""
+    KINDS = "plant-kinds"
+    """Kinds of copies that a pass is about."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +80,10 @@ class SmallerClaim:
     claim: Claim
     value: float = nan
     label: str = ""
+    kinds: tuple[str, ...] = ()
+    """Kinds of copies that a pass is then about."""
+    left_out: tuple[str, ...] = ()
+    """Kinds of copies of which nothing is then known."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +91,7 @@ class Ways:
     """Alternatives that settle one doubt, the cheapest first, and what can be shown where none is feasible."""
 
     remedies: tuple[Remedy, ...] = ()
-    instead: SmallerClaim | None = None
+    instead: tuple[SmallerClaim, ...] = ()
 
     @property
     def best(self) -> Remedy | None:
@@ -117,12 +133,28 @@ def advice(ways: Sequence[str | Ways], units: UnitNames, *, n_models: int = 0, e
     if closed:
         cannot = dict.fromkeys(closed_words(way, units) for way in closed)
         sentences.append(f"these data cannot decide it: {'; '.join(cannot)}")
-        claims = dict.fromkeys(_largest_claims([way.instead for way in closed if way.instead is not None]))
+        claims = _largest_claims([claim for way in closed for claim in way.instead])
         sentences += [claim_words(claim, units) for claim in claims]
     sentences += [
         remedy_words(remedy, units, n_models=n_models, elsewhere=elsewhere) for remedy in chosen_remedies(numbered)
     ]
     return [*sentences, *(way for way in ways[first:] if isinstance(way, str))]
+
+
+def alternatives(ways: Ways, units: UnitNames) -> str:
+    """Say in one sentence what settles a doubt, the cheapest first, then what these data do not allow, then claims.
+
+    Args:
+        ways: Ways to settle the doubt.
+        units: What a group is called.
+    """
+    feasible = [remedy_words(remedy, units) for remedy in ways.remedies if remedy.feasible]
+    others = [_infeasible_words(remedy, units) for remedy in ways.remedies if not remedy.feasible]
+    cannot = f"{'' if feasible else 'these data cannot decide it'}"
+    if others:
+        cannot = f"{cannot}: {', and '.join(others)}" if cannot else ", and ".join(others)
+    parts = ["; or ".join(feasible), cannot, *(claim_words(claim, units) for claim in ways.instead)]
+    return "; ".join(part for part in parts if part)
 
 
 def remedy_words(remedy: Remedy, units: UnitNames, *, n_models: int = 0, elsewhere: bool = False) -> str:
@@ -144,7 +176,18 @@ def remedy_words(remedy: Remedy, units: UnitNames, *, n_models: int = 0, elsewhe
         return (
             f"{place}at least {_count(n)} scored {units.many} ({_count(present)} now), by moving some from other parts"
         )
+    if remedy.way is Way.PLANTS:
+        return f"--plants {_count(n)} in place of {_count(present)}, in a new folder"
+    if remedy.way is Way.OWN_DETECTOR:
+        return "--detector default, which is trained to find copies, in place of weak features"
+    if remedy.way is Way.TRAINED_DETECTOR:
+        return (
+            "a further --detector trained to find copies of these kinds in images like these (memorisk train "
+            "detector); whether it finds them, only the audit shows"
+        )
     more = f"; {_count(n - present)} more than the {_count(present)} there are" if present < n else ""
+    if remedy.way is Way.HELD_OUT:
+        return f"--held-out with about {_count(n)} {units.many} whom the generator never saw{more}"
     return f"{place}about {_count(n)} {units.many} whom the given model never saw{more}"
 
 
@@ -163,7 +206,10 @@ def _infeasible_words(remedy: Remedy, units: UnitNames) -> str:
     """Say of one remedy that these data do not allow it, and what it would take."""
     if remedy.way is Way.MODELS:
         return f"not with up to {_count(remedy.most)} models, by the spread of these trainings"
+    if remedy.way is Way.PLANTS:
+        return f"not with more --plants, of which {_count(remedy.most)} {units.many} allow no more than one each"
     what = {
+        Way.HELD_OUT: f"held-out {units.many}",
         Way.SCORED: f"scored {units.many} of it, and others in the test part",
         Way.UNSEEN: f"{units.many} whom the given model never saw",
     }.get(remedy.way, f"{units.many}, test part included")
@@ -192,6 +238,16 @@ def claim_words(claim: SmallerClaim, units: UnitNames) -> str:
         return (
             f"{start}that no attack reaches AUC {value:g} (--attack-gate {value:g}); up to there members may be told "
             "from others"
+        )
+    if claim.claim is Claim.RECALL:
+        return (
+            f"{start}that one copy of any planted kind would be noticed with probability {value:g} (--recall {value:g})"
+        )
+    if claim.claim is Claim.KINDS:
+        return (
+            f"{start}a pass about no other kinds than {listed(claim.kinds, len(claim.kinds))} (--plant-kinds "
+            f"{' '.join(claim.kinds)}); copies that are {listed(claim.left_out, len(claim.left_out))} may then be in "
+            "the set, and memorisk gate asks for them"
         )
     return (
         f"{start}the other classes, in a set without class {one_line(claim.label, 80)} or with it joined to another "

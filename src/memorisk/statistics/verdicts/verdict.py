@@ -371,7 +371,7 @@ def _to_score(row: dict[str, Any], design: str) -> Ways:
         label=label,
     )
     remedies = (scored,) if design == "balanced" else (replace(scored, way=Way.BALANCED), scored)
-    return Ways(remedies, SmallerClaim(claim=Claim.WITHOUT_CLASS, label=label))
+    return Ways(remedies, (SmallerClaim(claim=Claim.WITHOUT_CLASS, label=label),))
 
 
 def _for_interval(row: dict[str, Any], gate: str, n_seeds: int) -> float:
@@ -435,7 +435,7 @@ def _to_notice(row: dict[str, Any], units: UnitNames, flips: bool, design: str, 
     if pd.isna(models):  # of one or two seeds the spread of trainings is not known
         models = math.nan if 0 < n_seeds < MIN_SEEDS else math.inf
     more = Remedy(way=Way.PATIENTS, needed=math.inf, present=n_groups, label=label)
-    instead = SmallerClaim(claim=Claim.NOTICE, value=_noticed_gap(gap)) if math.isfinite(gap) else None
+    instead = (SmallerClaim(claim=Claim.NOTICE, value=_noticed_gap(gap)),) if math.isfinite(gap) else ()
     return {"ways": (Ways((models_remedy(models, label), more), instead),)}
 
 
