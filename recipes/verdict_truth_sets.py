@@ -146,12 +146,13 @@ class Euclidean:
         return Nearest(np.where(np.isfinite(distance), rows, -1), -distance)
 
 
-def draw(world: World, seed: int) -> Drawn:
+def draw(world: World, seed: int, n_plants: int = PLANTED) -> Drawn:
     """A set of that world.
 
     Args:
         world: What is true.
         seed: Of everything random.
+        n_plants: Planted copies of each kind.
     """
     rng, d = np.random.default_rng([61, seed]), world.dimensions
     centres, scales = 2 * rng.normal(size=(COMPONENTS, d)), np.exp(0.4 * rng.normal(size=(COMPONENTS, d)))
@@ -186,11 +187,11 @@ def draw(world: World, seed: int) -> Drawn:
     made *= -1 if world.inverted else 1
     equal = np.full(world.n_synthetic, -1)
     equal[where[: len(sources)]] = sources if world.kind == "exact" else -1
-    planted = [first[rng.permutation(world.n_train)[:PLANTED]] for _ in MOVED]
+    planted = [first[rng.permutation(world.n_train)[:n_plants]] for _ in MOVED]
     plants = [copied(train[rows], train[rows], kind, sd, rng) for kind, rows in zip(MOVED, planted, strict=True)]
     described = SimpleNamespace(encoder="simulated", state="no network")
     tables = (part.astype(np.float64) for part in (train, held, made, np.concatenate(plants)))
-    kind = np.repeat(list(MOVED), PLANTED).astype(object)
+    kind = np.repeat(list(MOVED), n_plants).astype(object)
     nothing = np.empty((len(kind), 1, 1, 1), np.uint8)
     return Drawn(
         features=FeatureTables(*tables, described, False, (), 0, 0),  # type: ignore[arg-type]
@@ -200,7 +201,7 @@ def draw(world: World, seed: int) -> Drawn:
             simulated_store("held", np.repeat([f"h{i}" for i in range(world.n_held)], of_held)),
             0, 0, frozenset(), (),
         ),
-        plants=Plants(nothing, kind, kind, np.concatenate(planted), np.full(len(kind), -1), PLANTED),
+        plants=Plants(nothing, kind, kind, np.concatenate(planted), np.full(len(kind), -1), n_plants),
         copies=frozenset(where.tolist()),
         equal=equal,
     )  # fmt: skip

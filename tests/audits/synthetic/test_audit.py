@@ -25,6 +25,7 @@ from memorisk.report.numbers import from_json, to_json
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from memorisk.statistics.copies.planted_copies import fewest_plants
 from memorisk.statistics.intervals import clopper_pearson
 from tests.audits.synthetic.making import N_HELD, N_SYNTHETIC, N_TRAIN, parts, store_of, write_sets
 from tests.commands import answer, entries, refusal
@@ -485,6 +486,7 @@ def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "The first generated file holds 8 x 8 grey pixels of 8 bits: give settings that keep what" in smaller
     assert "could pass: no" in out
     assert "too few copies are planted of" in out
+    assert f"--plants {fewest_plants(0.8)} can reach it" in out.replace("\n", " ")
     code, out, _ = answer(capsys, *given[:4], "--dry-run", "--json", "--out", "runs/dry")
     assert json.loads(out)["lacking"][0] == NO_HELD_OUT
     enough = (*given[:-4], "--plants", 40, "--features", "pixels", "--out", "runs/dry", "--dry-run", "--json")

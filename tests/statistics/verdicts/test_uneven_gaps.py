@@ -10,6 +10,7 @@ from memorisk.statistics.verdicts.uneven_gaps import (
     TIED,
     ClassGaps,
     UnevenGaps,
+    uneven_gap_noticed,
     uneven_gaps,
     uneven_seeds_needed,
 )
@@ -156,3 +157,13 @@ def test_the_seeds_that_give_power_are_found_from_the_noise_of_fewer() -> None:
     signed = of_class(*(part * rng.choice([-1.0, 1.0], part.shape) for part in anew))
     assert uneven_gaps([signed])[0].is_powerful
     assert uneven_seeds_needed([weak], notice=0.02) is None
+
+
+def test_the_gap_that_is_noticed_with_these_seeds() -> None:
+    weak = of_class(*(20 * part for part in gaps(0, tails=3.0)))
+    assert uneven_seeds_needed([weak]) is None
+    noticed = uneven_gap_noticed([weak], above=2.0)
+    assert noticed is not None
+    assert noticed > 2
+    assert uneven_gaps([weak], notice=noticed)[0].is_powerful
+    assert uneven_gap_noticed([weak], above=16.0) is None

@@ -336,23 +336,25 @@ def _cannot_pass(plan: Plan, choice: Choice, doubts: list[Finding]) -> tuple[str
     notes = []
     for doubt in [*([] if plan.parts.random else [NOT_RANDOM]), *doubts]:
         notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
-    if (few := seed_shortage(len(plan.designs))) is not None:
+    few, rehearsal = seed_shortage(len(plan.designs)), choice.rehearsal
+    if few is not None and rehearsal is None:
         notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")
     if plan.parts.random and (reason := whatever_models(plan)):
         notes.append(f"this audit cannot pass, whatever the number of models: {reason}")
-    rehearsal = choice.rehearsal
     if rehearsal is None or rehearsal.can_pass:
         return tuple(notes)
     options = choice.options
     why = [_OBSTACLES[one].format(notice=options.notice, gate=options.attack_gate) for one in rehearsal.obstacles]
+    why = why if few is None else [few[0]]
     way = (
         f"a pass needs at least {choice.needed} models (--models {choice.needed}), and more where trainings differ much"
     )
     if choice.needed is None:
         patients = plural(len(np.unique(plan.parts.groups.astype(str))), "patient", "patients")
+        fewer = "fewer classes (some joined, or left out), or " if len(plan.parts.classes) > 1 else ""
         way = (
             f"no number up to {MOST_MODELS} can pass with {patients} in {len(plan.parts.classes)} classes, so that the "
-            "audit may fail or stay undecided; a pass needs more patients, or fewer classes"
+            f"audit may fail or stay undecided; a pass needs {fewer}more patients"
         )
     notes.append(f"this audit cannot pass with {rehearsal.n_models} models: {', and '.join(why)}; {way}")
     return tuple(notes)

@@ -180,9 +180,13 @@ def whatever_models(plan: Plan) -> str:
     ]
     if not small:
         return ""
+    of_class = [len(np.unique(plan.parts.groups[plan.parts.labels.astype(str) == name].astype(str))) for name in small]
+    balanced = ""
+    if plan.design != "balanced" and min(of_class) > MIN_GROUPS:
+        balanced = ", or --design balanced, which scores every patient outside the test part"
     return (
         f"{plural(len(small), 'class has', 'classes have')} fewer than {MIN_GROUPS} patients to score, or none in the "
-        f"test part ({listed(small)}); a pass needs more patients of them, or such classes joined or left out"
+        f"test part ({listed(small)}); a pass needs such classes joined or left out{balanced}, or more patients of them"
     )
 
 

@@ -69,7 +69,7 @@ from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_ru
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.scores.similarity import HeadSimilarity
-from memorisk.statistics.copies.planted_copies import plant_power
+from memorisk.statistics.copies.planted_copies import fewest_plants, plant_power
 from memorisk.statistics.copies.tails import MIN_HELD_OUT
 from memorisk.statistics.exchangeability import image_counts
 from memorisk.statistics.memorization.nulls import unit_p_values
@@ -171,7 +171,9 @@ def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[
     if few := missed_kinds(noticed, options.kinds, options.recall):
         of = f"{listed(few, len(PLANT_KINDS))} (--plants {options.plants})"
         below = f"the lower limit of what would be noticed stays below {100 * options.recall:g} %"
-        yield f"too few copies are planted of {of}: also where all are noticed, {below}"
+        number, patients = fewest_plants(options.recall), len(np.unique(sets.train.manifest.groups.astype(str)))
+        way = f"--plants {number} can reach it" if number <= patients else f"not with {patients:,} training patients"
+        yield f"too few copies are planted of {of}: also where all are noticed, {below}; {way}"
 
 
 def possible_list(n_images: np.ndarray, held_images: np.ndarray, level: float) -> int:

@@ -186,6 +186,16 @@ def plants_needed(noticed: Proportion, share: float, most: int, *, certainty: fl
     return None
 
 
+def fewest_plants(share: float, *, level: float = 0.95) -> int:
+    """Compute how many plants show that a share of them is noticed where all of them are.
+
+    Args:
+        share: What the lower limit of their share must reach.
+        level: Level of its interval.
+    """
+    return math.ceil(math.log((1 - level) / 2) / math.log(share))
+
+
 def _fewest(n: int, share: float, level: float) -> int:
     """Compute how many of n plants must be noticed so that the lower limit of their share reaches a share; n + 1: more.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from memorisk.runs.errors import one_line
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, Check
-from memorisk.statistics.verdicts.remedies import Ways
+from memorisk.statistics.verdicts.remedies import Claim, SmallerClaim, Ways, rounded_up
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.statistics.verdicts.verdict import UNDECIDED, Finding, models_remedy
 
@@ -140,6 +140,8 @@ def _finding(check: Check, units: UnitNames, n_alike: int = 1) -> Finding:
     words["counted"] = units.count(int(check.numbers.get("n_groups", 0)))
     why, ways = place + sentence.why.format(**words), ()
     if not sentence.way:
-        ways = (Ways((models_remedy(check.numbers.get("models_needed", math.inf), check.label),)),)
+        needed, noticed = (check.numbers.get(name, math.inf) for name in ("models_needed", "noticed_nats"))
+        claims = (SmallerClaim(claim=Claim.NOTICE, value=rounded_up(noticed)),) if math.isfinite(noticed) else ()
+        ways = (Ways((models_remedy(needed, check.label if n_alike == 1 else ""),), claims),)
     way = (where if n_alike == 1 and sentence.way else "") + sentence.way.format(**words)
     return Finding(UNDECIDED, why, way, ways=ways, first=sentence.first, voids=check.voids)

@@ -15,6 +15,9 @@ from math import inf, nan
 from memorisk.runs.errors import listed, one_line
 from memorisk.statistics.verdicts.units import UnitNames
 
+MOST_NAMED = 3
+"""Largest number of reasons that a sentence names; the others are counted."""
+
 
 class Way(StrEnum):
     """What a remedy asks for."""
@@ -117,6 +120,23 @@ def chosen_remedies(ways: Sequence[Ways]) -> list[Remedy]:
     return list(joined.values())
 
 
+def claims_instead(ways: Sequence[Ways]) -> list[SmallerClaim]:
+    """Collect the smaller claims that these data carry where they settle some doubt in no way.
+
+    Args:
+        ways: Ways to settle each doubt.
+
+    Returns:
+        Of each kind of claim the weakest, which all doubts of the kind need, and every class that is left out.
+    """
+    kept: dict[tuple[Claim, str], SmallerClaim] = {}
+    for claim in (claim for own in ways if own.best is None for claim in own.instead):
+        place = (claim.claim, claim.label if claim.claim is Claim.WITHOUT_CLASS else "")
+        if place not in kept or claim.value > kept[place].value:
+            kept[place] = claim
+    return list(kept.values())
+
+
 def advice(ways: Sequence[str | Ways], units: UnitNames, *, n_models: int = 0, elsewhere: bool = False) -> list[str]:
     """Say what would decide an audit, and what these data cannot decide.
 
@@ -131,10 +151,10 @@ def advice(ways: Sequence[str | Ways], units: UnitNames, *, n_models: int = 0, e
     sentences = [way for way in ways[:first] if isinstance(way, str)]
     closed = [way for way in numbered if way.best is None]
     if closed:
-        cannot = dict.fromkeys(closed_words(way, units) for way in closed)
-        sentences.append(f"these data cannot decide it: {'; '.join(cannot)}")
-        claims = _largest_claims([claim for way in closed for claim in way.instead])
-        sentences += [claim_words(claim, units) for claim in claims]
+        cannot = list(dict.fromkeys(closed_words(way, units) for way in closed))
+        more = f"; and {len(cannot) - MOST_NAMED} more such reasons" if len(cannot) > MOST_NAMED else ""
+        sentences.append(f"these data cannot decide it: {'; '.join(cannot[:MOST_NAMED])}{more}")
+        sentences += [claim_words(claim, units) for claim in claims_instead(numbered)]
     sentences += [
         remedy_words(remedy, units, n_models=n_models, elsewhere=elsewhere) for remedy in chosen_remedies(numbered)
     ]
@@ -273,14 +293,14 @@ def _models_words(n: float, n_models: int, *, elsewhere: bool) -> str:
     )
 
 
-def _largest_claims(claims: Sequence[SmallerClaim]) -> list[SmallerClaim]:
-    """Keep of each kind of claim the weakest, which all doubts of the kind need, and every class that is left out."""
-    kept: dict[tuple[Claim, str], SmallerClaim] = {}
-    for claim in claims:
-        place = (claim.claim, claim.label if claim.claim is Claim.WITHOUT_CLASS else "")
-        if place not in kept or claim.value > kept[place].value:
-            kept[place] = claim
-    return list(kept.values())
+def rounded_up(value: float) -> float:
+    """Round a number above 0 up to two digits.
+
+    Args:
+        value: The number.
+    """
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return round(math.ceil(round(value / digit, 6)) * digit, 6)
 
 
 def _place(label: str) -> str:

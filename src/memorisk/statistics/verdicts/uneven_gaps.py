@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 from memorisk.statistics.copies.tails import CHANCE, TAIL, tail_cut
 from memorisk.statistics.memorization.sign_flips import typical_error
 from memorisk.statistics.randomization import FloatArray, IntArray
-from memorisk.statistics.verdicts.noticeable_gap import MAX_SEEDS, N_DRAWS, PASS_POWER, POWER
+from memorisk.statistics.verdicts.noticeable_gap import GAPS, MAX_SEEDS, N_DRAWS, PASS_POWER, POWER
 
 _SHARES = (0.7, 0.15, 0.15)
 """Shares of the probability of a false notice: of a quarter of the seeds, of half, and of half exchanged; the
@@ -171,6 +171,24 @@ def uneven_seeds_needed(
         outcomes = uneven_gaps([gaps.of_seeds(drawn, rng) for gaps in classes], notice=notice, flip=flip, seed=seed)
         if all(outcome.is_powerful for outcome in outcomes):
             return n_seeds
+    return None
+
+
+def uneven_gap_noticed(classes: Sequence[ClassGaps], *, above: float, flip: bool = True, seed: int = 0) -> float | None:
+    """Compute the mean gap from which on a patient whom some trainings remember is noticed in every class.
+
+    Args:
+        classes: Gaps of each class, in the same seeds.
+        above: Gap that is too small, in nats.
+        flip: Whether exchanged gaps are controls.
+        seed: Seed of the simulated patients.
+
+    Returns:
+        The first of `GAPS` that is noticed; None where none is.
+    """
+    for gap in GAPS[above < GAPS]:
+        if all(one.is_powerful for one in uneven_gaps(classes, notice=float(gap), flip=flip, seed=seed)):
+            return float(gap)
     return None
 
 

@@ -23,7 +23,17 @@ from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple_testing import DEFAULT_Q
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, GAPS, MAX_SEEDS, MIN_ROOM, PASS_POWER, STRATA
-from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways, advice, chosen_remedies
+from memorisk.statistics.verdicts.remedies import (
+    Claim,
+    Remedy,
+    SmallerClaim,
+    Way,
+    Ways,
+    advice,
+    chosen_remedies,
+    claims_instead,
+    rounded_up,
+)
 from memorisk.statistics.verdicts.tiers import (
     GATES,
     GRAVEST_FIRST,
@@ -69,6 +79,8 @@ class Decision:
     """Sentences of `remedies.advice`, in the order in which to act on them; empty where nothing is open."""
     remedies: list[Remedy] = field(default_factory=list)
     """Feasible remedies behind these sentences, one for each way and class."""
+    claims: list[SmallerClaim] = field(default_factory=list)
+    """Smaller claims in place of what these data cannot decide."""
     tiers: dict[str, str] = field(default_factory=dict)
     """Tier of every class."""
 
@@ -177,9 +189,10 @@ def decide(
     if failed or doubts:
         ways = [way for f in doubts for way in f.way_out]
         deciding = advice(ways, units, n_models=2 * n_seeds, elsewhere=elsewhere)
-        remedies = chosen_remedies([way for way in ways if isinstance(way, Ways)])
+        numbered = [way for way in ways if isinstance(way, Ways)]
         why = [*failed, *(f.why for f in doubts if f.why)]
-        return Decision(FAIL if failed else UNDECIDED, gate, why, deciding, remedies, tiers)
+        status, remedies, claims = FAIL if failed else UNDECIDED, chosen_remedies(numbered), claims_instead(numbered)
+        return Decision(status, gate, why, deciding, remedies, claims, tiers)
     worst = max(rows, key=lambda row: float(row["noticeable_gap"]))
     chance, low, high = (worst.get(f"noticeable_{k}") for k in ("power", "low", "high"))
     simulated = None if chance is None or low is None or high is None else (chance, low, high)
@@ -441,6 +454,4 @@ def _to_notice(row: dict[str, Any], units: UnitNames, flips: bool, design: str, 
 
 def _noticed_gap(gap: float) -> float:
     """Round up the gap a step of `GAPS` above the noticeable one, to two digits: a pass needs more power than that."""
-    above = gap * GAPS[1] / GAPS[0]
-    digit = 10.0 ** (math.floor(math.log10(above)) - 1)
-    return round(math.ceil(above / digit) * digit, 6)
+    return rounded_up(gap * float(GAPS[1] / GAPS[0]))

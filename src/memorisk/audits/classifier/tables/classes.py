@@ -32,7 +32,13 @@ from memorisk.statistics.verdicts.noticeable_gap import (
     seeds_needed,
 )
 from memorisk.statistics.verdicts.tiers import tier
-from memorisk.statistics.verdicts.uneven_gaps import ClassGaps, UnevenGaps, uneven_gaps, uneven_seeds_needed
+from memorisk.statistics.verdicts.uneven_gaps import (
+    ClassGaps,
+    UnevenGaps,
+    uneven_gap_noticed,
+    uneven_gaps,
+    uneven_seeds_needed,
+)
 from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 
@@ -339,6 +345,8 @@ def _with_models_for_uneven(
     samples = [f.sample for f in findings if f.listing is not None]
     seeds = uneven_seeds_needed(samples, notice=notice, flip=flip, seed=seed)
     needed = {} if seeds is None else {"models_needed": 2.0 * seeds}
+    if seeds is None and (gap := uneven_gap_noticed(samples, above=notice, flip=flip, seed=seed)) is not None:
+        needed = {"noticed_nats": gap}
     noted = []
     for finding, lacks in zip(findings, weak, strict=True):
         check = finding.lists.uneven
