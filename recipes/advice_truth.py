@@ -5,6 +5,7 @@
 Audits of the worlds below that are undecided do what their verdict advises first: more models of the same audit (the
 trainings that are there stay), more planted copies, more held-out patients, or, where the verdict says that the data
 cannot decide it, the smaller claim that it offers. Counted is how many are decided then, by a pass or a failure.
+Audits whose verdict has no such number are left out: those that nothing decides, and those that ask a person to look.
 Worlds of classifiers are those of `verdict_truth.py`, worlds of sets those of `verdict_truth_sets.py`.
 """
 
@@ -36,7 +37,7 @@ CLASSIFIERS = {
     "12 classes": MODELS["World"](16, n_patients=600, n_classes=12),
     "a tenth with 4 times the noise": MODELS["World"](16, n_patients=400, noisy=0.1),
     "60 patients": MODELS["World"](16, n_patients=60),
-    "8 times the noise": MODELS["World"](16, n_patients=200, noise=0.8),
+    "4 times the noise": MODELS["World"](16, n_patients=200, noise=0.4),
 }
 OF_SETS = {
     "300 beside 60": SETS["World"](n_train=300, n_held=60, n_synthetic=300),

@@ -222,8 +222,10 @@ def test_where_no_number_of_models_would_do_a_smaller_claim_is_offered():
             "what can be shown instead: that a single group with a gap of 6 nats or more would be noticed (--notice "
             "6); smaller gaps are then left open",
         ]
-    nothing = verdict(row(noticeable_gap=math.inf), n_seeds=8).what_would_decide
-    assert len(nothing) == 1
+    for gaps in ([math.inf], [5.0, math.inf]):  # of which no smaller claim settles the last
+        rows = [row(str(gap), noticeable_gap=gap) for gap in gaps]
+        (nothing,) = verdict(*rows, n_seeds=8).what_would_decide
+        assert nothing.startswith("these data cannot decide it: class ")
     assert verdict(row(noticeable_gap=5.0), n_seeds=2).what_would_decide[0].startswith("about 6 models (--models 6)")
 
 

@@ -127,10 +127,12 @@ def claims_instead(ways: Sequence[Ways]) -> list[SmallerClaim]:
         ways: Ways to settle each doubt.
 
     Returns:
-        Of each kind of claim the weakest, which all doubts of the kind need, and every class that is left out.
+        Of each kind of claim the weakest, which all doubts of the kind need, and every class that is left out; nothing
+        where some doubt would stay whatever is claimed.
     """
     kept: dict[tuple[Claim, str], SmallerClaim] = {}
-    for claim in (claim for own in ways if own.best is None for claim in own.instead):
+    closed = [own.instead for own in ways if own.best is None]
+    for claim in (claim for claims in closed for claim in claims if all(closed)):
         place = (claim.claim, claim.label if claim.claim is Claim.WITHOUT_CLASS else "")
         if place not in kept or claim.value > kept[place].value:
             kept[place] = claim
