@@ -144,7 +144,7 @@ def main() -> None:
         "# Does following the advice decide an audit?",
         "",
         f"`python recipes/advice_truth.py --runs {given.runs}`: {decided} of {len(outcomes)} undecided audits are "
-        "decided by what their verdict advises first.",
+        "decided by what their verdict advises first. Audits without a number to follow are left out.",
         "",
         *table(outcomes),
     ]
