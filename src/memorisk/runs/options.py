@@ -125,5 +125,9 @@ Paired = Annotated[
 PlantKinds = Annotated[
     tuple[str, ...],
     Parameter(consume_multiple=True),
-    in_group("statistics", help="Kinds of planted copies that a pass covers; by default all seven."),
+    in_group(
+        "statistics",
+        help="Kinds of planted copies that a pass covers; by default exact, flipped, "
+        "rotated, noised, jpeg, cropped and pasted. All others are tried, too, and decide nothing.",
+    ),
 ]

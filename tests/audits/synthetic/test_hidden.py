@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.audits.generated.plants import draw_plants, insert_plants
-from memorisk.images.alterations.plants import PLANT_KINDS
+from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
 from memorisk.images.pixels import hash_pixels
 from tests.audits.synthetic.making import parts, store_of
 
@@ -33,6 +33,38 @@ def test_some_kinds_alone_are_drawn_each_from_its_own_stream(tmp_path: Path) -> 
     assert some.kind.tolist() == ["exact"] * 3 + ["jpeg"] * 3
     np.testing.assert_array_equal(some.pixels[:3], whole.pixels[:3])
     assert some.n == 6
+
+
+def test_further_kinds_leave_the_required_ones_and_their_places_as_they_are(tmp_path: Path) -> None:
+    train, synthetic = stores(tmp_path)
+    kinds = ("jpeg", "exact")
+    alone, both = draw_plants(train, synthetic, 4, 0, kinds), draw_plants(train, synthetic, 4, 0, kinds, further=2)
+    assert (alone.n, alone.n_required, both.n_required) == (8, 8, 8)
+    further = [kind for kind in ALL_KINDS if kind not in kinds and kind != "recoloured"]  # digits have no colours
+    assert Counter(both.kind[~both.required]) == dict.fromkeys(further, 2)
+    for name in ("pixels", "kind", "parameter", "source", "base"):
+        np.testing.assert_array_equal(getattr(both, name)[:8], getattr(alone, name))
+    assert all((base >= 0) == (kind in ("pasted", "redrawn")) for base, kind in zip(both.base, both.kind, strict=True))
+    one, all_ = insert_plants(synthetic, alone, seed=0), insert_plants(synthetic, both, seed=0)
+    np.testing.assert_array_equal(all_.of_set, one.of_set)
+    np.testing.assert_array_equal(all_.of_plants[:8], one.of_plants)
+    np.testing.assert_array_equal(all_.of_plants[8:], np.arange(38, 38 + both.n - 8))
+    np.testing.assert_array_equal(np.asarray(all_.store.images)[all_.of_plants], both.pixels)
+
+
+def test_a_further_kind_that_is_named_is_required_and_drawn_alike(tmp_path: Path) -> None:
+    train, synthetic = stores(tmp_path)
+    also, named = draw_plants(train, synthetic, 3, 0, (), further=3), draw_plants(train, synthetic, 3, 0, ("shifted",))
+    assert named.required.all()
+    assert named.kind.tolist() == ["shifted"] * 3
+    assert not also.required.any()
+    first = draw_plants(train, synthetic, 3, 0, ("shifted",), further=1)
+    np.testing.assert_array_equal(first.pixels[:3], named.pixels)
+
+
+def test_a_blend_is_of_two_patients(tmp_path: Path) -> None:
+    train, synthetic = stores(tmp_path, 12, groups=["p1"] * 12)
+    assert draw_plants(train, synthetic, 3, 0, ("blended",)).n == 0
 
 
 def test_few_patients_give_several_copies_but_never_two_of_one_kind(tmp_path: Path) -> None:

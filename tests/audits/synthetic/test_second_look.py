@@ -100,7 +100,7 @@ def test_copies_that_are_confirmed_count_as_noticed(evidence) -> None:
     confirmed = np.zeros(evidence.plants.n, bool)
     confirmed[evidence.plants.kind == "flipped"] = True
     both = with_alignments(found, [4, 4, 5], confirmed, evidence.plants, seed=0)
-    np.testing.assert_array_equal(both.power.found, found.power.found | confirmed)
+    np.testing.assert_array_equal(both.noticed, found.noticed | confirmed)
     assert both.power.kinds["flipped"].estimate == 1
     made = found.singled.copy()
     made[[4, 5]] = True

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from memorisk.images.alterations.plants import NOISE, PLANT_KINDS, REGIONS, find_plant_kind, plant_copy
+from memorisk.images.alterations.plants import (
+    ALL_KINDS,
+    NOISE,
+    PLANT_KINDS,
+    REGIONS,
+    find_plant_kind,
+    plant_copy,
+    planted_kinds,
+)
 from memorisk.images.copies.duplicates import details, thumbnail
 from memorisk.runs.errors import InputError
 
@@ -29,14 +37,20 @@ def copies(name: str, n: int = 30, **kind) -> list:
 
 def test_the_seven_kinds_of_methods():
     assert list(PLANT_KINDS) == ["exact", "flipped", "rotated", "noised", "jpeg", "cropped", "pasted"]
+    further = "inverted", "shifted", "toned", "resized", "posterised", "redrawn", "recoloured", "blended"
+    assert list(ALL_KINDS) == [*PLANT_KINDS, *further]
+    assert planted_kinds(()) == tuple(PLANT_KINDS)
+    assert planted_kinds(("blended", "pasted", "exact")) == ("exact", "pasted", "blended")
     with pytest.raises(InputError, match="Did you mean 'flipped'"):
         find_plant_kind("fliped")
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("name", list(PLANT_KINDS))
+@pytest.mark.parametrize("name", list(ALL_KINDS))
 def test_every_kind_changes_pixels_but_the_exact_one(name, channels, dtype):
+    if name == "recoloured" and channels == 1:
+        pytest.skip("a grey image has no colours to change")
     image, base = photograph(0, channels, dtype), photograph(1, channels, dtype)
     before = image.copy(), base.copy()
     first, again, other = (plant_copy(find_plant_kind(name), image, base, np.random.default_rng(s)) for s in (0, 0, 1))
@@ -48,7 +62,7 @@ def test_every_kind_changes_pixels_but_the_exact_one(name, channels, dtype):
     assert first.parameter == again.parameter
     assert np.array_equal(first.pixels, image) == (name == "exact")
     assert (first.parameter == "") == (name == "exact")
-    if name not in ("exact", "flipped"):
+    if name not in ("exact", "flipped", "inverted"):
         assert not np.array_equal(first.pixels, other.pixels)
     assert np.array_equal(image, before[0])
     assert np.array_equal(base, before[1])
@@ -117,10 +131,77 @@ def test_a_paste_holds_both_images():
         assert (~new).mean() <= area + 0.01
 
 
+def test_values_are_exchanged_bent_and_counted_within_their_own_range():
+    y, x = np.mgrid[:SIDE, :SIDE]
+    image = (20 + 2 * (y + x))[..., None].astype(np.uint8)
+    made = {
+        name: plant_copy(find_plant_kind(name), image, image, np.random.default_rng(0))
+        for name in ("inverted", "toned", "posterised")
+    }
+    for copy in made.values():
+        assert copy is not None
+        assert (copy.pixels.min(), copy.pixels.max()) == (image.min(), image.max())
+    assert np.array_equal(made["inverted"].pixels.astype(int), 20 + 2 * (2 * (SIDE - 1)) + 20 - image.astype(int))
+    assert len(np.unique(made["posterised"].pixels)) == int(made["posterised"].parameter.split()[0])
+    order = np.argsort(image.ravel(), kind="stable")
+    assert (np.diff(made["toned"].pixels.ravel()[order].astype(int)) >= 0).all()
+
+
+def test_a_shift_moves_whole_pixels_and_repeats_borders():
+    for i, copy in enumerate(copies("shifted", 12)):
+        down, right = (int(part.split()[0]) for part in copy.parameter.split(","))
+        assert 0 < abs(down) <= round(0.2 * SIDE)
+        assert 0 < abs(right) <= round(0.2 * SIDE)
+        padded = np.pad(photograph(i), ((abs(down),) * 2, (abs(right),) * 2, (0, 0)), mode="edge")
+        top, left = abs(down) - down, abs(right) - right
+        assert np.array_equal(copy.pixels, padded[top : top + SIDE, left : left + SIDE])
+
+
+def test_a_resized_copy_loses_details_and_keeps_places():
+    for i, copy in enumerate(copies("resized", 12)):
+        gaps = [np.abs(np.diff(image.astype(float), axis=0)).max() for image in (photograph(i), copy.pixels)]
+        assert gaps[1] < gaps[0]
+        assert np.abs(copy.pixels.astype(float) - photograph(i)).mean() < 8
+
+
+def test_half_a_redrawn_copy_is_its_source_and_half_another_image():
+    parts = {"upper half": np.s_[:16], "lower half": np.s_[-16:], "left half": np.s_[:, :16],
+             "right half": np.s_[:, -16:]}  # fmt: skip
+    opposite = dict(zip(parts, ("lower half", "upper half", "right half", "left half"), strict=True))
+    made = copies("redrawn")
+    assert {copy.parameter for copy in made} == set(parts)
+    for i, copy in enumerate(made):
+        drawn, left = parts[copy.parameter], parts[opposite[copy.parameter]]
+        assert np.array_equal(copy.pixels[drawn], photograph(i + 100)[drawn])
+        assert np.array_equal(copy.pixels[left], photograph(i)[left])
+
+
+def test_colours_change_and_grey_images_have_none():
+    made = copies("recoloured")
+    for i, copy in enumerate(made):
+        if copy.parameter == "grey":
+            assert (copy.pixels == copy.pixels[..., :1]).all()
+        else:
+            order = [int(channel) - 1 for channel in copy.parameter.split()[1:]]
+            assert np.array_equal(copy.pixels, photograph(i)[..., order])
+    assert {copy.parameter == "grey" for copy in made} == {True, False}
+    rng, grey = np.random.default_rng(0), np.repeat(photograph(0, 1), 3, axis=-1)
+    for image in (photograph(0, 1), grey):
+        assert plant_copy(find_plant_kind("recoloured"), image, image, rng) is None
+
+
+def test_a_blend_holds_more_of_its_source():
+    for i, copy in enumerate(copies("blended", 12)):
+        share = float(copy.parameter.split("%")[0]) / 100
+        mixed = share * photograph(i) + (1 - share) * photograph(i + 100)
+        assert 0.6 <= share <= 0.8
+        assert np.abs(copy.pixels - mixed).max() < 2  # the parameter is rounded
+
+
 def test_an_image_of_one_value_or_that_a_kind_leaves_alone_is_given_up():
     rng = np.random.default_rng(0)
     grey = np.full((SIDE, SIDE, 1), 7, np.uint8)
-    assert all(plant_copy(kind, grey, photograph(0, 1), rng) is None for kind in PLANT_KINDS.values())
+    assert all(plant_copy(kind, grey, photograph(0, 1), rng) is None for kind in ALL_KINDS.values())
     cross = np.zeros((SIDE, SIDE, 1), np.uint8)
     cross[SIDE // 2 - 1 : SIDE // 2 + 1] = cross[:, SIDE // 2 - 1 : SIDE // 2 + 1] = 200
     assert plant_copy(find_plant_kind("flipped"), cross, cross, rng) is None
@@ -132,7 +213,7 @@ def test_pixels_of_another_kind_are_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match="uint8 or uint16"):
         plant_copy(find_plant_kind("exact"), photograph(0).astype(float), photograph(0), rng)
-    with pytest.raises(InputError, match="the images of the set are"):
+    with pytest.raises(InputError, match="the second image is"):
         plant_copy(find_plant_kind("exact"), photograph(0), photograph(0, 1), rng)
 
 

@@ -140,9 +140,9 @@ def compare_pairs(
     patients = sets.train.manifest.groups.astype(str)
     score = similarity.scores(found.synthetic[pairing.synthetic], found.train[pairing.train])
     threshold, calibrated = float(similarity.at_half), None
-    if np.isnan(threshold) and plants.n:
-        source = patients[plants.source]
-        calibrated = miss_guarantee(-distances.plant_source[one_per_group(source, seed=seed)], miss_rate=MISS_RATE)
+    if np.isnan(threshold) and plants.n_required:
+        source, distance = patients[plants.source[plants.required]], distances.plant_source[plants.required]
+        calibrated = miss_guarantee(-distance[one_per_group(source, seed=seed)], miss_rate=MISS_RATE)
         threshold = float(np.nextafter(calibrated.threshold, -np.inf)) if calibrated.kept else np.nan
     if np.isnan(threshold):
         return PairedFindings(score, threshold, calibrated, np.zeros(len(score), bool), None, None, None)

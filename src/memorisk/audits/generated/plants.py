@@ -8,6 +8,9 @@ A pass is about planted kinds of copies, each by its own interval. An average ov
 that a release holds: a detector that is blind to one of them would pass. Each kind's lower limit is a bound at 97.5
 %. That all reach the recall is wrong for some kind no more often than one of them is, so that no limit has to be
 wider.
+
+Fewer copies of the other kinds are hidden as well. They change no number of the required kinds, since they are drawn
+after these and hidden behind them, and no verdict. They show what would have been missed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +20,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from memorisk.images.alterations.plants import PLANT_KINDS, PlantedCopy, PlantKind, plant_copy
+from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS, PlantedCopy, PlantKind, plant_copy
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import StackedImages, hash_pixels
 from memorisk.images.store import ImageStore
@@ -28,7 +31,8 @@ from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.verdicts.tiers import format_against_gates
 
 _STREAM = 53  # keeps these draws apart from others of the same seed
-_KIND_POSITIONS = len(PLANT_KINDS)
+_PLACES = len(PLANT_KINDS)
+_STREAMS = {name: at + (at >= _PLACES) for at, name in enumerate(ALL_KINDS)}  # all but that of the places
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +48,21 @@ class Plants:
     source: np.ndarray
     """[P] row of the copied training image."""
     base: np.ndarray
-    """[P] row of the synthetic image that a region was pasted into; -1 for the other kinds."""
+    """[P] row of the synthetic image that a part of the copy is from; -1 for kinds without one."""
+    required: np.ndarray
+    """[P] whether a pass is about the kind; these come first."""
     asked: int
-    """Copies of each kind asked for."""
+    """Copies of each required kind asked for."""
 
     @property
     def n(self) -> int:
         """P."""
         return len(self.kind)
+
+    @property
+    def n_required(self) -> int:
+        """Number of plants of required kinds."""
+        return int(self.required.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +70,7 @@ class PlantedSet:
     """The synthetic images with the plants among them."""
 
     store: ImageStore
-    """[S + P] rows in a random order; ids and groups are numbers."""
+    """[S + P] rows in a random order, plants of kinds that are not required last; ids and groups are numbers."""
     of_set: np.ndarray
     """[S] place of each synthetic image."""
     of_plants: np.ndarray
@@ -69,11 +80,17 @@ class PlantedSet:
 def no_plants(train: ImageStore, asked: int = 0) -> Plants:
     """Return an empty set of plants."""
     empty, rows = np.empty(0, dtype=object), np.empty(0, dtype=np.int64)
-    return Plants(np.empty((0, *train.images.shape[1:]), train.images.dtype), empty, empty, rows, rows, asked)
+    pixels = np.empty((0, *train.images.shape[1:]), train.images.dtype)
+    return Plants(pixels, empty, empty, rows, rows, np.empty(0, dtype=bool), asked)
 
 
 def draw_plants(
-    train: ImageStore, synthetic: ImageStore, per_kind: int, seed: int, kinds: Collection[str] = tuple(PLANT_KINDS)
+    train: ImageStore,
+    synthetic: ImageStore,
+    per_kind: int,
+    seed: int,
+    kinds: Collection[str] = tuple(PLANT_KINDS),
+    further: int = 0,
 ) -> Plants:
     """Draw copies of random training patients' images, as many of each kind.
 
@@ -83,9 +100,10 @@ def draw_plants(
     Args:
         train: Training images.
         synthetic: Synthetic images, of the same shape.
-        per_kind: Copies of each kind; fewer where there are fewer patients whose images can be copied so.
+        per_kind: Copies of each required kind; fewer where there are fewer patients whose images can be copied so.
         seed: Of patients, images and parameters.
-        kinds: Which; the draws of a kind are of its own stream, whichever others there are.
+        kinds: Required kinds; the draws of a kind are of its own stream, whichever others there are.
+        further: Copies of each other kind, drawn after all of the required ones.
     """
     if not per_kind:
         return no_plants(train)
@@ -93,13 +111,12 @@ def draw_plants(
     rows = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
     given = np.zeros(len(patients), dtype=np.int64)
     found: list[tuple[PlantedCopy, str, int, int]] = []
-    for number, kind in enumerate(PLANT_KINDS.values()):
-        if kind.name not in kinds:
-            continue
-        rng = np.random.default_rng([_STREAM, seed, number])
+    for kind in sorted(ALL_KINDS.values(), key=lambda kind: kind.name not in kinds):
+        wanted = per_kind if kind.name in kinds else further
+        rng = np.random.default_rng([_STREAM, seed, _STREAMS[kind.name]])
         made = 0
         for patient in np.lexsort((rng.permutation(len(patients)), given)):
-            if made == per_kind:
+            if made == wanted:
                 break
             copy = _copy(kind, train, synthetic, rng.permutation(rows[patient]), rng)
             if copy is not None:
@@ -114,6 +131,7 @@ def draw_plants(
         parameter=np.array([copy.parameter for copy, *_ in found], dtype=object),
         source=np.array([source for *_, source, _ in found], dtype=np.int64),
         base=np.array([base for *_, base in found], dtype=np.int64),
+        required=np.array([kind in kinds for _, kind, *_ in found], dtype=bool),
         asked=per_kind,
     )
 
@@ -126,10 +144,10 @@ def insert_plants(synthetic: ImageStore, plants: Plants, seed: int) -> PlantedSe
         plants: Of `draw_plants`.
         seed: Of the places.
     """
-    n = len(synthetic.images)
-    order = (
-        np.random.default_rng([_STREAM, seed, _KIND_POSITIONS]).permutation(n + plants.n) if plants.n else np.arange(n)
-    )
+    n, rng = len(synthetic.images), np.random.default_rng([_STREAM, seed, _PLACES])
+    hidden = n + plants.n_required
+    order = rng.permutation(hidden) if plants.n_required else np.arange(n)
+    order = np.concatenate([order, np.arange(hidden, n + plants.n)])
     place = np.argsort(order)
     hashes = [*synthetic.pixel_hashes, *(hash_pixels(image) for image in plants.pixels)]
     names = [str(i) for i in range(len(order))]
@@ -146,12 +164,18 @@ def insert_plants(synthetic: ImageStore, plants: Plants, seed: int) -> PlantedSe
 def _copy(
     kind: PlantKind, train: ImageStore, synthetic: ImageStore, rows: np.ndarray, rng: np.random.Generator
 ) -> tuple[PlantedCopy, str, int, int] | None:
-    """A copy of the first of some images that its kind can copy; with its kind, its row and what it is pasted into."""
+    """A copy of the first of some images that its kind can copy; with its kind, its row and the synthetic image's."""
     for row in rows:
         base = int(rng.integers(len(synthetic.images)))
-        copy = plant_copy(kind, np.asarray(train.images[row]), np.asarray(synthetic.images[base]), rng)
+        second = synthetic.images[base]
+        if kind.second == "patient":
+            others = np.flatnonzero(train.manifest.groups != train.manifest.groups[row])
+            if not len(others):
+                return None
+            second = train.images[rng.choice(others)]
+        copy = plant_copy(kind, np.asarray(train.images[row]), np.asarray(second), rng)
         if copy is not None:
-            return copy, kind.name, int(row), base if kind.name == "pasted" else -1
+            return copy, kind.name, int(row), base if kind.second == "synthetic" else -1
     return None
 
 
@@ -189,12 +213,35 @@ def kinds_promise(power: PlantPower, probability: float, n_train: int) -> str:
     )
 
 
-def kinds_words(planted: Sequence[str]) -> str:
-    """Name the kinds of copies that were tried, and those of `PLANT_KINDS` that were not."""
-    others = [kind for kind in PLANT_KINDS if kind not in planted]
-    not_tried = f"; not tried: {listed(others, len(PLANT_KINDS))}" if others else ""
+def kinds_words(planted: Sequence[str], also: Shares) -> str:
+    """Name the kinds of copies that a pass is about, and those of `PLANT_KINDS` that it is not about.
+
+    Args:
+        planted: Kinds that a pass is about.
+        also: Kinds that were tried besides.
+    """
+    left = [kind for kind in PLANT_KINDS if kind not in planted]
+    others = {
+        "tried, not required": [f"{kind} ({counted(also[kind])} noticed)" for kind in left if kind in also],
+        "not tried": [kind for kind in left if kind not in also],
+    }
+    said = [f"; {how}: {listed(kinds, len(ALL_KINDS))}" for how, kinds in others.items() if kinds]
     kinds = plural(len(planted), "kind", "kinds")
-    return f"{kinds} of copies, each by itself: {listed(planted, len(PLANT_KINDS))}{not_tried}"
+    return f"{kinds} of copies, each by itself: {listed(planted, len(ALL_KINDS))}{''.join(said)}"
+
+
+def counted(share: Proportion) -> str:
+    """Say how many of how many plants were noticed."""
+    return f"{share.successes:,} of {share.trials:,}"
+
+
+def mostly_missed(also: Shares) -> dict[str, Proportion]:
+    """Kinds of which fewer than half of the plants were noticed.
+
+    Args:
+        also: Plants noticed, by kind.
+    """
+    return {kind: share for kind, share in also.items() if 2 * share.successes < share.trials}
 
 
 def recall_doubt(by_kind: Shares, planted: Sequence[str], recall: float) -> str | None:
@@ -213,7 +260,7 @@ def recall_doubt(by_kind: Shares, planted: Sequence[str], recall: float) -> str 
         of = plural(len(planted), "planted kind", "planted kinds")
         said.append(f"too few planted copies were noticed of {len(missed):,} of {of}: {each}")
     if unmade:
-        said.append(f"no training image could be copied in this way: {listed(unmade, len(PLANT_KINDS))}")
+        said.append(f"no training image could be copied in this way: {listed(unmade, len(ALL_KINDS))}")
     if not said:
         return None
     return f"{'; '.join(said)}; for a pass the lower limit of every kind must reach {100 * recall:g} %"

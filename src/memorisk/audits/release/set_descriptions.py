@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from memorisk.audits.filter.result import FilterNumbers, FinalAudit, Promise
+from memorisk.audits.generated.plants import counted, mostly_missed
 from memorisk.audits.generated.review_files import DISMISS
 from memorisk.audits.quality.result import QualityNumbers
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
@@ -29,6 +30,7 @@ from memorisk.report.columns import capitalized
 from memorisk.report.earlier_verdicts import verdict_form
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.statements.statement import (
+    ALSO,
     COPY_KINDS,
     FOUND,
     HELD_OUT_PIXELS,
@@ -113,6 +115,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
             *drop_column_notes(n.notes),
             *([_WEAK] if compared.weak_features else []),
             "A pass is about one copy of any planted kind; a generator's own copies may be of others.",
+            *_kinds_missed(n),
         ),
         method=Method(
             name="Nearest generated image of each training patient, beside those of held-out patients; planted copies",
@@ -180,6 +183,9 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
     ]  # fmt: skip
     for kind, of_kind in (n.power.recall_by_kind or {}).items():
         found += _rate_figures(f"{FOUND}{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
+    for kind, of_kind in n.power.also_tried.items():
+        title = f"Planted copies noticed, kind not required: {kind}"
+        found += _rate_figures(f"{ALSO}{kind}", title, of_kind, "source identities")
     if n.power.copies_bound_share is not None and n.power.copies_bound_share < LARGEST_BOUND:
         found.append(
             Figure(name="copies_at_most", title="Share of the set that is copies of planted kinds, at most",
@@ -390,10 +396,16 @@ def _could_not_look(n: SyntheticNumbers) -> list[str]:
 
 def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:
     """List the kinds of copies that nobody planted."""
-    left = [kind for kind in COPY_KINDS if kind not in n.power.plant_kinds]
+    left = [kind for kind in COPY_KINDS if kind not in (*n.power.plant_kinds, *n.power.also_tried)]
     if not n.comparison.n_plants:
         return ["No copies were planted: what would have been found is not known."]
     return [f"Copies of the kinds {', '.join(left)}: none was planted."] if left else []
+
+
+def _kinds_missed(n: SyntheticNumbers) -> list[str]:
+    """Name the kinds of copies that were tried, are not required, and were mostly missed."""
+    missed = [f"{kind} ({counted(of)} noticed)" for kind, of in mostly_missed(n.power.also_tried).items()]
+    return [f"Copies of further kinds were tried, and these were mostly missed: {', '.join(missed)}."] if missed else []
 
 
 def _promise_words(promise: Promise) -> list[str]:

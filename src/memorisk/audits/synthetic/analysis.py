@@ -51,7 +51,7 @@ from memorisk.audits.synthetic.result import (
 from memorisk.audits.synthetic.second_look import SecondLook, look_again
 from memorisk.audits.synthetic.tables import SyntheticTables, detector_table, paired_table, spread_table
 from memorisk.audits.synthetic.verdict import synthetic_verdict
-from memorisk.images.alterations.plants import PLANT_KINDS
+from memorisk.images.alterations.plants import ALL_KINDS
 from memorisk.images.copies.near_copies import NO_PAIRS, near_copies
 from memorisk.images.identity import DoubtedIds
 from memorisk.report.numbers import to_json
@@ -100,12 +100,12 @@ def analyse_synthetic(
     if found.asked is not None:
         tables |= {"held_out": made.held_out(), "exposures": made.exposures(), "singled_out": made.singled_out()}
     if evidence.plants.n:
-        tables |= {"plants": made.plants(), "kinds": made.kinds()}
+        tables |= {"plants": made.plants(), "kinds": made.kinds(options.kinds)}
     if look is not None:
         tables["alignments"] = made.alignments(look)
     if len(evidence.views) > 1:
         tables |= {"images_by_detector": made.images_by_detector()}
-        tables |= {"kinds_by_detector": made.kinds_by_detector()} if evidence.plants.n else {}
+        tables |= {"kinds_by_detector": made.kinds_by_detector(options.kinds)} if evidence.plants.n else {}
     if paired:
         tables["paired"] = paired_table(evidence, found, paired, names)
     if any(view.has_head for view in evidence.views):
@@ -241,7 +241,7 @@ def numbers_of(
             n_synthetic_distinct=len(np.unique(sets.synthetic.pixel_hashes.astype(str))),
         ),
         comparison=Comparison(
-            n_plants=evidence.plants.n,
+            n_plants=evidence.plants.n_required,
             saved_features=any(view.features.described.state == "saved" for view in views),
             weak_features=all(view.features.weak for view in views),
             n_detectors=len(views),
@@ -276,19 +276,20 @@ def _aligned_pairs(look: SecondLook, found: Findings) -> AlignedPairs:
         n_apart=look.cut.apart,
         n_control_images=len(look.control),
         n_control_beyond=look.n_control_beyond,
-        plants={kind: look.kinds[kind] for kind in PLANT_KINDS if kind in look.kinds},
+        plants={kind: look.kinds[kind] for kind in ALL_KINDS if kind in look.kinds},
     )
 
 
 def _power(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> Power:
     """Count what was noticed of planted copies."""
     power, bound = found.power, None if found.bound is None else found.bound.upper
+    also = {kind: found.also[kind] for kind in ALL_KINDS if kind in found.also}
     if power is None:
         return Power(
             recall=None, recall_by_kind=None, fewest_copied_patients=None, plant_kinds=options.kinds, promise=None,
-            copies_bound_share=bound,
+            copies_bound_share=bound, also_tried=also,
         )  # fmt: skip
-    by_kind = {kind: power.kinds[kind] for kind in PLANT_KINDS if kind in power.kinds}
+    by_kind = {kind: power.kinds[kind] for kind in ALL_KINDS if kind in power.kinds}
     missed = missed_kinds(by_kind, options.kinds, options.recall)
     return Power(
         recall=power.recall,
@@ -300,6 +301,7 @@ def _power(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptio
         plant_kinds=options.kinds,
         promise=kinds_promise(power, options.recall, len(np.unique(found.patients))),
         copies_bound_share=bound,
+        also_tried=also,
     )
 
 

@@ -6,7 +6,7 @@ chance that a clean set has anybody singled out is shared alike.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,6 +50,7 @@ from memorisk.statistics.copies.tails import (
     tail_cut,
 )
 from memorisk.statistics.exchangeability import NeighbourTest, neighbour_test
+from memorisk.statistics.intervals import Proportion
 
 _ROUNDING = 1e-12
 
@@ -113,7 +114,7 @@ class DetectorFindings:
     singled: SingledOut | None
     """Who is singled out; None without held-out images."""
     power: PlantPower | None
-    """Plants noticed by this detector alone; None without plants or held-out images."""
+    """Plants of the required kinds noticed by this detector alone; None without them or held-out images."""
     unlike: NeighbourTest | None
     """Whether training and held-out images lie apart or together, of the images that count (`Distances.among_rows`);
     None where one part has none."""
@@ -151,8 +152,12 @@ class Findings:
     """[S] whether an image is singled out, by any detector."""
     singled_patients: np.ndarray
     """Sorted training patients whom it is singled out for."""
+    noticed: np.ndarray
+    """[P] plants noticed, by any detector, their pixels or the second look; none without held-out images."""
     power: PlantPower | None
-    """Plants noticed, by any detector, their pixels or the second look; None without plants or held-out images."""
+    """Shares noticed of the required kinds; None without plants of them or held-out images."""
+    also: Mapping[str, Proportion]
+    """Shares noticed of the other kinds."""
     bound: CopiesBound | None
     """Largest share of the set that copies of the planted kinds can be, in any mixture: by the kind found least."""
     pixels: PixelCounts
@@ -214,10 +219,8 @@ def compute_findings(
     if lists and options.level != VERDICT_LEVEL:
         at_verdict = [_lists(d, patients, theirs, VERDICT_LEVEL / number, options.seed)[0] for d in distances]
     made, whose = _singled_by_any(distances, by, patients)
-    power = bound = None
-    if by[0].power is not None:
-        seen = _noticed(by, copies, plants)
-        power, bound = _power(seen, plants, patients, int(made.sum()), len(made), options.seed)
+    noticed = _noticed(by, copies, plants) if lists else np.zeros(plants.n, bool)
+    power, bound, also = _power(noticed, plants, patients, made, options.seed) if lists else (None, None, {})
     far = _far(distances, by)
     return Findings(
         by=by,
@@ -233,8 +236,10 @@ def compute_findings(
         n_listed_at_verdict=int(_any(len(unit), [stands.listed.rejected for stands in at_verdict]).sum()),
         singled=made,
         singled_patients=whose,
+        noticed=noticed,
         power=power,
         bound=bound,
+        also=also,
         pixels=count_pixel_pairs(sets, copies, patients, held, review, lists[0][0].counted if lists else None),
         unlike=_least_alike([one.unlike for one in by]),
         unlike_by=int(np.argmin([math.inf if one.unlike is None else one.unlike.p_value for one in by])),
@@ -256,13 +261,11 @@ def with_alignments(
         plants: The plants.
         seed: Of the plant drawn from a source with several.
     """
-    if found.power is None:
-        return found
     made = found.singled.copy()
     made[list(images)] = True
-    noticed = found.power.found | confirmed
-    power, bound = _power(noticed, plants, found.patients, int(made.sum()), len(made), seed)
-    return replace(found, power=power, bound=bound, plants_confirmed=confirmed)
+    noticed = found.noticed | confirmed
+    power, bound, also = _power(noticed, plants, found.patients, made, seed)
+    return replace(found, noticed=noticed, power=power, bound=bound, also=also, plants_confirmed=confirmed)
 
 
 def _singled_by_any(
@@ -341,7 +344,7 @@ def _of_detector(
         if plants.n:
             source = patients[plants.source]
             plant_p = planted_p_values(d.plant_source, [images_of[s] for s in source], d.held, theirs)
-            power = plant_power(singled.plants(), source, kinds=plants.kind.tolist(), seed=seed)
+            power = _power_of(singled.plants(), plants, plants.required, patients, seed)
     unlike = _exchangeability_test(d, patients, theirs, number, seed)
     return DetectorFindings(
         asked, exposed, set_p, near_new, plant_p, singled, power, unlike, literature_statistics(d, theirs, seed)
@@ -374,12 +377,35 @@ def _singled_out(
 
 
 def _power(
-    noticed: np.ndarray, plants: Plants, patients: np.ndarray, n_found: int, n_synthetic: int, seed: int
-) -> tuple[PlantPower, CopiesBound]:
-    """Count plants that are noticed, and what follows for the set where as many images are found by the same rule."""
-    power = plant_power(noticed, patients[plants.source], kinds=plants.kind.tolist(), seed=seed)
+    noticed: np.ndarray, plants: Plants, patients: np.ndarray, found: np.ndarray, seed: int
+) -> tuple[PlantPower | None, CopiesBound | None, Mapping[str, Proportion]]:
+    """Count plants that are noticed, and what follows for the set where images are found by the same rule.
+
+    Args:
+        noticed: [P] plants that are noticed.
+        plants: The plants; those of required kinds alone say what follows.
+        patients: [N] of the training images.
+        found: [S] images of the set that are found.
+        seed: Of the plant drawn from a source with several.
+
+    Returns:
+        Power and bound of the required kinds, None without plants of them; and the shares of the other kinds.
+    """
+    also = _power_of(noticed, plants, ~plants.required, patients, seed)
+    power = _power_of(noticed, plants, plants.required, patients, seed)
+    if power is None:
+        return None, None, {} if also is None else also.kinds
     least = min(power.kinds.values(), key=lambda share: share.low)  # holds for any mixture of the kinds
-    return power, copies_bound(n_found, n_synthetic, least)
+    return power, copies_bound(int(found.sum()), len(found), least), {} if also is None else also.kinds
+
+
+def _power_of(
+    noticed: np.ndarray, plants: Plants, which: np.ndarray, patients: np.ndarray, seed: int
+) -> PlantPower | None:
+    """Count some of the plants; None where there are none."""
+    if not which.any():
+        return None
+    return plant_power(noticed[which], patients[plants.source[which]], kinds=plants.kind[which].tolist(), seed=seed)
 
 
 def _noticed(
@@ -410,8 +436,8 @@ def held_out_for_kinds(
         return MIN_HELD_OUT
     for times in (2, 4, 8, 16):
         noticed = found.plants_confirmed | _noticed(found.by, copies, plants, max(MIN_HELD_OUT, times * now))
-        power = plant_power(noticed, found.patients[plants.source], kinds=plants.kind.tolist(), seed=options.seed)
-        if all(kind in power.kinds and power.kinds[kind].low >= options.recall for kind in kinds):
+        power = _power_of(noticed, plants, plants.required, found.patients, options.seed)
+        if power is not None and all(kind in power.kinds and power.kinds[kind].low >= options.recall for kind in kinds):
             return max(MIN_HELD_OUT, times * now)
     return None
 

@@ -77,7 +77,8 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
     """Folder of an earlier run, or its completed review.csv: pairs that a person confirmed or dismissed."""
 
     plants: int = 40
-    """Copies of each kind planted in the set to measure detection; 0 for none."""
+    """Copies of each kind planted in the set to measure detection, and a quarter as many of each kind that is tried
+    and not required; 0 for none."""
     plant_kinds: PlantKinds = ()
     seed: int = 0
     """Random seed for planting copies."""
@@ -120,7 +121,7 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of copies that are planted, in the order of `images.alterations.plants.PLANT_KINDS`.
+        """The kinds of copies that a pass is about, in the order of `images.alterations.plants.ALL_KINDS`.
 
         Raises:
             InputError: There is no kind of a given name.
@@ -128,6 +129,11 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
         from memorisk.images.alterations.plants import planted_kinds  # numpy, which --help does without
 
         return planted_kinds(self.plant_kinds)
+
+    @property
+    def further_plants(self) -> int:
+        """Copies of each kind that is tried and not required: a quarter as many, since they decide nothing."""
+        return -(-self.plants // 4)
 
     @property
     def shared_level(self) -> float:

@@ -6,7 +6,7 @@ given (``units``).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from typing import Annotated, Any, Literal
 
@@ -73,7 +73,7 @@ class Power:
     """Planted copies that were noticed, and what that promises."""
 
     recall: Proportion | None
-    """Of all plants; None without plants or held-out images."""
+    """Share noticed of all plants of required kinds; None without them or held-out images."""
     recall_by_kind: Mapping[str, Proportion] | None
     fewest_copied_patients: Annotated[int | None, Key("fewest_copied")] = 0
     """Copied patients of whom one at least would surely have been noticed; None where no number suffices, 0 where it
@@ -84,6 +84,8 @@ class Power:
     promise: str | None
     copies_bound_share: Annotated[float | None, Key("copies_bound")]
     """Largest share of the set that copies of the planted kinds can be."""
+    also_tried: Mapping[str, Proportion] = field(default_factory=dict)
+    """Shares noticed of the kinds that are tried and not required; they decide nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

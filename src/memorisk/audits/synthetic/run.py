@@ -51,7 +51,7 @@ from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_option
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
 from memorisk.audits.synthetic.verdict import NO_HELD_OUT, NO_PATIENTS
-from memorisk.images.alterations.plants import PLANT_KINDS
+from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
 from memorisk.images.copies.near_copies import RULE_IMAGES
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixel_form import PixelForm
@@ -90,8 +90,9 @@ class SyntheticPlan:
         patients: Training and held-out ones; images where no patients are given.
         left_out: Held-out patients left out since an image of theirs is a training image.
         features: What compares images.
-        plants: Copies that would be hidden.
+        plants: Copies of required kinds that would be hidden.
         plant_patients: Patients that they are of: the independent units of the power.
+        further_plants: Copies of kinds that are tried and not required.
         shortest_list: The fewest patients that could be listed; None without held-out images or where none could.
         held_out_wanted: Held-out patients below which nobody, or hardly anybody, can be singled out.
         cost: Passes, pairs of images (all searches of every detector, and thumbnails) and bytes; not in it is that
@@ -108,6 +109,7 @@ class SyntheticPlan:
     features: str
     plants: int
     plant_patients: int
+    further_plants: int
     shortest_list: int | None
     held_out_wanted: int
     cost: Cost
@@ -128,8 +130,8 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REV
     if sets.held is not None:
         held = np.unique(sets.held.manifest.groups.astype(str), return_counts=True)[1]
     n, s, m = len(sets.train.images), len(sets.synthetic.images), int(held.sum())
-    wanted = options.plants if can_plant(options) else 0
-    plants = draw_plants(sets.train, sets.synthetic, wanted, options.seed, options.kinds)
+    plants = _draw(sets, options)
+    sources = sets.train.manifest.groups[plants.source[plants.required]].astype(str)
     detectors, level = open_detectors(options, sets), options.shared_level
     shortest = possible_list(train, held, level) if m else None
     return SyntheticPlan(
@@ -139,14 +141,22 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REV
         patients={"training": len(train), "held out": len(held)},
         left_out=sets.shared_patients,
         features="; ".join(display_names(detectors)),
-        plants=plants.n,
-        plant_patients=len(np.unique(sets.train.manifest.groups[plants.source].astype(str))),
+        plants=plants.n_required,
+        plant_patients=len(np.unique(sources)),
+        further_plants=plants.n - plants.n_required,
         shortest_list=shortest if shortest is not None and shortest <= len(train) else None,
         held_out_wanted=MIN_HELD_OUT,
         cost=_cost(sets, detectors, plants, options.seed, review),
         lacking=tuple(_lacking(sets, plants, options)),
         notes=(*sets.notes, *_counted(sets)),
     )
+
+
+def _draw(sets: Sets, options: SyntheticOptions) -> Plants:
+    """Draw the plants that the options ask for; none where features of new images cannot be computed."""
+    if not can_plant(options):
+        return no_plants(sets.train)
+    return draw_plants(sets.train, sets.synthetic, options.plants, options.seed, options.kinds, options.further_plants)
 
 
 def _first_file(store: ImageStore, options: ImageOptions) -> PixelForm | None:
@@ -164,12 +174,12 @@ def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[
     if not (sets.groups_given and not sets.n_without_group) and not options.one_image_per_patient:
         yield NO_PATIENTS.format(missing=missing_patients(sets.n_without_group))
     yield from (doubt.why for doubt in sets.id_doubts)
-    sources = sets.train.manifest.groups[plants.source].astype(str)
-    noticed = plant_power(np.ones(plants.n, dtype=bool), sources, kinds=plants.kind.tolist(), seed=options.seed).kinds
+    sources, kinds = sets.train.manifest.groups[plants.source].astype(str), plants.kind.tolist()
+    noticed = plant_power(np.ones(plants.n, dtype=bool), sources, kinds=kinds, seed=options.seed).kinds
     if unmade := [kind for kind in options.kinds if kind not in noticed]:
-        yield f"no copy is planted of the {plural(len(unmade), 'kind', 'kinds')}: {listed(unmade, len(PLANT_KINDS))}"
+        yield f"no copy is planted of the {plural(len(unmade), 'kind', 'kinds')}: {listed(unmade, len(ALL_KINDS))}"
     if few := missed_kinds(noticed, options.kinds, options.recall):
-        of = f"{listed(few, len(PLANT_KINDS))} (--plants {options.plants})"
+        of = f"{listed(few, len(ALL_KINDS))} (--plants {options.plants})"
         below = f"the lower limit of what would be noticed stays below {100 * options.recall:g} %"
         number, patients = fewest_plants(options.recall), len(np.unique(sets.train.manifest.groups.astype(str)))
         way = f"--plants {number} can reach it" if number <= patients else f"not with {patients:,} training patients"
@@ -327,10 +337,8 @@ def gather_evidence(
         InputError: Features or the measure cannot be had.
     """
     detectors = detectors or open_detectors(options, sets)
-    plants = no_plants(sets.train)
-    if can_plant(options):
-        progress("hiding known copies", 0, 0)
-        plants = draw_plants(sets.train, sets.synthetic, options.plants, options.seed, options.kinds)
+    progress("hiding known copies", 0, 0)
+    plants = _draw(sets, options)
     hidden, device = insert_plants(sets.synthetic, plants, options.seed), str(check_device(options.device))
     views = []
     for name, detector in zip(display_names(detectors), detectors, strict=True):
@@ -372,7 +380,7 @@ def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[st
         "features": features[0] if alone else features,
         "measure": measures[0] if alone else measures,
         "paired": None if pairing is None else fingerprint(pairing.synthetic, pairing.train),
-        "plants": evidence.plants.n,
+        "plants": evidence.plants.n_required,
         "seed": options.seed,
         "level": options.level,
         "recall": options.recall,

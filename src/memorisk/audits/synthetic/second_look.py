@@ -90,7 +90,7 @@ class SecondLook:
     plants: np.ndarray
     """[P] whether a planted copy would have been looked at, and is confirmed with the right person."""
     kinds: dict[str, Proportion]
-    """Of all plants of each kind, over sources; empty without plants."""
+    """Of all plants of each required kind, over sources; empty without plants."""
 
     @property
     def windows(self) -> tuple[WindowCut, ...]:
@@ -281,8 +281,6 @@ def _plants(
     """[P] which of the plants that would be looked at are confirmed with the right person."""
     plants = evidence.plants
     confirmed = np.zeros(plants.n, bool)
-    if not plants.n:
-        return confirmed, {}
     for number, at in enumerate(np.flatnonzero(looked).tolist()):
         progress("laying planted copies on their candidates", number, int(looked.sum()))
         near = _union(each.plants[at] for each in candidates)
@@ -290,8 +288,9 @@ def _plants(
         aligned = kept(("planted copies", hash_pixels(copy), near), partial(_lay, copy, near, train))
         whose = found.patients[[row for row, how in aligned if cut.confirmed(how.strengths)]]
         confirmed[at] = found.patients[plants.source[at]] in whose
-    power = plant_power(confirmed, found.patients[plants.source], kinds=plants.kind.tolist(), seed=seed)
-    return confirmed, dict(power.kinds)
+    required = plants.required
+    sources, kinds = found.patients[plants.source[required]], plants.kind[required].tolist()
+    return confirmed, plant_power(confirmed[required], sources, kinds=kinds, seed=seed).kinds
 
 
 def _as_near(evidence: SyntheticEvidence, places: int) -> np.ndarray:

@@ -26,6 +26,7 @@ from memorisk.report.blocks import (
     words,
 )
 from memorisk.report.columns import (
+    booleans,
     capitalized,
     column_numbers,
     column_texts,
@@ -71,12 +72,13 @@ def _power(result: Result, summary: SyntheticSummary, promise: str) -> list[Bloc
         _kinds_figure(result, summary.settings.recall),
     ]
     if bound is None:
-        return blocks
+        return [*blocks, *_also_tried(result, terms)]
     told = (
         f"At most {percent(bound)} of the set are copies of the planted kinds, in whatever mixture (hence by the kind "
         f"found least), with {share(BOUND_LEVEL)} confidence, if its images were drawn independently."
     )
-    return [*blocks, Paragraph(told if bound < wording.LARGEST_BOUND else wording.UNBOUNDED)]
+    bounded = Paragraph(told if bound < wording.LARGEST_BOUND else wording.UNBOUNDED)
+    return [*blocks, bounded, *_also_tried(result, terms)]
 
 
 def distance_section(result: Result, summary: SyntheticSummary) -> list[Block]:
@@ -210,24 +212,70 @@ def _kinds_table(result: Result, terms: Terms) -> Table:
     above = [number("above_half", "P > 0.5", "percent")]
     above = above if "above_half" in result.tables["kinds"] else []
     columns = [
-        words("kind", "Kind of copy", row=True),
-        number("patients", terms.units.capitalize(), "count"),
-        number("found", "Noticed", "count"),
-        estimate("share", "Share [95 % interval]", "percent", "low", "high"),
+        *_noticed_columns(terms),
         *above,
         number("median_distance", "Median distance"),
         words("what", "What was done", wide=True),
     ]
     return Table(
-        frame=result.tables["kinds"],
+        frame=_kinds(result, required=True),
         columns=columns,
         caption=f"Planted copies found at the cut, by kind; one of each {terms.unit}.",
         elsewhere="tables/plants.parquet",
     )
 
 
-def _kinds_figure(result: Result, wanted: float) -> Figure:
+def _noticed_columns(terms: Terms) -> list[Column]:
+    return [
+        words("kind", "Kind of copy", row=True),
+        number("patients", terms.units.capitalize(), "count"),
+        number("found", "Noticed", "count"),
+        estimate("share", "Share [95 % interval]", "percent", "low", "high"),
+    ]
+
+
+def _kinds(result: Result, *, required: bool) -> pd.DataFrame:
+    """Return the kinds that a pass is about, or those tried besides; a run of before has required kinds alone."""
     table = result.tables["kinds"]
+    if "required" not in table:
+        return table if required else table.head(0)
+    return rows(table, booleans(table, "required") == required)
+
+
+def _also_tried(result: Result, terms: Terms) -> list[Block]:
+    """Tabulate the kinds that are tried and not required, and what one copy of each kind would have met."""
+    table = _kinds(result, required=False)
+    if not len(table):
+        return []
+    met = [
+        words("kind", "Kind of copy", row=True),
+        Column(source="required", heading="Required", format="yes_no"),
+        number("planted", "Planted", "count"),
+        number("by_pixels", "Equal pixels", "count"),
+        number("by_singled_out", "Singled out", "count"),
+        number("by_second_look", "Second look", "count"),
+        number("missed", "Missed", "count"),
+    ]
+    return [
+        Heading("Also tried, not required"),
+        Paragraph(terms.fill(wording.ALSO_TRIED)),
+        Table(
+            frame=table,
+            columns=[*_noticed_columns(terms), words("what", "What was done", wide=True)],
+            caption=f"Also tried, not required: planted copies noticed, one of each {terms.unit}.",
+            elsewhere="tables/plants.parquet",
+        ),
+        Table(
+            frame=result.tables["kinds"],
+            columns=met,
+            caption="What one copy of each kind would have met: planted copies by what noticed them, perhaps several "
+            "checks, and those that were missed.",
+        ),
+    ]
+
+
+def _kinds_figure(result: Result, wanted: float) -> Figure:
+    table = _kinds(result, required=True)
     labels = [str(kind) for kind in table["kind"]]
     limits = column_numbers(table, "share"), column_numbers(table, "low"), column_numbers(table, "high")
     told = [f"{kind}: {percent(share)}" for kind, share in zip(labels, limits[0], strict=True) if np.isfinite(share)]
@@ -281,7 +329,9 @@ def _usual_figure(result: Result, detector: str, head: bool) -> Figure:
         "held-out images": column_numbers(rows(real, held), "distance_to_training"),
     }
     if "plants" in result.tables:
-        pools["planted copies"] = column_numbers(_of(result.tables["plants"], detector), "distance_nearest")
+        plants = _of(result.tables["plants"], detector)
+        plants = rows(plants, booleans(plants, "required")) if "required" in plants else plants
+        pools["planted copies"] = column_numbers(plants, "distance_nearest")
     known = {name: values for name, values in pools.items() if len(values)}
     title = f"{'Minus the logit' if head else 'Distance'} to the nearest training image"
     return Figure(

@@ -4,7 +4,7 @@ Those of the detectors say what each detector says, what it says of conditioned 
 spread.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,11 +16,11 @@ from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.flags import Clusters, singled_pairs
 from memorisk.audits.synthetic.result import MATRIX
 from memorisk.audits.synthetic.second_look import SecondLook
-from memorisk.images.alterations.plants import PLANT_KINDS
+from memorisk.images.alterations.plants import ALL_KINDS
 from memorisk.images.copies.near_copies import MIRRORED, ORIENTATIONS
 from memorisk.statistics.copies.calibration import group_values
-from memorisk.statistics.copies.planted_copies import PlantPower
 from memorisk.statistics.copies.reversed_queries import preceding_units
+from memorisk.statistics.intervals import Proportion
 
 
 class SyntheticTables:
@@ -189,8 +189,11 @@ class SyntheticTables:
         return self._by_detector(rows, "part", "image")
 
     def plants(self) -> pd.DataFrame:
-        """Return a row for each detector and planted copy; ``found_by_any`` is by all detectors or by pixels."""
-        planted, power = self.plant, self.found.power
+        """Return a row for each detector and planted copy.
+
+        ``found`` is by the detector, ``found_by_any`` by any detector, by pixels or by the second look.
+        """
+        planted = self.plant
         pasted = planted.base >= 0
         base = np.full(planted.n, "", dtype=object)
         base[pasted] = self.image[planted.base[pasted]]
@@ -200,6 +203,7 @@ class SyntheticTables:
             """Return the rows of one detector."""
             return {
                 "kind": planted.kind,
+                "required": planted.required,
                 "parameter": planted.parameter,
                 "group": self.patient[planted.source],
                 "image": self.train_image[planted.source],
@@ -210,15 +214,33 @@ class SyntheticTables:
                 "p_value": found.plant_p,
                 "other_distance": view.distances.plant_other,
                 "identical": self.c.plants,
-                "found": nothing if found.power is None else found.power.found,
-                "found_by_any": nothing if power is None else power.found,
+                "found": nothing if found.singled is None else found.singled.plants(),
+                "second_look": self.found.plants_confirmed,
+                "found_by_any": self.found.noticed,
             }
 
         return self._by_detector(rows, "kind", "group")
 
-    def kinds(self) -> pd.DataFrame:
-        """Return a row for each kind of copy: how many were found, by any detector."""
-        table = _kinds(self.plant, self.found.power)
+    def kinds(self, required: Sequence[str]) -> pd.DataFrame:
+        """Return a row for each kind of copy: how many were noticed, and by what; one copy can be so by several.
+
+        Args:
+            required: Kinds that a pass is about; they come first.
+        """
+        found, power = self.found, self.found.power
+        others = [kind for kind in ALL_KINDS if kind not in required]
+        shares = found.also if power is None else {**power.kinds, **found.also}
+        table = _kinds(self.plant, shares, [*required, *others])
+        table["required"] = table["kind"].isin(required)
+        nobody = np.zeros(self.plant.n, bool)
+        ways = {
+            "by_pixels": self.c.plants,
+            "by_singled_out": np.any([nobody, *(one.singled.plants() for one in found.by if one.singled)], axis=0),
+            "by_second_look": found.plants_confirmed,
+        }
+        for name, noticed in ways.items():
+            table[name] = [int(noticed[self.plant.kind == kind].sum()) for kind in table["kind"]]
+        table["missed"] = table["patients"] - table["found"]
         table["median_distance"] = [
             float(np.median(v)) if len(v := self._plant_distances(0, kind)) else np.nan for kind in table["kind"]
         ]
@@ -232,10 +254,14 @@ class SyntheticTables:
             ]
         return table
 
-    def kinds_by_detector(self) -> pd.DataFrame:
-        """Return a row for each detector and kind."""
+    def kinds_by_detector(self, required: Sequence[str]) -> pd.DataFrame:
+        """Return a row for each detector and kind that a pass is about.
+
+        Args:
+            required: These kinds.
+        """
         parts = [
-            _kinds(self.plant, one.power).assign(detector=view.name)
+            _kinds(self.plant, {} if one.power is None else one.power.kinds, required).assign(detector=view.name)
             for view, one in zip(self.views, self.found.by, strict=True)
         ]
         return pd.concat(parts, ignore_index=True)
@@ -396,16 +422,16 @@ class SyntheticTables:
         return table.sort_values(list(columns), kind="stable").reset_index(drop=True)
 
 
-def _kinds(plants: Plants, power: PlantPower | None) -> pd.DataFrame:
+def _kinds(plants: Plants, shares: Mapping[str, Proportion], kinds: Sequence[str]) -> pd.DataFrame:
     """Return a row for each kind: planted, patients, found, with an interval."""
     rows = []
-    for kind in PLANT_KINDS.values():
-        share = None if power is None else power.kinds.get(kind.name)
+    for kind in kinds:
+        share = shares.get(kind)
         rows.append(
             {
-                "kind": kind.name,
-                "what": kind.description,
-                "planted": int((plants.kind == kind.name).sum()),
+                "kind": kind,
+                "what": ALL_KINDS[kind].description,
+                "planted": int((plants.kind == kind).sum()),
                 "patients": 0 if share is None else share.trials,
                 "found": 0 if share is None else share.successes,
                 "share": np.nan if share is None else share.estimate,

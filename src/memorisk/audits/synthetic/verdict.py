@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import floor, inf
 from typing import Any
 
-from memorisk.audits.generated.plants import kinds_words, missed_kinds, recall_doubt
+from memorisk.audits.generated.plants import counted, kinds_words, missed_kinds, mostly_missed, recall_doubt
 from memorisk.audits.generated.sets import MIN_GREY_LEVELS
 from memorisk.audits.generated.terms import Terms, missing_patients, p_words, share, unread_training
 from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
@@ -562,7 +562,7 @@ def _passed(numbers: SyntheticNumbers, terms: Terms) -> list[str]:
     """Say what a pass rests on."""
     power = numbers.power
     told = [
-        f"this pass is about {kinds_words(power.plant_kinds)}",
+        f"this pass is about {kinds_words(power.plant_kinds, power.also_tried)}",
         f"no training {terms.unit} is listed as nearer to the set than held-out {terms.units} are",
         "no image is singled out",
         str(power.promise),
@@ -572,4 +572,7 @@ def _passed(numbers: SyntheticNumbers, terms: Terms) -> list[str]:
             f"at most {100 * bound:.1f} % of the set are copies of images in TRAIN, of the planted "
             f"kinds in whatever mixture, with {share(BOUND_LEVEL)} confidence, if its images were drawn independently"
         )
+    if missed := mostly_missed(power.also_tried):
+        each = ", ".join(f"{kind} ({counted(of)} noticed)" for kind, of in missed.items())
+        told.append(f"copies of other kinds may be in the set unseen; of those tried, these were mostly missed: {each}")
     return told

@@ -97,6 +97,11 @@ POWER = (
     "been singled out by the cuts that held-out {units} gave, has the very pixels of a training image, or is confirmed "
     "by the second look."
 )
+ALSO_TRIED = (
+    "Copies of other kinds were added as well, a quarter as many of each, and count as noticed by the same rules. They "
+    "decide nothing: a pass is not about them. A kind that is mostly missed here may be in the set unseen. A kind "
+    "without {units} could be made of no training image."
+)
 NO_POWER = {
     "held_out": "Without held-out images nobody can be singled out, so that nothing can be said of how many copies "
     "would have been noticed.",

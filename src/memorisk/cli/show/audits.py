@@ -123,6 +123,7 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
         ("left out", f"{plan.left_out:,} held-out patients with a training image"),
         ("features", plan.features),
         ("planted copies", f"{plan.plants:,} of {plan.plant_patients:,} patients"),
+        ("also tried, not required", f"{plan.further_plants:,} copies of other kinds"),
         ("shortest list of patients", listed),
         ("held-out patients wanted", f"{plan.held_out_wanted:,} or more"),
         *plan.cost.rows(),
@@ -172,6 +173,9 @@ def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
         lines.append(("planted copies noticed", f"{recall.successes} {sources}"))
         each = (f"{kind} {s.successes} of {s.trials}" for kind, s in (power.recall_by_kind or {}).items())
         lines.append(("of each kind", ", ".join(each)))
+    if power.also_tried:
+        each = (f"{kind} {s.successes} of {s.trials}" for kind, s in power.also_tried.items())
+        lines.append(("also tried, not required", ", ".join(each)))
     if n.aligned is not None and n.aligned.blind:
         lines.append(("second look", "could confirm no pair"))
     elif n.aligned is not None and n.aligned.confirms_no_plant:

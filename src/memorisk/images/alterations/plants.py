@@ -1,6 +1,7 @@
-"""Planted copies of images, of seven kinds: they are hidden in a synthetic set to measure whether an audit finds them.
+"""Planted copies of images: they are hidden in a synthetic set to measure whether an audit finds them.
 
-METHODS section 5, "Power, in every report". A registry; each entry draws its parameter anew for every copy:
+METHODS section 5, "Power, in every report". A registry; each entry draws its parameter anew for every copy. A pass is
+about the first seven, unless others are named:
 
 * ``exact``: the pixels as they are.
 * ``flipped``: left to right or top to bottom, a fair coin.
@@ -12,14 +13,26 @@ METHODS section 5, "Power, in every report". A registry; each entry draws its pa
 * ``cropped``: a window of 75 to 95 % of either side, anywhere, enlarged to the whole.
 * ``pasted``: a region of 50 to 70 % of either side set into a synthetic image at its own place.
 
-Every copy but an exact one is checked to differ from its source, a pasted one from the image that it is set into as
-well; an image that its kind leaves as it is (a symmetric one that is flipped) is given up.
+The others are tried as well, so that a report names what would have been missed:
+
+* ``inverted``: bright and dark exchanged, between the smallest and the largest value of the image.
+* ``shifted``: by 5 to 20 % of either side, borders repeated.
+* ``toned``: a tone curve with an exponent of 1.4 to 2.5, or its inverse, between the same two values.
+* ``resized``: shrunk to 25 to 50 % of either side and enlarged again, linear.
+* ``posterised``: 3 to 6 values in each channel.
+* ``redrawn``: one half taken from a synthetic image, which fades in over a tenth of the side, as an inpainted half is.
+* ``recoloured``: grey in all three channels, or channels in another order; of colour images.
+* ``blended``: 60 to 80 % of each value, the rest of an image of another patient.
+
+Every copy but an exact one is checked to differ from its source, and from a second image that a part of it is from; an
+image that its kind leaves as it is (a symmetric one that is flipped) is given up.
 """
 
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 from PIL import Image
@@ -31,6 +44,14 @@ NOISE = (0.02, 0.10)
 QUALITIES = (10, 70)
 WINDOWS = (0.75, 0.95)
 REGIONS = (0.5, 0.7)
+SHIFTS = (0.05, 0.20)
+EXPONENTS = (1.4, 2.5)
+SHRUNK = (0.25, 0.5)
+LEVELS = (3, 6)
+OWN_SHARES = (0.6, 0.8)
+_SEAM = 0.1  # share of the side over which a redrawn half fades in
+_LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R BT.601
+_ORDERS = ((0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 _TRIES = 8
 
 CopyWithParameter = tuple[np.ndarray, str]
@@ -44,9 +65,13 @@ class PlantKind:
     name: str
     """Name in reports."""
     make: Callable[[np.ndarray, np.ndarray, np.random.Generator], CopyWithParameter]
-    """Function of an image [H, W, C], an image of the set (used by ``pasted`` alone) and a generator."""
+    """Function of an image [H, W, C], a second image and a generator."""
     description: str
     """Description with parameters."""
+    required: bool = False
+    """Whether a pass is about it unless kinds are named."""
+    second: Literal["", "synthetic", "patient"] = ""
+    """Second image that a part of the copy is from: a synthetic one, or another patient's; empty for none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,21 +144,105 @@ def _pasted(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> Co
     return pasted, f"{area:.0%} of the area"
 
 
+def _inverted(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> CopyWithParameter:
+    return image.max() - (image - image.min()), "within its own range"
+
+
+def _shifted(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> CopyWithParameter:
+    steps, places = [], []
+    for side in image.shape[:2]:
+        steps.append(max(1, round(float(rng.uniform(*SHIFTS)) * side)) * (1 if rng.random() < 0.5 else -1))
+        places.append(np.clip(np.arange(side) - steps[-1], 0, side - 1))
+    return image[np.ix_(*places)], f"{steps[0]:+d} rows, {steps[1]:+d} columns"
+
+
+def _toned(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> CopyWithParameter:
+    exponent = float(rng.uniform(*EXPONENTS)) ** (1 if rng.random() < 0.5 else -1)
+    low, high = float(image.min()), float(image.max())
+    curve = ((image - low) / (high - low)) ** exponent
+    return _cast(low + (high - low) * curve, image.dtype), f"exponent {exponent:.2f}"
+
+
+def _resized(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> CopyWithParameter:
+    share = float(rng.uniform(*SHRUNK))
+    height, width = image.shape[:2]
+    small = max(1, round(share * width)), max(1, round(share * height))
+    channels = []
+    for channel in np.moveaxis(image, -1, 0):
+        shrunk = Image.fromarray(channel.astype(np.float32)).resize(small, Image.Resampling.BILINEAR)
+        channels.append(np.asarray(shrunk.resize((width, height), Image.Resampling.BILINEAR)))
+    return _cast(np.stack(channels, axis=-1), image.dtype), f"{share:.0%} of either side"
+
+
+def _posterised(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> CopyWithParameter:
+    steps = int(rng.integers(LEVELS[0], LEVELS[1] + 1)) - 1
+    low, high = float(image.min()), float(image.max())
+    share = np.rint((image - low) / (high - low) * steps) / steps
+    return _cast(low + (high - low) * share, image.dtype), f"{steps + 1} values"
+
+
+def _redrawn(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> CopyWithParameter:
+    half = int(rng.integers(4))
+    side = image.shape[half // 2]
+    own = np.clip(0.5 + ((np.arange(side) + 0.5) / side - 0.5) / _SEAM, 0, 1)
+    own = own if half % 2 == 0 else own[::-1]
+    weight = own[:, None, None] if half < 2 else own[None, :, None]
+    drawn = ("upper half", "lower half", "left half", "right half")[half]
+    return _cast(weight * image + (1 - weight) * base, image.dtype), drawn
+
+
+def _recoloured(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> CopyWithParameter:
+    grey, order = rng.random() < 0.5, _ORDERS[int(rng.integers(len(_ORDERS)))]
+    if image.shape[2] == 1:
+        return image, ""
+    if grey:
+        return np.repeat(_cast((image * np.array(_LUMINANCE)).sum(axis=-1), image.dtype)[..., None], 3, axis=-1), "grey"
+    return image[..., order], f"channels {' '.join(str(channel + 1) for channel in order)}"
+
+
+def _blended(image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> CopyWithParameter:
+    share = float(rng.uniform(*OWN_SHARES))
+    return _cast(share * image + (1 - share) * base, image.dtype), f"{share:.0%} of it"
+
+
 _ENTRIES = (
-    PlantKind("exact", _exact, "pixel by pixel"),
-    PlantKind("flipped", _flipped, "left to right or top to bottom"),
-    PlantKind("rotated", _rotated, f"by {ANGLES[0]:g} to {ANGLES[1]:g} degrees either way, borders repeated"),
-    PlantKind("noised", _noised, f"Gaussian noise, deviation {NOISE[0]:.0%} to {NOISE[1]:.0%} of the range"),
-    PlantKind("jpeg", _jpeg, f"JPEG at quality {QUALITIES[0]} to {QUALITIES[1]}"),
-    PlantKind("cropped", _cropped, f"a window of {WINDOWS[0]:.0%} to {WINDOWS[1]:.0%} of either side, enlarged"),
+    PlantKind("exact", _exact, "pixel by pixel", required=True),
+    PlantKind("flipped", _flipped, "left to right or top to bottom", required=True),
+    PlantKind(
+        "rotated", _rotated, f"by {ANGLES[0]:g} to {ANGLES[1]:g} degrees either way, borders repeated", required=True
+    ),
+    PlantKind(
+        "noised", _noised, f"Gaussian noise, deviation {NOISE[0]:.0%} to {NOISE[1]:.0%} of the range", required=True
+    ),
+    PlantKind("jpeg", _jpeg, f"JPEG at quality {QUALITIES[0]} to {QUALITIES[1]}", required=True),
+    PlantKind(
+        "cropped", _cropped, f"a window of {WINDOWS[0]:.0%} to {WINDOWS[1]:.0%} of either side, enlarged", required=True
+    ),
     PlantKind(
         "pasted",
         _pasted,
         f"a region of {REGIONS[0]:.0%} to {REGIONS[1]:.0%} of either side, set into a synthetic image",
+        required=True,
+        second="synthetic",
+    ),
+    PlantKind("inverted", _inverted, "bright and dark exchanged"),
+    PlantKind("shifted", _shifted, f"by {SHIFTS[0]:.0%} to {SHIFTS[1]:.0%} of either side, borders repeated"),
+    PlantKind("toned", _toned, f"a tone curve, exponent {EXPONENTS[0]:g} to {EXPONENTS[1]:g} or the inverse"),
+    PlantKind("resized", _resized, f"shrunk to {SHRUNK[0]:.0%} to {SHRUNK[1]:.0%} of either side, enlarged again"),
+    PlantKind("posterised", _posterised, f"{LEVELS[0]} to {LEVELS[1]} values in each channel"),
+    PlantKind("redrawn", _redrawn, "one half from a synthetic image, without a visible seam", second="synthetic"),
+    PlantKind("recoloured", _recoloured, "grey, or channels in another order; of colour images"),
+    PlantKind(
+        "blended",
+        _blended,
+        f"{OWN_SHARES[0]:.0%} to {OWN_SHARES[1]:.0%} of each value, the rest of another patient's image",
+        second="patient",
     ),
 )
-PLANT_KINDS: Mapping[str, PlantKind] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
-"""The seven kinds of METHODS section 5 by name."""
+ALL_KINDS: Mapping[str, PlantKind] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
+"""Every kind by name."""
+PLANT_KINDS: Mapping[str, PlantKind] = MappingProxyType({entry.name: entry for entry in _ENTRIES if entry.required})
+"""The seven kinds of METHODS section 5 by name: a pass is about these unless kinds are named."""
 
 
 def find_plant_kind(name: str) -> PlantKind:
@@ -142,19 +251,19 @@ def find_plant_kind(name: str) -> PlantKind:
     Raises:
         InputError: There is none of that name.
     """
-    if name not in PLANT_KINDS:
-        raise unknown_name("kind of copy", name, PLANT_KINDS)
-    return PLANT_KINDS[name]
+    if name not in ALL_KINDS:
+        raise unknown_name("kind of copy", name, ALL_KINDS)
+    return ALL_KINDS[name]
 
 
 def planted_kinds(names: Sequence[str]) -> tuple[str, ...]:
-    """The named kinds in the order of `PLANT_KINDS`; all of them where none is named.
+    """The named kinds in the order of `ALL_KINDS`; those of `PLANT_KINDS` where none is named.
 
     Raises:
         InputError: There is no kind of a given name.
     """
     chosen = {find_plant_kind(name).name for name in names}
-    return tuple(name for name in PLANT_KINDS if name in chosen or not chosen)
+    return tuple(name for name in ALL_KINDS if name in (chosen or PLANT_KINDS))
 
 
 def plant_copy(kind: PlantKind, image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> PlantedCopy | None:
@@ -163,7 +272,7 @@ def plant_copy(kind: PlantKind, image: np.ndarray, base: np.ndarray, rng: np.ran
     Args:
         kind: What is done.
         image: uint8 or uint16 [H, W, C], C 1 or 3; the source, which is not written to.
-        base: [H, W, C], a synthetic image; only ``pasted`` uses it.
+        base: [H, W, C], the second image; kinds without one leave it unused.
         rng: Draws the parameter.
 
     Returns:
@@ -175,15 +284,15 @@ def plant_copy(kind: PlantKind, image: np.ndarray, base: np.ndarray, rng: np.ran
     if image.ndim != 3 or image.shape[2] not in (1, 3) or image.dtype not in (np.uint8, np.uint16):
         raise InputError(f"a copy is made of uint8 or uint16 images [h, w, 1 or 3], not {image.dtype} {image.shape}")
     if base.shape != image.shape or base.dtype != image.dtype:
-        raise InputError(f"the images of the set are {base.dtype} {base.shape}, the source {image.dtype} {image.shape}")
+        raise InputError(f"the second image is {base.dtype} {base.shape}, the source {image.dtype} {image.shape}")
     if image.min() == image.max():
         return None
     for _ in range(_TRIES):
         pixels, parameter = kind.make(image, base, rng)
         if kind.name == "exact":
             return PlantedCopy(pixels, parameter)
-        untouched = kind.name == "pasted" and np.array_equal(pixels, base)
-        if not untouched and not np.array_equal(pixels, image):
+        other = kind.second and np.array_equal(pixels, base)
+        if not other and not np.array_equal(pixels, image):
             return PlantedCopy(pixels, parameter)
     return None
 

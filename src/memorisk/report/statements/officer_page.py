@@ -26,6 +26,7 @@ from memorisk.report.blocks import (
     words,
 )
 from memorisk.report.statements.statement import (
+    ALSO,
     COPY_KINDS,
     FAIL,
     FOUND,
@@ -116,7 +117,10 @@ _NAMES: Mapping[str, str] = {
 """What an audit is about, where there are several."""
 _COPIES: Mapping[str, str] = {"exact": "unchanged", "noised": "noisy", "jpeg": "compressed",
                               "flipped": "mirrored", "rotated": "turned", "cropped": "cropped",
-                              "pasted": "pasted in part"}  # fmt: skip
+                              "pasted": "pasted in part", "inverted": "inverted", "shifted": "shifted",
+                              "toned": "changed in tone", "resized": "made coarser", "posterised": "of few values",
+                              "redrawn": "redrawn in part", "recoloured": "changed in colour",
+                              "blended": "mixed with another image"}  # fmt: skip
 """Planted copies in plain words, by kind."""
 _OTHER_KINDS = "Copies of the kinds "
 """How a statement begins to say which kinds of copies were not planted."""
@@ -146,7 +150,7 @@ def officer_page(statement: Statement) -> Page:
     tried, others = _kinds_tried(statement)
     if statement.verdict.status == PASS and others:
         headline += f": copies that are {_either(tried)}, and no others"
-        sentence = f"Not tried were copies that are {_either(others)}. {sentence}"
+        sentence = f"It says nothing of copies that are {_either(others)}. {sentence}"
     lead: list[Block] = [
         Callout(kind, headline, [Paragraph(sentence)]),
         Definitions([(title, say(statement)) for title, say in _PARTS.items()]),
@@ -177,14 +181,14 @@ def _left_out(audit: AuditStatement) -> str:
 
 
 def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
-    """Return the kinds of copies that every audit of a set looked for, and the others, in plain words."""
+    """Return the kinds of copies that every audit of a set is about, and the others, in plain words."""
     planted = [
         {figure.name.removeprefix(FOUND) for figure in audit.figures if figure.name.startswith(FOUND)}
         for audit in statement.audits
         if audit.kind in GENERATED_SETS
     ]
-    tried = set.intersection(*planted) if planted else set(_COPIES)
-    others = _COPIES.keys() - tried
+    tried = set.intersection(*planted) if planted else set(COPY_KINDS)
+    others = set(COPY_KINDS) - tried
     return [said for kind, said in _COPIES.items() if kind in tried], [
         said for kind, said in _COPIES.items() if kind in others
     ]
@@ -368,7 +372,20 @@ def _noticed(statement: Statement) -> Text:
     """Say what would have been noticed."""
     most = len(COPY_KINDS) if len(statement.audits) == 1 else 1
     told = list(dict.fromkeys(sentence for audit in statement.audits for sentence in _would_notice(audit, most)))
-    return _joined(told[: 2 * _MOST]) or "Not known: nothing was hidden on purpose to find out what would be noticed."
+    told = [*told[: 2 * _MOST], *_mostly_missed(statement)]
+    return _joined(told) or "Not known: nothing was hidden on purpose to find out what would be noticed."
+
+
+def _mostly_missed(statement: Statement) -> Iterator[str]:
+    """Name the kinds of copies that were tried, are not required, and of which an audit missed more than half."""
+    kinds = {
+        figure.name.removeprefix(ALSO)
+        for audit in statement.audits
+        for figure in audit.figures
+        if figure.name.startswith(ALSO) and figure.value is not None and figure.value < 1 / 2
+    }
+    if missed := [words for kind, words in _COPIES.items() if kind in kinds]:
+        yield f"Of other kinds most were missed: copies that are {_either(missed)}."
 
 
 def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:

@@ -59,7 +59,9 @@ CopyKind = Literal["exact", "noised", "jpeg", "flipped", "rotated", "cropped", "
 COPY_KINDS: tuple[CopyKind, ...] = get_args(CopyKind)
 """Kinds of copies that an audit of a generated set can plant, to know whether it would notice them."""
 FOUND = "found/"
-"""How the names of the figures begin that say how many planted copies of a kind were noticed."""
+"""How the names of the figures begin that say how many planted copies of a required kind were noticed."""
+ALSO = "also/"
+"""Beginning of the names of these figures for kinds that were tried and not required: no gate counts them as tried."""
 RUNS = "runs"
 """Subjects below this name are the results of the runs; those below the name of a `Released` are its files."""
 

@@ -36,8 +36,6 @@ class PlantPower:
     """A random plant of a random source."""
     kinds: dict[str, Proportion]
     """Shares by kind, one plant of each source that has one; each interval by itself."""
-    found: NDArray[np.bool_]
-    """[P] whether each is noticed."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,6 @@ def plant_power(
         kinds={
             str(kind): _share(noticed[names == kind], sources[names == kind], level, seed) for kind in np.unique(names)
         },
-        found=noticed,
     )
 
 
