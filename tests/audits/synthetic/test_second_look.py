@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memorisk.audits.generated.plants import no_plants
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic import analysis, second_look
@@ -105,8 +106,9 @@ def test_copies_that_are_confirmed_count_as_noticed(evidence) -> None:
     made = found.singled.copy()
     made[[4, 5]] = True
     assert both.bound.found == made.sum()
-    no_plants = replace(found, power=None, bound=None)
-    assert with_alignments(no_plants, [4], confirmed, evidence.plants, seed=0) is no_plants
+    nothing = np.zeros(0, bool)
+    without = with_alignments(replace(found, noticed=nothing), [4], nothing, no_plants(evidence.sets.train), seed=0)
+    assert (without.power, without.bound, without.also) == (None, None, {})
 
 
 def test_nothing_is_looked_at_without_held_out_images_or_candidates(evidence) -> None:

@@ -114,7 +114,8 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         limits=(
             *drop_column_notes(n.notes),
             *([_WEAK] if compared.weak_features else []),
-            "A pass is about one copy of any planted kind; a generator's own copies may be of others.",
+            f"A pass is about one copy of any of these kinds: {', '.join(n.power.plant_kinds)}; a generator's own "
+            "copies may be of others.",
             *_kinds_missed(n),
         ),
         method=Method(
