@@ -118,5 +118,5 @@ def test_a_statement_names_kinds_that_were_mostly_missed(folder: Path, found: Re
     missed = [kind for kind, of in found.verdict["also_tried"].items() if of["estimate"] < 1 / 2]
     assert missed
     assert any("mostly missed" in limit and all(kind in limit for kind in missed) for limit in audit.limits)
-    assert "Of other kinds most were missed: copies that are" in render_page(officer_page(told))
+    assert "Other kinds, mostly missed: " in render_page(officer_page(told))
     assert not any("none was planted" in text for text in audit.not_examined)

@@ -344,6 +344,7 @@ def _of_detector(
         if plants.n:
             source = patients[plants.source]
             plant_p = planted_p_values(d.plant_source, [images_of[s] for s in source], d.held, theirs)
+        if plants.n_required:
             power = _power_of(singled.plants(), plants, plants.required, patients, seed)
     unlike = _exchangeability_test(d, patients, theirs, number, seed)
     return DetectorFindings(
@@ -391,20 +392,16 @@ def _power(
     Returns:
         Power and bound of the required kinds, None without plants of them; and the shares of the other kinds.
     """
-    also = _power_of(noticed, plants, ~plants.required, patients, seed)
+    also = _power_of(noticed, plants, ~plants.required, patients, seed).kinds
+    if not plants.n_required:
+        return None, None, also
     power = _power_of(noticed, plants, plants.required, patients, seed)
-    if power is None:
-        return None, None, {} if also is None else also.kinds
     least = min(power.kinds.values(), key=lambda share: share.low)  # holds for any mixture of the kinds
-    return power, copies_bound(int(found.sum()), len(found), least), {} if also is None else also.kinds
+    return power, copies_bound(int(found.sum()), len(found), least), also
 
 
-def _power_of(
-    noticed: np.ndarray, plants: Plants, which: np.ndarray, patients: np.ndarray, seed: int
-) -> PlantPower | None:
-    """Count some of the plants; None where there are none."""
-    if not which.any():
-        return None
+def _power_of(noticed: np.ndarray, plants: Plants, which: np.ndarray, patients: np.ndarray, seed: int) -> PlantPower:
+    """Count those of some plants that are noticed."""
     return plant_power(noticed[which], patients[plants.source[which]], kinds=plants.kind[which].tolist(), seed=seed)
 
 
@@ -437,7 +434,7 @@ def held_out_for_kinds(
     for times in (2, 4, 8, 16):
         noticed = found.plants_confirmed | _noticed(found.by, copies, plants, max(MIN_HELD_OUT, times * now))
         power = _power_of(noticed, plants, plants.required, found.patients, options.seed)
-        if power is not None and all(kind in power.kinds and power.kinds[kind].low >= options.recall for kind in kinds):
+        if all(kind in power.kinds and power.kinds[kind].low >= options.recall for kind in kinds):
             return max(MIN_HELD_OUT, times * now)
     return None
 

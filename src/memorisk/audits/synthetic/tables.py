@@ -235,7 +235,9 @@ class SyntheticTables:
         nobody = np.zeros(self.plant.n, bool)
         ways = {
             "by_pixels": self.c.plants,
-            "by_singled_out": np.any([nobody, *(one.singled.plants() for one in found.by if one.singled)], axis=0),
+            "by_singled_out": np.any(
+                [nobody, *(one.singled.plants() for one in found.by if one.singled is not None)], axis=0
+            ),
             "by_second_look": found.plants_confirmed,
         }
         for name, noticed in ways.items():

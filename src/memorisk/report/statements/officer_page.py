@@ -385,7 +385,9 @@ def _mostly_missed(statement: Statement) -> Iterator[str]:
         if figure.name.startswith(ALSO) and figure.value is not None and figure.value < 1 / 2
     }
     if missed := [words for kind, words in _COPIES.items() if kind in kinds]:
-        yield f"Of other kinds most were missed: copies that are {_either(missed)}."
+        most = len(missed) if len(statement.audits) == 1 else _MOST
+        more = f", and {len(missed) - most} more" if len(missed) > most else ""
+        yield f"Other kinds, mostly missed: {', '.join(missed[:most])}{more}."
 
 
 def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
