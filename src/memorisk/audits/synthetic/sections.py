@@ -244,7 +244,7 @@ def _kinds(result: Result, *, required: bool) -> pd.DataFrame:
 
 def _also_tried(result: Result, terms: Terms) -> list[Block]:
     """Tabulate the kinds that are tried and not required, and what one copy of each kind would have met."""
-    table = _kinds(result, required=False)
+    table, every = _kinds(result, required=False), result.tables["kinds"]
     if not len(table):
         return []
     met = [
@@ -266,7 +266,7 @@ def _also_tried(result: Result, terms: Terms) -> list[Block]:
             elsewhere="tables/plants.parquet",
         ),
         Table(
-            frame=result.tables["kinds"],
+            frame=rows(every, column_numbers(every, "planted") > 0),
             columns=met,
             caption="What one copy of each kind would have met: planted copies by what noticed them, perhaps several "
             "checks, and those that were missed.",
