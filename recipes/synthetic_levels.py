@@ -125,9 +125,8 @@ def audited(pool: Pool, number: int, seed: int) -> Counter[str]:
         simulated_store(name, np.arange(len(r))) for name, r in (("train", train), ("made", made), ("held", held))
     )
     sets, nothing = Sets(*stores, 0, 0, frozenset(), ()), np.empty(0, np.int64)
-    plants = Plants(
-        np.empty((0, 1, 1, 1), np.uint8), nothing.astype(object), nothing.astype(object), nothing, nothing, 0
-    )
+    words, required = nothing.astype(object), nothing.astype(bool)
+    plants = Plants(np.empty((0, 1, 1, 1), np.uint8), words, words, nothing, nothing, required, 0)
     described: Any = SimpleNamespace(encoder="", state="no network")
     parts = (rows[:, None] for rows in (train, held, made, nothing))
     tables = FeatureTables(*parts, described, False, (), 0, 0)

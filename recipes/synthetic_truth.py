@@ -96,7 +96,10 @@ class Split:
 
 
 _NONE = np.empty(0, np.int64)
-NOBODY = Plants(np.empty((0, SIDE, SIDE, 3), np.uint8), _NONE.astype(object), _NONE.astype(object), _NONE, _NONE, 0)
+NOBODY = Plants(
+    np.empty((0, SIDE, SIDE, 3), np.uint8), _NONE.astype(object), _NONE.astype(object), _NONE, _NONE,
+    _NONE.astype(bool), 0,
+)  # fmt: skip
 
 
 def worlds(data: Path, store: Path) -> list[World]:
@@ -154,7 +157,8 @@ def copies_of(train: ImageStore, others: ImageStore, patients: np.ndarray, rng: 
             pixels, kind, source = [*pixels, copy.pixels], [*kind, one.name], [*source, row]
     empty = np.full(len(kind), "", dtype=object)
     none = np.full(len(kind), -1)
-    return Plants(np.stack(pixels), np.array(kind, dtype=object), empty, np.array(source), none, len(patients))
+    names, required = np.array(kind, dtype=object), np.ones(len(kind), dtype=bool)
+    return Plants(np.stack(pixels), names, empty, np.array(source), none, required, len(patients))
 
 
 def store_of(pixels: np.ndarray, beside: ImageStore) -> ImageStore:

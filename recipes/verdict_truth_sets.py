@@ -201,7 +201,7 @@ def draw(world: World, seed: int, n_plants: int = PLANTED) -> Drawn:
             simulated_store("held", np.repeat([f"h{i}" for i in range(world.n_held)], of_held)),
             0, 0, frozenset(), (),
         ),
-        plants=Plants(nothing, kind, kind, np.concatenate(planted), np.full(len(kind), -1), n_plants),
+        plants=Plants(nothing, kind, kind, np.concatenate(planted), np.full(len(kind), -1), kind != "", n_plants),
         copies=frozenset(where.tolist()),
         equal=equal,
     )  # fmt: skip
