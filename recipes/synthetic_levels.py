@@ -121,15 +121,15 @@ def audited(pool: Pool, number: int, seed: int) -> Counter[str]:
     rng = np.random.default_rng([73, seed, number])
     train, held = np.split(rng.permutation(pool.n_people), [5 * pool.n_people // 8])
     made = pool.n_people + SET * number + np.arange(SET)
-    stores = (
-        simulated_store(name, np.arange(len(r))) for name, r in (("train", train), ("made", made), ("held", held))
+    train_store, made_store, held_store = (
+        simulated_store(name, np.arange(len(rows))) for name, rows in (("train", train), ("made", made), ("held", held))
     )
-    sets, nothing = Sets(*stores, 0, 0, frozenset(), ()), np.empty(0, np.int64)
+    sets, nothing = Sets(train_store, made_store, held_store, 0, 0, frozenset(), ()), np.empty(0, np.int64)
     words, required = nothing.astype(object), nothing.astype(bool)
     plants = Plants(np.empty((0, 1, 1, 1), np.uint8), words, words, nothing, nothing, required, 0)
     described: Any = SimpleNamespace(encoder="", state="no network")
-    parts = (rows[:, None] for rows in (train, held, made, nothing))
-    tables = FeatureTables(*parts, described, False, (), 0, 0)
+    train, held, made, nothing = (rows[:, None] for rows in (train, held, made, nothing))
+    tables = FeatureTables(train, held, made, nothing, described, False, (), 0, 0)
     distances = [
         measure_distances(tables, KnownScores(pool.tables[way]), sets, plants, no_progress)  # type: ignore[arg-type]
         for way in DEFAULT_COMPARISONS
