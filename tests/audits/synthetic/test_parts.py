@@ -5,6 +5,7 @@ import pytest
 
 from memorisk.audits.generated import features
 from memorisk.audits.generated.sets import Sets
+from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.run import gather_evidence
 from memorisk.runs.workload import no_progress
@@ -50,3 +51,32 @@ def test_parts_are_fitted_on_some_images_of_both_real_parts(tmp_path, monkeypatc
     assert isinstance(fitted, PartsSimilarity)
     np.testing.assert_array_equal(fitted.measure.mean, expected.measure.mean)
     np.testing.assert_array_equal(fitted.measure.whitening, expected.measure.whitening)
+
+
+def test_windows_and_details_list_nobody_beside_whole_images(tmp_path):
+    """A generator fitted to a few images draws from what they span: by details they are nearer, by no copy."""
+    rng = np.random.default_rng(0)
+    people = np.stack([picture(seed, 32, 32) for seed in range(160)])
+    train, held = people[:80], people[80:]
+    flat = train.reshape(80, -1) / 255
+    _, size, directions = np.linalg.svd(flat - flat.mean(0), full_matrices=False)
+    drawn = flat.mean(0) + rng.standard_normal((60, 10)) * (size[:10] / np.sqrt(79)) @ directions[:10]
+    made = np.rint(255 * drawn.clip(0, 1)).astype(np.uint8).reshape(60, *people.shape[1:])
+    stores = [store_of(x, tmp_path, name) for x, name in ((train, "train"), (made, "set"), (held, "held"))]
+    sets = Sets(*stores, 0, 0, frozenset(), ())
+    verdicts = {}
+    for detector in ((), ("details",)):
+        options = SyntheticOptions(detector=detector, plants=0)
+        evidence = gather_evidence(sets, options, no_progress)
+        found = compute_findings(
+            sets, [view.distances for view in evidence.views], evidence.copies, evidence.plants, options
+        )
+        verdicts[detector] = found
+    alone, every = verdicts[("details",)], verdicts[()]
+    assert alone.p_ahead < 0.01  # the signal is there
+    assert every.by[3].asked is not None
+    assert every.by[3].asked.ahead == alone.by[0].asked.ahead
+    assert every.p_ahead == pytest.approx(every.by[0].asked.p_ahead)
+    assert every.ahead_by == 0
+    assert not (every.leader != 0).any()
+    assert [int(one.asked.listed.rejected.sum()) for one in every.by[1:]] == [0, 0, 0]

@@ -19,7 +19,13 @@ from memorisk.audits.generated.review_files import CONFIRM
 from memorisk.audits.generated.sets import is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.checks import blind_checks
-from memorisk.audits.synthetic.findings import Findings, compute_findings, held_out_for_kinds, with_alignments
+from memorisk.audits.synthetic.findings import (
+    Findings,
+    compute_findings,
+    held_out_for_kinds,
+    listing_detectors,
+    with_alignments,
+)
 from memorisk.audits.synthetic.flags import Clusters, Flag, aligned_flags, copy_clusters, flag_pairs, review_table
 from memorisk.audits.synthetic.kept_alignments import KeptAlignments
 from memorisk.audits.synthetic.options import SyntheticOptions
@@ -245,6 +251,7 @@ def numbers_of(
             saved_features=any(view.features.described.state == "saved" for view in views),
             weak_features=all(view.features.weak for view in views),
             n_detectors=len(views),
+            n_listing=len(listing_detectors([view.distances for view in views])),
             detectors=tuple(view.name for view in views),
             features="; ".join(dict.fromkeys(view.features.described.encoder for view in views)),
             measure="; ".join(dict.fromkeys(view.measure for view in views)),

@@ -145,7 +145,8 @@ class Foresight:
         )
         at_verdict = (listing.n_listed_at_verdict or 0) - freed if self.options.level == VERDICT_LEVEL else 0
         left = [pair for pair in self.counted.singled if pair not in pairs]
-        sets, number = self.numbers.sets, self.numbers.comparison.n_detectors
+        sets, comparison = self.numbers.sets, self.numbers.comparison
+        number = comparison.n_listing or comparison.n_detectors
         assert sets.held is not None
         p = precedence_p(max(0, ahead), sets.n_train_patients, sets.held.n_held_patients)
         return replace(

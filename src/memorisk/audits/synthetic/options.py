@@ -137,8 +137,12 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
 
     @property
     def shared_level(self) -> float:
-        """The level of each detector's list: with q/D each, the union of D lists keeps q."""
-        return self.level / len(self.sources)
+        """Return the level of each list: with q/D each, the union of D lists keeps q.
+
+        Windows and details list nobody beside whole images (`findings.listing_detectors`).
+        """
+        whole = [source for source in self.sources if source not in DEFAULT_COMPARISONS[1:]]
+        return self.level / len(whole or self.sources)
 
     @property
     def trained_on(self) -> str:

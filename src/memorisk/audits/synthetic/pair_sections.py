@@ -50,7 +50,9 @@ def detector_block(result: Result, n: SyntheticNumbers) -> list[Block]:
         estimate("found", "Planted copies found", "percent", "low", "high"),
     ]
     columns = [words("detector", "Detector", row=True), *(each if held else [])]
-    text = wording.SHARED.format(n=len(table), level=share(n.level / len(table)))
+    listing = n.comparison.n_listing or len(table)
+    words_of_parts = "" if listing == len(table) else " " + wording.PARTS_LIST_NOBODY
+    text = wording.SHARED.format(n=listing, level=share(n.level / listing)) + words_of_parts
     caption = "What each detector says by itself." if several else "What the detector says."
     shown = Table(frame=table, columns=[*columns, *(above if heads else [])], caption=caption)
     blocks: list[Block] = [Paragraph(text)] if several else []

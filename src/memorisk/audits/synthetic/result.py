@@ -176,6 +176,8 @@ class Comparison:
     detectors: tuple[str, ...]
     features: str
     measure: str
+    n_listing: int | None = None
+    """Number of detectors that list patients, and so share the level of the list; None in older runs, where all do."""
 
 
 @dataclass(frozen=True, kw_only=True)

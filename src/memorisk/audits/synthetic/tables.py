@@ -12,7 +12,7 @@ import pandas as pd
 from memorisk.audits.generated.evidence import DetectorView, PairedFindings, SyntheticEvidence, probability
 from memorisk.audits.generated.plants import Plants
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.findings import DetectorFindings, Findings
+from memorisk.audits.synthetic.findings import DetectorFindings, Findings, listing_detectors
 from memorisk.audits.synthetic.flags import Clusters, singled_pairs
 from memorisk.audits.synthetic.result import MATRIX
 from memorisk.audits.synthetic.second_look import SecondLook
@@ -455,10 +455,10 @@ def detector_table(evidence: SyntheticEvidence, found: Findings) -> pd.DataFrame
 
     Of a head also the patients with a pair of P > 0.5, training and held out: the latter are its false alarms.
     """
-    rows = []
-    for view, one in zip(evidence.views, found.by, strict=True):
+    rows, listing = [], listing_detectors([view.distances for view in evidence.views])
+    for place, (view, one) in enumerate(zip(evidence.views, found.by, strict=True)):
         recall = None if one.power is None else one.power.recall
-        asked = one.asked
+        asked = one.asked if place in listing else None
         rows.append(
             {
                 "detector": view.name,

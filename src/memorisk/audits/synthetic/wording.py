@@ -129,9 +129,13 @@ REST = (
     "from its source, may remain. Audit the rest again."
 )
 SHARED = (
-    "{n} detectors share the level: each lists at {level}, and whoever is listed by any of them is listed. Of all "
-    "listed together, no more are expected to be there by chance than with one detector. The chance of being singled "
-    "out is shared alike, and a planted copy is noticed if any of them notices it."
+    "{n} of these share the level of the list: each lists at {level}, and whoever is listed by any of them is "
+    "listed. Of all listed together, no more are expected to be there by chance than with one detector. All detectors "
+    "share the chance of being singled out, and a planted copy is noticed if any of them notices it."
+)
+PARTS_LIST_NOBODY = (
+    "Windows and details single out images and list nobody: a generator that is fitted to few images draws from what "
+    "these span, so that their details lie nearer to the set though it copies nobody."
 )
 ABOVE_HALF = (
     "P > 0.5 is what the detector itself calls the same {unit}. Held-out {units} with such an image are its false "
