@@ -23,7 +23,7 @@ TOLD = {
     "classifier": ["Not ready for release"],
     "mending": ["Not ready for release", "Not ready for release", "Passed"],
     "own_training": ["Not ready for release", "Memorization was shown", "No memorization was shown"],
-    "synthetic_set": ["Not ready for release", "Could not be decided"],
+    "synthetic_set": ["Not ready for release", "No copying of the kinds"],
 }
 """The verdicts of each notebook, in their order."""
 QUICK = {"classifier"}
