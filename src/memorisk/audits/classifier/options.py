@@ -234,7 +234,7 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
 
     @property
     def names_models(self) -> bool:
-        """Whether the number of models is given, as it is or by seeds."""
+        """Return whether the number of models is given, as it is or by seeds."""
         return self.models is not None or self.seeds is not None
 
     @property

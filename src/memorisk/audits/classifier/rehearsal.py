@@ -70,7 +70,7 @@ class Rehearsal:
 
     @property
     def can_pass(self) -> bool:
-        """Whether an honest audit passes."""
+        """Return whether an honest audit passes."""
         return not self.obstacles
 
 

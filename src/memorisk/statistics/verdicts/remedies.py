@@ -72,7 +72,7 @@ class Remedy:
 
     @property
     def feasible(self) -> bool:
-        """Whether these data allow it."""
+        """Return whether these data allow it."""
         return not math.isinf(self.needed) and not self.needed > self.most
 
 
@@ -98,7 +98,7 @@ class Ways:
 
     @property
     def best(self) -> Remedy | None:
-        """The cheapest feasible remedy; None where these data allow none."""
+        """Return the cheapest feasible remedy; None where these data allow none."""
         return next((remedy for remedy in self.remedies if remedy.feasible), None)
 
 

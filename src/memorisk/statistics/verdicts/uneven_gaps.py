@@ -118,7 +118,7 @@ class UnevenGaps:
 
     @property
     def is_powerful(self) -> bool:
-        """Whether a patient whom half of the trainings remember, and one whom a quarter does, would be noticed."""
+        """Return whether a patient whom half, and one whom a quarter of the trainings remember would be noticed."""
         if not self.powers:
             return False
         half, quarter = self.powers
