@@ -20,6 +20,7 @@ from memorisk.images.store import build_store
 from memorisk.models.copy_detectors import Detector, load_detector
 from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER, parse_source
 from memorisk.models.provenance import read_config
+from memorisk.models.settings import DEFAULT_COMPARISONS
 from memorisk.report.numbers import to_json
 from memorisk.runs.errors import InputError
 from memorisk.scores.distances import fit_measure, pairwise
@@ -137,7 +138,7 @@ def test_it_has_seen_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, def
 
 
 def test_commands_that_look_for_copies_take_it() -> None:
-    assert synthetic_options({}).sources == ("default",)
+    assert synthetic_options({}).sources == DEFAULT_COMPARISONS
     assert filter_options({"calibration": "new"}).detector == ("default",)
     assert synthesize_options({"generator": "g"}).detector == ("default",)
     assert watch_options({}).detector == "default"

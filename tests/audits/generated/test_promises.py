@@ -1,6 +1,5 @@
 """What is told of copies that would have been noticed says something of the set at hand."""
 
-import numpy as np
 import pytest
 
 from memorisk.audits.generated.plants import kinds_promise
@@ -11,9 +10,7 @@ from memorisk.statistics.intervals import clopper_pearson
 
 @pytest.mark.parametrize("n_train", [30, 400])
 def test_no_more_patients_can_have_been_copied_than_there_are(n_train: int) -> None:
-    power = PlantPower(
-        clopper_pearson(27, 30), {"exact": clopper_pearson(30, 30), "pasted": clopper_pearson(2, 30)}, np.ones(30, bool)
-    )
+    power = PlantPower(clopper_pearson(27, 30), {"exact": clopper_pearson(30, 30), "pasted": clopper_pearson(2, 30)})
     needed = copies_for_power(power.kinds["pasted"].low, 0.8)
     assert needed is not None
     assert 30 < needed < 400
