@@ -24,7 +24,8 @@ from memorisk.audits.generated.distances import Distances, PixelCopies, measure_
 from memorisk.audits.generated.evidence import SyntheticEvidence
 from memorisk.audits.generated.features import FeatureTables
 from memorisk.audits.generated.plants import Plants
-from memorisk.audits.generated.review import CONFIRM, DISMISS, NO_REVIEW, Judgement, Review
+from memorisk.audits.generated.review import NO_REVIEW, Review
+from memorisk.audits.generated.review_files import CONFIRM, DISMISS, Judgement
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.synthetic import findings
 from memorisk.audits.synthetic.analysis import numbers_of
