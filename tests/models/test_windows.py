@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from memorisk.images.alterations.plants import ANGLES
 from memorisk.images.copies.duplicates import details, thumbnail
 from memorisk.models.copy_detectors import load_detector
 from memorisk.models.encoders.feature_sources import parse_source
 from memorisk.models.encoders.networks import open_encoder, preparation
 from memorisk.models.windows import GRIDS, WindowedNetwork, WindowGrid
 from memorisk.runs.errors import InputError
-from memorisk.scores.parts import ENLARGED, PLACES
+from memorisk.scores.parts import PLACES, VIEWS
 from memorisk.training.detectors.pair_detectors import open_pair_detector
 from memorisk.training.features.extraction import dimension
 
@@ -36,7 +37,35 @@ def test_windows_lie_at_even_places_the_whole_image_first():
         torch.testing.assert_close(cut[0, number], image[0, :, y : y + 10, x : x + 10])
 
 
-@pytest.mark.parametrize("comparison", [PLACES, ENLARGED])
+def test_turned_views_are_the_image_turned():
+    image = torch.rand(1, 1, 33, 33, generator=torch.Generator().manual_seed(0))
+    grid = WindowGrid(share=1.0, across=0, side=33, whole=True, turns=(90.0, -90.0))
+    whole, right, left = grid.cut(image)[0]
+    torch.testing.assert_close(whole, image[0])
+    torch.testing.assert_close(left, image[0].rot90(-1, (1, 2)), atol=1e-4, rtol=0)
+    torch.testing.assert_close(right, image[0].rot90(1, (1, 2)), atol=1e-4, rtol=0)
+
+
+def test_every_turn_that_is_planted_lies_near_a_view():
+    """Half of the step between two views is the most that a planted copy is away from one."""
+    turns = np.array([0.0, *GRIDS[VIEWS].turns])
+    planted = np.concatenate([sign * np.linspace(*ANGLES, 100) for sign in (-1, 1)])
+    assert np.abs(planted[:, None] - turns).min(axis=1).max() <= np.diff(np.sort(turns)).max() / 2
+
+
+def test_copies_are_embedded_whole_alone(tmp_path):
+    images = np.random.default_rng(3).integers(0, 256, (2, 64, 64, 3), dtype=np.uint8)
+    np.savez(tmp_path / "images.npz", images=images)
+    detector, width = open_pair_detector("default:views"), load_detector("default").config.dimension
+    sources, copies = (
+        detector.features(tmp_path / "images.npz", as_copies=as_copies).values for as_copies in (False, True)
+    )
+    np.testing.assert_allclose(copies, sources[:, :width], atol=1e-6)
+    assert sources.shape[1] == GRIDS[VIEWS].n * width
+    assert GRIDS[PLACES].of_copies == GRIDS[PLACES]
+
+
+@pytest.mark.parametrize("comparison", [PLACES, VIEWS])
 def test_each_window_has_the_vector_of_the_detector(comparison):
     images = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
     grid, network = GRIDS[comparison], load_detector("default").network
@@ -67,8 +96,8 @@ def test_details_are_those_of_near_copies(channels):
 
 def test_sources_by_name():
     assert parse_source("default:places").parts == PLACES
-    assert parse_source("default:enlarged").shown == "default:enlarged"
-    assert parse_source("default:enlarged").comes_with_memorisk
+    assert parse_source("default:views").shown == "default:views"
+    assert parse_source("default:views").comes_with_memorisk
     assert parse_source("details").is_details
     with pytest.raises(InputError, match="unknown windows of the detector default 'place'"):
         parse_source("default:place")

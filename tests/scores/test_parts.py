@@ -5,7 +5,7 @@ import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.scores import parts
-from memorisk.scores.parts import ENLARGED, NO_WINDOW, PLACES, PartsSimilarity, fit_parts
+from memorisk.scores.parts import NO_WINDOW, PLACES, VIEWS, PartsSimilarity, fit_parts
 
 WINDOWS, COLUMNS = 5, 12
 
@@ -35,7 +35,7 @@ def by_definition(similarity, left, right):
         for j in range(len(y)):
             for w in range(WINDOWS):
                 one, other = x[i, w], y[j, w]
-                if similarity.comparison == ENLARGED:
+                if similarity.comparison == VIEWS:
                     one, other = (x[i, w], y[j, 0]) if similarity.sources_ask else (x[i, 0], y[j, w])
                 if one.any() and other.any():
                     out[i, j] = min(out[i, j], np.square(one - other).sum() / 2)
@@ -44,7 +44,7 @@ def by_definition(similarity, left, right):
 
 @pytest.mark.parametrize("tile", [1, 100, 1 << 22])  # with as many pairs by the definition at a time
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("comparison", [PLACES, ENLARGED])
+@pytest.mark.parametrize("comparison", [PLACES, VIEWS])
 def test_the_search_is_that_of_the_definition(comparison, turned, tile, monkeypatch):
     monkeypatch.setattr(parts, "_TILE", tile)
     monkeypatch.setattr(parts, "_PAIRS", tile)
@@ -68,6 +68,39 @@ def test_the_search_is_that_of_the_definition(comparison, turned, tile, monkeypa
     assert similarity.reaching(flat(left), flat(right), threshold, limit=3).count == reaching.count
 
 
+@pytest.mark.parametrize("tile", [1, 100, 1 << 22])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("comparison", [PLACES, VIEWS])
+def test_one_pass_answers_both_ways(comparison, turned, tile, monkeypatch):
+    monkeypatch.setattr(parts, "_TILE", tile)
+    left, right = tables()
+    right[7], right[5] = right[3], 0  # a tie, and an image without details
+    left[6], left[8] = 0, left[2]
+    similarity = opened(comparison, np.concatenate([left, right]))
+    similarity = similarity.reversed if turned else similarity
+    forth, back = similarity.nearest_both_ways(flat(left), flat(right), 4)
+    for one, other in ((forth, similarity.nearest(flat(left), flat(right), 4)),
+                       (back, similarity.reversed.nearest(flat(right), flat(left)))):  # fmt: skip
+        np.testing.assert_array_equal(one.rows, other.rows)
+        np.testing.assert_array_equal(one.scores, other.scores)
+
+
+def test_of_copies_the_first_window_is_enough():
+    left, right = tables()
+    similarity = opened(VIEWS, right)
+    whole, alone = (similarity.nearest(flat(table), flat(right), 3) for table in (left, left[:, :1]))
+    np.testing.assert_array_equal(whole.rows, alone.rows)
+    np.testing.assert_array_equal(whole.scores, alone.scores)
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 2), (700, 6), (4097, 1)])
+def test_the_first_guess_of_the_kth_largest_is_never_too_high(n, k):
+    tile = np.random.default_rng(n).standard_normal((20, n)).astype(np.float32)
+    guess, exact = parts._kth_largest(tile, k), np.sort(tile, axis=1)[:, -k]
+    assert (guess <= exact).all()
+    assert ((tile >= guess[:, None]).sum(axis=1) <= 3 * k).all()
+
+
 def test_pairs_of_one_group_are_left_out():
     left, right = tables()
     similarity = opened(PLACES, np.concatenate([left, right]))
@@ -86,13 +119,13 @@ def test_a_copy_is_at_distance_0_and_reversing_exchanges_the_roles():
     right[9, 3] = right[11, 2] = right[0, 0] + np.arange(COLUMNS)[::-1]
     left[4, 0] = right[9, 3]  # the whole of one shows the fourth window of the other
     left[5, 2] = right[11, 2]  # a region at its own place
-    for comparison, row, source in ((ENLARGED, 4, 9), (PLACES, 5, 11)):
+    for comparison, row, source in ((VIEWS, 4, 9), (PLACES, 5, 11)):
         similarity = opened(comparison, right)
         nearest = similarity.nearest(flat(left), flat(right))
         assert (nearest.rows[row, 0], nearest.scores[row, 0]) == (source, 0)
         back = similarity.reversed.nearest(flat(right), flat(left))
         assert (back.rows[source, 0], back.scores[source, 0]) == (row, 0)
-    assert opened(ENLARGED, right).nearest(flat(right), flat(left)).scores[9, 0] < 0
+    assert opened(VIEWS, right).nearest(flat(right), flat(left)).scores[9, 0] < 0
 
 
 def test_windows_without_details_are_like_no_other():

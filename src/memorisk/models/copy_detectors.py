@@ -57,7 +57,7 @@ from memorisk.models.provenance import (
 )
 from memorisk.models.settings import COPY_DETECTOR, DEFAULT_DETECTOR
 from memorisk.models.weight_files import read_state_dict
-from memorisk.models.windows import GRIDS, WindowedNetwork
+from memorisk.models.windows import WindowedNetwork, source_grid
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import file_fingerprint
@@ -390,7 +390,7 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
     check_channels(source.shown, stored, preprocessing.channels)
     content = file_fingerprint(folder / WEIGHTS)
     made_for = preprocessing.size[0] if preprocessing.size[0] == preprocessing.size[1] else None
-    grid = None if source.parts is None else GRIDS[source.parts]
+    grid = source_grid(source.parts, source.as_copies)
     what = config.loss if latents is None else f"{config.kind}, {config.loss}"
 
     @cache

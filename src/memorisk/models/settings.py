@@ -16,9 +16,10 @@ LATENT_DETECTOR_KINDS = ("lcmem", "siamese", "siamese-ntxent")
 DETECTOR_KINDS = (COPY_DETECTOR, *LATENT_DETECTOR_KINDS)
 DEFAULT_DETECTOR = "default"
 """The copy detector that comes with memorisk, as a user names it; a folder of that name is ``./default``."""
-DEFAULT_COMPARISONS = (DEFAULT_DETECTOR, "default:enlarged", "default:places", "details")
-"""What an audit of a synthetic set compares by ``default``: whole images, windows of training images with the whole of
-synthetic ones (crops), windows at the same place (regions that were pasted), and details of thumbnails (noise)."""
+DEFAULT_COMPARISONS = (DEFAULT_DETECTOR, "default:views", "default:places", "details")
+"""What an audit of a synthetic set compares by ``default``: whole images, windows and turned views of training images
+with the whole of synthetic ones (crops, turned copies), windows at the same place (regions that were pasted), and
+details of thumbnails (noise)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,23 +1,26 @@
 """Windows of images, each embedded by one network, for copies that hold a part of their source.
 
-``default:enlarged`` embeds the whole image and nine windows of 85 % of its side, at three places across and down, each
-at 32 pixels: a crop shows one of these windows, or nearly. ``default:places`` embeds sixteen windows of 35 % of the
+``default:views`` embeds the whole image, the image turned by 10 and 20 degrees either way, and nine windows of 85 % of
+its side, at three places across and down, each at 32 pixels: a turned copy or a crop shows one of these views, or
+nearly. An image that is only ever a copy is embedded whole. ``default:places`` embeds sixteen windows of 35 % of the
 side, at four places across and down, each at 16 pixels: a region that was pasted, or left free, holds one of these at
-its own place. Both together multiply 3.5 times as many numbers as the whole image at 64 pixels.
+its own place. Both together multiply 4.5 times as many numbers as the whole image at 64 pixels, and 1.25 times as many
+of a copy.
 
 A window whose pixels spread by less than one grey level of 8 bits has no details. Its vector is zeros: it is like no
 other.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from memorisk.scores.parts import ENLARGED, PLACES, Comparison
+from memorisk.scores.parts import PLACES, VIEWS, Comparison
 
 LEAST_SPREAD = 1 / 255
 """Standard deviation of the pixels of a window, in [0, 1], below which it has no details."""
@@ -35,18 +38,25 @@ class WindowGrid:
     """Pixels a side at which a window is embedded."""
     whole: bool
     """Whether the whole image is embedded as well, before the windows."""
+    turns: tuple[float, ...] = ()
+    """Angles in degrees by which the whole image is turned about its centre, each a view after the whole image."""
 
     @property
     def n(self) -> int:
         """Return the number of windows, the whole image included."""
-        return self.across**2 + self.whole
+        return self.across**2 + self.whole + len(self.turns)
+
+    @property
+    def of_copies(self) -> "WindowGrid":
+        """Return the windows of images that are only ever copies, of which a comparison of views reads the whole."""
+        return replace(self, across=0, turns=()) if self.whole else self
 
     def describe(self) -> dict[str, Any]:
         """Return what the vectors depend on, as JSON has it."""
         return asdict(self) | {"least_spread": LEAST_SPREAD}
 
     def cut(self, images: torch.Tensor) -> torch.Tensor:
-        """Cut images [b, c, h, w] into windows [b, W, c, side, side]; row by row, the whole image first."""
+        """Cut images [b, c, h, w] into [b, W, c, side, side]: the whole image, turned ones, windows row by row."""
         height, width = images.shape[-2:]
         tall, wide = (max(1, round(self.share * size)) for size in (height, width))
         steps = range(self.across)
@@ -56,6 +66,7 @@ class WindowGrid:
             for x in steps
         ]
         windows = [images] if self.whole else []
+        windows += [_turned(images, angle) for angle in self.turns]
         windows += [images[..., y : y + tall, x : x + wide] for y, x in corners]
         return torch.stack([self._resized(window) for window in windows], dim=1)
 
@@ -66,11 +77,26 @@ class WindowGrid:
         return F.interpolate(window, size, mode="bilinear", antialias=True, align_corners=False)
 
 
+def _turned(images: torch.Tensor, degrees: float) -> torch.Tensor:
+    """Turn images [b, c, h, w] about their centre; borders are repeated."""
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    turn = images.new_tensor([[cos, -sin, 0.0], [sin, cos, 0.0]]).expand(len(images), 2, 3)
+    places = F.affine_grid(turn, list(images.shape), align_corners=False)
+    return F.grid_sample(images, places, mode="bilinear", padding_mode="border", align_corners=False)
+
+
 GRIDS: Mapping[Comparison, WindowGrid] = {
-    ENLARGED: WindowGrid(share=0.85, across=3, side=32, whole=True),
+    VIEWS: WindowGrid(share=0.85, across=3, side=32, whole=True, turns=(-20.0, -10.0, 10.0, 20.0)),
     PLACES: WindowGrid(share=0.35, across=4, side=16, whole=False),
 }
 """Windows by the comparison that they are for."""
+
+
+def source_grid(comparison: Comparison | None, as_copies: bool) -> WindowGrid | None:
+    """Return the windows that are embedded for a comparison; None for whole images."""
+    if comparison is None:
+        return None
+    return GRIDS[comparison].of_copies if as_copies else GRIDS[comparison]
 
 
 class WindowedNetwork(nn.Module):

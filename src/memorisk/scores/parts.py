@@ -1,14 +1,16 @@
 """Likeness of images by their parts: the most alike of several windows, exactly, over all pairs.
 
-A copy may show a part of its source (a crop), or hold a part of it (a region that was pasted). The vector of a whole
-image then says little, and the vector of the right window says much. An image is here a table of vectors, one for each
-of its windows, each centred, whitened and brought to length 1 (`PartsMeasure`). Two images x and y are at the distance
+A copy may show a part of its source (a crop), show it turned, or hold a part of it (a region that was pasted). The
+vector of a whole image then says little, and the vector of the right window says much. An image is here a table of
+vectors, one for each of its windows, each centred, whitened and brought to length 1 (`PartsMeasure`). Two images x and
+y are at the distance
 
     min over the pairs of windows (i, j) that are compared of |x_i - y_j|^2 / 2  =  1 - cosine.
 
-Which pairs are compared is the `Comparison`: ``PLACES`` compares windows at the same place, ``ENLARGED`` compares the
-whole copy (the first window) with every window of the source. Roles differ there: ``nearest`` takes copies as queries,
-``reversed`` takes sources.
+Which pairs are compared is the `Comparison`: ``PLACES`` compares windows at the same place, ``VIEWS`` compares the
+whole copy (the first window) with every window of the source, turned ones among them. Roles differ there: ``nearest``
+takes copies as queries, ``reversed`` takes sources. Of copies nothing but the first window is read, so that their
+tables may end with it.
 
 A window without details has no vector and is a row of zeros. It is at distance `NO_WINDOW` from every other.
 
@@ -28,13 +30,15 @@ from memorisk.runs.errors import InputError
 from memorisk.scores.similarity import Nearest, Search, ThresholdPairs
 
 FloatArray = NDArray[np.float64]
-Comparison = Literal["places", "enlarged"]
+Comparison = Literal["places", "views"]
 PLACES: Comparison = "places"
-ENLARGED: Comparison = "enlarged"
+VIEWS: Comparison = "views"
 NO_WINDOW = 1.0
 """Distance of a window without details: that of vectors at right angles."""
 _TILE = 1 << 22
 """Numbers of a tile of the search: 16 MiB in float32."""
+_BLOCK = 1 << 6
+"""Pairs of a tile's row of which the most alike is looked at first."""
 _IMAGES = 1 << 10
 """Images whose windows are whitened at a time."""
 _PAIRS = 1 << 14
@@ -116,7 +120,7 @@ class PartsSimilarity:
 
     Attributes:
         measure: Of the windows.
-        windows: W, the number of windows of an image; rows are [n, W * d], the windows one after the other.
+        windows: W, the number of windows of a source; rows are [n, W * d], the windows one after the other.
         comparison: Pairs of windows that are compared.
         sources_ask: Whether the first image of a pair is the source and the second one the copy.
     """
@@ -147,7 +151,7 @@ class PartsSimilarity:
 
     def scores(self, first: Any, second: Any) -> FloatArray:
         """[n] of each image with the image beside it, by the definition in float64."""
-        left, right = self._rows(first), self._rows(second)
+        left, right = self._tables(first, second)
         return -self._distances(left, right, np.arange(len(left)), np.arange(len(right)))
 
     def nearest(
@@ -162,25 +166,55 @@ class PartsSimilarity:
             exclude_same: Groups of the queries and of the references; pairs of one group are left out.
             device: Not used: parts are compared on the CPU.
         """
-        left, right = self._rows(queries), self._rows(references)
-        rows = np.full((len(left), k), -1, np.int64)
-        scores = np.full((len(left), k), -np.inf)
+        left, right = self._tables(queries, references)
+        nearest, slack = _no_references(len(left), k), 2 * self._slack(left)
         for first, tile in self._tiles(left, right, exclude_same):
-            kept = min(k, tile.shape[1])
-            least = np.partition(tile, -kept, axis=1)[:, -kept]
-            allowed = tile > -np.inf
-            near = (tile >= (least - 2 * self._slack(left))[:, None]) & allowed
-            empty = self._empty(left[first : first + len(tile)])  # every image is as near, the first ones win the tie
-            near[empty] = allowed[empty] & (np.cumsum(allowed[empty], axis=1) <= k)
-            query, reference = np.nonzero(near)
-            exact = -self._distances(left, right, query + first, reference)
-            order = np.lexsort((reference, -exact, query))
-            query, reference, exact = query[order], reference[order], exact[order]
-            place = np.arange(len(query)) - np.searchsorted(query, query)
-            some = place < k
-            rows[first + query[some], place[some]] = reference[some]
-            scores[first + query[some], place[some]] = exact[some]
-        return Nearest(rows, scores)
+            self._rank_queries(nearest, left, right, first, tile, slack)
+        return nearest
+
+    def nearest_both_ways(self, queries: Any, references: Any, k: int = 1) -> tuple[Nearest, Nearest]:
+        """Search in one pass what two searches would: `nearest`, and that of the ``reversed`` similarity with k of 1.
+
+        Args:
+            queries: [q, W * d] images; copies, or sources in the ``reversed`` similarity.
+            references: [n, W * d] the others.
+            k: Number of references of each query.
+
+        Returns:
+            The k references most alike to every query, and the query most alike to every reference.
+        """
+        left, right = self._tables(queries, references)
+        nearest, back, slack = _no_references(len(left), k), _no_references(len(right), 1), 2 * self._slack(left)
+        some = right.any(axis=(1, 2))
+        best = np.where(some, -np.inf, np.inf).astype(
+            np.float32
+        )  # of each reference; no tile reaches that of an empty one
+        lists = []
+        for first, tile in self._tiles(left, right, None):
+            self._rank_queries(nearest, left, right, first, tile, slack)
+            np.maximum(best, tile.max(axis=0), out=best)
+            query, reference = np.nonzero(tile >= best - slack)
+            lists.append((query + first, reference, tile[query, reference]))
+        if not lists:
+            return nearest, back
+        query, reference, product = (np.concatenate(column) for column in zip(*lists, strict=True))
+        near = product >= best[reference] - slack
+        query, reference = query[near], reference[near]
+        _rank(back, reference, query, -self._distances(left, right, query, reference))
+        back.rows[~some], back.scores[~some] = 0, -NO_WINDOW  # every query is as near: the first one wins the tie
+        return nearest, back
+
+    def _rank_queries(
+        self, nearest: Nearest, left: NDArray, right: NDArray, first: int, tile: NDArray, slack: float
+    ) -> None:
+        """Enter the nearest references of the queries of a tile."""
+        k = min(nearest.rows.shape[1], tile.shape[1])
+        allowed = tile > -np.inf
+        near = (tile >= (_kth_largest(tile, k) - slack)[:, None]) & allowed
+        empty = ~left[first : first + len(tile)].any(axis=(1, 2))  # all are as near: the first ones win the tie
+        near[empty] = allowed[empty] & (np.cumsum(allowed[empty], axis=1) <= k)
+        query, reference = np.nonzero(near)
+        _rank(nearest, query + first, reference, -self._distances(left, right, query + first, reference))
 
     def reaching(
         self,
@@ -193,7 +227,7 @@ class PartsSimilarity:
         device: str = "cpu",
     ) -> ThresholdPairs:
         """Search all pairs with at least this score; the most alike ``limit`` of them are listed."""
-        left, right = self._rows(queries), self._rows(references)
+        left, right = self._tables(queries, references)
         lists = []
         for first, tile in self._tiles(left, right, exclude_same):
             query, reference = np.nonzero(tile >= threshold + NO_WINDOW - self._slack(left))
@@ -210,16 +244,19 @@ class PartsSimilarity:
         """Not offered: which of two images is the copy is not known where every pair counts once."""
         raise InputError("pairs of images are not counted by their parts: choose another detector")
 
-    def _rows(self, table: Any) -> NDArray[np.float32]:
+    def _tables(self, queries: Any, references: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Bring the windows that are compared to unit rows: [q, W or 1, k] and [n, W or 1, k]."""
+        return self._rows(queries, self.sources_ask), self._rows(references, not self.sources_ask)
+
+    def _rows(self, table: Any, sources: bool) -> NDArray[np.float32]:
         values = np.asarray(table)
-        return self.measure.rows(values.reshape(len(values), self.windows, -1))
+        windows = values.reshape(len(values), -1, len(self.measure.mean))
+        return self.measure.rows(windows[:, : self.windows if sources or self.comparison == PLACES else 1])
 
     def _pairs(self, left: NDArray, right: NDArray) -> Iterator[tuple[NDArray, NDArray]]:
         """Tables of windows [n, k] and [m, k] that are compared."""
-        whole, windows = (right, left) if self.sources_ask else (left, right)
         for w in range(self.windows):
-            one, other = whole[:, w if self.comparison == PLACES else 0], windows[:, w]
-            yield (other, one) if self.sources_ask else (one, other)
+            yield left[:, min(w, left.shape[1] - 1)], right[:, min(w, right.shape[1] - 1)]
 
     def _distances(self, left: NDArray, right: NDArray, one: NDArray, other: NDArray) -> FloatArray:
         """[p] of pairs of rows, by the definition."""
@@ -232,10 +269,6 @@ class PartsSimilarity:
                 apart = np.where(there, np.square(first - second).sum(axis=1) / 2, NO_WINDOW)
                 np.minimum(least[some], apart, out=least[some])
         return least
-
-    def _empty(self, left: NDArray) -> NDArray[np.bool_]:
-        """[n] which images have no window with details among those that are compared."""
-        return ~np.any([x.any(axis=1) for x, _ in self._pairs(left, left)], axis=0)
 
     def _slack(self, rows: NDArray) -> float:
         """Largest difference between a product in float32 and 1 less the distance."""
@@ -258,3 +291,25 @@ class PartsSimilarity:
             if same is not None:
                 tile[same(rows)] = -np.inf
             yield first, tile
+
+
+def _no_references(n: int, k: int) -> Nearest:
+    """Return an answer for n queries without any reference."""
+    return Nearest(np.full((n, k), -1, np.int64), np.full((n, k), -np.inf))
+
+
+def _rank(nearest: Nearest, query: NDArray, reference: NDArray, score: NDArray) -> None:
+    """Enter the references of some queries, [p] pairs each, the most alike first and ties by the lower row."""
+    order = np.lexsort((reference, -score, query))
+    query, reference, score = query[order], reference[order], score[order]
+    place = np.arange(len(query)) - np.searchsorted(query, query)
+    some = place < nearest.rows.shape[1]
+    nearest.rows[query[some], place[some]] = reference[some]
+    nearest.scores[query[some], place[some]] = score[some]
+
+
+def _kth_largest(tile: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+    """[b] at most the k-th largest of each row, and seldom less: that of the largest ones of blocks of the row."""
+    n, size = tile.shape[1], max(1, min(_BLOCK, tile.shape[1] // (2 * k)))
+    largest = np.maximum.reduceat(tile, np.arange(0, n, size), axis=1)
+    return np.partition(largest, -k, axis=1)[:, -k]

@@ -25,7 +25,7 @@ def test_each_kind_of_copy_is_nearest_to_its_source_by_some_way(tmp_path):
     nearest = {view.name.partition(",")[0]: view.distances for view in evidence.views}
     kind, source = evidence.plants.kind, evidence.plants.source
     right = {name: d.candidates.plants[:, 0] == source for name, d in nearest.items()}
-    assert right["default:enlarged"][kind == "cropped"].all()
+    assert right["default:views"][kind == "cropped"].all()
     assert right["default:places"][kind == "pasted"].all()
     assert right["details"][kind == "noised"].all()
     for view in evidence.views:

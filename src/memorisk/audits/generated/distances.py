@@ -26,7 +26,7 @@ from memorisk.images.copies.near_copies import (
 from memorisk.images.pixels import hash_pixels
 from memorisk.runs.workload import Progress
 from memorisk.scores.parts import PartsSimilarity
-from memorisk.scores.similarity import HeadSimilarity, Similarity
+from memorisk.scores.similarity import HeadSimilarity, Nearest, Similarity
 from memorisk.statistics.copies.tails import neighbour_leads
 from memorisk.statistics.exchangeability import image_counts
 
@@ -93,10 +93,11 @@ class Distances:
     """[M] of each held-out image to the training images."""
     held_to_train_nearest: np.ndarray
     """[M] the training image."""
-    among_train: FloatArray
-    """[N] of each training image to those of other patients."""
+    among_train: FloatArray | None
+    """[N] of each training image to those of other patients; None where real images are not compared with real ones."""
     among_real: np.ndarray
-    """[R] place among ``among_rows`` of the nearest image of another patient; empty without held-out images."""
+    """[R] place among ``among_rows`` of the nearest image of another patient; empty without held-out images, and where
+    real images are not compared with real ones."""
     among_lead: FloatArray
     """[R] by how much it is nearer than the nearest image of a third patient
     (`statistics.copies.tails.neighbour_leads`)."""
@@ -176,6 +177,7 @@ def measure_distances(
     *,
     review: Review = NO_REVIEW,
     device: str = "cpu",
+    compares_real: bool = True,
 ) -> Distances:
     """Find nearest neighbours in all directions that the audit needs.
 
@@ -187,6 +189,8 @@ def measure_distances(
         progress: Called with (stage, done, total).
         review: What a person said of pairs.
         device: Where to search; the distances are the same.
+        compares_real: Whether real images are compared with those of other patients as well: for the test of the
+            random split, and for what the literature computes.
 
     Raises:
         InputError: The measure does not take some rows, or the device is not there.
@@ -198,45 +202,49 @@ def measure_distances(
         progress("comparing", stage, _STAGES)
         return _nearest(similarity, queries, references, exclude, device)
 
-    def ask_set(sources: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return distance and row of the synthetic image nearest to each real one."""
-        progress("comparing", 0, _STAGES)
-        return _nearest(similarity.reversed, sources, found.synthetic, None, device)
-
-    def ask_few(queries: np.ndarray, references: np.ndarray, stage: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distance of the nearest reference, and the rows of the candidates."""
+    def ask_few(queries: np.ndarray, references: np.ndarray, stage: int) -> Nearest:
+        """Return the candidates of each query."""
         progress("comparing", stage, _STAGES)
         return _few_nearest(similarity, queries, references, device)
 
+    def ask_both(references: np.ndarray, stage: int) -> tuple[Nearest, np.ndarray, np.ndarray]:
+        """Return the candidates of each synthetic image, and distance and row of the one nearest to each real image."""
+        progress("comparing", stage, _STAGES)
+        return _both_ways(similarity, found.synthetic, references, device)
+
+    def ask_second(
+        few: Nearest, references: np.ndarray, whose: np.ndarray, stage: int
+    ) -> tuple[FloatArray, np.ndarray]:
+        """Return distance and row of the real image of another patient nearest to each synthetic image."""
+        progress("comparing", stage, _STAGES)
+        return _second_nearest(similarity, few, found.synthetic, references, whose, device)
+
     n = len(found.train)
-    train, train_nearest = ask_set(found.train)  # tables one by one: together they would be copied
-    held, held_nearest = ask_set(found.held)
-    held_to_train, held_few = ask_few(found.held, found.train, 1)
-    synthetic, synthetic_few = ask_few(found.synthetic, found.train, 1)
-    ours = synthetic_few[:, 0].copy()
-    plants_to_train, plants_few = ask_few(found.plants, found.train, 1)
-    second, second_nearest = ask(found.synthetic, found.train, 2, exclude=(patients[ours], patients))
+    of_synthetic, train, train_nearest = ask_both(found.train, 0)  # tables one by one: together they would be copied
+    of_held, of_plants = ask_few(found.held, found.train, 1), ask_few(found.plants, found.train, 1)
+    synthetic, ours = -of_synthetic.scores[:, 0], of_synthetic.rows[:, 0].copy()
+    second, second_nearest = ask_second(of_synthetic, found.train, patients, 2)
     for made, left in review.left_for(sets):
         if {ours[made], second_nearest[made]} - set(left) and len(left):
             one, of_left = found.synthetic[made : made + 1], found.train[left]
             synthetic[made], ours[made] = _next_of(left, *ask(one, of_left, 2))
             exclude = patients[ours[made : made + 1]], patients[left]
             second[made], second_nearest[made] = _next_of(left, *ask(one, of_left, 2, exclude=exclude))
-    among, _ = ask(found.train, found.train, 3, exclude=(patients, patients))
-    among_real = among_rows = made_held_nearest = np.empty(0, dtype=np.int64)
-    among_lead = made_held = made_held_second = np.empty(0)
+    among = ask(found.train, found.train, 3, exclude=(patients, patients))[0] if compares_real else None
+    among_real = among_rows = made_held_nearest = held_nearest = np.empty(0, dtype=np.int64)
+    among_lead = made_held = made_held_second = held = np.empty(0)
     made_held_few = np.empty((0, CANDIDATES), dtype=np.int64)
     logits, others = isinstance(similarity, HeadSimilarity), np.full(len(found.plants), np.inf)
     if len(found.plants):
         others, _ = ask(found.plants, found.train, 2, exclude=(patients[plants.source], patients))
     if sets.held is not None:
         held_patients = sets.held.manifest.groups.astype(str)
-        made_held, made_held_few = ask_few(found.synthetic, found.held, 3)
+        of_made_held, held, held_nearest = ask_both(found.held, 3)
+        made_held, made_held_few = -of_made_held.scores[:, 0], of_made_held.rows
         made_held_nearest = made_held_few[:, 0]
-        made_held_second, _ = ask(
-            found.synthetic, found.held, 3, exclude=(held_patients[made_held_nearest], held_patients)
-        )
+        made_held_second, _ = ask_second(of_made_held, found.held, held_patients, 3)
         others = np.minimum(others, ask(found.plants, found.held, 3)[0])
+    if sets.held is not None and compares_real:
         real_images = np.concatenate([found.train, found.held])
         theirs = np.char.add("held out: ", held_patients)
         counted = image_counts(patients, theirs)
@@ -261,17 +269,17 @@ def measure_distances(
         synthetic_held=made_held,
         synthetic_held_nearest=made_held_nearest,
         synthetic_held_second=made_held_second,
-        plants=plants_to_train,
+        plants=-of_plants.scores[:, 0],
         plant_source=_to_source(found, similarity, plants, patients),
         plant_other=others,
-        held_to_train=held_to_train,
-        held_to_train_nearest=held_few[:, 0],
+        held_to_train=-of_held.scores[:, 0],
+        held_to_train_nearest=of_held.rows[:, 0],
         among_train=among,
         among_real=among_real,
         among_lead=among_lead,
         among_rows=among_rows,
         logits=logits,
-        candidates=Candidates(synthetic_few, plants_few, held_few, made_held_few),
+        candidates=Candidates(of_synthetic.rows, of_plants.rows, of_held.rows, made_held_few),
         second_nearest=second_nearest,
         of_parts=isinstance(similarity, PartsSimilarity),
     )
@@ -310,17 +318,48 @@ def _nearest(
     return -found.scores[:, 0], found.rows[:, 0]
 
 
-def _few_nearest(
-    similarity: Similarity, queries: np.ndarray, references: np.ndarray, device: str
-) -> tuple[FloatArray, np.ndarray]:
-    """Distance of the nearest reference, and the rows of the candidates, [n, k]."""
-    rows = np.full((len(queries), CANDIDATES), -1, dtype=np.int64)
+def _few_nearest(similarity: Similarity, queries: np.ndarray, references: np.ndarray, device: str) -> Nearest:
+    """Candidates of each query, [n, CANDIDATES]; rows are -1 where there are fewer."""
     if not len(queries):
-        return np.empty(0), rows
-    k = min(CANDIDATES, len(references))
-    found = similarity.nearest(queries, references, k, device=device)
-    rows[:, :k] = found.rows
-    return -found.scores[:, 0], rows
+        return Nearest(np.empty((0, CANDIDATES), np.int64), np.empty((0, CANDIDATES)))
+    return _widened(similarity.nearest(queries, references, min(CANDIDATES, len(references)), device=device))
+
+
+def _widened(nearest: Nearest) -> Nearest:
+    missing = (0, 0), (0, CANDIDATES - nearest.rows.shape[1])
+    return Nearest(
+        np.pad(nearest.rows, missing, constant_values=-1), np.pad(nearest.scores, missing, constant_values=-np.inf)
+    )
+
+
+def _both_ways(
+    similarity: Similarity, copies: np.ndarray, sources: np.ndarray, device: str
+) -> tuple[Nearest, FloatArray, np.ndarray]:
+    """Candidates of each copy, and distance and row of the copy nearest to each source."""
+    if isinstance(similarity, PartsSimilarity) and len(copies) and len(sources):
+        few, back = similarity.nearest_both_ways(copies, sources, min(CANDIDATES, len(sources)))
+        return _widened(few), -back.scores[:, 0], back.rows[:, 0]
+    return _few_nearest(similarity, copies, sources, device), *_nearest(
+        similarity.reversed, sources, copies, None, device
+    )
+
+
+def _second_nearest(
+    similarity: Similarity, few: Nearest, copies: np.ndarray, sources: np.ndarray, whose: np.ndarray, device: str
+) -> tuple[FloatArray, np.ndarray]:
+    """Distance and row of the source of another patient than the nearest one's; inf and -1 where there is none.
+
+    The candidates hold it nearly always. Copies whose candidates are all of one patient search once more.
+    """
+    first = whose[few.rows[:, 0]]
+    other = (whose[few.rows] != first[:, None]) & (few.rows >= 0)
+    place, every = other.argmax(axis=1), np.arange(len(other))
+    distance, row = -few.scores[every, place], few.rows[every, place]
+    again = np.flatnonzero(~other.any(axis=1))
+    if len(again):
+        exclude = first[again], whose
+        distance[again], row[again] = _nearest(similarity, copies[again], sources, exclude, device)
+    return distance, row
 
 
 def _neighbours(

@@ -155,7 +155,9 @@ def measure_features(
         return _saved(sets, source, options)
     load = partial(_load, detector, options=options, reference=sets.real, progress=progress)
     train = load(sets.train, what="training images")
-    ours = load(hidden.store, what="synthetic images" + (" and planted copies" if len(hidden.of_plants) else ""))
+    ours = load(
+        hidden.store, as_copies=True, what="synthetic images" + (" and planted copies" if len(hidden.of_plants) else "")
+    )
     held = None if sets.held is None else load(sets.held, what="held-out images")
     real = np.concatenate([train.values, *([] if held is None else [held.values])])
     place = {value: row for row, value in reversed(list(enumerate(sets.real.pixel_hashes)))}
@@ -181,7 +183,7 @@ def _values_by_pixels(
     """[n, d] features of some rows; those of the real image where the pixels are one's. A large table is on the disk.
 
     Args:
-        values: [T, d] of all rows.
+        values: [T, d] of all rows; of copies alone d may be fewer columns than of real images, the first ones.
         rows: [n] which.
         hashes: [T] of their pixels.
         real: [R, d] features of the real images.
@@ -193,7 +195,7 @@ def _values_by_pixels(
         some = rows[first : first + step]
         table[first : first + step] = values[some]
         known = np.flatnonzero([value in place for value in hashes[some]])
-        table[first + known] = real[[place[value] for value in hashes[some[known]]]]
+        table[first + known] = real[[place[value] for value in hashes[some[known]]], : values.shape[1]]
     return table
 
 
@@ -224,6 +226,7 @@ def _load(
     reference: ImageStore,
     progress: Progress,
     what: str,
+    as_copies: bool = False,
 ) -> Features:
     def counted(stage: str, done: int, total: int) -> None:
         """Say of which images."""
@@ -237,6 +240,7 @@ def _load(
         normalise=None if own else options.normalise,
         device=options.device,
         precision=options.precision,
+        as_copies=as_copies,
         progress=counted,
     )
 

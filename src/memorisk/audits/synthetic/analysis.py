@@ -376,8 +376,10 @@ def _summary(
     )
 
 
-def _published(found: LiteratureStatistics) -> Published:
-    """The statistics of the literature."""
+def _published(found: LiteratureStatistics | None) -> Published | None:
+    """Statistics of the literature."""
+    if found is None:
+        return None
     c_t = found.c_t
     return Published(
         wasserstein=found.wasserstein,

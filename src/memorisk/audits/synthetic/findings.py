@@ -118,9 +118,9 @@ class DetectorFindings:
     """Plants of the required kinds noticed by this detector alone; None without them or held-out images."""
     unlike: NeighbourTest | None
     """Whether training and held-out images lie apart or together, of the images that count (`Distances.among_rows`);
-    None where one part has none."""
-    published: LiteratureStatistics
-    """Statistics of the literature."""
+    None where one part has none, and where real images are not compared with each other."""
+    published: LiteratureStatistics | None
+    """Statistics of the literature; None where real images are not compared with each other."""
 
 
 @dataclass(frozen=True, eq=False)

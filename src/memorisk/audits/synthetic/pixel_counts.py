@@ -117,14 +117,16 @@ def near_p(train: int, held: int, n_train: int, n_held: int) -> float:
     return float(scipy.stats.hypergeom.sf(train - 1, n_train + n_held, train + held, n_train))
 
 
-def literature_statistics(distances: Distances, held_patients: np.ndarray, seed: int) -> LiteratureStatistics:
-    """Compute what the literature computes, by one detector.
+def literature_statistics(distances: Distances, held_patients: np.ndarray, seed: int) -> LiteratureStatistics | None:
+    """Compute what the literature computes, by one detector; None where real images are not compared with each other.
 
     Args:
         distances: Of the detector.
         held_patients: [M] of each held-out image.
         seed: Of the image drawn of each patient.
     """
+    if distances.among_train is None:
+        return None
     if not len(held_patients):
         alone = authenticity(distances.synthetic, distances.nearest, distances.among_train)
         return LiteratureStatistics(None, None, alone)

@@ -344,7 +344,7 @@ class DetectorSummary:
     """Logit of an image and itself; None without a head."""
     above_itself_pairs: Annotated[int | None, Key("above_itself")]
     """Pairs of two patients that reach it."""
-    published: Published
+    published: Published | None
 
 
 @dataclass(frozen=True, kw_only=True)

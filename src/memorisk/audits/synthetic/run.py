@@ -340,11 +340,14 @@ def gather_evidence(
     progress("hiding known copies", 0, 0)
     plants = _draw(sets, options)
     hidden, device = insert_plants(sets.synthetic, plants, options.seed), str(check_device(options.device))
-    views = []
+    views, by_parts = [], [detector.source.by_parts for detector in detectors]
     for name, detector in zip(display_names(detectors), detectors, strict=True):
         features = measure_features(detector, sets, hidden, options, progress)
         similarity = fit_similarity(detector, features, sets)
-        distances = measure_distances(features, similarity, sets, plants, progress, review=review, device=device)
+        compares_real = all(by_parts) or not detector.source.by_parts  # whole images say whether both parts are alike
+        distances = measure_distances(
+            features, similarity, sets, plants, progress, review=review, device=device, compares_real=compares_real
+        )
         spread = logit_histogram(similarity, features, sets) if isinstance(similarity, HeadSimilarity) else None
         views.append(DetectorView(name, features, similarity, distances, spread))
     copies = find_pixel_copies(sets, progress, review, plants)

@@ -102,14 +102,17 @@ def _of_detector(result: Result, one: DetectorSummary, terms: Terms) -> list[Blo
         words("cannot", "What it cannot tell", wide=True),
     ]
     caption = "Published statistics. None is used for the verdict: they call sets copied in which nobody is."
+    published = [] if one.published is None else [
+        Heading("Statistics of the literature"),
+        Table(frame=pd.DataFrame(_published(one.published, terms)), columns=columns, caption=caption),
+    ]  # fmt: skip
     return [
         Heading(f"From real {terms.units} to the synthetic set"),
         _reversed_figure(result, one.name, one.head, terms),
         *spread_figures(result, one, terms),
         Heading("From images to the training set"),
         _usual_figure(result, one.name, one.head),
-        Heading("Statistics of the literature"),
-        Table(frame=pd.DataFrame(_published(one.published, terms)), columns=columns, caption=caption),
+        *published,
     ]
 
 

@@ -183,7 +183,9 @@ class SyntheticTables:
                 "part": part,
                 "distance": np.concatenate([d.train, d.held]),
                 "synthetic_image": self.image[np.concatenate([d.train_nearest, d.held_nearest])],
-                "distance_to_training": np.concatenate([d.among_train, d.held_to_train]),
+                "distance_to_training": np.concatenate(
+                    [np.full(n, np.nan) if d.among_train is None else d.among_train, d.held_to_train]
+                ),
             }
 
         return self._by_detector(rows, "part", "image")

@@ -6,8 +6,8 @@
 ``transformers:FOLDER``             a network of transformers from a folder (``config.json``, safetensors);
                                     ``transformers:NAME@default`` downloads, ``transformers:FOLDER@none`` is random
 ``default``                         the copy detector that comes with memorisk: its embedding
-``default:enlarged``, ``default:places``  the same of windows of each image (`memorisk.models.windows`), for crops and
-                                    for regions that were pasted
+``default:views``, ``default:places``  the same of windows and turned views of each image
+                                    (`memorisk.models.windows`), for crops, turned copies and pasted regions
 ``detector:FOLDER``                 a detector that memorisk trained (`memorisk.models.copy_detectors`)
 ``details``                         what a thumbnail of 32 x 32 shows beside coarse shading (`images.copies.duplicates`)
 ``pixels``, ``pixels:32``           pixels in [0, 1], as they are stored or resized to 32 x 32
@@ -39,7 +39,7 @@ from memorisk.runs.files import check_characters, read_array, read_table
 from memorisk.runs.plugins import Registry
 from memorisk.runs.size_limits import check_arrays
 from memorisk.runs.storage.mirror import local_source
-from memorisk.scores.parts import ENLARGED, PLACES, Comparison
+from memorisk.scores.parts import PLACES, VIEWS, Comparison
 
 SUFFIXES = (".npy", ".npz", ".parquet")
 IMAGE, FEATURES, GROUP = "image", "features", "group"
@@ -169,6 +169,8 @@ class FeatureSource:
     """Principal components."""
     parts: Comparison | None = None
     """Windows that are embedded and how they are compared; None for whole images."""
+    as_copies: bool = False
+    """Whether images are compared as copies of others alone, of which fewer windows are read."""
 
     @property
     def is_details(self) -> bool:
@@ -222,9 +224,9 @@ def parse_source(source: str | Path) -> FeatureSource:
     if text == DETAILS:
         return FeatureSource(text=text, kind="pixels", name=text, side=SIDE)
     if prefix == DEFAULT_DETECTOR and colon:
-        if rest not in (ENLARGED, PLACES):
-            raise unknown_name("windows of the detector default", one_line(rest, 60), (ENLARGED, PLACES))
-        return FeatureSource(text=text, kind="detector", name=prefix, parts=ENLARGED if rest == ENLARGED else PLACES)
+        if rest not in (VIEWS, PLACES):
+            raise unknown_name("windows of the detector default", one_line(rest, 60), (VIEWS, PLACES))
+        return FeatureSource(text=text, kind="detector", name=prefix, parts=VIEWS if rest == VIEWS else PLACES)
     head = prefix.partition("@")[0]
     if head == "transformers" and colon:
         return _transformers(text)

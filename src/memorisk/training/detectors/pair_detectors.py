@@ -82,6 +82,7 @@ class PairDetector:
         normalise: str | None = None,
         device: str = "auto",
         precision: str = "auto",
+        as_copies: bool = False,
         progress: Progress = no_progress,
     ) -> Features:
         """The vectors of images, found in the cache folder or computed.
@@ -94,13 +95,15 @@ class PairDetector:
             normalise: Mean and deviation of the input.
             device: Where to compute.
             precision: Arithmetic of the network.
+            as_copies: Whether the images are compared as copies of others alone, of which fewer windows are read.
             progress: Called with (stage, done, total).
 
         Raises:
             InputError: As `load_features`.
         """
         fitted = self.source.kind == "pca" and self.source.weights is None
-        load = partial(load_features, images, self.source, options=options, reference=reference if fitted else None)
+        source = replace(self.source, as_copies=as_copies)
+        load = partial(load_features, images, source, options=options, reference=reference if fitted else None)
         how = {"size": size, "normalise": normalise, "device": device, "precision": precision}
         return load(work=self.workplace.features, progress=progress, **how)
 

@@ -26,7 +26,7 @@ from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, chec
 from memorisk.models.encoders.networks import PixelPca, Trunk, preparation
 from memorisk.models.lcmem import LatentDetector
 from memorisk.models.network_parts import head_module
-from memorisk.models.windows import GRIDS
+from memorisk.models.windows import source_grid
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 from memorisk.runs.workload import Cost, CountProgress
@@ -300,8 +300,8 @@ def dimension(
         return source.components if source.weights is None else len(PixelPca.load(source.weights).directions)
     if source.kind == "network":
         return _width(source.name)
-    windows = 1 if source.parts is None else GRIDS[source.parts].n
-    return None if detector is None else windows * int(detector.config.dimension)
+    grid = source_grid(source.parts, source.as_copies)
+    return None if detector is None else int(detector.config.dimension) * (1 if grid is None else grid.n)
 
 
 @lru_cache(maxsize=64)
