@@ -22,7 +22,7 @@ import torch
 from scipy import stats
 
 import default_detector
-from copies_found import SEVEN, hits, mean_cell, parts_of, read_rows, resized
+from copies_found import SEVEN, by_vectors, hits, mean_cell, parts_of, read_rows, resized
 from memorisk.models.copy_detectors import Detector, load_detector
 from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
 from near_copies import SETS, Set
@@ -74,7 +74,8 @@ def trained(work: Path, steps: int, seed: int, real: list[np.ndarray] | None) ->
 def row_of(one: Set, data: Path, seed: int, detectors: dict[str, Detector]) -> str:
     """What each finds on one set, and the difference of the last two."""
     parts = parts_of(one, data, seed)
-    found = [hits(parts, d.embed, d.config.measure, second_look=False)[0] for d in detectors.values()]
+    ways = [by_vectors(d.embed, d.config.measure, parts) for d in detectors.values()]
+    found = [hits(parts, [way], second_look=False)[0] for way in ways]
     procedural, mixed = (np.mean([said[kind] for kind in SEVEN], axis=0) for said in found[-2:])
     more = mixed - procedural
     room = stats.t.ppf(0.975, len(more) - 1) * more.std(ddof=1) / np.sqrt(len(more))

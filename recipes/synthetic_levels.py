@@ -12,7 +12,7 @@ the second look have nulls of their own (`near_copies.md`, `alignment.md`).
 import argparse
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +28,7 @@ from memorisk.audits.synthetic import findings
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.verdict import UNLIKE_LEVEL
 from memorisk.images.pixels import hash_pixels
-from memorisk.models.settings import DEFAULT_COMPARISONS
+from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
 from memorisk.runs.workload import no_progress
 from memorisk.scores.similarity import Nearest
 from memorisk.statistics.intervals import clopper_pearson
@@ -130,10 +130,12 @@ def audited(pool: Pool, number: int, seed: int) -> Counter[str]:
     described: Any = SimpleNamespace(encoder="", state="no network")
     train, held, made, nothing = (rows[:, None] for rows in (train, held, made, nothing))
     tables = FeatureTables(train, held, made, nothing, described, False, (), 0, 0)
-    distances = [
-        measure_distances(tables, KnownScores(pool.tables[way]), sets, plants, no_progress)  # type: ignore[arg-type]
-        for way in DEFAULT_COMPARISONS
-    ]
+    distances = []
+    for way in DEFAULT_COMPARISONS:
+        scores: Any = KnownScores(pool.tables[way])
+        by_parts = way != DEFAULT_DETECTOR
+        one = measure_distances(tables, scores, sets, plants, no_progress, compares_real=not by_parts)
+        distances.append(replace(one, of_parts=by_parts))
     options = SyntheticOptions(seed=number, one_image_per_patient=True)
     every = findings.compute_findings(sets, distances, pixel_copies(np.full(SET, -1), plants), plants, options)
     counts = Counter({
