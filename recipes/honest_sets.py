@@ -78,7 +78,7 @@ def write_images(folder: Path, images: np.ndarray) -> Path:
 
 
 def audited(one: Set, data: Path, what: str, number: int) -> dict[str, Any]:
-    """Audit one set: its verdict, the codes of its reasons, and the planted copies noticed by kind."""
+    """Audit one set, and return what its verdict.json holds."""
     rng = np.random.default_rng([79, number])
     train, held, others = people_of(one, data, rng)
     made = draws(train, rng) if what == "draws" else mixtures(others, rng)
@@ -89,11 +89,11 @@ def audited(one: Set, data: Path, what: str, number: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folders = [write_images(folder / part, x) for part, x in (("train", train), ("set", made), ("held", held))]
-        result = audit_synthetic(
+        audit_synthetic(
             folders[0], folders[1], held_out=folders[2], one_image_per_patient=True, seed=number, out=folder / "run"
         )
         numbers = json.loads((folder / "run" / "verdict.json").read_text())
-    return {"set": one.name, "what": what, "number": number, "verdict": result.verdict, "numbers": numbers}
+    return {"what": what, "numbers": numbers}
 
 
 def decided(one: Set, data: Path, what: str, number: int, work: Path) -> dict[str, Any]:
@@ -114,13 +114,13 @@ def asked(audits: int, copies: int) -> Iterator[tuple[str, int]]:
 def row_of(one: Set, results: list[dict[str, Any]]) -> str:
     """Make a row of the table."""
     honest = [r for r in results if r["what"] not in PLANT_KINDS]
-    verdicts, n = Counter(r["verdict"] for r in honest), len(honest)
+    verdicts, n = Counter(r["numbers"]["status"] for r in honest), len(honest)
     passed, failed = (clopper_pearson(verdicts[name], n, 0.95) for name in ("pass", "fail"))
     by_kind = {kind: [r["numbers"]["recall_by_kind"][kind] for r in honest] for kind in KINDS}
     shares = {kind: sum(x["successes"] for x in k) / sum(x["trials"] for x in k) for kind, k in by_kind.items()}
     noticed = ", ".join(f"{kind} {value:.1%}" for kind, value in shares.items())
     copies = [r for r in results if r["what"] in PLANT_KINDS]
-    through = [r["what"] for r in copies if r["verdict"] == "pass"]
+    through = [r["what"] for r in copies if r["numbers"]["status"] == "pass"]
     numbers = honest[0]["numbers"]
     sizes = f"{numbers['n_train_patients']}, {numbers['n_held_patients']}"
     shown = (f"{s.successes} of {n} ({s.low:.0%} to {s.high:.0%})" for s in (passed, failed))
@@ -144,7 +144,7 @@ def main() -> None:
     for what, number in asked(options.audits, options.copies):
         for one in sets:
             results[one.name].append(decided(one, options.data, what, number, options.work))
-            print(one.name, what, number, results[one.name][-1]["verdict"], flush=True)
+            print(one.name, what, number, results[one.name][-1]["numbers"]["status"], flush=True)
     heads = ("set", "training, held-out people", "pass", "fail", "planted copies noticed", "passes with one copy in it")
     lines = [f"| {' | '.join(heads)} |", "|---|--:|--:|--:|---|---|", *(row_of(one, results[one.name]) for one in sets)]
     page = ["# Can an honest set pass?", "", *str(__doc__).splitlines()[2:], "", *lines, ""]
