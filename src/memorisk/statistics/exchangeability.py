@@ -387,8 +387,8 @@ def image_counts(train_group: ArrayLike, held_group: ArrayLike, *, seed: int = 0
         Wilcoxon (1945); the permutation distribution conditional on ties, by draws (Davison and Hinkley 1997, 4.3).
 
     Example:
-        >>> found = counted_images([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4], [5, 6, 7, 8, 9, 10])
-        >>> found.one_each, len(found.train), len(found.held), found.mean_train
+        >>> counts = image_counts([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4], [5, 6, 7, 8, 9, 10])
+        >>> counts.one_each, len(counts.train), len(counts.held), counts.mean_train
         (True, 5, 6, 3.0)
     """
     ours, theirs = np.asarray(train_group), np.asarray(held_group)

@@ -143,7 +143,7 @@ def these_groups_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     Example:
         >>> interval = these_groups_interval([[1.0, 1.2, 0.9], [2.0, 2.1, 2.2], [0.4, 0.7, 0.5], [1.1, 1.3, 1.5]])
         >>> round(interval.estimate, 3), round(interval.low, 3), round(interval.high, 3)
-        (1.242, 0.937, 1.546)
+        (1.242, 0.983, 1.5)
     """
     table, _ = _table(values, level)
     n_groups, n_seeds = table.shape

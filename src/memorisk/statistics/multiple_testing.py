@@ -280,9 +280,9 @@ class ErrorSpending:
     """The probability of a false stop, shared over looks.
 
     Example:
-        >>> SharedError(0.05, 10).of_look(3), SharedError(0.05, 10).of_look(11)
+        >>> ErrorSpending(0.05, 10).of_look(3), ErrorSpending(0.05, 10).of_look(11)
         (0.005, 0.0)
-        >>> round(sum(SharedError(0.05).of_look(k) for k in range(1, 100_000)), 4)
+        >>> round(sum(ErrorSpending(0.05).of_look(k) for k in range(1, 100_000)), 4)
         0.05
     """
 

@@ -389,8 +389,8 @@ def halve(held: ArrayLike, rng: np.random.Generator) -> NDArray[np.int8]:
         InputError: Another shape, or a count is negative or not finite.
 
     Example:
-        >>> sides = halve([[3, 1], [2, 0], [1, 1], [4, 2]], np.random.default_rng(0))
-        >>> int(sides @ [3, 2, 1, 4])
+        >>> sides = halve(np.ones((6, 1)), np.random.default_rng(0))  # six units that hold as much
+        >>> int(sides.sum())
         0
     """
     counts = np.asarray(held, dtype=np.float64)

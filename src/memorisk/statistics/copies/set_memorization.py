@@ -170,7 +170,7 @@ def can_show_memorization(n_train: int, n_held: int, *, nominal: float = 0.05, l
         level: As there.
 
     Example:
-        >>> can_be_shown(100, 85), can_be_shown(100, 86)
+        >>> can_show_memorization(100, 85), can_show_memorization(100, 86)
         (False, True)
     """
     if n_train < 1 or n_held < 1:
@@ -253,8 +253,8 @@ def nearness_test(
         Kolmogorov (1933), Smirnov (1939); exact by Hodges (1958), as SciPy has it. METHODS section 5, "Null".
 
     Example:
-        >>> found = nearer_set([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
-        >>> found.statistic, round(found.p_value, 3)
+        >>> test = nearness_test([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+        >>> test.statistic, round(test.p_value, 3)
         (1.0, 0.05)
     """
     train_images, held_images = check_distances(train_distance), check_distances(held_distance)

@@ -237,7 +237,7 @@ def copies_for_power(share: float, probability: float) -> int | None:
         InputError: The probability is not between 0 and 1.
 
     Example:
-        >>> [copies_noticed(share, 0.8) for share in (0.8, 0.5, 0.1, 0.0)]
+        >>> [copies_for_power(share, 0.8) for share in (0.8, 0.5, 0.1, 0.0)]
         [1, 3, 16, None]
     """
     if not 0 < probability < 1:
