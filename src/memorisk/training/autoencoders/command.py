@@ -1,9 +1,9 @@
 """Train a small autoencoder on a set of images (``memorisk train autoencoder``).
 
 The run folder holds ``autoencoder/`` (what `diffusers.AutoencoderKL.from_pretrained` and ``autoencoder:FOLDER`` read),
-``training.json`` (settings, history, and how well it renders images that chose nothing) and ``manifest.parquet`` (which
-image was in which part). In ``autoencoder/`` stand also ``origin.json`` and ``seen.parquet``: hashes of the images and
-patients that it was trained and chosen on.
+``training.json`` (settings, history, and how well it renders images that chose nothing) and ``manifest.parquet`` (the
+part that each image was in). The folder ``autoencoder/`` also holds ``origin.json`` and ``seen.parquet``: hashes of the
+images and patients that it was trained and chosen on.
 """
 
 from dataclasses import dataclass, fields
@@ -48,12 +48,12 @@ AUTOENCODER = "autoencoder"
 
 @dataclass(frozen=True)
 class AutoencoderPlan(TrainingPlan):
-    """Plan of a training."""
+    """Plan of a training of an autoencoder."""
 
     latent_shape: tuple[int, int, int]
     """Channels, height and width of a latent."""
     parameters: int
-    """Of the network."""
+    """Number of parameters of the network."""
 
 
 @takes_settings(TrainAutoencoderOptions)
@@ -63,13 +63,13 @@ def train_autoencoder(
     """Train an autoencoder, and measure it on patients who had no part in it.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are not needed.
-        out: The run folder: new, empty, or a run of the same command to go on with.
+        images: Source of the images, as for `memorisk.audit_classifier`; labels are not needed.
+        out: The run folder: new, empty, or a run of the same command to continue.
         progress: Called with (stage, done, total).
         **settings: Any field of `TrainAutoencoderOptions`.
 
     Returns:
-        What was trained, also saved in ``out``.
+        Result of the training, also saved in ``out``.
 
     Raises:
         InputError: Bad input or settings; nothing was written.
@@ -101,7 +101,7 @@ def plan_autoencoder(
     """Plan `train_autoencoder` by two steps; nothing is written but the image store.
 
     Args:
-        images: As for `train_autoencoder`.
+        images: Source of the images, as for `train_autoencoder`.
         out: The run folder.
         progress: Called with (stage, done, total).
         **settings: Any field of `TrainAutoencoderOptions`.
@@ -124,7 +124,7 @@ def plan_autoencoder(
 
 
 def _cost(store: ImageStore, parts: Division, training: AutoencoderTraining, steps: int) -> Cost:
-    """Validation images are rendered after every epoch, and with the test images at the end; latents are averaged."""
+    """Count the work: validation images pass after each epoch, and last with the test images; latents are averaged."""
     n, m = len(training.rows), len(training.validation)
     return Cost(
         trainings=1,
@@ -177,7 +177,7 @@ def _summary(
 
 
 def _statistics(training: AutoencoderTraining) -> dict[str, Any]:
-    """Mean and deviation of each channel over the training images, and what brings the whole to a deviation of 1."""
+    """Compute mean and deviation of each channel over training images, and the factor to an overall deviation of 1."""
     mean, std = running_statistics(training.latents(training.rows))
     whole = float(np.sqrt((std**2 + (mean - mean.mean()) ** 2).mean()))
     return {"mean": mean, "std": std, "scaling_factor": 1 / whole if whole > 0 else 1.0}

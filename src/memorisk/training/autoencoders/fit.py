@@ -3,9 +3,9 @@
     loss = mean |x - D(z)| + kl_weight mean KL(q(z|x) || N(0, 1)),   z ~ q(z|x) = N(mean, variance)
 
 Pixels are scaled to [-1, 1]; each mean is over all numbers of a batch. The mean absolute error on the validation
-images, reconstructed from the posterior mean, chooses the epoch. There is no adversary and no perceptual loss:
-reconstructions are smooth, and no network that was trained on other images takes part. Everything random derives from
-(seed, epoch, step), so that a killed training goes on to the same bytes.
+images, reconstructed from the posterior mean, chooses the epoch. The loss has neither an adversarial nor a perceptual
+term: reconstructions are smooth, and no network that was trained on other images takes part. Everything random derives
+from (seed, epoch, step), so that a killed training continues to the same bytes.
 
 `measure_reconstruction` compares it, on images that chose nothing, with a resizing that keeps as many numbers. A
 patient's figure is the mean over the patient's images; the interval is a t over patients.
@@ -57,7 +57,7 @@ _NOT_OF_THE_RESULT = ("device", "checkpoint_seconds")
 
 @dataclass(frozen=True)
 class AutoencoderTraining:
-    """The parts of one training, checked and on the device."""
+    """The parts of one training of an autoencoder, checked and on the device."""
 
     store: ImageStore
     rows: np.ndarray
@@ -74,13 +74,13 @@ class AutoencoderTraining:
         """Check everything, build the network and put it on the device.
 
         Args:
-            store: The images.
-            division: Which of them train and choose.
-            options: How.
+            store: The images with their manifest.
+            division: Rows that train and rows that choose the epoch.
+            options: Settings of the training.
 
         Raises:
-            InputError: The images are no squares that can be halved often enough.
-            MissingExtraError: diffusers is not there.
+            InputError: The images are not squares whose side can be halved often enough.
+            MissingExtraError: diffusers is not installed.
         """
         _, height, width, channels = (int(n) for n in store.images.shape)
         factor = options.downsampling
@@ -113,7 +113,7 @@ class AutoencoderTraining:
         """Train, and leave the weights of the best epoch in the network, in evaluation mode.
 
         Args:
-            checkpoint: File of the state from which a killed training goes on.
+            checkpoint: File of the state from which a killed training continues.
             progress: Called with ("training", steps done, steps).
 
         Raises:
@@ -123,7 +123,7 @@ class AutoencoderTraining:
         record = BestEpoch(options.epochs, {"error": -1}, network.state_dict())
 
         def after(epoch: int, losses: np.ndarray) -> bool:
-            """Note what the network renders now, and say whether to go on."""
+            """Note how well the network renders now, and return whether to continue."""
             record.note(epoch, {"error": self.error(self.validation)}, network.state_dict())
             network.train()
             return epoch - record.best_epoch < options.patience
@@ -144,7 +144,7 @@ class AutoencoderTraining:
         return EarlyStoppingLog.of(record, done.losses[:, 0].tolist(), options.patience)
 
     def losses(self, reseed: Callable[[int], None], epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
-        """The loss of each batch of an epoch."""
+        """Yield the loss of each batch of an epoch."""
         network, options = self.network.train(), self.options
         order = batch_order(options.seed, epoch, len(self.rows))
         slots = [order[begin:end] for begin, end in bounds]
@@ -159,7 +159,7 @@ class AutoencoderTraining:
             yield (rendered.float() - x).abs().mean() + options.kl_weight * posterior.kl().float().mean() / numbers
 
     def error(self, rows: np.ndarray) -> float:
-        """Mean absolute error of a pixel in [0, 1], rendered from the posterior mean; float64 over the images."""
+        """Return the mean absolute error of pixels in [0, 1], rendered from the posterior mean; float64 over images."""
         total = 0.0
         for begin in range(0, len(rows), self.block):
             found, wanted = self.rendered(rows[begin : begin + self.block])
@@ -168,18 +168,18 @@ class AutoencoderTraining:
 
     @property
     def block(self) -> int:
-        """Images that are rendered at a time."""
+        """Number of images that are rendered at a time."""
         side = int(self.store.images.shape[1])
         return max(1, min(256, (1 << 20) // side**2))
 
     def rendered(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Images from their posterior mean, in full precision, and as they are.
+        """Return images rendered from their posterior mean, in full precision, and the images as they are.
 
         Args:
-            rows: Of the store, few enough to be held at once.
+            rows: Rows of the store, few enough to be held at once.
 
         Returns:
-            [n, C, h, w] float32 in [0, 1], each.
+            Rendered and original images, [n, C, h, w] float32 in [0, 1] each.
         """
         images = np.asarray(self.store.images[rows])
         wanted = np.moveaxis(images, -1, 1).astype(np.float32) / float(np.iinfo(images.dtype).max)
@@ -190,7 +190,7 @@ class AutoencoderTraining:
         return ((found.float() + 1) / 2).clamp(0, 1).cpu().numpy(), wanted
 
     def latents(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Posterior means [n, c, h, w] of images, a block at a time."""
+        """Yield posterior means [n, c, h, w] of images, a block at a time."""
         source = PixelSource(self.store.images, rows, device=self.device, dtype=torch.float32, normalisation=_HALF)
         self.network.eval()
         for x in source.batches(torch.arange(len(rows)).split(self.block)):
@@ -200,7 +200,7 @@ class AutoencoderTraining:
 
 
 def recipe(options: AutoencoderOptions) -> dict[str, Any]:
-    """Every setting that the weights depend on."""
+    """Return every setting that the weights depend on, by name."""
     given = {field.name: getattr(options, field.name) for field in fields(AutoencoderOptions)}
     return {name: value for name, value in given.items() if name not in _NOT_OF_THE_RESULT} | {
         "block_channels": options.widths
@@ -208,17 +208,17 @@ def recipe(options: AutoencoderOptions) -> dict[str, Any]:
 
 
 def new_autoencoder(architecture: dict[str, Any], seed: int) -> Any:
-    """An AutoencoderKL, its weights drawn from a seed.
+    """Build an AutoencoderKL, its weights drawn from a seed.
 
     Each residual block begins as the identity, and the posterior with a variance of exp(-6): the first steps learn from
     the image and not from noise.
 
     Args:
-        architecture: As `AutoencoderOptions.architecture` gives it.
-        seed: Of the weights.
+        architecture: Configuration of the network, as `AutoencoderOptions.architecture` gives it.
+        seed: Random seed of the weights.
 
     Raises:
-        MissingExtraError: diffusers is not there.
+        MissingExtraError: diffusers is not installed.
     """
     kind = autoencoder_class("training an autoencoder")
     with quiet_diffusers(), seeded(seed):
@@ -239,9 +239,9 @@ def save_autoencoder(network: Any, folder: Path, seen: TrainingRecord, *, scalin
 
     Args:
         network: The autoencoder.
-        folder: Not there yet, or left by an earlier try.
+        folder: Folder to write, not there yet or left by an earlier try.
         seen: The images that it was trained and chosen on.
-        scaling_factor: What latents are multiplied by to have a deviation of 1.
+        scaling_factor: Factor that brings latents to a deviation of 1.
     """
     building = folder.with_name(f".{folder.name}.building")
     for old in (building, folder):
@@ -269,22 +269,22 @@ def _validation_subset(validation: np.ndarray, seed: int) -> tuple[np.ndarray, t
 
 
 def baseline_side(numbers: int, channels: int, side: int) -> int:
-    """Pixels a side of the largest square image with at most so many numbers, and no larger than the image.
+    """Return the side in pixels of the largest square image with at most so many numbers, no larger than the image.
 
     Args:
-        numbers: Of a latent.
-        channels: Of the image.
-        side: Of the image.
+        numbers: Number of values of a latent.
+        channels: Number of channels of the image.
+        side: Side of the image, in pixels.
     """
     return max(1, min(side, int(np.sqrt(numbers / channels))))
 
 
 def resize_and_restore(images: np.ndarray, side: int) -> np.ndarray:
-    """Images made smaller and as large again, bilinear with antialias.
+    """Make images smaller and as large again, bilinear with antialias.
 
     Args:
-        images: [n, C, h, w] float32.
-        side: Pixels of the small ones.
+        images: Images, [n, C, h, w] float32.
+        side: Side of the small images, in pixels.
     """
     x = torch.from_numpy(images)
     small = F.interpolate(x, (side, side), mode="bilinear", antialias=True, align_corners=False)
@@ -294,17 +294,17 @@ def resize_and_restore(images: np.ndarray, side: int) -> np.ndarray:
 def measure_reconstruction(
     training: AutoencoderTraining, parts: dict[str, np.ndarray], groups: np.ndarray, numbers: int, progress: Progress
 ) -> dict[str, Any]:
-    """PSNR and SSIM of each part.
+    """Measure PSNR and SSIM of each part.
 
     Args:
-        training: With the weights that are kept.
-        parts: Rows by part.
-        groups: [N] whose each image is.
-        numbers: Of a latent.
+        training: Training with the weights that are kept.
+        parts: Rows of the store, by part.
+        groups: Patient of each image, [N].
+        numbers: Number of values of a latent.
         progress: Called with (stage, done, total).
 
     Returns:
-        ``{part: {"psnr" | "ssim": {"autoencoder", "bilinear", "difference"}}}``, an `Interval` over patients each.
+        ``{part: {"psnr" | "ssim": {"autoencoder", "bilinear", "difference"}}}``, each an `Interval` over patients.
     """
     _, side, _, channels = (int(n) for n in training.store.images.shape)
     levels = int(np.iinfo(training.store.images.dtype).max) + 1
@@ -333,11 +333,11 @@ def _compare_with_baseline(
 
 
 def patient_means(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """The mean of each patient's images, [G].
+    """Return the mean of each patient's images, [G].
 
     Args:
-        values: [n].
-        groups: [n] whose each is.
+        values: Values to average, [n].
+        groups: Patient of each value, [n].
     """
     _, codes = np.unique(groups.astype(str), return_inverse=True)
     return np.bincount(codes, values) / np.bincount(codes)

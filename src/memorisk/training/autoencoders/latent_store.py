@@ -1,8 +1,8 @@
 """Latents of a set of images with the set's own mean and deviation: computed once for a content, or given directly.
 
-``load_latents("scans/", "autoencoder:FOLDER")``; what may stand in the second place is listed in
-`memorisk.models.latents`. They are kept as features are (`memorisk.training.features.cache`): a killed
-computation goes on, and the same pixels have the same latent to the last bit.
+An example is ``load_latents("scans/", "autoencoder:FOLDER")``; `memorisk.models.latents` lists the possible second
+arguments. Latents are kept as features are (`memorisk.training.features.cache`): a killed computation continues, and
+the same pixels have the same latent to the last bit.
 """
 
 from collections.abc import Iterable
@@ -44,17 +44,17 @@ _MOST_A_BATCH = 512
 
 @dataclass(frozen=True, eq=False)
 class Latents:
-    """Latents of a set of images.
+    """Latents of a set of images, with their statistics.
 
     Attributes:
-        values: [N, c, h, w] float32, read-only, perhaps a memory map; rows as in the manifest.
-        mean: [c] float64, of each channel over the whole set.
-        std: [c] float64, deviation of each channel, that of the population.
-        manifest: Whose latent each row is.
-        hashes: [N] of the pixels; of given latents of the latents themselves.
-        encoder: What computed them.
-        store: The images; None for given latents.
-        computed: Images that went through the encoder in this call; 0 where all was kept from before.
+        values: Latents, [N, c, h, w] float32, read-only, perhaps a memory map; rows as in the manifest.
+        mean: Mean of each channel over the whole set, [c] float64.
+        std: Population deviation of each channel over the whole set, [c] float64.
+        manifest: Image, patient and label of each row.
+        hashes: Hashes of the pixels, [N]; for latents given directly, hashes of the latents themselves.
+        encoder: Encoder that computed the latents.
+        store: The images; None for latents given directly.
+        computed: Number of images that went through the encoder in this call; 0 where all were kept from before.
     """
 
     values: np.ndarray
@@ -71,17 +71,17 @@ class Latents:
 
     @property
     def ids(self) -> np.ndarray:
-        """[N] str."""
+        """Identifiers of the images, [N] str."""
         return self.manifest.images
 
     @property
     def groups(self) -> np.ndarray:
-        """[N] str, whose image each is."""
+        """Patient of each image, [N] str."""
         return self.manifest.groups
 
     @cached_property
     def data_hash(self) -> str:
-        """Hash over (id, label, group, split, content) of every image: what a result was computed from."""
+        """Hash over (id, label, group, split, content) of every image, which identifies the data of a result."""
         if self.store is not None:
             return self.store.data_hash
         splits = self.manifest.splits
@@ -100,16 +100,16 @@ def load_latents(
     cache: bool = True,
     progress: Progress = no_progress,
 ) -> Latents:
-    """Latents of images, computed or found.
+    """Compute the latents of images, or read them from the cache.
 
     Args:
-        images: As for `memorisk.training.features.matrix.load_features`.
-        encoder: What computes them, or its name.
-        options: How images are found, read and stored; not with a store.
-        device: Where to compute; "auto" is a GPU where there is one.
-        precision: As for `load_features`; pixels are float32 throughout.
-        batch: Images a batch.
-        cache: Whether they are looked for and kept in the cache folder, beside the image stores.
+        images: Source of the images, as for `memorisk.training.features.matrix.load_features`.
+        encoder: Encoder that computes the latents, or its name.
+        options: Settings that find, read and store the images; not with a store.
+        device: Device to compute on; "auto" is a GPU where the machine has one.
+        precision: Arithmetic of the encoder, as for `load_features`; pixels are float32 throughout.
+        batch: Number of images per batch.
+        cache: Whether latents are looked for and kept in the cache folder that also holds the image stores.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -138,12 +138,12 @@ def load_latents(
 
 
 def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Latents:
-    """Latents that were computed elsewhere, such as a generator's own: nothing is decoded.
+    """Read latents that were computed elsewhere, such as a generator's own: nothing is decoded.
 
     Args:
         path: ``.npz`` with ``latents`` [N, c, h, w], ``image`` [N] and, where they are known, ``group``, ``label``,
-            ``dataset`` and ``split``; or ``.npy`` with a table of these columns. "latents:" may stand before it.
-        table: Of a ``.npy``; by default the ``.csv`` or ``.parquet`` beside it, of the same name.
+            ``dataset`` and ``split``; or ``.npy`` with a table of these columns. The prefix "latents:" is allowed.
+        table: Table of a ``.npy``; by default the ``.csv`` or ``.parquet`` in the same folder, of the same name.
 
     Raises:
         InputError: The file is missing, damaged, of another shape or not finite, or the ids do not fit it.
@@ -174,26 +174,28 @@ def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Late
 
 
 def channel_statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and population deviation of each channel in float64, a few megabytes at a time.
+    """Compute the mean and population deviation of each channel in float64, a few megabytes at a time.
 
     Args:
-        values: [N, c, ...], perhaps on the disk.
+        values: Latents, [N, c, ...], perhaps on the disk.
 
     Returns:
-        [c] float64 each.
+        Mean and deviation, [c] float64 each.
     """
     step = max(1, _AT_ONCE // max(1, int(np.prod(values.shape[1:], dtype=np.int64))))
     return running_statistics(values[start : start + step] for start in range(0, len(values), step))
 
 
 def running_statistics(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The same of values that come in blocks: sums of squares about each block's own mean, joined (Chan et al. 1979).
+    """Compute `channel_statistics` of values that come in blocks.
+
+    Sums of squares about each block's own mean are joined (Chan et al. 1979).
 
     Args:
-        blocks: [n, c, ...] each, one at least.
+        blocks: Blocks of latents, [n, c, ...] each, one at least.
 
     Returns:
-        [c] float64 each.
+        Mean and deviation, [c] float64 each.
     """
     seen, mean, squares = 0, np.zeros(1), np.zeros(1)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -210,7 +212,7 @@ def running_statistics(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.nda
 
 
 class _FlatEncoder(nn.Module):
-    """An encoder as one that gives a vector an image."""
+    """An encoder whose latents are flattened to one vector per image."""
 
     def __init__(self, encoder: LatentEncoder) -> None:
         super().__init__()
@@ -219,7 +221,7 @@ class _FlatEncoder(nn.Module):
         self.training = self.inner.training
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to [b, c h w]."""
+        """Encode [b, C, H, W] to [b, c h w]."""
         found = self.inner(x)
         if tuple(found.shape[1:]) != self.shape:
             raise InputError(f"{self.name} gives latents of shape {list(found.shape[1:])}, not {list(self.shape)}")
@@ -246,7 +248,7 @@ def _plan(
     size = batch or max(1, min(_MOST_A_BATCH, _PIXELS_PER_BATCH.get(device.type, 1 << 20) // (height * width)))
 
     def compute(rows: np.ndarray):
-        """Latents of these rows, a batch at a time."""
+        """Yield the latents of these rows, a batch at a time."""
         how = {"device": device, "precision": precision, "batch": size, "name": encoder.name}
         return feature_batches(_FlatEncoder(encoder), store.images, rows, encoder.preprocessing, **how)
 
@@ -263,7 +265,7 @@ def _plan(
 
 
 def _cached_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Read the statistics that lie with the values, or compute and write them."""
+    """Read the statistics that are kept with the values, or compute and write them."""
     if is_intact(folder / STATISTICS):
         found = read_json(folder / STATISTICS)
         return np.array(found["mean"], dtype=np.float64), np.array(found["std"], dtype=np.float64)
@@ -273,7 +275,7 @@ def _cached_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _read(file: Path, table: pd.DataFrame | None) -> tuple[np.ndarray, pd.DataFrame]:
-    """Latents, and what is known of whose they are."""
+    """Read the latents, and the table of the images that they belong to."""
     if file.suffix.lower() == ".npz":
         check_arrays(file)
         with np.load(file, allow_pickle=False) as archive:

@@ -1,4 +1,4 @@
-"""The settings of ``memorisk train autoencoder``. docs/latents.md has what the defaults do on a small data set."""
+"""The settings of ``memorisk train autoencoder``. docs/latents.md shows the effect of the defaults on a small set."""
 
 from dataclasses import dataclass
 from math import gcd, log2
@@ -83,20 +83,20 @@ class AutoencoderOptions:
 
     @property
     def blocks(self) -> int:
-        """Blocks of the encoder, each but the last halving the side."""
+        """Number of blocks of the encoder, each but the last halving the side."""
         return int(log2(self.downsampling)) + 1
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The channels of each block, filled in."""
+        """Number of channels of each block, filled in."""
         return self.block_channels or _WIDTHS[: self.blocks]
 
     def architecture(self, side: int, channels: int) -> dict[str, Any]:
         """Build the configuration of `diffusers.AutoencoderKL`; without attention it takes images of other sizes, too.
 
         Args:
-            side: Pixels of the images.
-            channels: Of the images.
+            side: Side of the images, in pixels.
+            channels: Number of channels of the images.
         """
         common = gcd(*self.widths)
         most = max(1, min(_MOST_GROUPS, common // 2))
@@ -128,7 +128,7 @@ class AutoencoderOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainAutoencoderOptions(PartOptions, AutoencoderOptions):
-    """Everything that `memorisk train autoencoder` can be told."""
+    """All settings of ``memorisk train autoencoder``."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.

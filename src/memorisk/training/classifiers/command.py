@@ -1,13 +1,13 @@
-"""Train the classifier that is to be released, by each regime asked for (``memorisk train classifier``).
+"""Train the classifier that is to be released, by each chosen regime (``memorisk train classifier``).
 
-One folder holds a folder a regime (``full``, ``lora``, ``dp-lora-8``) with ``weights.safetensors`` and
-``training.json``: what was trained, what it is good for on images that it did not see, and what privacy it promises;
-and one ``manifest.parquet`` that says which image was trained on, from which the very model can be audited: ``memorisk
+One folder holds one folder per regime (``full``, ``lora``, ``dp-lora-8``) with ``weights.safetensors`` and
+``training.json``: the settings, the accuracy on images that the model did not see, and the privacy that it promises;
+and one ``manifest.parquet`` that records the part of each image, from which the very model can be audited: ``memorisk
 audit classifier OUT/manifest.parquet --image-root DATA --splits given --target OUT/full/weights.safetensors``.
 
 The noise of a private training comes from the system's entropy. It is kept in the folder, readable by its owner alone,
-while the training lasts, so that a killed one goes on, and removed with it: whoever can draw the noise again has no
-privacy to overcome.
+while the training lasts, so that a killed one continues, and removed with it: an attacker who can draw the noise again
+has no privacy to overcome.
 """
 
 import secrets
@@ -52,7 +52,7 @@ class TrainedClassifiers:
     folder: Path
     """The run folder."""
     arms: dict[str, dict[str, Any]]
-    """Per regime what its ``training.json`` holds."""
+    """Content of ``training.json``, by regime."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,16 @@ class _Data:
 def train_classifier(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> TrainedClassifiers:
-    """Train one classifier a regime, and measure each on images that none of them saw.
+    """Train one classifier per regime, and measure each on images that none of them saw.
 
     Args:
-        images: As for `memorisk.audit_classifier`.
-        out: The run folder: new, empty, or a run of the same command to go on with.
+        images: Source of the images, as for `memorisk.audit_classifier`.
+        out: The run folder: new, empty, or a run of the same command to continue.
         progress: Called with (stage, done, total).
         **settings: Any field of `TrainClassifierOptions`; ``regime`` and ``epsilon`` may name several.
 
     Returns:
-        What was trained, also saved in ``out``.
+        Classifiers that were trained, also saved in ``out``.
 
     Raises:
         InputError: Bad input or settings; nothing was written.
@@ -154,7 +154,7 @@ def _job(out: Path, data: _Data, options: TrainClassifierOptions, arm: TrainOpti
 
 
 def _refuse_other(folder: Path, job: TrainJob) -> None:
-    """A trained model is not replaced by one of other settings: it may be the one that was released.
+    """Refuse to replace a trained model by one of other settings: it may be the one that was released.
 
     Raises:
         InputError: The folder holds another model.
@@ -173,7 +173,7 @@ def _refuse_other(folder: Path, job: TrainJob) -> None:
 
 
 def _noise(out: Path) -> int:
-    """The noise's seed of a killed training that is to go on, or a new one, from the system's entropy."""
+    """Return the noise's seed of a killed training that continues, or a new one, from the system's entropy."""
     file = out / NOISE
     refuse_damaged(file)
     return int(file.read_text()) if file.is_file() else secrets.randbits(128)
@@ -237,7 +237,7 @@ def _promise(job: TrainJob, data: _Data) -> dict[str, Any] | None:
 
 
 def _held_out(job: TrainJob, data: _Data) -> dict[str, Any] | None:
-    """Accuracy on unseen images beside the majority class; None for several findings an image."""
+    """Compute accuracy on unseen images and that of the majority class; None where an image has several findings."""
     if job.options.head == "multi":
         return None
     test = np.flatnonzero(data.part == "test")

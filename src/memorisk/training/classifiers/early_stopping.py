@@ -3,11 +3,11 @@
 Up to 500 epochs, patience 10, weights of the epoch with the lowest validation loss. The validation part is taken from
 the training images, so that the test part chooses nothing (METHODS section 2, "Models").
 
-Paper 002 trains a network a canary, hundreds of MLPs and small CNNs. `fit_early_stacked` trains many as one, and each
-gets what `fit_early` would give it alone, up to rounding. Rounding grows from step to step: in float32 Adam turns the
-sign of a vanishing gradient into a whole step. Where the lowest validation losses of two epochs differ by no more than
-that, the stack may keep the other epoch, with a validation loss that is as low. A network that has stopped goes on
-idly until at least half of the stack has; then the stack shrinks to the others.
+Paper 002 trains one network per canary, hundreds of MLPs and small CNNs. `fit_early_stacked` trains many as one, and
+each gets what `fit_early` would give it alone, up to rounding. Rounding grows from step to step: in float32 Adam turns
+the sign of a vanishing gradient into a whole step. Where the lowest validation losses of two epochs differ by no more
+than that, the stack may keep the other epoch, with a validation loss that is as low. A network that has stopped stays
+idle in the stack until at least half of the stack has stopped; then the stack shrinks to the others.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,26 +63,26 @@ def fit_early(
     Killed and started again with the same arguments, ``checkpoint`` among them, it gives the same bytes.
 
     Args:
-        model: As for `fit`.
+        model: Network to train, as for `fit`.
         images: Images of the set, as for `fit`.
-        targets: Class numbers [N].
+        targets: Class numbers of the images, [N].
         rows: Images to train on, in slot order.
-        validation_rows: Images that say when to stop; none of ``rows``.
-        options: As for `fit`; ``epochs`` is the most there can be.
+        validation_rows: Images that decide when to stop; none of ``rows``.
+        options: Settings, as for `fit`; ``epochs`` is the largest possible number.
         seed: Decides order, dropout and augmentation.
-        patience: Epochs without a lower validation loss after which it ends.
-        device: As for `fit`.
+        patience: Number of epochs without a lower validation loss after which the training ends.
+        device: Device to train on, as for `fit`.
         checkpoint: File of the state, as for `fit`; it also holds the best weights so far and the validation losses.
         checkpoint_seconds: Least time between two writes of it.
         on_epoch: Called after each epoch with (epochs done, the network in evaluation mode), before its checkpoint is
             written: after a kill an epoch may be seen twice, none is left out.
-        normalisation: How to scale pixels, as for `fit`.
+        normalisation: Scaling of the pixels, as for `fit`.
 
     Returns:
-        The log.
+        Log of the training.
 
     Raises:
-        InputError: As `fit`; or there are no validation images, some are trained on, or patience is below 1.
+        InputError: As `fit`; or validation images are missing, some are trained on, or patience is below 1.
         MemoriskError: As `fit`; or no validation loss was finite.
     """
     check_early_stopping(rows, validation_rows, patience)
@@ -91,7 +91,7 @@ def fit_early(
     record = BestEpoch(epochs_and_lr(options)[0], _FIGURES, model.state_dict())
 
     def validation_loss() -> float:
-        """The mean loss on the validation images."""
+        """Return the mean loss on the validation images."""
         logits = predict_logits(model, images, validation_rows, options, device, normalisation=normalisation)
         return mean_loss(logits, targets[validation_rows])
 
@@ -112,10 +112,10 @@ def _epoch_observer(
     patience: int,
     on_epoch: Callable[[int, nn.Module], None] | None,
 ) -> Callable[[int, np.ndarray], bool]:
-    """Make what is called after each epoch: it notes the validation loss, then calls ``on_epoch``."""
+    """Build the function that runs after each epoch: it notes the validation loss, then calls ``on_epoch``."""
 
     def after(epoch: int, losses: np.ndarray) -> bool:
-        """Note an epoch and say whether to go on."""
+        """Note an epoch and return whether to continue."""
         record.note(epoch, {"validation_loss": validation_loss()}, model.state_dict())
         if on_epoch is not None:
             model.eval()
@@ -127,11 +127,11 @@ def _epoch_observer(
 
 
 def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
-    """Mean cross-entropy in float64, infinite where a logit is not finite.
+    """Return the mean cross-entropy in float64, infinite where a logit is not finite.
 
     Args:
-        logits: [n, k].
-        labels: Class numbers [n].
+        logits: Logits of the images, [n, k].
+        labels: Class numbers of the images, [n].
     """
     return float(cross_entropy(logits, labels).mean()) if np.isfinite(logits).all() else float("inf")
 
@@ -157,20 +157,20 @@ def fit_early_stacked(
 
     Args:
         models: K networks, as initialised; each is left with the weights of its own best epoch, in evaluation mode.
-        images: For all, as for `fit`. Where networks differ in one marked image, it is a row of its own.
+        images: Images shared by all, as for `fit`. Where networks differ in one marked image, it is a row of its own.
         targets: Class numbers of all images, [N].
         rows_list: K arrays of equally many rows, in slot order.
-        validation_rows: Images that say when to stop, the same for all; none of the rows.
+        validation_rows: Images that decide when to stop, the same for all; none of the rows.
         options: The settings; ``epochs`` is the most there can be.
         seeds: K seeds; twins share theirs.
         patience: Epochs without a lower validation loss after which a network stops.
-        device: Where to train.
-        normalisation: As for `fit`.
+        device: Device to train on.
+        normalisation: Scaling of the pixels, as for `fit`.
         on_epoch: Called after each epoch with (epochs done, {place in ``models``: network in evaluation mode} of those
             that had not stopped before it).
 
     Returns:
-        A log per network.
+        One log per network.
 
     Raises:
         InputError: The networks cannot be stacked, inputs do not fit together, or as `fit_early`.
@@ -201,7 +201,7 @@ def fit_early_stacked(
 
 @torch.no_grad()
 def _network_with(model: nn.Module, state: Mapping[str, torch.Tensor]) -> nn.Module:
-    """The network with these parameters, in evaluation mode."""
+    """Return the network with these parameters, in evaluation mode."""
     for name, value in model.named_parameters():
         value.copy_(state[name])
     return model.eval()
@@ -244,12 +244,12 @@ class _EarlyStoppedStack:
         return StackedNetworks(self.model, self.parameters, *given)
 
     def run_epoch(self, epoch: int, going: Sequence[int]) -> dict[int, float]:
-        """One epoch of all; the mean loss of each by its number. What becomes of those that stopped does not matter."""
+        """Train all for one epoch, and return each mean loss by number; networks that stopped train on unused."""
         idle = torch.tensor([number not in going for number in self.numbers], device=self.device)
         resting = bool(idle.any())
 
         def losses_of(epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
-            """Losses of the models, 0 for those that have stopped."""
+            """Yield the losses of the models, 0 for those that have stopped."""
             for losses in self.together.losses(epoch, bounds):
                 yield losses.masked_fill(idle, 0) if resting else losses
 
@@ -258,7 +258,7 @@ class _EarlyStoppedStack:
 
     @torch.no_grad()
     def validation(self, rows: np.ndarray) -> dict[int, float]:
-        """The mean loss of each on these images, by its number; in float32, in batches as large as the training's."""
+        """Return each mean loss on these images by number; in float32, in batches as large as the training's."""
         slots = torch.from_numpy(np.array(rows, dtype=np.int64)).split(self.options.batch_size)
         with exact_products(self.device):
             batches = [
@@ -268,12 +268,12 @@ class _EarlyStoppedStack:
         return {number: mean_loss(logits[place], labels) for place, number in enumerate(self.numbers)}
 
     def state(self, number: int) -> dict[str, torch.Tensor]:
-        """The parameters of one of them."""
+        """Return the parameters of one network."""
         place = self.numbers.index(number)
         return {name: value.detach()[place] for name, value in self.parameters.items()}
 
     def shrink(self, numbers: Sequence[int]) -> None:
-        """Go on with these alone, if they are at most half of the stack."""
+        """Continue with these networks alone, if they are at most half of the stack."""
         if 2 * len(numbers) > len(self.numbers):
             return
         places = [self.numbers.index(number) for number in numbers]
@@ -287,7 +287,7 @@ class _EarlyStoppedStack:
 
 
 def _select_networks(value: torch.Tensor, places: Sequence[int]) -> torch.Tensor:
-    """A leaf of its own with some of the networks."""
+    """Return a leaf tensor of its own with some of the networks."""
     return value.detach()[list(places)].requires_grad_(value.requires_grad)
 
 
@@ -298,7 +298,7 @@ def _transfer_moments(
     kept: Mapping[str, torch.Tensor],
     places: Sequence[int],
 ) -> None:
-    """Give an optimiser what another knows of the chosen networks: moments by place, counts of steps as they are."""
+    """Copy an optimiser's state of the chosen networks to another: moments by place, counts of steps as they are."""
     for name, parameter in parameters.items():
         if parameter in old.state:
             new.state[kept[name]] = {

@@ -1,7 +1,7 @@
 """One training of one network on chosen rows of an image set (paper 000, A.7).
 
 Everything random derives from (seed, epoch, step), so that twins share it slot by slot, a killed training resumes to
-the same bytes on a CPU, and global random state is untouched. Threads are the caller's matter.
+the same bytes on a CPU, and global random state is untouched. The caller sets the number of threads.
 """
 
 import time
@@ -53,25 +53,25 @@ class FitLog:
     """Log of a training."""
 
     losses: tuple[float, ...]
-    """Mean training loss of each epoch, over the batches as they were seen."""
+    """Mean training loss of each epoch, over the batches as they were trained on."""
 
     epochs: int
-    """Epochs trained, those taken from a checkpoint included."""
+    """Number of epochs trained, those taken from a checkpoint included."""
 
     steps: int
-    """Optimiser steps over all epochs."""
+    """Number of optimiser steps over all epochs."""
 
     n_images: int
-    """Slots trained on."""
+    """Number of images trained on."""
 
     precision: str
     """Arithmetic used: fp32, bf16 or fp16."""
 
     normalisation: Normalisation | None
-    """How pixels were scaled; the same is needed to predict. None for features."""
+    """Scaling of the pixels; the same is needed to predict. None for features."""
 
     resumed_from: int
-    """Epochs taken from a checkpoint; 0 for an undisturbed training."""
+    """Number of epochs taken from a checkpoint; 0 for an undisturbed training."""
 
     seconds: float
     """Wall time of this call."""
@@ -102,19 +102,19 @@ def fit(
     Args:
         model: The network; its parameters that require a gradient are trained. Moved to ``device``, channels last.
         images: uint8 or uint16 [N, H, W, C] (array, memory map or tensor), or features [N, d] in floating point.
-        targets: For all N images: class numbers [N], 0/1 [N] (binary), or 0/1 [N, k] (multi).
-        rows: Which images to train on, in slot order, [n].
+        targets: Targets of all N images: class numbers [N], 0/1 [N] (binary), or 0/1 [N, k] (multi).
+        rows: Images to train on, in slot order, [n].
         options: The settings, with epochs and lr filled in (`resolve_options`).
         seed: Decides order, dropout and augmentation; not the initialisation, which the model comes with.
-        slots: Places in an epoch, where there are more of them than images: `batch_order` says what fills them.
+        slots: Number of places in an epoch, where they exceed the images: `batch_order` describes what fills them.
         device: "cpu", "cuda" or "cuda:1".
-        checkpoint: File for the state at the end of an epoch; if it exists, training goes on from there. The caller
+        checkpoint: File for the state at the end of an epoch; if it exists, training continues from there. The caller
             removes it once the result is kept.
         checkpoint_seconds: Least time between two writes of it; 0 writes after each epoch.
         on_epoch: Called after each epoch with (epochs done, mean loss).
         class_weights: Weights per class (of the positives for binary and multi), [k], instead of the options'.
-        normalisation: How to scale pixels; by default the mean and deviation of *all* ``images``.
-        watch: Who may end the training after any epoch (early stopping).
+        normalisation: Scaling of the pixels; by default by the mean and deviation of *all* ``images``.
+        watch: Observer that may end the training after any epoch (early stopping).
 
     Returns:
         The log; the trained weights are in ``model``, which is left in training mode.
@@ -161,7 +161,7 @@ def check_fit(
 
 @dataclass(frozen=True)
 class ClassifierTraining:
-    """The parts of one training, checked and on the device."""
+    """The parts of one training of a classifier, checked and on the device."""
 
     model: nn.Module
     source: PixelSource
@@ -225,7 +225,7 @@ class ClassifierTraining:
         movement = ParameterChangeCheck(self.model) if self.options.low_rank else None
 
         def losses_of(epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
-            """Losses of an epoch, a step at a time."""
+            """Yield the losses of an epoch, one per step."""
             losses = self.losses(seed, epoch, bounds, reseed)
             return losses if movement is None else check_parameter_changes(losses, epoch, movement)
 
@@ -243,7 +243,7 @@ class ClassifierTraining:
             )
 
     def log(self, progress: TrainingState, seconds: float) -> FitLog:
-        """The log of a training that is done."""
+        """Return the log of a training that is done."""
         return FitLog(
             losses=tuple(progress.losses[:, 0].tolist()),
             epochs=progress.epoch,
@@ -256,7 +256,7 @@ class ClassifierTraining:
         )
 
     def losses(self, seed: int, epoch: int, bounds: Bounds, reseed: Callable[[int], None]) -> Iterator[torch.Tensor]:
-        """The loss of each batch of an epoch."""
+        """Yield the loss of each batch of an epoch."""
         model, loss_of, augment = self.model, self.loss_of, self.augment
         order = batch_order(seed, epoch, len(self.targets), self.slots)
         targets = self.targets[order.to(self.device)]
@@ -284,7 +284,7 @@ class ClassifierTraining:
 
 
 def _count_outputs(model: nn.Module, source: PixelSource) -> int:
-    """Count the network's logits on two images, in evaluation mode so that nothing moves."""
+    """Count the network's logits on two images, in evaluation mode so that running statistics do not change."""
     was_training = model.training
     model.eval()
     batch = next(source.batches([torch.arange(2)]))

@@ -1,7 +1,7 @@
 """One training as a job: train on some rows, keep the weights, leave the logits of every image in a file.
 
 The file of logits is written last and marks the job as done; a job whose file is there is not run again. A job that was
-killed goes on from its last checkpoint.
+killed continues from its last checkpoint.
 """
 
 import time
@@ -46,31 +46,31 @@ LOGITS, WEIGHTS, CHECKPOINTS = "logits", "weights", "checkpoints"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainJob:
-    """Everything one training needs; sent to whichever process runs it.
+    """Settings and data of one training; the process that runs it receives this alone.
 
     Attributes:
         out: The run folder.
-        images: The store's array, [N, H, W, C].
-        rows: Image rows to train on, in slot order.
-        slots: Places in an epoch, where these are more than rows.
-        targets: [N] or [N, k] targets of all images.
+        images: File of the store's array, [N, H, W, C].
+        rows: Rows of the images to train on, in slot order.
+        slots: Number of places in an epoch, where these are more than rows.
+        targets: Targets of all images, [N] or [N, k].
         n_outputs: Number of logits.
         model: Name of the network.
         weights: Pre-trained weights, as ``create_model`` takes them.
-        options: The training's settings, with nothing left open.
-        normalisation: How pixels are scaled, the same for every model of an audit.
-        seed: Of initialisation, order, dropout and augmentation.
-        device: Where to train.
-        threads: Threads of native code.
+        options: Settings of the training, with nothing left open.
+        normalisation: Scaling of the pixels, the same for every model of an audit.
+        seed: Random seed of initialisation, order, dropout and augmentation.
+        device: Device to train on.
+        threads: Number of threads of native code.
         own: The user's training function, ``module:function``.
-        own_settings: Settings handed to it.
+        own_settings: Settings passed to that function.
         python_path: Folders in which the user's module is looked for, after everything installed.
-        own_source: Fingerprint of the file that holds the function: what was trained by an older text is trained again.
-        val_rows: Images that the user's function may stop or choose on.
-        keep_weights: Keep the trained weights in the run folder.
+        own_source: Fingerprint of the file that holds the function; a model trained by an older text is trained again.
+        val_rows: Rows of images that the user's function may stop or choose on.
+        keep_weights: Whether the trained weights are kept in the run folder.
         checkpoint_seconds: Least time between two writes of a training's state.
-        secret_noise: Seed of a private training's noise, where nobody may be able to draw it again.
-        score_augmentations: Passes over augmented images whose logits are kept beside those of the plain pass.
+        secret_noise: Seed of a private training's noise, where no other person may be able to draw it again.
+        score_augmentations: Number of passes over augmented images whose logits are kept in addition to the plain pass.
     """
 
     out: Path
@@ -103,7 +103,7 @@ class TrainJob:
 
     @property
     def key(self) -> str:
-        """Names the job's files: the same training, the same name."""
+        """Name of the job's files: the same training has the same name."""
         training = {
             "model": self.model,
             "weights": self.weights,
@@ -122,7 +122,7 @@ class TrainJob:
 
     @property
     def n_slots(self) -> int:
-        """Places in an epoch."""
+        """Number of places in an epoch."""
         return max(self.slots or 0, len(self.rows))
 
     @property
@@ -147,12 +147,12 @@ class TrainJob:
 
     @property
     def steps_file(self) -> Path:
-        """Return the file by which a job in another process tells how far it is."""
+        """Return the file in which a job in another process notes its steps."""
         return self.out / CHECKPOINTS / f"{self.key}.steps"
 
     @property
     def done(self) -> bool:
-        """Return whether the job has run, and its files are what it wrote."""
+        """Return whether the job has run, and its files are as it wrote them."""
         files = [self.logits_file, *([self.augmented_file] if self.score_augmentations else [])]
         files += [self.weights_file] if self.weights_file.is_file() else []
         return all(is_intact(file) for file in files)
@@ -163,12 +163,12 @@ class JobLog:
     """Log of a job.
 
     Attributes:
-        key: The job.
+        key: Name of the job's files.
         loss: Mean training loss of the last epoch; None for the user's own training.
         seconds: Wall time of the training; 0 when it was done before.
-        resumed_from: Epochs taken from a checkpoint.
+        resumed_from: Number of epochs taken from a checkpoint.
         privacy: Noise, clipping and sampling of a private training.
-        notes: What the regime changed in the network.
+        notes: Sentences on the changes that the regime made to the network.
     """
 
     key: str
@@ -204,7 +204,7 @@ def warm_up(number: int) -> None:
     """Load the kernels of a step and allocate its memory, once in a process.
 
     Args:
-        number: Of the worker; any.
+        number: Number of the worker; any.
     """
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -216,11 +216,11 @@ def warm_up(number: int) -> None:
 
 
 def check_job(job: TrainJob) -> None:
-    """Refuse, before anything is written, what the training would refuse at its start.
+    """Refuse, before anything is written, jobs that the training would refuse at its start.
 
     Raises:
         InputError: The weights do not match the network, the network does not take the images, an augmentation is
-            unknown or changes no pixel, or the user's function does not take what it is given.
+            unknown or changes no pixel, or the user's function does not accept its arguments.
     """
     images = read_array(job.images, mmap=True)
     if job.own is not None:
@@ -263,11 +263,11 @@ def train_network(
 
     Args:
         job: The training.
-        model: From `build_network`.
-        images: The store's array.
-        noise_seed: Of a private training's noise.
-        checkpoint: Where the state is kept.
-        on_epoch: As for `fit`.
+        model: Network from `build_network`.
+        images: Array of the store, [N, H, W, C].
+        noise_seed: Random seed of a private training's noise.
+        checkpoint: File in which the state is kept.
+        on_epoch: Function called after each epoch, as for `fit`.
     """
     given: dict[str, Any] = {
         "seed": job.seed,
@@ -305,7 +305,7 @@ def _run_user_training(job: TrainJob) -> JobLog:
         _refuse_logits(job, logits)
     except MemoriskError as error:
         raise UserCodeError(str(error)) from error
-    except (Exception, SystemExit) as error:  # the user's code: it is told by its own type and message
+    except (Exception, SystemExit) as error:  # the user's code: its own type and message describe it
         told = f"{type(error).__name__}: {one_line(error)}{user_line(error)}"
         raise UserCodeError(f"{job.own} failed with {told}") from error
     save_result(job, model, logits)
@@ -313,12 +313,12 @@ def _run_user_training(job: TrainJob) -> JobLog:
 
 
 def augmented_logits(job: TrainJob, model: nn.Module, images: np.ndarray) -> np.ndarray:
-    """Logits of the job's augmented passes, float32 [score_augmentations, N, n_outputs].
+    """Compute the logits of the job's augmented passes, float32 [score_augmentations, N, n_outputs].
 
     Args:
-        job: Says how many passes, and what was trained how.
+        job: Job of the training, with the number of passes.
         model: The trained network.
-        images: The store's array.
+        images: Array of the store, [N, H, W, C].
     """
     return predict_augmented(
         model, images, job.options, job.device, passes=job.score_augmentations, normalisation=job.normalisation
@@ -326,7 +326,7 @@ def augmented_logits(job: TrainJob, model: nn.Module, images: np.ndarray) -> np.
 
 
 def build_network(job: TrainJob, images: np.ndarray, on_note: Note | None = None) -> nn.Module:
-    """The job's network before training, as its regime trains it; a frozen trunk gets `fit_heads`' head."""
+    """Build the job's network before training, prepared by its regime; a frozen trunk gets `fit_heads`' head."""
     model = create_model(
         job.model,
         num_classes=job.n_outputs,
@@ -347,7 +347,7 @@ def save_result(job: TrainJob, model: nn.Module | None, logits: np.ndarray) -> N
     """Write weights, then logits: the logits mark the job as done.
 
     Raises:
-        MemoriskError: Logits that are not finite, or of another shape than the images and classes ask for.
+        MemoriskError: Logits are not finite, or of another shape than images and classes require.
     """
     _refuse_logits(job, logits)
     if job.keep_weights and model is not None:
@@ -362,7 +362,7 @@ def _refuse_logits(job: TrainJob, logits: np.ndarray) -> None:
     """Refuse logits that are not finite, or of another shape.
 
     Raises:
-        MemoriskError: As said.
+        MemoriskError: The logits are not finite, or of another shape.
     """
     if logits.shape != (len(job.targets), job.n_outputs):
         raise MemoriskError(
@@ -373,7 +373,7 @@ def _refuse_logits(job: TrainJob, logits: np.ndarray) -> None:
 
 
 def _unshared_tensors(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Safetensors refuses tensors that share memory (tied weights, views): each name gets its own copy."""
+    """Copy tensors that share memory (tied weights, views), which safetensors refuses: each name gets its own copy."""
     seen: set[int] = set()
     unshared = {}
     for name, tensor in tensors.items():

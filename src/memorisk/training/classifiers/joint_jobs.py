@@ -1,4 +1,4 @@
-"""Trainings of an audit that are computed together, and what the trainings of an audit take.
+"""Trainings of an audit that are computed together, and the cost of an audit's trainings.
 
 All heads of a frozen trunk are one computation, and so are small networks stacked on a GPU. The jobs' files are the
 same as if each had run alone (`jobs.run_training`), so that a run may change machines half-way. Models of a pair of the
@@ -31,14 +31,14 @@ OnOutcome = Callable[[Outcome], None]
 
 
 def run_jointly(jobs: Sequence[TrainJob], on_done: OnOutcome) -> bool:
-    """Run jobs of one audit as one computation where that is the way to do it.
+    """Run jobs of one audit as one computation where that is the faster way.
 
     Args:
         jobs: Trainings that differ in rows and seed only.
         on_done: Called for each job once its files are written.
 
     Returns:
-        False when these jobs should run one by one instead; nothing was done then.
+        False when these jobs should run one by one instead; nothing is done then.
     """
     first = jobs[0]
     if first.own is not None or first.options.one_regime != "full":
@@ -100,7 +100,7 @@ def _train_heads(jobs: Sequence[TrainJob], on_done: OnOutcome) -> None:
 
 
 def group_by_trunk(jobs: Sequence[TrainJob]) -> list[list[TrainJob]]:
-    """Jobs whose trunks are the same network: all of them with weights, those of one seed where it is random."""
+    """Group jobs whose trunks are the same network: all jobs with weights, those of one seed where it is random."""
     trunks: dict[int, list[TrainJob]] = defaultdict(list)
     for job in jobs:
         trunks[job.seed if job.weights in (None, "none") else -1].append(job)
@@ -139,12 +139,12 @@ def jobs_cost(jobs: Sequence[TrainJob], *, weight_bytes: int | None, remote: boo
     """Sum the costs of the jobs that are not done, each training once.
 
     Args:
-        jobs: Of one audit, the same network in all.
-        weight_bytes: Of one trained network; None where it is the user's own.
+        jobs: Jobs of one audit, the same network in all.
+        weight_bytes: Size of one trained network in bytes; None where it is the user's own.
         remote: Whether a cluster trains them, each alone; here heads on a frozen trunk share its features.
 
     Returns:
-        Trainings, steps, images and the bytes that they leave.
+        Cost in trainings, steps, images and bytes written.
     """
     todo = list({job.logits_file: job for job in jobs if not job.done}.values())
     shared = bool(todo) and not remote and todo[0].own is None and todo[0].options.one_regime == "full"
@@ -161,8 +161,8 @@ def fit_cost(n: int, options: TrainOptions) -> Cost:
     Under differential privacy every step draws its images at random, so that their number is an expectation.
 
     Args:
-        n: Images that it is trained on.
-        options: With epochs filled in.
+        n: Number of images that it is trained on.
+        options: Settings of the training, with epochs filled in.
     """
     if options.private:
         privacy = privacy_of(n, options)
@@ -175,22 +175,22 @@ def fit_cost(n: int, options: TrainOptions) -> Cost:
 
 
 def tensor_bytes(network: nn.Module) -> int:
-    """Bytes of all tensors that a network is saved with."""
+    """Return the size in bytes of all tensors that a network is saved with."""
     return state_bytes(network.state_dict())
 
 
 def state_bytes(tensors: Mapping[str, Any]) -> int:
-    """Bytes of the tensors among what a network's state holds."""
+    """Return the size in bytes of all tensors in a network's state."""
     return sum(t.numel() * t.element_size() for t in tensors.values() if isinstance(t, torch.Tensor))
 
 
 def _predictions(job: TrainJob) -> int:
-    """Images whose logits it leaves, augmented passes counted."""
+    """Return the number of images whose logits the job writes, augmented passes counted."""
     return len(job.targets) * (1 + job.score_augmentations)
 
 
 def _job_cost(job: TrainJob, weight_bytes: int | None, passed: int) -> Cost:
-    """Count the cost of one training and of what it leaves."""
+    """Count the cost of one training and of its files."""
     left = Cost(
         images_passed=passed,
         bytes_weights=weight_bytes if job.keep_weights else 0,

@@ -30,23 +30,23 @@ class LinearHeads:
     """K trained linear heads."""
 
     weight: torch.Tensor
-    """[K, k, d], on the device they were trained on."""
+    """Weights of the heads, [K, k, d], on the device they were trained on."""
 
     bias: torch.Tensor
-    """[K, k]."""
+    """Biases of the heads, [K, k]."""
 
     losses: np.ndarray
     """Mean training loss of each epoch and head, [epochs, K]."""
 
     def logits(self, features: torch.Tensor) -> np.ndarray:
-        """Logits of every head for features [n, d]: [K, n, k] float32."""
+        """Return the logits of every head for features [n, d]: [K, n, k] float32."""
         x = features.to(self.weight.device, self.weight.dtype)
         with torch.inference_mode():
             each = [F.linear(x, w, c) for w, c in zip(self.weight, self.bias, strict=True)]
         return torch.stack(each).float().cpu().numpy()
 
     def only(self, index: int) -> "LinearHeads":
-        """One of the heads by itself."""
+        """Return one of the heads by itself."""
         one = slice(index, index + 1)
         return LinearHeads(self.weight[one], self.bias[one], self.losses[:, one])
 
@@ -66,20 +66,20 @@ def trunk_features(
     *,
     normalisation: Normalisation | None = None,
 ) -> torch.Tensor:
-    """Compute what the head sees of every image: one pass of the trunk, evaluation mode, no augmentation, float32.
+    """Compute the head's input for every image: one pass of the trunk, evaluation mode, no augmentation, float32.
 
     Args:
         model: A network with one linear head (`memorisk.models.network_parts.head_module`).
-        images: uint8 or uint16 [N, H, W, C].
-        options: ``normalise`` is used; ``augment`` is refused, since each image has one feature vector.
-        device: Where to compute.
-        normalisation: How to scale pixels; by default as for `fit`.
+        images: Images, uint8 or uint16 [N, H, W, C].
+        options: Settings; ``normalise`` is used; ``augment`` is refused, since each image has one feature vector.
+        device: Device to compute on.
+        normalisation: Scaling of the pixels; by default as for `fit`.
 
     Returns:
-        [N, d] float32 on the CPU.
+        Features of the images, [N, d] float32 on the CPU.
 
     Raises:
-        InputError: for augmentation, or a head that is not one linear layer.
+        InputError: The options name an augmentation, or the head is not one linear layer.
     """
     refuse_augmentation(options)
     head_module(model)
@@ -90,7 +90,7 @@ def trunk_features(
 
 
 def new_head(d: int, n_outputs: int, seed: int, *, dtype: torch.dtype = torch.float32) -> nn.Linear:
-    """A linear head with torch's initialisation, drawn from ``seed``; twins share the seed and so the start."""
+    """Build a linear head with torch's initialisation, drawn from ``seed``; twins share the seed and so the start."""
     with seeded(seed):
         return nn.Linear(d, n_outputs, dtype=dtype)
 
@@ -108,21 +108,21 @@ def fit_heads(
 ) -> LinearHeads:
     """Train K linear heads, each on its own rows and seed, as ``fit(new_head(d, k, seed), features, ...)`` would.
 
-    Always in the precision of the features: products this small gain nothing from bf16.
+    Heads train in the precision of the features: products this small gain nothing from bf16.
 
     Args:
-        features: [N, d], float32 (or float64).
-        targets: For all N images, as for `fit`.
+        features: Features of the images, [N, d], float32 (or float64).
+        targets: Targets of all N images, as for `fit`.
         rows_list: K arrays of equally many rows, in slot order.
         options: The settings, epochs and lr filled in.
-        n_outputs: Logits per head.
+        n_outputs: Number of logits per head.
         seeds: K seeds; each decides its head's initialisation and batch order.
-        slots: Where these are more than images, as for `fit`.
-        device: Where to train.
+        slots: Number of places in an epoch, where these are more than images, as for `fit`.
+        device: Device to train on.
 
     Raises:
-        InputError: if lengths differ or inputs do not fit together.
-        MemoriskError: if a loss becomes NaN or infinite.
+        InputError: Lengths differ, or inputs do not fit together.
+        MemoriskError: A loss becomes NaN or infinite.
     """
     refuse_augmentation(options)
     where = check_device(device)
@@ -137,7 +137,7 @@ def fit_heads(
     x_all, y_all = features.to(where), values.to(where)
 
     def losses_of(epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
-        """Losses of an epoch, [K] a step."""
+        """Yield the losses of an epoch, [K] per step."""
         order = ordered_rows(rows, seeds, epoch, slots).to(where)  # [K, slots]
         for start, stop in bounds:
             chosen = order[:, start:stop]  # [K, b]

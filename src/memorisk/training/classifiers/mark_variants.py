@@ -1,9 +1,9 @@
-"""What augmentation made of a mark in a training: how often the network saw it as it is, moved, mirrored or altered.
+"""Forms of a mark after augmentation in a training: how often the network saw it as it is, moved, mirrored or altered.
 
 Paper 002, A.4 draws new augmentations for every batch, so that a mark burned into one image is seen in many forms.
 Everything a training draws derives from (seed, epoch, step), so that these forms can be computed again afterwards: the
-batch in which the canary's slot stands is augmented twice, with the marked image in the slot and with the unmarked one,
-and their difference is what is left of the mark.
+batch that holds the canary's slot is augmented twice, with the marked image in the slot and with the unmarked one, and
+their difference is the remainder of the mark.
 """
 
 from collections import Counter
@@ -48,18 +48,18 @@ class MarkVariants:
     """The distinct rectangles seen at the best matching places, at most 20, most frequent first, [P, h, w, C] uint8."""
 
     counts: np.ndarray
-    """In how many epochs each was seen, [P] int64; the sum is less than the epochs where there were more pictures."""
+    """Number of epochs in which each was seen, [P] int64; the sum is less than the epochs where pictures exceed 20."""
 
 
 @dataclass(frozen=True)
 class ReplayedStep:
-    """The step of an epoch in which the canary's slot stands."""
+    """The step of an epoch whose batch holds the canary's slot."""
 
     marked: torch.Tensor
-    """What the network was given, [b, C, H, W]."""
+    """Input of the network, [b, C, H, W], with the marked image."""
 
     plain: torch.Tensor
-    """The same with the unmarked image in the slot."""
+    """Same input with the unmarked image in the slot, [b, C, H, W]."""
 
     at: int
     """Place of the slot in the batch."""
@@ -80,25 +80,25 @@ def mark_variants(
 ) -> MarkVariants:
     """Find the forms of the mark in each epoch of a training that `fit` ran on a CPU with these arguments.
 
-    A training on a GPU drew the same; its factors of contrast are rounded otherwise.
+    A training on a GPU draws the same; its factors of contrast are rounded differently.
 
     Args:
-        images: As for `fit`, pixels [N, H, W, C].
+        images: Images of the set, as for `fit`, pixels [N, H, W, C].
         rows: Images trained on, in slot order; ``images[rows[slot]]`` is the unmarked canary.
-        slot: Where in ``rows`` the canary stands.
-        marked: The marked image that stood there, [H, W, C], in the type of ``images``.
-        options: The training's.
+        slot: Place of the canary in ``rows``.
+        marked: The marked image that took that place, [H, W, C], in the type of ``images``.
+        options: Settings of the training.
         seed: Random seed of the training.
-        epochs: How many ran.
-        normalisation: As for `fit`.
+        epochs: Number of epochs that ran.
+        normalisation: Scaling of the pixels, as for `fit`.
         place: Row and column of the mark's rectangle, from the top left, in pixels.
-        shape: Its height and width.
+        shape: Height and width of the rectangle, in pixels.
 
     Returns:
         The variants. Without augmentations every epoch has the mark as it is, and nothing is replayed.
 
     Raises:
-        InputError: These are no pixels, or slot, marked image and rectangle do not fit them; the marked image differs
+        InputError: The images are not pixels, or slot, marked image and rectangle do not fit; the marked image differs
             from the unmarked one nowhere, or outside the rectangle; or as `fit`.
     """
     if epochs < 1:
@@ -125,17 +125,17 @@ def replay(
     epochs: int,
     normalisation: Normalisation | None,
 ) -> Iterator[ReplayedStep]:
-    """Repeat the batch of each epoch in which the slot stands, bit for bit as `fit` gave it to the network on a CPU.
+    """Repeat the batch of each epoch that holds the slot, bit for bit as `fit` passed it to the network on a CPU.
 
     Args:
-        images: As for `mark_variants`.
+        images: Images of the set, as for `mark_variants`.
         rows: Images that were trained on, in slot order.
         slot: Place of the canary among them.
         marked: The canary with the mark.
         options: Settings of the training.
         seed: Random seed of the training.
-        epochs: Epochs of the training.
-        normalisation: How its pixels were scaled.
+        epochs: Number of epochs of the training.
+        normalisation: Scaling of the pixels in the training.
 
     Raises:
         InputError: As `mark_variants`.
@@ -168,7 +168,7 @@ def _source(images: Images, rows: np.ndarray, normalisation: Normalisation | Non
 def _marked_and_unmarked(
     images: Images, rows: np.ndarray, slot: int, marked: np.ndarray, normalisation: Normalisation | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The marked and the unmarked image as the network would see them unaugmented, [C, H, W] each."""
+    """Return the marked and the unmarked image as the network would see them unaugmented, [C, H, W] each."""
     if images.ndim != 4:
         raise InputError("a mark needs images; these are features")
     if not 0 <= slot < len(rows):
@@ -185,7 +185,7 @@ def _marked_and_unmarked(
 
 
 def _rectangle(image: torch.Size, place: tuple[int, int], shape: tuple[int, int]) -> tuple[slice, slice]:
-    """The mark's rows and columns."""
+    """Return the mark's rows and columns."""
     for start, length, side in zip(place, shape, image[1:], strict=True):
         if start < 0 or length < 1 or start + length > side:
             where = f"at {place[0]}, {place[1]} of {shape[0]} x {shape[1]} px"
@@ -195,7 +195,7 @@ def _rectangle(image: torch.Size, place: tuple[int, int], shape: tuple[int, int]
 
 @dataclass(frozen=True)
 class _MarkView:
-    """The mark in one epoch."""
+    """View of the mark in one epoch."""
 
     same: bool
     kept: float
@@ -206,13 +206,13 @@ class _MarkView:
 
 
 class _MarkComparison:
-    """Compares what a network saw of a mark with the mark.
+    """Comparison of the augmented mark with the mark itself.
 
     Args:
         before: The marked image before augmentation, [C, H, W], normalised.
-        plain: The unmarked one.
-        rectangle: The mark's rows and columns.
-        normalisation: How they are scaled.
+        plain: The unmarked image, [C, H, W], normalised.
+        rectangle: Rows and columns of the mark.
+        normalisation: Scaling of both images.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class _MarkComparison:
             raise InputError("the marked image differs from the unmarked one outside the mark's rectangle")
 
     def measure(self, marked: torch.Tensor, plain: torch.Tensor) -> _MarkView:
-        """Measure what is left of the mark between two augmented images, [C, H, W] each."""
+        """Measure the remainder of the mark between two augmented images, [C, H, W] each."""
         difference = self._difference(marked, plain)
         rows, columns = self.rectangle
         row, column, mirrored = _best_place(self.mark, difference, (rows.start, columns.start))
@@ -264,8 +264,8 @@ def _best_place(mark: torch.Tensor, difference: torch.Tensor, place: tuple[int, 
     and then the nearest counts: a line of the mark that is repeated at the border matches twice.
 
     Args:
-        mark: [C, h, w].
-        difference: [C, H, W].
+        mark: Difference image within the mark's rectangle before augmentation, [C, h, w].
+        difference: Difference image after augmentation, [C, H, W].
         place: Row and column that the mark had.
     """
     height, width = mark.shape[1:]
@@ -286,7 +286,7 @@ def _best_place(mark: torch.Tensor, difference: torch.Tensor, place: tuple[int, 
 
 
 def _join_epochs(seen: list[_MarkView]) -> MarkVariants:
-    """Epochs side by side, and their pictures counted."""
+    """Join the views of all epochs, and count their pictures."""
     counted = Counter(one.picture.tobytes() for one in seen).most_common(MOST_PICTURES)
     shape = seen[0].picture.shape
     return MarkVariants(

@@ -6,7 +6,7 @@ probability q = batch / n, sums the gradients clipped to norm C, adds N(0, (z C)
 for adding or removing one image (Renyi accountant: Opacus', `memorisk.statistics.privacy_accounting` where it is not
 installed).
 
-Slots are sampled from (seed, epoch), so that the twins of an audit sample the same slots; noise never is shared: the
+Slots are sampled from (seed, epoch), so that the twins of an audit sample the same slots. Noise is never shared: the
 noise of twins would cancel in their loss gap and "prove" more than epsilon (METHODS section 1, "Defence").
 """
 
@@ -39,7 +39,7 @@ from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import Images, Normalisation
 
 _EPSILON_TOLERANCE = 1e-3
-_SLOTS, _NOISE = 2, 3  # random streams beside those of `training.engine.optimization`
+_SLOTS, _NOISE = 2, 3  # random streams in addition to those of `training.engine.optimization`
 
 
 @dataclass(frozen=True)
@@ -47,29 +47,29 @@ class Privacy:
     """Promise of a private training: (epsilon, delta) for adding or removing one image, and its noise."""
 
     epsilon: float
-    """The budget asked for; what is spent is at most this."""
+    """Budget of the settings; the spent epsilon is at most this."""
     delta: float
-    """Probability with which it may be exceeded."""
+    """Probability with which the budget may be exceeded."""
     noise_multiplier: float
     """z: deviation of the noise over the clipping norm."""
     clip: float
     """C: norm to which each image's gradient is clipped."""
     sampling_rate: float
-    """q: probability of a slot to be in a step."""
+    """q: probability that a step takes a slot."""
     steps: int
-    """Steps of the whole training."""
+    """Number of steps of the whole training."""
 
 
 def spent_epsilon(
     noise_multiplier: float, sampling_rate: float, steps: int, delta: float, orders: Sequence[float] = DEFAULT_ORDERS, /
 ) -> float:
-    """Epsilon that DP-SGD spends for one image added or removed: by Opacus, by `rdp_epsilon` where it is not installed.
+    """Compute the epsilon that DP-SGD spends for one image added or removed: by Opacus, or by `rdp_epsilon` without it.
 
     Args:
-        noise_multiplier: z, above 0.
+        noise_multiplier: Deviation of the noise over the clipping norm, z, above 0.
         sampling_rate: Probability that a step takes an image.
-        steps: Optimiser steps.
-        delta: In (0, 1).
+        steps: Number of optimiser steps.
+        delta: Probability with which the budget may be exceeded, in (0, 1).
         orders: Renyi orders.
 
     Returns:
@@ -87,11 +87,11 @@ def spent_epsilon(
 
 @lru_cache(maxsize=64)
 def privacy_of(n: int, options: TrainOptions) -> Privacy:
-    """The noise that n images and these options need.
+    """Find the noise that n images and these options need.
 
     Args:
-        n: Slots trained on, counted as public.
-        options: Of one private training, epochs filled in.
+        n: Number of slots trained on, counted as public.
+        options: Settings of one private training, with epochs filled in.
 
     Raises:
         InputError: No noise gives that epsilon, or the options are not private.
@@ -108,15 +108,15 @@ def privacy_of(n: int, options: TrainOptions) -> Privacy:
 
 
 def patient_epsilon(privacy: Privacy, groups: np.ndarray, *, known: bool) -> dict[str, Any]:
-    """Epsilon for all images of a patient, by the largest patient among those trained on.
+    """Compute epsilon for all images of a patient, by the largest patient among those trained on.
 
     Args:
         privacy: The promise for one image.
-        groups: [n] patient of each image trained on.
-        known: Whether the data say whose each image is; without that nothing can be promised to a patient.
+        groups: Patient of each image trained on, [n].
+        known: Whether the data name the patient of each image; without that, a patient cannot be promised anything.
 
     Returns:
-        ``patients_known, largest_group, per_patient_epsilon``; the last two None where patients are not known.
+        Entries ``patients_known, largest_group, per_patient_epsilon``; the last two None where patients are not known.
     """
     if not known:
         return {"patients_known": False, "largest_group": None, "per_patient_epsilon": None}
@@ -147,29 +147,30 @@ def fit_private(
     """Train a network in place under differential privacy; arguments as for `fit`, in fp32.
 
     Args:
-        model: Prepared by `memorisk.training.classifiers.regimes.prepare_regime`.
-        images: As for `fit`.
-        targets: As for `fit`.
-        rows: As for `fit`; each is a slot.
-        options: A private regime with one epsilon.
-        seed: Of the sampled slots, augmentation and dropout.
-        noise_seed: Of the noise. The guarantee holds against whoever does not know it: draw it from the system's
-            entropy for a model that is to be released, and forget it.
-        slots: As for `fit`, but that an empty slot stays empty: no image has two.
-        device: As for `fit`.
-        checkpoint: As for `fit`.
-        checkpoint_seconds: As for `fit`.
-        on_epoch: As for `fit`.
-        normalisation: As for `fit`; of the data set itself it is not covered by the guarantee.
-        ghost: Norms without per-image gradients; False computes these (the same update, slower).
+        model: Network prepared by `memorisk.training.classifiers.regimes.prepare_regime`.
+        images: Images of the set, as for `fit`.
+        targets: Targets of all images, as for `fit`.
+        rows: Rows to train on, as for `fit`; each is a slot.
+        options: Settings of a private regime with one epsilon.
+        seed: Random seed of the sampled slots, augmentation and dropout.
+        noise_seed: Random seed of the noise. The guarantee holds against people who do not know it: draw it from the
+            system's entropy for a model that is to be released, and forget it.
+        slots: Number of places in an epoch, as for `fit`, except that an empty slot stays empty: no image has two.
+        device: Device to train on, as for `fit`.
+        checkpoint: File for the state, as for `fit`.
+        checkpoint_seconds: Least time between two writes of it, as for `fit`.
+        on_epoch: Function called after each epoch, as for `fit`.
+        normalisation: Scaling of the pixels, as for `fit`; statistics of the data set itself are not covered by the
+            guarantee.
+        ghost: Whether norms are computed without per-image gradients; False computes these (the same update, slower).
         privacy: Noise and sampling, if not those of the options (`privacy_of`).
 
     Returns:
-        The log; losses are over the sampled images.
+        Log of the training; losses are over the sampled images.
 
     Raises:
         InputError: As `fit`, or a layer has no gradient per image.
-        MemoriskError: As `fit`, or a trained tensor stays where it was.
+        MemoriskError: As `fit`, or a trained tensor does not change.
     """
     begun = time.perf_counter()
     where = check_device(device)
@@ -188,20 +189,20 @@ def fit_private(
 
 
 class _OutputCopy(nn.Module):
-    """A layer whose output may be changed in place: what Opacus' hooks hand on may not (timm: ``x += shortcut``)."""
+    """A layer whose output may be changed in place (timm: ``x += shortcut``); the output of Opacus' hooks may not."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, *given: Any, **named: Any) -> Any:
-        """The layer's output, copied."""
+        """Return the layer's output, copied."""
         return self.layer(*given, **named).clone()
 
 
 @contextmanager
 def _copy_outputs(model: nn.Module) -> Iterator[None]:
-    """Put a copy behind every trained convolution and normalisation for as long as hooks are on it."""
+    """Put a copy after every trained convolution and normalisation for as long as they have hooks."""
     wrapped = []
     for name, module in list(model.named_modules()):
         own = any(p.requires_grad for p in module.parameters(recurse=False))
@@ -218,13 +219,13 @@ def _copy_outputs(model: nn.Module) -> Iterator[None]:
 
 
 def _contiguous_inputs(model: nn.Module) -> list[Any]:
-    """Hand every convolution its input in plain memory order.
+    """Give every convolution its input in plain memory order.
 
-    Opacus 1.6 reads the strides of a convolution's input as if they were plain: of channels-last images, and of those
-    that a network permutes itself, it takes wrong gradients, clips by wrong norms and says nothing.
+    Opacus 1.6 reads the strides of a convolution's input as if they were plain. For channels-last images, and for those
+    that a network permutes itself, it takes wrong gradients and clips by wrong norms without a warning.
 
     Returns:
-        Handles to remove this again.
+        Handles that remove the hooks again.
     """
     convolutions = [m for m in model.modules() if isinstance(m, nn.Conv1d | nn.Conv2d | nn.Conv3d)]
     return [m.register_forward_pre_hook(lambda _, given: (given[0].contiguous(),)) for m in convolutions]
@@ -234,14 +235,14 @@ def refuse_private(model: nn.Module, n: int, options: TrainOptions) -> None:
     """Find before a training begins what it would refuse: a missing extra, no such budget, a layer without gradients.
 
     Raises:
-        InputError: as `fit_private`.
+        InputError: As `fit_private`.
     """
     cross_check(privacy_of(n, options))
     _hooks(model, options.clip, ghost=True).cleanup()
 
 
 def cross_check(privacy: Privacy) -> float:
-    """Epsilon of this noise by Opacus' own accountant, which must agree with ours.
+    """Compute the epsilon of this noise by Opacus' own accountant, which must agree with ours.
 
     Returns:
         Epsilon by Opacus.
@@ -265,7 +266,7 @@ def cross_check(privacy: Privacy) -> float:
 
 
 def _hooks(model: nn.Module, clip: float, *, ghost: bool) -> Any:
-    """Opacus' hooks on a network, which give the norm of each image's gradient."""
+    """Attach Opacus' hooks to a network, which give the norm of each image's gradient."""
     try:
         from opacus.grad_sample import GradSampleHooksFastGradientClipping
     except ImportError as error:
@@ -284,7 +285,7 @@ def _hooks(model: nn.Module, clip: float, *, ghost: bool) -> Any:
 
 
 def _linear_norms(layer: nn.Linear, activations: list[torch.Tensor], backprops: torch.Tensor) -> dict:
-    """Opacus' norms of a linear layer, also where it runs over rows and columns of an image, [b, h, w, d]."""
+    """Compute Opacus' norms of a linear layer, also where it runs over rows and columns of an image, [b, h, w, d]."""
     from opacus.grad_sample.linear import compute_linear_norm_sample
 
     if backprops.ndim > 3:
@@ -294,7 +295,7 @@ def _linear_norms(layer: nn.Linear, activations: list[torch.Tensor], backprops: 
 
 @contextmanager
 def _clipping(training: ClassifierTraining, privacy: Privacy, *, ghost: bool) -> Iterator[tuple[Any, Any]]:
-    """Opacus' hooks and optimiser around a network for as long as it trains; nothing of them is left on it."""
+    """Put Opacus' hooks and optimiser around a network for as long as it trains, and remove them afterwards."""
     model = training.model
     model.to(memory_format=torch.contiguous_format)  # pyright: ignore[reportCallIssue] (torch's stub lacks this form)
     with ExitStack() as undo:
@@ -319,7 +320,7 @@ def _clipping(training: ClassifierTraining, privacy: Privacy, *, ghost: bool) ->
 
 
 class _ClippedLoss:
-    """The losses of the sampled images: what `run_epochs` asks of a loss, with clipping in its backward pass."""
+    """Losses of the sampled images: the members of a loss that `run_epochs` needs, clipping in its backward pass."""
 
     ndim = 0
 
@@ -327,8 +328,8 @@ class _ClippedLoss:
         self.steps, self.losses = steps, losses
 
     def backward(self) -> None:
-        """Sum of the clipped gradients in ``.grad``."""
-        if not len(self.losses):  # nobody was sampled: the step is noise alone
+        """Put the sum of the clipped gradients in ``.grad``."""
+        if not len(self.losses):  # no image was sampled: the step is noise alone
             for parameter in self.steps.optimizer.params:
                 parameter.grad = torch.zeros_like(parameter)
             return
@@ -338,7 +339,7 @@ class _ClippedLoss:
             DPTensorFastGradientClipping(self.steps.hooks, self.steps.optimizer, self.losses, "mean").backward()
 
     def detach(self) -> torch.Tensor:
-        """Mean loss of the sampled images."""
+        """Return the mean loss of the sampled images."""
         return self.losses.detach().mean() if len(self.losses) else self.losses.new_zeros(())
 
 
@@ -368,7 +369,7 @@ class _PrivateSteps:
             )
 
     def losses(self, epoch: int, bounds: Bounds, reseed: Callable[[int], None]) -> Iterator[_ClippedLoss]:
-        """The clipped loss of each step of an epoch."""
+        """Yield the clipped loss of each step of an epoch."""
         training = self.training
         n, rate = len(training.targets), self.privacy.sampling_rate
         slots = [s[s < n] for s in poisson_slots(self.seed, epoch, training.slots, len(bounds), rate)]
@@ -389,19 +390,19 @@ class _PrivateSteps:
 
 
 def poisson_slots(seed: int, epoch: int, n: int, n_steps: int, rate: float) -> list[torch.Tensor]:
-    """The slots of each step of an epoch, each in it with probability ``rate`` by itself: from (seed, epoch) alone."""
+    """Draw the slots of each step of an epoch from (seed, epoch), each slot with probability ``rate`` by itself."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_SLOTS, epoch)))
     return [torch.from_numpy(np.flatnonzero(rng.random(n) < rate)) for _ in range(n_steps)]
 
 
 def noise_seeds(noise_seed: int, epoch: int, n_steps: int) -> list[int]:
-    """The seed of each step's noise: from (noise seed, epoch, step)."""
+    """Derive the seed of each step's noise from (noise seed, epoch, step)."""
     state = np.random.SeedSequence(noise_seed, spawn_key=(_NOISE, epoch)).generate_state(n_steps, np.uint64)
     return (state >> np.uint64(1)).tolist()
 
 
 def per_image_loss(head: str) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """The loss of each image, [b], whose mean is `memorisk.training.engine.optimization.objective`."""
+    """Return the loss of each image, [b], whose mean is `memorisk.training.engine.optimization.objective`."""
     if head in ("single", "first"):
         return lambda logits, y: F.cross_entropy(logits, y, reduction="none")
     if head == "binary":

@@ -1,8 +1,8 @@
-"""What of a network a regime trains: everything, or low-rank adapters of its attention; and what DP needs of it.
+"""The parameters that a regime trains: all, or low-rank adapters of the attention; and the changes that DP requires.
 
 LoRA (Hu et al. 2022) as paper 000, section 5 and A.10 has it: rank 8, alpha 16, on the qkv and the output projections
-of the attention (442,368 parameters on ViT-B/16, the paper's "442 K"), beside a new head. PEFT makes the adapters;
-after the training they are merged into the weights, so that what is kept is a plain network.
+of the attention (442,368 parameters on ViT-B/16, the paper's "442 K"), in addition to a new head. PEFT makes the
+adapters; after the training they are merged into the weights, so that a plain network is kept.
 """
 
 import contextlib
@@ -30,21 +30,21 @@ _NORM_GROUPS = 32
 
 
 def extra_message(name: str, what: str) -> InputError:
-    """The line that says which extra to install."""
+    """Build the error whose message names the extra to install."""
     return InputError(f"{what} needs {name}, which is not installed: {_EXTRA}")
 
 
 def prepare_regime(
     model: nn.Module, options: TrainOptions, *, seed: int, pretrained: bool = False, on_note: Note | None = None
 ) -> None:
-    """Make a network, in place, what its regime trains: adapters, converted normalisation, frozen leftovers.
+    """Prepare a network for its regime, in place: adapters, converted normalisation, frozen leftovers.
 
     Args:
         model: The network, before training.
-        options: Of one training; ``full`` leaves the network as it is.
-        seed: Of the adapters' start.
-        pretrained: The network carries trained weights, so that its normalisation cannot be exchanged.
-        on_note: Called with a sentence for each thing that was changed.
+        options: Settings of one training; ``full`` leaves the network as it is.
+        seed: Random seed of the adapters' start.
+        pretrained: Whether the network has trained weights, so that its normalisation cannot be exchanged.
+        on_note: Function called with one sentence for each change.
 
     Raises:
         InputError: The network has no attention to adapt, or normalises over the batch, or an extra is missing.
@@ -63,7 +63,7 @@ def prepare_regime(
 
 
 def merge_adapters(model: nn.Module) -> None:
-    """Put trained adapters into the weights they adapt: ``W + alpha / rank B A``; the network is plain again."""
+    """Merge trained adapters into the weights they adapt: ``W + alpha / rank B A``; the network is plain again."""
     for name, module in list(model.named_modules()):
         if hasattr(module, "lora_A") and hasattr(module, "get_base_layer"):
             merge, base = module.merge, module.get_base_layer
@@ -74,7 +74,7 @@ def merge_adapters(model: nn.Module) -> None:
 
 
 def adapter_parameters(model: nn.Module) -> int:
-    """Number of parameters in the adapters."""
+    """Count the parameters in the adapters."""
     return sum(p.numel() for name, p in model.named_parameters() if ".lora_" in name)
 
 
@@ -98,7 +98,7 @@ def _add_adapters(model: nn.Module, options: TrainOptions, seed: int) -> None:
 
 
 def _replace_batch_norms(model: nn.Module, pretrained: bool, note: Note) -> None:
-    """Group normalisation in place of batch normalisation, which mixes the images of a batch."""
+    """Put group normalisation in place of batch normalisation, which mixes the images of a batch."""
     mixing = [n for n, m in model.named_modules() if isinstance(m, _BATCH_NORMS)]
     if not mixing:
         return
@@ -115,7 +115,7 @@ def _replace_batch_norms(model: nn.Module, pretrained: bool, note: Note) -> None
 
 
 def _group_norm(norm: Any) -> nn.Module:
-    """Group normalisation of as many channels, with timm's dropout and activation behind it where they were one."""
+    """Build a group normalisation of as many channels, then timm's dropout and activation where they were fused."""
     groups = nn.GroupNorm(math.gcd(_NORM_GROUPS, norm.num_features), norm.num_features, affine=norm.affine)
     behind = [getattr(norm, part) for part in ("drop", "act") if isinstance(getattr(norm, part, None), nn.Module)]
     return nn.Sequential(groups, *behind) if behind else groups
@@ -134,9 +134,9 @@ def _freeze_loose(model: nn.Module, note: Note) -> None:
 
 
 class ParameterChangeCheck:
-    """The check that what should train does, and what is frozen does not (METHODS section 1, "Defence").
+    """The check that trainable tensors change and frozen ones do not (METHODS section 1, "Defence").
 
-    Compared after the second update: at the first, LoRA's A has no gradient, since B starts at 0.
+    Tensors are compared after the second update: at the first, LoRA's A has no gradient, since B starts at 0.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -148,7 +148,7 @@ class ParameterChangeCheck:
         """Compare with the start.
 
         Raises:
-            MemoriskError: A trainable tensor is as it was, or a frozen one is not.
+            MemoriskError: A trainable tensor is unchanged, or a frozen one is not.
         """
         parameters = list(self.model.named_parameters())
         moved = {name for name, p in parameters if not torch.equal(p.detach(), self.before[name])}
@@ -161,7 +161,7 @@ class ParameterChangeCheck:
 
 
 def check_parameter_changes(losses: Iterator[AnyLoss], epoch: int, movement: ParameterChangeCheck) -> Iterator[AnyLoss]:
-    """The losses of an epoch as they are, with the check of movement after the second update of the training."""
+    """Yield the losses of an epoch as they are, and check for movement after the second update of the training."""
     for step, loss in enumerate(losses):
         yield loss
         if epoch == 0 and step + 1 == _CHECKED_AFTER:

@@ -4,8 +4,8 @@ A small network leaves a GPU idle; K of them together fill it. Every network see
 `fit` would give it alone: equally many slots, and a batch order from its own seed. Sums are taken in another order, so
 that the two agree up to rounding.
 
-`choose_strategy` says how many models are trained at a time (METHODS section 1, "Speed"). On a CPU stacking was
-*slower* than processes side by side, so there models are trained in processes with a fixed number of threads each. On a
+`choose_strategy` decides how many models are trained at a time (METHODS section 1, "Speed"). On a CPU stacking was
+*slower* than parallel processes, so there models are trained in processes with a fixed number of threads each. On a
 GPU small networks are stacked, as many at once as half of its free memory holds; everything else is trained one after
 another, since one such network fills the device.
 """
@@ -42,10 +42,10 @@ from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, 
 
 
 def stack_rows(rows_list: Sequence[np.ndarray], seeds: Sequence[int], n_images: int) -> torch.Tensor:
-    """The rows of K trainings, [K, n] int64.
+    """Check and stack the rows of K trainings, [K, n] int64.
 
     Raises:
-        InputError: if there are none, if they are not equally many, or if they lie outside the images.
+        InputError: Lists of rows are missing, are not equally long, or lie outside the images.
     """
     if len(rows_list) != len(seeds) or not rows_list:
         raise InputError(f"there are {len(rows_list)} lists of rows for {len(seeds)} seeds; one each is needed")
@@ -59,7 +59,7 @@ def stack_rows(rows_list: Sequence[np.ndarray], seeds: Sequence[int], n_images: 
 
 
 def ordered_rows(rows: torch.Tensor, seeds: Sequence[int], epoch: int, slots: int | None = None) -> torch.Tensor:
-    """Rows [K, slots] in the order in which an epoch visits them: for each model as `fit` with its seed would."""
+    """Put rows [K, slots] in the order in which an epoch visits them: for each model as `fit` with its seed would."""
     orders = {seed: batch_order(seed, epoch, rows.shape[1], slots) for seed in set(seeds)}  # twins share theirs
     return rows.gather(1, torch.stack([orders[seed] for seed in seeds]))
 
@@ -67,14 +67,14 @@ def ordered_rows(rows: torch.Tensor, seeds: Sequence[int], epoch: int, slots: in
 def stack_weights(
     targets: torch.Tensor, rows: torch.Tensor, options: TrainOptions, n_outputs: int
 ) -> torch.Tensor | None:
-    """Class weights of each model from its own training targets, [K, k], if the options ask for them."""
+    """Compute class weights of each model from its own training targets, [K, k], if the options request them."""
     if not options.class_weights:
         return None
     return torch.stack([balancing_weights(targets[r], options.head, n_outputs) for r in rows])
 
 
 def stacking_obstacle(model: nn.Module, options: TrainOptions) -> str:
-    """Why networks of this kind cannot be stacked; empty if they can.
+    """Name the reason why networks of this kind cannot be stacked; empty if they can.
 
     Running statistics of batch normalisation, and anything drawn at random in a step, would differ from a training
     alone.
@@ -109,24 +109,24 @@ def fit_stacked(
 
     Args:
         models: K networks, as initialised.
-        images: For all, as for `fit`.
-        targets: For all images, as for `fit`.
+        images: Images of the set, shared by all, as for `fit`.
+        targets: Targets of all images, as for `fit`.
         rows_list: K arrays of equally many rows, in slot order.
         options: The settings, epochs and lr filled in.
         seeds: K seeds; twins share theirs.
-        slots: Where these are more than images, as for `fit`.
-        device: Where to train.
+        slots: Number of places in an epoch, where these are more than images, as for `fit`.
+        device: Device to train on.
         checkpoint: File for the state of all K, as for `fit`.
         checkpoint_seconds: Least time between two writes of it.
         on_epoch: Called after each epoch with (epochs done, loss averaged over models).
-        normalisation: As for `fit`.
+        normalisation: Scaling of the pixels, as for `fit`.
 
     Returns:
-        A log per network; ``seconds`` is the time of all together.
+        One log per network; ``seconds`` is the time of all together.
 
     Raises:
-        InputError: if the networks cannot be stacked, or inputs do not fit together.
-        MemoriskError: if a loss becomes NaN or infinite.
+        InputError: The networks cannot be stacked, or inputs do not fit together.
+        MemoriskError: A loss becomes NaN or infinite.
     """
     begun = time.perf_counter()
     where = check_device(device)
@@ -154,15 +154,15 @@ class StackedNetworks:
     """K networks as one function of their stacked parameters and a batch for each, or one batch for all.
 
     Args:
-        model: One of them.
-        parameters: Of all, from `stack_parameters`.
+        model: One of the networks.
+        parameters: Stacked parameters of all, from `stack_parameters`.
         source: Pixels of all images.
-        targets: Of all images, on the CPU.
-        rows: [K, n], from `stack_rows`.
-        options: The settings.
-        seeds: K.
-        device: Where they are trained.
-        slots: Where these are more than images.
+        targets: Targets of all images, on the CPU.
+        rows: Rows of each training, [K, n], from `stack_rows`.
+        options: Settings of the training.
+        seeds: Random seeds of the K networks.
+        device: Device on which they are trained.
+        slots: Number of places in an epoch, where these are more than images.
 
     Raises:
         InputError: The network's outputs do not fit the targets.
@@ -187,7 +187,7 @@ class StackedNetworks:
         skeleton = copy.deepcopy(model).to("meta").train()
 
         def alone(values: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-            """One model's outputs with these weights."""
+            """Return one model's outputs with these weights."""
             return functional_call(skeleton, values, (x,))
 
         self.forward, self.forward_shared = vmap(alone), vmap(alone, in_dims=(0, None))
@@ -198,7 +198,7 @@ class StackedNetworks:
         self.loss_of = stacked_objective(options.head, None if weights is None else weights.to(device, source.dtype))
 
     def losses(self, epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
-        """The losses [K] of each batch of an epoch."""
+        """Yield the losses [K] of each batch of an epoch."""
         order = ordered_rows(self.rows, self.seeds, epoch, self.slots)  # [K, slots] on the CPU
         targets = self.targets[order.to(self.device)]
         chosen = [order[:, start:stop].reshape(-1) for start, stop in bounds]
@@ -209,7 +209,7 @@ class StackedNetworks:
             yield self.loss_of(logits.to(x.dtype), targets[:, start:stop])
 
     def logs(self, progress: TrainingState, normalisation: Normalisation | None, seconds: float) -> list[FitLog]:
-        """The logs of trainings that are done; each has the time of all."""
+        """Return the logs of trainings that are done; each has the time of all."""
         return [
             FitLog(
                 losses=tuple(losses.tolist()),
@@ -234,22 +234,22 @@ class StackedNetworks:
         return fingerprint(repr(self.options), self.precision, self.seeds, layout, start, pixels, rows, targets, *more)
 
     def _pixels(self, flat: torch.Tensor) -> torch.Tensor:
-        """[K b, ...] to [K, b, ...]."""
+        """Reshape [K b, ...] to [K, b, ...]."""
         return flat.unflatten(0, (len(self.seeds), -1))
 
 
 def stack_parameters(
     models: Sequence[nn.Module], options: TrainOptions, device: torch.device
 ) -> dict[str, torch.Tensor]:
-    """Parameters by name with a leading axis of K, as leaves on the device.
+    """Stack parameters by name with a leading axis of K, as leaves on the device.
 
     Args:
-        models: K networks.
-        options: The settings.
-        device: Where to train.
+        models: K networks of one architecture.
+        options: Settings of the training.
+        device: Device to train on.
 
     Raises:
-        InputError: There are none, they are of several architectures, or they cannot be stacked.
+        InputError: The list is empty, the networks have several architectures, or they cannot be stacked.
     """
     if not models:
         raise InputError("there is no model to train")
@@ -285,13 +285,13 @@ class Strategy:
     """Way in which K models are trained."""
 
     kind: Literal["processes", "stacked", "sequential"]
-    """Side by side in processes, stacked as one, or one after another."""
+    """Processes in parallel, one stack, or one model after another."""
 
     at_once: int
-    """Models in one stack; 1 for the other kinds (the number of processes is the executor's matter)."""
+    """Number of models in one stack; 1 for the other kinds (the executor chooses the number of processes)."""
 
     why: str
-    """The reason, for the log and the report."""
+    """Reason of the choice, for the log and the report."""
 
 
 def choose_strategy(
@@ -303,17 +303,17 @@ def choose_strategy(
     device: str | torch.device,
     free_bytes: int | None = None,
 ) -> Strategy:
-    """The way to train ``n_models`` networks like this one.
+    """Choose the way to train ``n_models`` networks like this one.
 
     Memory of one stacked network: four times its parameters (value, gradient, two moments) and twice the outputs of
     its layers on one batch (value, gradient), 4 bytes each.
 
     Args:
         model: One of the networks, on any device.
-        options: The settings.
-        n_models: How many are to be trained.
-        image_shape: (H, W, C).
-        device: Where.
+        options: Settings of the training.
+        n_models: Number of models to be trained.
+        image_shape: Height, width and channels of an image, (H, W, C).
+        device: Device to train on.
         free_bytes: Free memory of the device; by default as the driver reports it.
     """
     if torch.device(device).type == "cpu":
@@ -338,7 +338,7 @@ def choose_strategy(
 
 
 def _count_activations(model: nn.Module, batch_size: int, image_shape: tuple[int, int, int]) -> int:
-    """Numbers that the layers put out on one batch, counted without computing them."""
+    """Count the output values of all layers on one batch, without computing them."""
     height, width, channels = image_shape
     shadow = copy.deepcopy(model).to("meta")
     counts: list[int] = []

@@ -1,19 +1,20 @@
-"""Twins: two models that differ in which canaries they saw, and in nothing else.
+"""Twins: two models that differ only in the canaries that they saw.
 
 METHODS section 1, "Twins, precisely".
 
-In each seed canary groups that hold the same labels equally often are paired, and one fair coin a pair sends one group
-to model A and its partner to model B. The training rows of A and B are *slots*: slot j of B holds the partner of what
-slot j of A holds, or the very same image. Since the order of batches depends on slots only, A and B see the same
-batches but for the partners. The published form (paper 000, section 3) instead trains a candidate on T + C and an
+In each seed canary groups that hold the same labels equally often are paired, and one fair coin per pair sends one
+group to model A and its partner to model B. The training rows of A and B are *slots*: slot j of B holds the partner of
+the image in slot j of A, or the very same image. Since the order of batches depends on slots only, A and B see the same
+batches except for the partners. The published form (paper 000, section 3) instead trains a candidate on T + C and an
 independent on T.
 
-METHODS leaves groups without such a partner out: of 400 images with random labels 272. Nobody needs to be, but a coin
-alone is not enough: what a group holds more than its partner, images or images of a class, goes where the group goes,
-and a model that learns nothing but how frequent classes are then shows a gap for it (a patient of 20 images beside one
-of 6: p below 0.05 in 17 to 39 %). So groups without a partner, and as many pairs as are needed to weigh them up, are
-divided at random such that each falls to either side with chance 1/2 and both sides hold the same of each label, as
-nearly as can be (`statistics.randomization.halve`): whoever else is on a group's side, its labels and its size are not.
+METHODS leaves groups without such a partner out: of 400 images with random labels 272. No group needs to be left out,
+but a coin alone is not enough. The surplus of a group over its partner, images or images of a class, goes where the
+group goes, and a model that learns only how frequent classes are then shows a gap for it (a patient of 20 images paired
+with one of 6: p below 0.05 in 17 to 39 %). So groups without a partner, and as many pairs as are needed to balance
+them, are divided at random such that each falls to either side with chance 1/2 and both sides hold the same of each
+label, as nearly as possible (`statistics.randomization.halve`). The other groups on a group's side vary; the labels and
+the size of the side do not.
 ``tests/training/classifiers/test_partners.py`` shows the level.
 
 One side may then hold a few images more. Such slots come last; where they are empty, the twin with fewer images has
@@ -26,12 +27,13 @@ images of different groups and the *same* class, both given the *same* wrong lab
 classes. A fair coin decides which of the two the target is trained on.
 
 Class and wrong label are shared for a reason. The bound is valid for any pairs, since only the coin is random in its
-proof; but the auditor compares two losses, and whatever makes them differ without training is noise to him. With class
-and label shared, and first and second drawn at random, the members are exchangeable before the coin falls: neither is
-the likelier guess, and the target's labels, slot by slot, do not depend on the coins: class counts give nothing away.
+proof; but the auditor compares two losses, and any difference between them without training is noise to the auditor.
+With class and label shared, and first and second drawn at random, the members are exchangeable before the coin falls:
+neither is the likelier guess, and the target's labels, slot by slot, do not depend on the coins: class counts reveal
+nothing.
 
-A group gives at most one canary, so each coin concerns other patients. Its other images stay where the caller has them;
-leave them out of `rows` and of the shared rows where the claim is per patient.
+Each group gives at most one canary, so each coin concerns other patients. Its other images stay where the caller has
+them; leave them out of `rows` and of the shared rows where the claim is per patient.
 """
 
 from collections import Counter, defaultdict
@@ -46,10 +48,10 @@ from memorisk.statistics.randomization import halve
 
 Pair = tuple[np.ndarray, np.ndarray]
 Unmatched = Literal["divided", "shared"]
-"""What becomes of groups without a partner: in runs made before both twins saw them, and nothing is known of them."""
+"""Treatment of groups without a partner: "divided", or as in older runs "shared": in both twins, without a result."""
 
 COUNTERWEIGHT = 8
-"""Images to weigh the largest group without a partner up with, for each of its own."""
+"""Number of images to balance the largest group without a partner, for each image of that group."""
 
 _PAIRING, _PLACEBO = 11, 12  # keep the random streams of pairing and of decoys apart
 
@@ -59,11 +61,11 @@ class TwinDesign:
     """Training rows of the two models of one seed.
 
     Attributes:
-        seed: The seed of the pairing, of the initialisation and of the batch order.
-        rows_a: [n_a] image rows of model A (``paper``: the candidate), in slot order.
-        rows_b: [n_b] the same of model B (``paper``: the independent).
-        sign: [N] +1 where only A saw the image, -1 where only B did, 0 elsewhere.
-        slots: Slots of either twin, the longer one's rows; None where each model has its own (``paper``).
+        seed: Random seed of the pairing, of the initialisation and of the batch order.
+        rows_a: Image rows of model A (``paper``: the candidate), [n_a], in slot order.
+        rows_b: Image rows of model B (``paper``: the independent), [n_b], in slot order.
+        sign: Sign of each image, [N]: +1 where only A saw the image, -1 where only B did, 0 elsewhere.
+        slots: Number of slots of either twin, the longer one's rows; None where each model has its own (``paper``).
     """
 
     seed: int
@@ -73,7 +75,7 @@ class TwinDesign:
     slots: int | None = None
 
     def __post_init__(self) -> None:
-        """Hold the arrays still."""
+        """Make the arrays read-only."""
         for array in (self.rows_a, self.rows_b, self.sign):
             array.setflags(write=False)
 
@@ -92,15 +94,15 @@ def twin_design(
     A group that is shared joins both twins and has sign 0; so does a group that is the only one.
 
     Args:
-        labels: [N] label of every image; several findings joined by "|".
-        groups: [N] group of every image.
+        labels: Label of every image, [N]; several findings joined by "|".
+        groups: Group of every image, [N].
         canaries: Rows that are to be in one twin each.
         shared: Rows that both twins see.
-        seed: Decides the pairs and the coins.
-        unmatched: What becomes of groups without a partner.
+        seed: Random seed that decides the pairs and the coins.
+        unmatched: Treatment of groups without a partner.
 
     Returns:
-        The design. One of ``rows_a`` and ``rows_b`` may be shorter where groups were divided.
+        Design of the twins. One of ``rows_a`` and ``rows_b`` may be shorter where groups were divided.
     """
     rng = np.random.default_rng([_PAIRING, seed])
     pairs: list[Pair] = []
@@ -115,7 +117,7 @@ def twin_design(
             left.append(bucket[order[-1]])
         elif len(bucket) % 2:
             pairs.append((bucket[order[-1]],) * 2)
-    beside = [(np.sort(shared),) * 2, *pairs]  # what stands in A beside what in B
+    beside = [(np.sort(shared),) * 2, *pairs]  # rows of A, and the rows of B in the same slots
     if left:
         pairs, left = _break_pairs(pairs, left, rng)
         side = np.repeat(halve(_group_counts(labels, left), rng), [len(rows) for rows in left])
@@ -129,7 +131,7 @@ def twin_design(
 
 
 def paper_design(n_images: int, canaries: np.ndarray, train: np.ndarray, *, seed: int) -> TwinDesign:
-    """The published design: A, the candidate, on T + C; B, the independent, on T (paper 000, algorithm 1)."""
+    """Build the published design: A, the candidate, on T + C; B, the independent, on T (paper 000, algorithm 1)."""
     sign = np.zeros(n_images, dtype=np.int8)
     sign[canaries] = 1
     train = np.sort(train)
@@ -146,21 +148,21 @@ def placebo_design(
     balanced: bool,
     unmatched: Unmatched = "divided",
 ) -> TwinDesign:
-    """Twins in which neither saw a canary: decoys out of T fill the canaries' slots.
+    """Build twins in which neither saw a canary: decoys out of T fill the canaries' slots.
 
     For ``matched`` the decoys have the classes and group sizes of C, as far as T holds such groups, else the nearest;
     the rest of T is shared. For ``balanced`` all of T are decoys. The signs are those that ``twin_design`` would have
-    drawn for C, so the whole pipeline runs on images of which nothing can have been memorized. (Twins without canaries
+    drawn for C, so the whole pipeline runs on images that no model can have memorized. (Twins without canaries
     at all would be one model twice: a test that cannot fail.)
 
     Args:
-        labels: [N] label of every image.
-        groups: [N] group of every image.
-        canaries: Rows that the pipeline scores and that nobody trains on.
+        labels: Label of every image, [N].
+        groups: Group of every image, [N].
+        canaries: Rows that the pipeline scores and that no model trains on.
         train: Rows to train on.
-        seed: Decides decoys, pairs and coins.
-        balanced: Every training image is a decoy.
-        unmatched: What becomes of groups without a partner.
+        seed: Random seed that decides decoys, pairs and coins.
+        balanced: Whether every training image is a decoy.
+        unmatched: Treatment of groups without a partner.
     """
     rng = np.random.default_rng([_PLACEBO, seed])
     decoys = train if balanced else _decoys(labels, groups, canaries, train, rng, unmatched)
@@ -171,7 +173,7 @@ def placebo_design(
 
 
 def unpaired_canaries(designs: Sequence[TwinDesign], canaries: np.ndarray) -> np.ndarray:
-    """Canary rows that had a partner in no seed: nothing can be said of them, and the report lists them."""
+    """Return canary rows that had a partner in no seed: they have no result, and the report lists them."""
     scored = np.any([d.sign[canaries] != 0 for d in designs], axis=0)
     return canaries[~scored]
 
@@ -179,7 +181,7 @@ def unpaired_canaries(designs: Sequence[TwinDesign], canaries: np.ndarray) -> np
 def _groups_of_equal_labels(
     labels: Sequence[str] | np.ndarray, groups: Sequence[str] | np.ndarray, rows: np.ndarray
 ) -> dict[tuple, list[np.ndarray]]:
-    """Groups with the same labels, equally often; rows aligned by label within a group."""
+    """Collect groups with the same labels, equally often; rows aligned by label within a group."""
     members: dict[str, list[int]] = defaultdict(list)
     for row in np.sort(rows):
         members[str(groups[row])].append(int(row))
@@ -194,9 +196,10 @@ def _groups_of_equal_labels(
 def _break_pairs(
     pairs: list[Pair], left: list[np.ndarray], rng: np.random.Generator
 ) -> tuple[list[Pair], list[np.ndarray]]:
-    """Break pairs at random until there is enough beside the groups that have none: pairs, groups to be divided.
+    """Break pairs at random until enough groups can be divided with those without a partner.
 
-    Enough is `COUNTERWEIGHT` times as many images as the largest of them has.
+    Enough is `COUNTERWEIGHT` times as many images as the largest of them has. The first result holds the pairs that are
+    kept, the second the groups to be divided.
     """
     missing = COUNTERWEIGHT * max(map(len, left)) - sum(map(len, left))
     order = rng.permutation(len(pairs))
@@ -207,7 +210,7 @@ def _break_pairs(
 
 
 def _align_rows(labels: Sequence[str] | np.ndarray, in_a: np.ndarray, in_b: np.ndarray) -> list[Pair]:
-    """Rows of A beside rows of B with the same label, the others at the end."""
+    """Align rows of A with rows of B of the same label, the others at the end."""
     of_a, of_b = (np.array([str(labels[row]) for row in rows], dtype=object) for rows in (in_a, in_b))
     found, rest = [], []
     for label in sorted({*of_a, *of_b}):
@@ -250,7 +253,7 @@ def _decoys(
 def _nearest_groups(
     labels: Sequence[str] | np.ndarray, wanting: list[np.ndarray], spare: list[np.ndarray]
 ) -> list[np.ndarray]:
-    """Match each group in turn to the nearest that is left: by number of images, then by labels."""
+    """Match each group in turn to the nearest remaining group: by number of images, then by labels."""
     held = _group_counts(labels, [*wanting, *spare])
     there, found = np.ones(len(spare), dtype=bool), []
     for w in range(min(len(wanting), len(spare))):
@@ -267,7 +270,7 @@ _CANARY_PAIRING, _CANARY_COINS = 21, 22  # keep the random streams of pairs and 
 
 @dataclass(frozen=True)
 class CanaryPairs:
-    """Pairs of images with a wrong label, and the coins."""
+    """Pairs of images with a wrong label, and the coins that choose between them."""
 
     first: np.ndarray
     """Image row of each pair's first member, [n]."""
@@ -279,17 +282,17 @@ class CanaryPairs:
     """True where the target is trained on the first member, [n]."""
 
     def __post_init__(self) -> None:
-        """Hold the arrays still."""
+        """Make the arrays read-only."""
         for array in (self.first, self.second, self.label, self.coin):
             array.setflags(write=False)
 
     @property
     def members(self) -> np.ndarray:
-        """The image of each pair that the target is trained on, [n]."""
+        """Image of each pair that the target is trained on, [n]."""
         return np.where(self.coin, self.first, self.second)
 
     def training_rows(self, shared: np.ndarray) -> np.ndarray:
-        """Rows of the target in slot order: the shared ones, ascending, then one member of each pair, [n_shared + n].
+        """Return rows of the target in slot order: the shared ones, ascending, then one of each pair, [n_shared + n].
 
         Raises:
             InputError: A canary is among the shared rows.
@@ -304,7 +307,7 @@ class CanaryPairs:
         return np.concatenate([shared, self.members])
 
     def targets(self, labels: np.ndarray) -> np.ndarray:
-        """Class numbers of all images with the canaries' wrong labels in place, [N]; members and others alike."""
+        """Return class numbers of all images with the canaries' wrong labels in place, [N]; both members have them."""
         wrong = np.array(labels)
         wrong[self.first] = self.label
         wrong[self.second] = self.label
@@ -322,21 +325,21 @@ def label_noise_pairs(
     """Draw pairs of canaries, their wrong labels and their coins.
 
     One image of each group among `rows` is drawn, images are paired at random within class, and `n_pairs` of the pairs
-    are kept at random; an odd one out of a class is not used.
+    are kept at random; an unpaired image of a class is not used.
 
     Args:
         labels: True class number of every image, [N], from 0 to n_classes - 1.
         groups: Group of every image, [N].
-        rows: Images that may become canaries.
-        n_pairs: Pairs wanted; the bound needs 200 or more to say something.
-        n_classes: Classes, 2 or more.
-        seed: Decides pairs, wrong labels and, in a stream of their own, coins.
+        rows: Rows of images that may become canaries.
+        n_pairs: Number of pairs to draw; the bound needs 200 or more to be informative.
+        n_classes: Number of classes, 2 or more.
+        seed: Random seed that decides pairs, wrong labels and, in a stream of their own, coins.
 
     Returns:
-        The pairs, in random order.
+        Pairs of canaries, in random order.
 
     Raises:
-        InputError: Fewer pairs can be made than wanted, labels outside the classes, or fewer than two classes.
+        InputError: Fewer pairs are possible than wanted, labels lie outside the classes, or classes are fewer than two.
 
     Source:
         METHODS section 1, "Empirical lower bound on epsilon": "Canaries: label noise, r >= 200".
@@ -362,7 +365,7 @@ def label_noise_pairs(
 def _pairs_within_class(
     labels: np.ndarray, groups: np.ndarray, rows: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Make all pairs of one random image a group, [pairs, 2]."""
+    """Make all pairs of one random image per group, [pairs, 2]."""
     shuffled = rng.permutation(rows)
     _, one = np.unique(groups[shuffled].astype(str), return_index=True)  # the first of each group in random order
     offered = shuffled[np.sort(one)]

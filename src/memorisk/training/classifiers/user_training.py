@@ -1,4 +1,4 @@
-"""The user's own training function: found by name, checked before it is needed, asked for logits afterwards.
+"""The user's own training function: found by name, checked before use; its network gives logits afterwards.
 
 ``function(images, labels, *, val_images, val_labels, seed, device, **settings) -> torch.nn.Module``; see
 docs/own-training.md.
@@ -24,12 +24,12 @@ def load_function(name: str, python_path: Sequence[Path] = (), source: str = "")
     """Import the user's training function, ``module:function``.
 
     Args:
-        name: The module and the function in it.
+        name: Name of the module and of the function in it, ``module:function``.
         python_path: Folders that are searched last.
         source: Fingerprint of the text that is to run; by default the text that the file has now.
 
     Raises:
-        InputError: There is no such module or function, the module fails to import, or its text is another one.
+        InputError: The module or function does not exist, the module fails to import, or its text is another one.
     """
     return load_named(name, "--train", python_path, source=source)
 
@@ -38,11 +38,11 @@ def read_function(name: str, python_path: Sequence[Path] = ()) -> tuple[Callable
     """Read the parameters and the fingerprint of the user's training function, and run nothing of its file.
 
     Args:
-        name: The module and the function in it.
+        name: Name of the module and of the function in it, ``module:function``.
         python_path: Folders that are searched last.
 
     Raises:
-        InputError: There is no such module or function.
+        InputError: The module or function does not exist.
     """
     return read_named(name, "--train", python_path)
 
@@ -53,15 +53,15 @@ def function_arguments(
     """Make the arguments of the user's function, by position and by name: copies that it may change.
 
     Args:
-        function: A first parameter named ``dataset`` asks for datasets in place of arrays.
-        images: [N, H, W, C] of the store.
-        targets: Of all images.
+        function: The user's function; where its first parameter is named ``dataset``, it receives datasets, not arrays.
+        images: Images of the store, [N, H, W, C].
+        targets: Targets of all images.
         rows: Rows to train on.
         val: Rows of the validation part.
     """
     if _wants_dataset(function):
         return (RowDataset(images, targets, rows),), {"val_dataset": RowDataset(images, targets, val)}
-    # asarray: what is taken out of a memory map is a plain array already, though it does not say so
+    # asarray: an indexed memory map is a plain array already, although its type does not show it
     given = (np.asarray(images[rows]), targets[rows])
     return given, {"val_images": np.asarray(images[val]), "val_labels": targets[val]}
 
@@ -71,10 +71,10 @@ def _wants_dataset(function: Callable[..., Any]) -> bool:
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The parameters of the user's function.
+    """Return the parameters of the user's function.
 
     Raises:
-        InputError: It cannot be asked for them, as some functions written in C.
+        InputError: Its parameters cannot be read, as those of some functions written in C.
     """
     try:
         return inspect.signature(function)
@@ -89,15 +89,15 @@ def takes_classes(function: Callable[..., Any]) -> bool:
 
 
 def check_call(name: str, function: Callable[..., Any], settings: Mapping[str, str]) -> None:
-    """Refuse a function that does not take what it will be given.
+    """Refuse a function that does not accept the arguments of memorisk.
 
     Args:
-        name: How the user named it.
-        function: What was found under that name.
-        settings: The user's settings.
+        name: Name of the function, as the user typed it.
+        function: Function that was found under that name.
+        settings: Settings of the user.
 
     Raises:
-        InputError: A setting that it does not know or that memorisk gives itself, or a parameter amiss.
+        InputError: The function does not know a setting, memorisk sets it itself, or a parameter is wrong.
     """
     signature = _signature(function)
     positional = ("dataset",) if _wants_dataset(function) else ("images", "labels")
@@ -120,7 +120,7 @@ def check_call(name: str, function: Callable[..., Any], settings: Mapping[str, s
 
 
 def _setting_names(signature: inspect.Signature, positional: Sequence[str], named: Sequence[str]) -> list[str]:
-    """Names that a setting may have."""
+    """Return the names that a setting may have."""
     return [n for n in list(signature.parameters)[len(positional) :] if n not in named]
 
 
@@ -139,10 +139,10 @@ class RowDataset(torch.utils.data.Dataset):
 
 
 def user_model_logits(model: nn.Module, images: np.ndarray, device: str) -> np.ndarray:
-    """Logits of a user's module, asked as ``module(x)`` with x float32 [n, c, h, w] in [0, 1], evaluation mode.
+    """Compute the logits of a user's module as ``module(x)`` with x float32 [n, c, h, w] in [0, 1], evaluation mode.
 
     Raises:
-        MemoriskError: It returns no tensor.
+        MemoriskError: The module does not return a tensor.
     """
     top = float(np.iinfo(images.dtype).max)
     size = predict_batch_size(images)
