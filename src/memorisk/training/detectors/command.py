@@ -1,8 +1,8 @@
 """Train a detector on a set of images (``memorisk train detector``): of copies, or of patients and copies (LCMem).
 
-The run folder holds ``detector/`` and, of two stages, ``stage1/`` (what `memorisk.load_detector` reads),
-``training.json`` (settings, history, and what each detector is good for on patients who chose nothing) and
-``manifest.parquet`` (which image was in which part).
+The run folder holds ``detector/`` and, after two stages, ``stage1/`` (which `memorisk.load_detector` reads),
+``training.json`` (settings, history, and the accuracy of each detector on patients who chose nothing) and
+``manifest.parquet`` (the part that each image was in).
 """
 
 from pathlib import Path
@@ -58,13 +58,13 @@ def train_detector(
     """Train a detector, and measure it on patients who had no part in it.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are not needed.
-        out: The run folder: new, empty, or a run of the same command to go on with.
+        images: Source of the images, as for `memorisk.audit_classifier`; labels are not needed.
+        out: The run folder: new, empty, or a run of the same command to continue.
         progress: Called with (stage, done, total).
         **settings: Any field of `TrainDetectorOptions`.
 
     Returns:
-        What was trained, also saved in ``out``.
+        Result of the training, also saved in ``out``.
 
     Raises:
         InputError: Bad input or settings; nothing was written.
@@ -82,7 +82,7 @@ def plan_detector(
     """Plan `train_detector` by two steps; nothing is written but the image store.
 
     Args:
-        images: As for `train_detector`.
+        images: Source of the images, as for `train_detector`.
         out: The run folder.
         progress: Called with (stage, done, total).
         **settings: Any field of `TrainDetectorOptions`.
@@ -97,7 +97,7 @@ def plan_detector(
 
 
 def _identity(options: TrainDetectorOptions, config: DetectorConfig, **more: Any) -> dict[str, Any]:
-    """Say what is trained, how, on which images and from what: by this a run is the same run."""
+    """Describe model, settings, images and start of a training: a run with the same description is the same run."""
     start = {"backbone": config.backbone, "weights": config.weights_fingerprint}
     return {**split_settings(options), **start, **more, **config.recipe}
 
@@ -109,7 +109,7 @@ def _train_copy_detector(
     (store, parts), recipe = open_parts(images, options, progress), options.copy
 
     def train(run: RunFolder, training: CopyDetectorTraining) -> dict[str, Any]:
-        """Train and measure."""
+        """Train and measure the detector."""
         fitted = run_detector_training(training, run.subfolder(DETECTOR), progress)
         return _copy_summary(store, parts, fitted, recipe, progress)
 
@@ -154,7 +154,7 @@ def _copy_cost(store: ImageStore, parts: Division, training: CopyDetectorTrainin
 
 
 def _measured_images(store: ImageStore, parts: Division) -> dict[str, int]:
-    """Images of each part that are not blank: those that the trained detector is measured on."""
+    """Count the images of each part that are not blank, on which the trained detector is measured."""
     return {
         name: len(np.setdiff1d(parts.rows[name], blank_rows(store.images, parts.rows[name])))
         for name in ("validation", "test")
@@ -194,7 +194,7 @@ def _train_latent_detector(
     rows = parts.rows
 
     def train(run: RunFolder, training: StageTraining) -> dict[str, Any]:
-        """Train and measure."""
+        """Train and measure each stage."""
         fitted = fit_lcmem(latents, rows["training"], rows["validation"], parts.groups, filled, run.path, progress)
         return _latent_summary(latents, parts, fitted, filled, progress)
 
@@ -222,7 +222,7 @@ def _plan_latent_detector(images: str | Path, options: TrainDetectorOptions, pro
 
 
 def _open_latents(images: str | Path, options: TrainDetectorOptions, progress: Progress) -> tuple[Latents, Division]:
-    """Latents of the images, and the patients divided."""
+    """Open latents of the images, and divide the patients."""
     if str(images).startswith(LATENTS_PREFIX):
         progress("reading the manifest", 0, 0)
         if options.encoder is not None:
@@ -238,10 +238,10 @@ def _open_latents(images: str | Path, options: TrainDetectorOptions, progress: P
 
 
 def _first_stage(latents: Latents, parts: Division, options: LatentOptions) -> StageTraining:
-    """Checked, as the second one is where it cannot be.
+    """Build and check the first stage; the second is checked as far as possible.
 
     Raises:
-        InputError: Images, patients or settings do not fit each other, or two stages are asked for without images.
+        InputError: Images, patients or settings do not fit each other, or two stages need images that are not given.
     """
     rows, ignore = parts.rows, options.identities == "ignore"
     data = PairData.build(latents, rows["training"], rows["validation"], parts.groups, ignore=ignore)

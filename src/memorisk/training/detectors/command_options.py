@@ -29,7 +29,7 @@ LATENT_ONLY = (
 @grouped("training", essential="kind backbone encoder loss epochs batch_size lr dimension protocol device")
 @dataclass(frozen=True, kw_only=True)
 class DetectorSettings(ImageOptions):
-    """Settings of how images are read and a detector of any kind is trained, without the split of the images."""
+    """Settings that read images and train a detector of any kind, without the split of the images."""
 
     kind: Literal["copy", "lcmem", "siamese", "siamese-ntxent"] = "copy"
     """copy: recognises augmented copies; lcmem: recognises copies and images of the same patient, from latents, in two
@@ -37,7 +37,7 @@ class DetectorSettings(ImageOptions):
 
     backbone: str | None = None
     """Network and its weights: resnet50@FILE, resnet50@default (downloads) or resnet50@none (random). Required for
-    copy, where it may also be a copy detector to go on from, its linear layer too: default (comes with memorisk) or
+    copy, where it may also be a copy detector to start from, its linear layer too: default (comes with memorisk) or
     detector:FOLDER; lcmem by default convnext_tiny@none."""
 
     encoder: str | None = None
@@ -136,7 +136,7 @@ class DetectorSettings(ImageOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainDetectorOptions(SplitOptions, DetectorSettings):
-    """Everything that `memorisk train detector` can be told; docs/detectors-training.md and docs/lcmem.md say more."""
+    """All settings of ``memorisk train detector``; docs/detectors-training.md and docs/lcmem.md describe them."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -168,7 +168,7 @@ class TrainDetectorOptions(SplitOptions, DetectorSettings):
         return LatentOptions(kind=self.kind, **self._given((*SHARED, *LATENT_ONLY)))  # pyright: ignore[reportArgumentType]
 
     def complete(self) -> dict[str, Any]:
-        """Every setting by its name, what is left open filled in by the kind; None for those of other kinds."""
+        """Return every setting by its name, filled in by the kind where it is open; None for those of other kinds."""
         filled = self.copy if self.kind == COPY_DETECTOR else self.latent.filled()
         names = {field.name for field in fields(filled)}
         return {f.name: getattr(filled if f.name in names else self, f.name) for f in fields(self)}

@@ -1,7 +1,7 @@
 """The settings of one training of a detector; those of the command are in `training.detectors.command_options`.
 
-A copy detector's defaults are METHODS section 3's, from paper 003, section 3.2.3; docs/detectors-training.md has what
-they do on a small data set.
+A copy detector's defaults are METHODS section 3's, from paper 003, section 3.2.3; docs/detectors-training.md shows
+their effect on a small data set.
 
 A Siamese detector is LCMem with its two stages, or one of two baselines (paper 004). Defaults that depend on the kind
 are None here and filled in by `LatentOptions.filled`:
@@ -15,9 +15,9 @@ kind                backbone             features  pairs  lr      loss: BCE  epo
 ``siamese-ntxent``  resnet101@none       512       32     1e-4    0          100      5
 ==================  ===================  ========  =====  ======  =========  =======  ========
 
-LCMem's are of paper 004, section 4 and appendix B. The baselines are trained there "using their suggested parameters",
-on a ResNet-101 with 512 and with 1,024 features, of which the better run counts; batch, rate and patience are those of
-Packhaeuser et al. (2022) for both, since Dar et al. give theirs for volumes.
+LCMem's values are of paper 004, section 4 and appendix B. The baselines are trained there "using their suggested
+parameters", on a ResNet-101 with 512 and with 1,024 features, of which the better run counts; batch, rate and patience
+are those of Packhaeuser et al. (2022) for both, since Dar et al. give theirs for volumes.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from memorisk.runs.settings import check_counts, check_finite, check_seeds, chec
 from memorisk.training.engine.options import TrainOptions
 
 MEASURES = {"triplet": "cosine", "infonce": "cosine"}
-"""The distance that each loss is about: both see directions only (the nearest at length 1 is the nearest by cosine)."""
+"""Distance that fits each loss: both see directions only (the nearest at length 1 is the nearest by cosine)."""
 MARGIN, INFONCE_TEMPERATURE = 0.05, 0.5
 Protocol = Literal["paper", "corrected"]
 Strength = Literal["weak", "strong"]
@@ -42,44 +42,44 @@ class DetectorOptions:
 
     backbone: str = ""
     """Network and its weights, as in resnet50@FILE, resnet50@default (downloads) or resnet50@none (random); or a copy
-    detector to go on from, its linear layer too: default, or detector:FOLDER."""
+    detector to start from, its linear layer too: default, or detector:FOLDER."""
 
     loss: Literal["triplet", "infonce"] = "triplet"
-    """What is learnt from: triplet (margin, the nearest negative) or infonce (temperature, all negatives)."""
+    """Loss of the training: triplet (margin, the nearest negative) or infonce (temperature, all negatives)."""
 
     protocol: Protocol = "corrected"
-    """corrected: other images of a patient are no negatives, batches are shuffled, the epoch is chosen by finding
-    validation copies, a frozen backbone stays as it is; paper: as published, without these."""
+    """corrected: other images of a patient are never negatives, batches are shuffled, the epoch is chosen by finding
+    validation copies, a frozen backbone keeps its statistics; paper: as published, without these."""
 
     augment: Strength = "weak"
     """Strength of the augmented copies that it learns to recognise, and that choose the epoch; the paper's is weak."""
 
     epochs: int = 100
-    """Passes over the training images; the weights of the best one are kept."""
+    """Number of passes over the training images; the weights of the best one are kept."""
 
     lr: float = 1e-4
     """Learning rate at the start, times 0.99 after each epoch."""
 
     batch_size: int | None = None
-    """Images a step, each with one copy; by default 128, and 64 for CLIP and DINOv2."""
+    """Number of images per step, each with one copy; by default 128, and 64 for CLIP and DINOv2."""
 
     frozen_epochs: int = 5
-    """Epochs at the start in which only the new linear layer is trained."""
+    """Number of epochs at the start in which only the new linear layer is trained."""
 
     margin: float = MARGIN
-    """Of the triplet loss."""
+    """Margin of the triplet loss."""
 
     temperature: float = INFONCE_TEMPERATURE
-    """Of InfoNCE."""
+    """Temperature of the InfoNCE loss."""
 
     dimension: int = 128
-    """Numbers of an embedding."""
+    """Number of values of an embedding."""
 
     weight_decay: float = 0.01
-    """Of AdamW."""
+    """Weight decay of AdamW."""
 
     network_size: int | None = None
-    """Pixels a side that the backbone gets; by default what it was trained at, memorisk's own what is stored."""
+    """Side in pixels of the backbone's input; by default that of its training, for memorisk's own that of the store."""
 
     normalise: str | None = None
     """Mean and deviation of the backbone's input where they are not the published ones, as in 0.13/0.31."""
@@ -87,7 +87,7 @@ class DetectorOptions:
     precision: Precision = "auto"
 
     seed: int = 0
-    """Of the linear layer, random weights, order, augmentation and the copies that are looked for."""
+    """Random seed of the linear layer, random weights, order, augmentation and the copies that are looked for."""
 
     device: Device = "auto"
 
@@ -111,7 +111,7 @@ class DetectorOptions:
 
     @property
     def measure(self) -> str:
-        """The distance that the loss is about."""
+        """Distance that fits the loss."""
         return MEASURES[self.loss]
 
     @property
@@ -144,7 +144,7 @@ DEFAULTS_BY_KIND: dict[str, dict[str, Any]] = {
     "siamese": _BASELINE_DEFAULTS | {"bce_share": 1.0},
     "siamese-ntxent": _BASELINE_DEFAULTS | {"bce_share": 0.0},
 }
-"""What the settings that are left open are."""
+"""Values by kind of the settings that are left open."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,15 +152,15 @@ class StageOptions:
     """Length and rate of one stage."""
 
     number: int
-    """1 or 2."""
+    """Number of the stage, 1 or 2."""
     epochs: int
-    """At most."""
+    """Largest number of epochs."""
     patience: int
-    """Epochs without a better one after which it ends."""
+    """Number of epochs without a better one after which the stage ends."""
     batch_size: int
-    """Pairs a step."""
+    """Number of pairs per step."""
     lr: float
-    """Of Adam, constant."""
+    """Learning rate of Adam, constant."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,42 +168,42 @@ class LatentOptions:
     """Settings of one training of a Siamese detector."""
 
     kind: Literal["lcmem", "siamese", "siamese-ntxent"] = "lcmem"
-    """Which."""
+    """Kind of the detector."""
     encoder: str = "pixels"
-    """Of the latents: pixels, pixels:SIDE, autoencoder:FOLDER."""
+    """Encoder of the latents: pixels, pixels:SIDE, autoencoder:FOLDER."""
     backbone: str | None = None
     """Network and its weights, as in convnext_tiny@none or resnet50@FILE."""
     dimension: int | None = None
-    """Features."""
+    """Number of features of an image."""
     protocol: Protocol = "corrected"
-    """How pairs are drawn (`memorisk.training.detectors.lcmem.sampler`), and whether NT-Xent leaves other images of an
-    identity out of the negatives (corrected) or not (paper)."""
+    """Protocol of the pairs (`memorisk.training.detectors.lcmem.sampler`), which also decides whether NT-Xent leaves
+    other images of an identity out of the negatives (corrected) or not (paper)."""
     identities: Literal["use", "ignore"] = "use"
-    """ignore: every file is its own identity, positives are two augmentations of one file."""
+    """use: the given identities; ignore: every file is its own, positives are two augmentations of one file."""
     stages: Literal[1, 2] | None = None
-    """1: clean latents; 2: after that augmented images."""
+    """1: clean latents; 2: then also augmented images."""
     epochs: int | None = None
-    """Of stage 1, at most."""
+    """Largest number of epochs of stage 1."""
     patience: int | None = None
-    """Epochs of stage 1 without a better one after which it ends."""
+    """Number of epochs of stage 1 without a better one after which it ends."""
     batch_size: int | None = None
-    """Pairs a step of stage 1; at most twice the identities with two images."""
+    """Number of pairs per step of stage 1; at most twice the identities with two images."""
     lr: float | None = None
     """Learning rate of stage 1."""
     stage2_epochs: int = 20
-    """Of stage 2, at most."""
+    """Largest number of epochs of stage 2."""
     stage2_patience: int = 5
-    """Of stage 2."""
+    """Number of epochs of stage 2 without a better one after which it ends."""
     stage2_batch_size: int = 64
-    """Of stage 2."""
+    """Number of pairs per step of stage 2."""
     stage2_lr: float = 8e-5
-    """Of stage 2."""
+    """Learning rate of stage 2."""
     pairs: int | None = None
-    """Pairs an epoch, half of them positive; by default as many as training images."""
+    """Number of pairs per epoch, half of them positive; by default as many as training images."""
     bce_share: float | None = None
     """Share of the binary cross-entropy in the loss; the rest is NT-Xent."""
     temperature: float = NT_XENT_TEMPERATURE
-    """Of NT-Xent."""
+    """Temperature of NT-Xent."""
     sample_normalisation: float | None = None
     """Probability in stage 1 that a latent is normalised by itself, as it always is afterwards; lcmem only."""
     stage1_augment: str = "none"
@@ -218,13 +218,13 @@ class LatentOptions:
     """Weight decay of Adam."""
     precision: Precision = "auto"
     seed: int = 0
-    """Of weights, pairs, augmentation and the copies that are looked for."""
+    """Random seed of weights, pairs, augmentation and the copies that are looked for."""
     device: Device = "auto"
     threads: Threads = 1
     checkpoint_seconds: CheckpointSeconds = 30.0
 
     def filled(self) -> "LatentOptions":
-        """The same with what is left open filled in by the kind, checked.
+        """Return the same settings, the open ones filled in by the kind, checked.
 
         Raises:
             InputError: A value is outside what its field allows.
@@ -236,7 +236,7 @@ class LatentOptions:
         return found
 
     def stage(self, number: int) -> StageOptions:
-        """One stage of filled options."""
+        """Return one stage of filled options."""
         first = (self.epochs, self.patience, self.batch_size, self.lr)
         second = (self.stage2_epochs, self.stage2_patience, self.stage2_batch_size, self.stage2_lr)
         epochs, patience, batch_size, lr = first if number == 1 else second

@@ -1,6 +1,7 @@
-"""Any detector as one thing: what turns images into vectors, and what says how alike two vectors are.
+"""Any detector behind one interface: it turns images into vectors, and scores the similarity of two vectors.
 
-A folder of ``memorisk train detector`` (with a head or a measure), or any source of features with a measure.
+The source is a folder of ``memorisk train detector`` (with a head or a measure), or any source of features with a
+measure.
 """
 
 from dataclasses import dataclass, replace
@@ -40,21 +41,21 @@ class PairDetector:
     """Comparison of two images by vectors and a score."""
 
     source: FeatureSource
-    """Of the vectors."""
+    """Source of the vectors."""
     measure: str | None
-    """Name of the distance; None where there is a head."""
+    """Name of the distance; None where a head compares."""
     domain: str | None
-    """How measures of non-negative numbers meet negative ones."""
+    """Treatment of negative numbers by measures that need non-negative ones."""
     head: Head | None
-    """Of a Siamese detector."""
+    """Head of a Siamese detector; None for a measure."""
     detector: Detector | LatentDetector | None
-    """What was loaded from a detector's folder; it knows whom it was trained on."""
+    """Detector that was loaded from a folder, with the record of its training data."""
     workplace: ComputeBackend = LOCAL
-    """Where its features are computed and all pairs are looked at."""
+    """Backend that computes its features and searches all pairs."""
 
     @property
     def name(self) -> str:
-        """Name it as a report may show it."""
+        """Name as a report may show it."""
         return self.source.shown if self.measure is None else f"{self.source.shown}, {self.measure}"
 
     @property
@@ -69,7 +70,7 @@ class PairDetector:
         )
 
     def working_at(self, workplace: ComputeBackend) -> "PairDetector":
-        """The same, its passes of images and its searches somewhere else."""
+        """Return the same detector, its passes of images and its searches on another backend."""
         return replace(self, workplace=workplace)
 
     def features(
@@ -85,15 +86,15 @@ class PairDetector:
         as_copies: bool = False,
         progress: Progress = no_progress,
     ) -> Features:
-        """The vectors of images, found in the cache folder or computed.
+        """Compute the vectors of images, or read them from the cache folder.
 
         Args:
-            images: As for `load_features`.
-            options: How images are read; not with a store.
-            reference: What ``pca:K`` is fitted on.
+            images: Source of the images, as for `load_features`.
+            options: Settings that read the images; not with a store.
+            reference: Images that ``pca:K`` is fitted on.
             size: Side in pixels of the input.
             normalise: Mean and deviation of the input.
-            device: Where to compute.
+            device: Device to compute on.
             precision: Arithmetic of the network.
             as_copies: Whether the images are compared as copies of others alone, of which fewer windows are read.
             progress: Called with (stage, done, total).
@@ -108,13 +109,13 @@ class PairDetector:
         return load(work=self.workplace.features, progress=progress, **how)
 
     def similarity(self, reference: np.ndarray) -> Similarity:
-        """Open the comparison of its vectors; a measure is fitted on those given, where there is something to fit.
+        """Open the comparison of its vectors; a measure is fitted on the given vectors where it needs a fit.
 
         Args:
-            reference: [N, d] vectors.
+            reference: Vectors to fit on, [N, d].
 
         Raises:
-            InputError: Rows that the measure does not take.
+            InputError: The measure does not take some rows.
         """
         if self.head is not None:
             return HeadSimilarity(self.head, self.workplace.search)
@@ -133,17 +134,17 @@ class PairDetector:
 
 
 def open_pair_detector(source: str | Path, *, measure: str = AUTO, domain: str | None = None) -> PairDetector:
-    """A detector by what a user names.
+    """Open a detector by the name that a user gives.
 
     Args:
         source: ``default``, the folder of a detector, with or without ``detector:``, or any source of features
             (`memorisk.models.encoders.feature_sources`).
-        measure: Name of one of the 15; "auto" is a detector's own or its head, cosine for encoders, Euclidean for
-            pixels, PCA and saved features.
-        domain: How braycurtis, canberra and jensenshannon meet negative numbers.
+        measure: Name of one of the 15 measures; "auto" is a detector's own or its head, cosine for encoders, Euclidean
+            for pixels, PCA and saved features.
+        domain: Treatment of negative numbers by braycurtis, canberra and jensenshannon.
 
     Raises:
-        InputError: There is no such source or measure, or the detector's files are damaged.
+        InputError: The source or measure does not exist, or the detector's files are damaged.
     """
     text = str(source)
     is_folder = text != DEFAULT_DETECTOR and (Path(text) / CONFIG).is_file()

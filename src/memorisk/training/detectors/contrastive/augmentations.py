@@ -1,4 +1,4 @@
-"""Augmented copies of images: what a copy detector is trained on, and what it must recognise (METHODS section 3).
+"""Augmented copies of images: they train a copy detector, which must recognise them (METHODS section 3).
 
 =============  =================================================================  ========  ==========
 operation      drawn                                                              weak, p   strong, p
@@ -14,15 +14,15 @@ blur           a standard deviation of .4 to 1 stored pixel                     
 motion         any line, weighted anyhow along it, 5 pixels of 224 to each side   .2        .7
 =============  =================================================================  ========  ==========
 
-They act in this order. Where METHODS is silent: a flip is drawn for each axis by itself; "the rest at .7-.8" is as in
-the published code (motion .7, the others .8), as is that the strong scale is drawn always; the noise's .05 is its
+Operations act in this order. Where METHODS is silent: a flip is drawn for each axis by itself; "the rest at .7-.8" is
+as in the published code (motion .7, the others .8), as is that the strong scale is drawn always; the noise's .05 is its
 largest standard deviation; motion is a smear (TorchIO's, in k-space, is that of a scanner), as long as the published
 code's largest shift; the scale keeps the proportions, where the published code draws each side's; and the result is cut
 to [0, 1], which the pixels of an image cannot leave.
 
-A copy is no copy if it equals its source. So magnitudes are uniform from a tenth of their largest value up (blur: from
-.4, below which 8-bit images stay as they are), and not from 0; where nothing was drawn, one operation is, each equally
-likely; and a copy in the integers of its source that turned out equal to it is drawn again.
+A copy must differ from its source. So magnitudes are uniform from a tenth of their largest value up (blur: from .4,
+below which 8-bit images do not change), and not from 0; where nothing was drawn, one operation is, each equally likely;
+and a copy in the integers of its source that turned out equal to it is drawn again.
 """
 
 from collections.abc import Sequence
@@ -61,56 +61,56 @@ _PIXELS_PER_BLOCK = 1 << 21
 
 @dataclass(frozen=True)
 class AugmentationDraws:
-    """Random draws for a batch."""
+    """Random draws for a batch of images."""
 
     uniform: torch.Tensor
-    """[b, 27] in [0, 1), float64: a number for each operation, then those that set magnitudes."""
+    """Uniform draws, [b, 27] in [0, 1), float64: one for each operation, then those that set magnitudes."""
     normal: torch.Tensor
-    """[k, C, H, W] standard normal, for the images that get noise, in their order."""
+    """Standard normal draws, [k, C, H, W], for the images that get noise, in their order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CopyAugmentation:
-    """Making of copies: a probability for each operation, and its largest magnitude."""
+    """Settings that make copies: a probability for each operation, and its largest magnitude."""
 
     name: str
-    """"weak" or "strong"."""
+    """Name of the strength, "weak" or "strong"."""
     probability: tuple[float, ...]
-    """Of each of `OPERATIONS`."""
+    """Probability of each of `OPERATIONS`."""
     scale: float
     """Largest change of size, as a share."""
     degrees: float = 20.0
-    """Largest rotation."""
+    """Largest rotation, in degrees."""
     coefficients: float = 0.3
     """Largest coefficient of the bias field."""
     log_gamma: float = 0.1
-    """Largest logarithm of gamma."""
+    """Largest natural logarithm of gamma."""
     deviation: float = 0.05
-    """Largest standard deviation of the noise, of pixels in [0, 1]."""
+    """Largest standard deviation of the noise, for pixels in [0, 1]."""
     sigma: float = 1.0
     """Largest standard deviation of the blur, in stored pixels."""
 
     def apply(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """A copy of each image.
+        """Make a copy of each image.
 
         Args:
-            x: [b, C, H, W], floating point in [0, 1].
-            generator: What is drawn comes from it, on its device; no other random state is touched.
+            x: Images, [b, C, H, W], floating point in [0, 1].
+            generator: Source of the draws, on its device; no other random state is touched.
 
         Returns:
-            The copies, of the same shape, on the same device, in [0, 1].
+            Copies of the images, of the same shape, on the same device, in [0, 1].
 
         Raises:
-            InputError: No batch of images, or images too small.
+            InputError: The shape is not a batch of images, or images are too small.
             MissingExtraError: kornia is not installed.
         """
         return self.transform(x, self.draw(tuple(x.shape), generator))
 
     def draw(self, shape: Sequence[int], generator: torch.Generator) -> AugmentationDraws:
-        """Draw for a batch [b, C, H, W] what `transform` uses.
+        """Draw the random numbers that `transform` uses for a batch [b, C, H, W].
 
         Raises:
-            InputError: No batch of images, or images too small.
+            InputError: The shape is not a batch of images, or images are too small.
         """
         if len(shape) != 4 or min(shape[2:]) < _SMALLEST_SIDE:
             raise InputError(
@@ -123,11 +123,11 @@ class CopyAugmentation:
         return AugmentationDraws(uniform, torch.randn(noisy, *shape[1:], generator=generator, device=where))
 
     def transform(self, x: torch.Tensor, draws: AugmentationDraws) -> torch.Tensor:
-        """The copies that draws stand for; an image's copy depends on its own draws only.
+        """Make the copies that the draws define; an image's copy depends on its own draws only.
 
         Args:
-            x: [b, C, H, W], floating point in [0, 1].
-            draws: From `draw`, for as many images.
+            x: Images, [b, C, H, W], floating point in [0, 1].
+            draws: Random draws from `draw`, for as many images.
         """
         acting: dict[str, torch.Tensor] = dict(zip(OPERATIONS, self._acting(draws.uniform).T, strict=True))  # each [b]
         values = {name: v.to(x.device, x.dtype) for name, v in self._magnitudes(draws.uniform, acting).items()}
@@ -146,10 +146,10 @@ class CopyAugmentation:
         return x.clamp(0, 1)
 
     def only(self, operation: str) -> "CopyAugmentation":
-        """The same magnitudes, with one operation that always acts and no other.
+        """Return the same magnitudes, with one operation that always acts and no other.
 
         Raises:
-            InputError: There is no such operation.
+            InputError: The operation does not exist.
         """
         if operation not in OPERATIONS:
             raise unknown_name("operation", operation, OPERATIONS)
@@ -163,7 +163,7 @@ class CopyAugmentation:
         return torch.where(acting.any(dim=1, keepdim=True), acting, one)
 
     def _magnitudes(self, uniform: torch.Tensor, acting: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The parameter of each operation, [b] or [b, 10]; of a rotation or scale that does not act 0 and 1."""
+        """Compute the parameter of each operation, [b] or [b, 10]; rotation and scale that do not act have 0 and 1."""
         parts = uniform[:, len(OPERATIONS) :].split(list(_PARAMETERS.values()), dim=1)
         drawn = dict(zip(_PARAMETERS, parts, strict=True))
         u = {name: value.squeeze(1) if value.shape[1] == 1 else value for name, value in drawn.items()}
@@ -183,17 +183,17 @@ STRENGTHS = {
     "weak": CopyAugmentation(name="weak", probability=(0.7, 0.5, 0.5, 0.5, 0.4, 0.4, 0.3, 0.2, 0.2), scale=0.2),
     "strong": CopyAugmentation(name="strong", probability=(1, 1, 0.6, 0.6, 0.8, 0.8, 0.8, 0.8, 0.7), scale=0.4),
 }
-"""By name, as METHODS section 3 has them."""
+"""Augmentations by name, as METHODS section 3 has them."""
 
 
 def load_strength(name: str) -> CopyAugmentation:
-    """The augmentation of a strength.
+    """Return the augmentation of a strength.
 
     Args:
-        name: "weak" or "strong".
+        name: Name of the strength, "weak" or "strong".
 
     Raises:
-        InputError: Another name.
+        InputError: The name is neither of them.
     """
     if name not in STRENGTHS:
         raise unknown_name("strength of augmentation", name, STRENGTHS)
@@ -212,28 +212,28 @@ def augmented_copies(
     out: np.ndarray | None = None,
     progress: CountProgress | None = None,
 ) -> np.ndarray:
-    """One augmented copy of each chosen image, in the integers of its source, and never equal to it.
+    """Make one augmented copy of each chosen image, in the integers of its source, and never equal to it.
 
     The copy of a row is decided by (seed, row, copy) and its pixels alone: neither the block nor the other rows change
     it. It is computed in float64.
 
     Args:
-        images: uint8 or uint16 [N, H, W, C], an array or a memory map, of which a block is read at a time.
-        rows: Which images, [n]; a row that stands here twice has the same copy twice.
-        strength: "weak", "strong", or an augmentation.
-        seed: Of the draws.
-        copy: Which of several copies of an image: 0, 1, ...
-        device: Where to compute.
-        block: Images at a time; by default as many as hold two million pixels.
+        images: Images, uint8 or uint16 [N, H, W, C], an array or a memory map, of which a block is read at a time.
+        rows: Rows of the images to copy, [n]; a row that occurs twice has the same copy twice.
+        strength: Strength of the copies, "weak" or "strong", or an augmentation.
+        seed: Random seed of the draws.
+        copy: Number of the copy among several of an image: 0, 1, ...
+        device: Device to compute on.
+        block: Number of images at a time; by default as many as hold two million pixels.
         out: Array [n, H, W, C] to write to, such as a memory map; else a new one.
         progress: Called with copies done and their number.
 
     Returns:
-        [n, H, W, C], of the type of ``images``.
+        Copies of the images, [n, H, W, C], of the type of ``images``.
 
     Raises:
-        InputError: The images, rows or block cannot be; or an image has one value only, or stays what it is whatever is
-            drawn: no copy of it can be recognised. Its row is named.
+        InputError: The images, rows or block are invalid; or an image has one value only, or no draw changes it, so
+            that no copy of it can be recognised. The message names its row.
         MissingExtraError: kornia is not installed.
     """
     chosen = _checked_rows(images, rows, seed, copy)
@@ -254,21 +254,21 @@ def augmented_copies(
 
 
 def blank_rows(images: np.ndarray, rows: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Find the rows whose image has one value only in each channel, so that nobody can recognise a copy of it."""
+    """Find the rows whose image has one value only in each channel, so that no detector can recognise a copy of it."""
     chosen = np.asarray(rows, dtype=np.int64)
     blank = [row for row in chosen if _is_blank(images[row])]
     return np.array(blank, dtype=np.int64)
 
 
 def operations_without_effect(images: np.ndarray, strength: str | CopyAugmentation) -> tuple[str, ...]:
-    """Operations that change no pixel of any of these images, each tried alone at magnitudes that it may have.
+    """Find operations that change no pixel of any of these images, each tried alone at magnitudes that it may have.
 
-    Such as a flip of symmetric images, or log-gamma of images of 0 and 255: where only such a one is drawn a copy is
-    drawn again, and a report should not name it.
+    Examples are a flip of symmetric images, or log-gamma of images of 0 and 255. A copy for which only such an
+    operation is drawn is drawn again, and a report should not name it.
 
     Args:
-        images: uint8 or uint16 [n, H, W, C]; a sample is enough.
-        strength: Of the magnitudes.
+        images: Images, uint8 or uint16 [n, H, W, C]; a sample is enough.
+        strength: Strength or augmentation that sets the magnitudes.
     """
     augmentation = load_strength(strength) if isinstance(strength, str) else strength
     x = _as_floats(images, torch.device("cpu"))
@@ -283,7 +283,7 @@ def operations_without_effect(images: np.ndarray, strength: str | CopyAugmentati
 def _copies(
     images: np.ndarray, rows: np.ndarray, augmentation: CopyAugmentation, seed: int, copy: int, device: torch.device
 ) -> np.ndarray:
-    """Copies of a block, drawn again where they equal their sources."""
+    """Make copies of a block, drawn again where they equal their sources."""
     source = np.ascontiguousarray(images[rows])
     blank = rows[[_is_blank(image) for image in source]]
     if len(blank):
@@ -319,7 +319,7 @@ def _checked_rows(images: np.ndarray, rows: np.ndarray | Sequence[int], seed: in
 
 
 def _apply_where(chosen: torch.Tensor, x: torch.Tensor, operation, *numbers: torch.Tensor) -> torch.Tensor:
-    """The operation on the chosen images [b], the others as they are."""
+    """Apply the operation to the chosen images [b], and leave the others as they are."""
     rows = chosen.nonzero()[:, 0].to(x.device)
     if not len(rows):
         return x
@@ -327,13 +327,13 @@ def _apply_where(chosen: torch.Tensor, x: torch.Tensor, operation, *numbers: tor
 
 
 def _signed_magnitude(uniform: torch.Tensor, largest: float) -> torch.Tensor:
-    """Uniform from a tenth of the largest magnitude to all of it, of either sign."""
+    """Map uniform draws to magnitudes from a tenth of the largest to all of it, of either sign."""
     signed = 2 * uniform - 1
     return torch.where(signed < 0, -1.0, 1.0) * largest * (_SMALLEST_SHARE + (1 - _SMALLEST_SHARE) * signed.abs())
 
 
 def _as_floats(images: np.ndarray, device: torch.device) -> torch.Tensor:
-    """[n, H, W, C] in integers to [n, C, H, W] in [0, 1], float64."""
+    """Convert [n, H, W, C] in integers to [n, C, H, W] in [0, 1], float64."""
     top = np.iinfo(images.dtype).max
     return torch.from_numpy(np.moveaxis(images, -1, 1).astype(np.float64) / top).to(device)
 
@@ -347,6 +347,6 @@ def _is_blank(image: np.ndarray) -> bool:
 
 
 def _rows_phrase(rows: np.ndarray) -> str:
-    """The subject and verb of a sentence about rows."""
+    """Return the subject and verb of a sentence about rows."""
     first = ", ".join(str(row) for row in rows[:_LISTED]) + (", ..." if len(rows) > _LISTED else "")
     return f"the image in row {first} has" if len(rows) == 1 else f"the {len(rows)} images in rows {first} have"

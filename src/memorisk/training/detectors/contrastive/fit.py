@@ -13,10 +13,10 @@ the epoch is chosen by   the share of copies whose nearest     the loss on them
 while it is frozen       the backbone is as in evaluation      its normalisation statistics move, dropout acts
 =======================  ====================================  ==============================================
 
-Where the paper's text and its code differ ``paper`` follows the text: the rate falls after each epoch (the code: after
+Where the paper's text and its code differ, ``paper`` follows the text: the rate falls after each epoch (the code: after
 each step), and InfoNCE has the rest of the batch as negatives (the code: the nearest one).
 
-Everything random derives from (seed, epoch, step), so that a killed training goes on to the same bytes.
+Everything random derives from (seed, epoch, step), so that a killed training continues to the same bytes.
 
 `measure_training` counts the copies that the backbone alone finds, the untrained start, and the trained detector. The
 epoch was chosen on the validation part, so that its figures flatter; the test part chose nothing.
@@ -93,22 +93,22 @@ def fit_detector(
 ) -> FittedDetector[Detector]:
     """Train a detector and leave it in a folder, as `memorisk.load_detector` reads it.
 
-    Killed and called again with the same arguments it goes on, and gives the same bytes; once done it is only read.
+    Killed and called again with the same arguments it continues, and gives the same bytes; once done it is only read.
 
     Args:
-        store: The images.
-        train_rows: Those to train on, [n].
-        validation_rows: Those that choose the epoch, [m]; of more than 2,000 a random 2,000.
-        groups: [N] whose each image of the store is; of no patient in both parts.
-        options: How.
-        folder: New, empty, or that of the same training.
+        store: The images with their manifest.
+        train_rows: Rows to train on, [n].
+        validation_rows: Rows that choose the epoch, [m]; of more than 2,000 a random 2,000.
+        groups: Patient of each image of the store, [N]; each patient in one part only.
+        options: Settings of the training.
+        folder: Folder of the detector: new, empty, or that of the same training.
         progress: Called with ("training", steps done, steps).
 
     Returns:
-        The detector and its history.
+        Trained detector and its history.
 
     Raises:
-        InputError: Settings, rows, groups or backbone cannot be, or the folder holds another detector; nothing was
+        InputError: Settings, rows, groups or backbone are invalid, or the folder holds another detector; nothing was
             written.
         MissingExtraError: kornia or pytorch-metric-learning is not installed.
         MemoriskError: The loss or an embedding became NaN or infinite.
@@ -121,11 +121,11 @@ def fit_detector(
 def run_detector_training(
     training: "CopyDetectorTraining", folder: str | Path, progress: Progress = no_progress
 ) -> FittedDetector[Detector]:
-    """`fit_detector` of a training that was checked already.
+    """Run a checked training as `fit_detector` does.
 
     Args:
-        training: From `CopyDetectorTraining.build`.
-        folder: As for `fit_detector`.
+        training: Training from `CopyDetectorTraining.build`.
+        folder: Folder of the detector, as for `fit_detector`.
         progress: Called with ("training", steps done, steps).
 
     Raises:
@@ -150,7 +150,7 @@ def run_detector_training(
 
 @dataclass(frozen=True)
 class CopyDetectorTraining:
-    """The parts of one training, checked and on the device."""
+    """The parts of one training of a copy detector, checked and on the device."""
 
     store: ImageStore
     rows: np.ndarray
@@ -188,7 +188,7 @@ class CopyDetectorTraining:
 
     @cached_property
     def source(self) -> PixelSource:
-        """Pixels of the training rows, in [0, 1]; on a GPU, if they have room there, brought there once."""
+        """Pixels of the training rows, in [0, 1]; copied to a GPU once if they fit there."""
         images, device = self.store.images, self.device
         return PixelSource(images, self.rows, device=device, dtype=torch.float32, normalisation=_WHOLE_RANGE)
 
@@ -201,7 +201,7 @@ class CopyDetectorTraining:
         record.note(0, look())
 
         def after(epoch: int, losses: np.ndarray) -> bool:
-            """Note what the network finds now."""
+            """Note the copies that the network finds now."""
             record.note(epoch, {"loss": float(losses[0]), **look()}, network.tensors())
             return True
 
@@ -219,7 +219,7 @@ class CopyDetectorTraining:
         return record
 
     def losses(self, reseed: Callable[[int], None], epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
-        """The loss of each batch of an epoch."""
+        """Yield the loss of each batch of an epoch."""
         options, network = self.options, self.start.network
         self._set_mode(epoch)
         prepare = preparation(self.start.config.preprocessing, self.device, torch.float32)
@@ -237,7 +237,7 @@ class CopyDetectorTraining:
             yield self.loss(first, second, codes[begin:end])
 
     def afterwards(self, record: BestEpoch) -> list[str]:
-        """Note a training that ended at the margin."""
+        """Note a training whose loss ended at the margin."""
         margin, (last, share) = self.options.margin, record.figures[-1, :2].tolist()
         worse = share <= float(record.figures[0, 1])
         if self.options.loss != "triplet" or not worse or abs(last - margin) > _AT_MARGIN * margin:
@@ -248,18 +248,18 @@ class CopyDetectorTraining:
         ]
 
     def seen(self) -> pd.DataFrame:
-        """Hashes of what chose the weights; patients by their ids in the manifest, however they were joined here."""
+        """Return hashes of the images that chose the weights; patients by their ids in the manifest."""
         store, rows = self.store, {"training": self.rows, "validation": self.validation}
         return seen_table(store.manifest.groups, store.pixel_hashes, store.data_hash, rows)
 
     def _codes(self) -> torch.Tensor:
-        """Number those who may not be negatives of each other, [n]: patients, or each image for itself."""
+        """Number the images that may not be negatives of each other, [n]: by patient, or each image for itself."""
         if self.options.protocol == "paper":
             return torch.arange(len(self.rows))
         return torch.from_numpy(np.unique(self.groups[self.rows].astype(str), return_inverse=True)[1])
 
     def _set_mode(self, epoch: int) -> None:
-        """Freeze the backbone in the first epochs, and with it all that it keeps count of."""
+        """Freeze the backbone in the first epochs, and with it all its running statistics."""
         network, frozen = self.start.network, epoch < self.options.frozen_epochs
         layer = set(network.projection.parameters())
         for parameter in network.trained():
@@ -270,14 +270,14 @@ class CopyDetectorTraining:
             set_training_mode(network)
 
     def _look(self) -> Callable[[], dict[str, float]]:
-        """Make what is asked after each epoch: which validation copies are found, and for the paper's form its loss."""
+        """Build the measurement after each epoch: the validation copies found, and for the paper's form the loss."""
         images, rows, options = self.store.images, self.validation, self.options
         copies = augmented_copies(images, rows, self.augmentation, seed=options.seed)
         hashes, groups = self.store.pixel_hashes[rows], self.groups[rows].astype(str)
         ask = partial(embed, self.start.network, preprocessing=self.start.config.preprocessing, device=self.device)
 
         def look() -> dict[str, float]:
-            """Measure the network as it is now."""
+            """Measure the network in its present state."""
             sources = ask(images, rows)
             found = source_hits(ask(copies, np.arange(len(rows))), sources, self.start.config.measure, hashes)
             seen = retrieval(found, groups, options.seed)
@@ -287,7 +287,7 @@ class CopyDetectorTraining:
         return look
 
     def _loss_of(self, sources: np.ndarray) -> float:
-        """The published code's validation loss: the positive of an image is the image."""
+        """Compute the published code's validation loss: the positive of an image is the image."""
         z, total = torch.from_numpy(sources), 0.0
         for begin, end in batch_bounds(len(z), self.options.images_a_step):
             some = z[begin:end]
@@ -296,13 +296,13 @@ class CopyDetectorTraining:
 
 
 def _with_interval(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An epoch with the patients of whom a copy was found, with their Clopper-Pearson interval, in place of counts."""
+    """Replace an epoch's counts by the patients of which a copy was found, with their Clopper-Pearson interval."""
     found = {name: value for name, value in row.items() if name not in ("hits", "patients")}
     return found | {"of_patients": asdict(clopper_pearson(int(row["hits"]), int(row["patients"])))}
 
 
 def _load_best(network: DetectorNetwork, best: Mapping[str, torch.Tensor]) -> None:
-    """Put the best epoch's tensors in: all of the network's own; only the backbone's head, which has no part, stays.
+    """Load the best epoch's tensors: all of the network's own; only the backbone's head, which has no part, stays.
 
     Raises:
         MemoriskError: A tensor is missing, or one is not the network's.
@@ -317,11 +317,11 @@ def _load_best(network: DetectorNetwork, best: Mapping[str, torch.Tensor]) -> No
 _BLOCK = 256
 
 Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(images [N, H, W, C], rows [n]) -> embeddings [n, d]."""
+"""Function from (images [N, H, W, C], rows [n]) to embeddings [n, d]."""
 
 
 DETECTORS = 3
-"""That are measured: the bare backbone, the untrained network, the trained one."""
+"""Number of detectors that are measured: the bare backbone, the untrained network, the trained one."""
 
 
 def measure_training(
@@ -332,19 +332,19 @@ def measure_training(
     options: DetectorOptions,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Retrieval on each part by strength, of three detectors, with paired differences.
+    """Measure retrieval on each part by strength, of three detectors, with paired differences.
 
     Args:
-        store: The images.
+        store: The images with their hashes.
         parts: Rows of "validation" and "test".
-        groups: [N] whose each image is.
+        groups: Patient of each image, [N].
         fitted: The trained detector.
-        options: Of its training.
+        options: Settings of its training.
         progress: Called with (stage, done, total).
 
     Returns:
         ``{part: {strength: {"backbone", "untrained", "trained", "trained_less_untrained", "trained_less_backbone"}}}``;
-        of the validation part only the strength that chose the epoch.
+        the validation part has only the strength that chose the epoch.
     """
     start, device = build_initial_detector(store, options), check_device(options.device)
     networks = {"backbone": start.network.trunk, "untrained": start.network, "trained": fitted.detector.network}
@@ -381,7 +381,7 @@ def _hits(
 
 
 def _figures(hits: dict[str, np.ndarray], groups: np.ndarray, seed: int) -> dict[str, Any]:
-    """Shares of each detector, and what the trained one has before the others."""
+    """Compute the share of each detector, and the difference of the trained one to the others."""
     found: dict[str, Any] = {name: retrieval(hit, groups, seed).as_json() for name, hit in hits.items()}
     for other in ("untrained", "backbone"):
         found[f"trained_less_{other}"] = paired_difference(hits["trained"], hits[other], groups)

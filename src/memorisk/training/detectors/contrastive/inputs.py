@@ -1,8 +1,8 @@
-"""What a copy detector's training begins with and leaves: images, the untrained detector, the folder.
+"""Input and output of a copy detector's training: images, the untrained detector, the folder.
 
-Images that cannot be trained on are refused, left out or limited, and notes say so. A detector begins with the
-backbone's weights and a new linear layer, or as another copy detector is. Its folder keeps the state of the training
-until that ends, its history after.
+Images that cannot be trained on are refused, left out or limited, and notes report it. A detector begins with the
+backbone's weights and a new linear layer, or with those of another copy detector. Its folder keeps the state of the
+training until that ends, its history afterwards.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ PAPER_DEVIATIONS = (
     "The epoch was chosen by a loss whose positives are the very same images, as in the published code.",
     "While the backbone is frozen its normalisation statistics move and its dropout acts, as in the published code.",
 )
-"""What ``protocol="paper"`` takes over from the published code where the paper is silent."""
+"""Choices that ``protocol="paper"`` takes over from the published code where the paper is silent."""
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,21 @@ class InitialDetector:
     config: DetectorConfig
     notes: tuple[str, ...]
     earlier: TrainingRecord | None = None
-    """Whom the detector has seen that it is; None for nobody, or where it is a backbone with a new layer."""
+    """Record of the data that the earlier detector has seen; None without one, or for a backbone with a new layer."""
 
 
 def build_initial_detector(store: ImageStore, options: DetectorOptions) -> InitialDetector:
-    """The detector that a training starts from.
+    """Build the detector that a training starts from.
 
     The backbone's weights and a linear layer drawn from the seed; or another copy detector, where the backbone is
     ``default`` or ``detector:FOLDER``.
 
     Args:
-        store: The images.
-        options: Of the training.
+        store: The images with their manifest.
+        options: Settings of the training.
 
     Raises:
-        InputError: The backbone cannot be had, or it is a detector of another kind or dimension.
+        InputError: The backbone is not available, or it is a detector of another kind or dimension.
     """
     _, height, width, channels = (int(n) for n in store.images.shape)
     stored, books = (height, width, channels), store.folder.parent.parent
@@ -83,10 +83,10 @@ def build_initial_detector(store: ImageStore, options: DetectorOptions) -> Initi
 def _earlier_detector(
     source: FeatureSource, stored: StoredShape, store: ImageStore, options: DetectorOptions
 ) -> InitialDetector:
-    """Another copy detector, backbone and linear layer, to go on from.
+    """Open another copy detector, backbone and linear layer, as the start.
 
     Raises:
-        InputError: It is of another kind or dimension, or has another size or normalisation than asked for.
+        InputError: It is of another kind or dimension, or has another size or normalisation than the settings name.
     """
     encoder = open_encoder(source, stored, size=options.network_size, normalise=options.normalise)
     found = load_detector(source.folder)
@@ -104,7 +104,7 @@ def _earlier_detector(
 def _config(
     encoder: Encoder, backbone: str, weights: str, measure: str, store: ImageStore, options: DetectorOptions
 ) -> DetectorConfig:
-    """Describe the detector that a training will leave; one that goes on keeps the measure of the earlier one."""
+    """Describe the detector that a training will write; where it starts from another, it keeps that one's measure."""
     _, height, width, channels = (int(n) for n in store.images.shape)
     return DetectorConfig(
         kind="copy",
@@ -128,7 +128,7 @@ def _config(
 
 
 def note_on_frozen_backbone(options: DetectorOptions) -> tuple[str, ...]:
-    """Note that the backbone is never trained, where no epoch is left for it."""
+    """Note that the backbone is never trained, where no epoch remains for it."""
     if options.frozen_epochs < options.epochs:
         return ()
     return (
@@ -138,7 +138,7 @@ def note_on_frozen_backbone(options: DetectorOptions) -> tuple[str, ...]:
 
 
 def _recipe(options: DetectorOptions) -> dict[str, Any]:
-    """Every setting but where and how often it is kept; weights by their name only."""
+    """Return every setting except device and frequency of checkpoints; the backbone's weights only by their name."""
     left_out = ("backbone", "device", "checkpoint_seconds")
     given = {field.name: getattr(options, field.name) for field in fields(DetectorOptions)}
     recipe = {name: value for name, value in given.items() if name not in left_out}
@@ -151,16 +151,16 @@ _NAMED = 3
 
 
 def refuse_rows(rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, n: int) -> None:
-    """Refuse parts that are too small, not there, or share a patient.
+    """Refuse parts that are too small, lie outside the images, or share a patient.
 
     Args:
-        rows: To train on.
-        validation: To choose the epoch.
-        groups: [N] whose each image is.
-        n: Images.
+        rows: Rows to train on.
+        validation: Rows that choose the epoch.
+        groups: Patient of each image, [N].
+        n: Number of images.
 
     Raises:
-        InputError: They are.
+        InputError: A part is invalid in one of these ways.
     """
     if len(groups) != n:
         raise InputError(f"there are {len(groups)} groups for {n} images")
@@ -182,17 +182,17 @@ def refuse_rows(rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, n:
 def usable_rows(
     store: ImageStore, rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, options: DetectorOptions
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """The rows without blank images, of the validation part at most 2,000, and what must be said.
+    """Return the rows without blank images, of the validation part at most 2,000, and notes for the report.
 
     Args:
-        store: The images.
-        rows: To train on.
-        validation: To choose the epoch.
-        groups: [N] whose each image is.
-        options: Of the training.
+        store: The images with their manifest.
+        rows: Rows to train on.
+        validation: Rows that choose the epoch.
+        groups: Patient of each image, [N].
+        options: Settings of the training.
 
     Raises:
-        InputError: Too few are left.
+        InputError: Too few images remain.
     """
     notes = []
     if len(validation) > MOST_VALIDATED:
@@ -209,7 +209,7 @@ def usable_rows(
 
 
 def _without_blanks(store: ImageStore, rows: np.ndarray, part: str, notes: list[str]) -> np.ndarray:
-    """The rows of images of which a copy can be told; the others are named in a note."""
+    """Return the rows of images of which a copy can be recognised; the others are named in a note."""
     blank = blank_rows(store.images, rows)
     if not len(blank):
         return rows
@@ -226,24 +226,24 @@ Kind = TypeVar("Kind", Detector, LatentDetector)
 
 @dataclass(frozen=True)
 class FittedDetector(Generic[Kind]):
-    """A detector, and how it came about."""
+    """A detector with the history of its training."""
 
     detector: Kind
-    """With the weights of the best epoch."""
+    """Detector with the weights of the best epoch."""
     history: tuple[Mapping[str, Any], ...]
-    """Per epoch from 0, the untrained start: ``epoch``, ``loss`` and figures of the validation images (None where there
-    are none)."""
+    """Figures per epoch from 0, the untrained start: ``epoch``, ``loss`` and those of the validation images (None where
+    missing)."""
     best_epoch: int
-    """Whose weights were kept; never 0."""
+    """Epoch whose weights were kept; never 0."""
     notes: tuple[str, ...]
-    """What a report must say, a sentence each."""
+    """Notes for the report, one sentence each."""
 
     def save(self, folder: Path, key: str) -> None:
         """Write the detector and its history; the state of the training is removed.
 
         Args:
-            folder: Of the detector.
-            key: Of its training.
+            folder: Folder of the detector.
+            key: Key of its training.
         """
         write_json(folder / HISTORY, {"key": key, "history": self.history, "notes": self.notes}, recorded=True)
         self.detector.save(folder)
@@ -251,15 +251,15 @@ class FittedDetector(Generic[Kind]):
 
     @classmethod
     def read(cls, folder: Path, key: str, kind: type[Kind]) -> "FittedDetector[Kind]":
-        """Read what an earlier call left.
+        """Read the detector and the history that an earlier call wrote.
 
         Args:
-            folder: Of the detector.
-            key: Of the training that is asked for.
+            folder: Folder of the detector.
+            key: Key of the requested training.
             kind: Class of its detector.
 
         Raises:
-            InputError: It is another detector.
+            InputError: The folder holds another detector.
         """
         try:
             found = read_json(folder / HISTORY)

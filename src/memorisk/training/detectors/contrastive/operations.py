@@ -1,4 +1,4 @@
-"""The nine operations that make an augmented copy: each batched, on the device of the pixels, a parameter an image.
+"""The nine operations that make an augmented copy: batched, on the device of the pixels, one parameter per image.
 
 Paper 003, section 3.2.3, names "rotation, scaling, flipping, affine transformations, bias field distortion, gamma
 correction, noise addition, and blurring"; its code draws them with TorchIO. Here resampling, blur and motion are
@@ -13,17 +13,17 @@ import torch
 from memorisk.runs.errors import MissingExtraError
 
 N_COEFFICIENTS = 10
-"""Of a bias field of degree 3 in two directions, as MONAI counts them."""
+"""Number of coefficients of a bias field of degree 3 in two directions, as MONAI counts them."""
 _DEGREE = 3
 _BLUR_WINDOW = 7  # three standard deviations of the widest blur to either side
 _MOTION_SHARE = 5 / 224  # the published code moves by up to 5 pixels of 224
 
 
 def kornia_module(name: str):
-    """A module of kornia, or one line that says how to get it.
+    """Import a module of kornia, or fail with one line that names the extra to install.
 
     Args:
-        name: Such as "kornia.filters".
+        name: Name of the module, such as "kornia.filters".
 
     Raises:
         MissingExtraError: kornia is not installed.
@@ -37,14 +37,14 @@ def kornia_module(name: str):
 
 
 def turn_and_scale(x: torch.Tensor, degrees: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    """Rotation and zoom about the centre in one bilinear resampling.
+    """Rotate and zoom about the centre in one bilinear resampling.
 
-    What comes from outside the image is the darkest value of its channel (the published code pads with the minimum).
+    Pixels from outside the image have the darkest value of its channel (the published code pads with the minimum).
 
     Args:
-        x: [b, C, H, W].
-        degrees: [b], counter-clockwise.
-        factor: [b], above 1 enlarges.
+        x: Images, [b, C, H, W].
+        degrees: Angle of each image in degrees, [b], counter-clockwise.
+        factor: Zoom of each image, [b]; above 1 enlarges.
     """
     transform = kornia_module("kornia.geometry.transform")
     height, width = x.shape[2:]
@@ -56,24 +56,24 @@ def turn_and_scale(x: torch.Tensor, degrees: torch.Tensor, factor: torch.Tensor)
 
 
 def mirror(x: torch.Tensor) -> torch.Tensor:
-    """Left to right."""
+    """Mirror images left to right."""
     return x.flip(3)
 
 
 def upside_down(x: torch.Tensor) -> torch.Tensor:
-    """Top to bottom."""
+    """Mirror images top to bottom."""
     return x.flip(2)
 
 
 def bias_field(x: torch.Tensor, coefficients: torch.Tensor) -> torch.Tensor:
-    """Smoothly uneven brightness, ``x exp(sum_ij c_ij P_i(row) P_j(column))`` with Legendre polynomials on [-1, 1].
+    """Apply smoothly uneven brightness, ``x exp(sum_ij c_ij P_i(row) P_j(column))``, Legendre polynomials on [-1, 1].
 
     Equal to MONAI's ``RandBiasField(degree=3)`` for the same coefficients: those of the lower triangle of c [4, 4] in
     row order, the constant one first; one field for all channels of an image.
 
     Args:
-        x: [b, C, H, W].
-        coefficients: [b, 10].
+        x: Images, [b, C, H, W].
+        coefficients: Coefficients of each image, [b, 10].
     """
     table = x.new_zeros(len(x), _DEGREE + 1, _DEGREE + 1)
     rows, columns = np.tril_indices(_DEGREE + 1)
@@ -84,47 +84,47 @@ def bias_field(x: torch.Tensor, coefficients: torch.Tensor) -> torch.Tensor:
 
 @lru_cache(maxsize=16)
 def legendre(n: int) -> torch.Tensor:
-    """Legendre polynomials of degree 0 to 3 at n places evenly over [-1, 1]: [n, 4] float64."""
+    """Compute Legendre polynomials of degree 0 to 3 at n places evenly over [-1, 1]: [n, 4] float64."""
     return torch.from_numpy(np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, n), _DEGREE))
 
 
 def log_gamma(x: torch.Tensor, logarithm: torch.Tensor) -> torch.Tensor:
-    """``x ** exp(logarithm)`` of pixels in [0, 1], as TorchIO's RandomGamma.
+    """Compute ``x ** exp(logarithm)`` of pixels in [0, 1], as TorchIO's RandomGamma.
 
     MONAI's RandAdjustContrast stretches each image to its own darkest and brightest pixel first; TorchIO, which the
     published code uses, does not.
 
     Args:
-        x: [b, C, H, W], not negative.
-        logarithm: [b].
+        x: Images, [b, C, H, W], not negative.
+        logarithm: Natural logarithm of gamma of each image, [b].
     """
     return x ** logarithm.exp()[:, None, None, None]
 
 
 def noise(x: torch.Tensor, deviation: torch.Tensor, normal: torch.Tensor) -> torch.Tensor:
-    """Gaussian noise, independent in every pixel and channel.
+    """Add Gaussian noise, independent in every pixel and channel.
 
     Args:
-        x: [b, C, H, W].
-        deviation: [b], of pixels in [0, 1].
-        normal: [b, C, H, W], standard normal.
+        x: Images, [b, C, H, W].
+        deviation: Standard deviation for each image, [b], for pixels in [0, 1].
+        normal: Standard normal draws, [b, C, H, W].
     """
     return x + deviation[:, None, None, None] * normal
 
 
 def blur(x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
-    """Gaussian blur of ``sigma`` [b] pixels, at most 1, the border reflected."""
+    """Blur with a Gaussian of ``sigma`` [b] pixels, at most 1, the border reflected."""
     filters = kornia_module("kornia.filters")
     return filters.gaussian_blur2d(x, _BLUR_WINDOW, sigma[:, None].expand(-1, 2))
 
 
 def motion(x: torch.Tensor, angle: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
-    """The image smeared along a line, as if it had moved while it was taken; `motion_reach` pixels to either side.
+    """Smear the image along a line, as if it had moved during exposure; `motion_reach` pixels to either side.
 
     Args:
-        x: [b, C, H, W].
-        angle: [b] of the line in degrees, counter-clockwise.
-        direction: [b] in [-1, 1]; where along the line the weight lies, 0 evenly.
+        x: Images, [b, C, H, W].
+        angle: Angle of the line in degrees, [b], counter-clockwise.
+        direction: Place of the weight along the line, [b] in [-1, 1]; 0 is even.
     """
     filters = kornia_module("kornia.filters")
     size = 2 * motion_reach(int(min(x.shape[2:]))) + 1
@@ -132,5 +132,5 @@ def motion(x: torch.Tensor, angle: torch.Tensor, direction: torch.Tensor) -> tor
 
 
 def motion_reach(side: int) -> int:
-    """Pixels to either side over which motion smears: 5 of 224, in proportion, at least 1."""
+    """Return the pixels to either side over which motion smears: 5 of 224, in proportion, at least 1."""
     return max(1, round(side * _MOTION_SHARE))

@@ -1,7 +1,7 @@
-"""Of which copies is the source found first? What chooses a detector's epoch, and what is reported of it.
+"""Retrieval of sources by their copies, which chooses a detector's epoch and is reported.
 
 A copy is found where the nearest of all images of its part is its source (METHODS section 3: "a hit counts as right
-only if the neighbour is the source"). The unit is the patient: copies of one stand or fall together.
+only if the neighbour is the source"). The unit is the patient, since copies of one patient are not independent.
 """
 
 from dataclasses import asdict, dataclass
@@ -25,31 +25,31 @@ class Retrieval:
     """Rate at which the source of a copy was the nearest image."""
 
     share: float
-    """Of all copies; patients with more images count more."""
+    """Share of all copies; patients with more images count more."""
     of_patients: Proportion
-    """Of one copy of each patient, drawn by a seed: what the interval is about."""
+    """Share of one copy of each patient, drawn by a seed, with its interval."""
     n_copies: int
-    """Copies, one an image; as many images are searched."""
+    """Number of copies, one per image; as many images are searched."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
+        """Return the fields as JSON holds them."""
         return asdict(self)
 
 
 def embed(
     network: nn.Module, images: np.ndarray, rows: np.ndarray, preprocessing: Preprocessing, device: torch.device
 ) -> np.ndarray:
-    """Embeddings of chosen images in float32 and evaluation mode; the network's mode is restored.
+    """Compute embeddings of chosen images in float32 and evaluation mode; the network's mode is restored.
 
     Args:
-        network: From [b, C, h, w] to [b, d].
-        images: uint8 or uint16 [N, H, W, C].
-        rows: Which, [n].
-        preprocessing: Of the network.
-        device: Where to compute.
+        network: Network from [b, C, h, w] to [b, d].
+        images: Images, uint8 or uint16 [N, H, W, C].
+        rows: Rows of the chosen images, [n].
+        preprocessing: Preprocessing of the network.
+        device: Device to compute on.
 
     Returns:
-        [n, d].
+        Embeddings of the images, [n, d].
 
     Raises:
         MemoriskError: An embedding is not finite.
@@ -64,36 +64,36 @@ def source_hits(copies: np.ndarray, sources: np.ndarray, measure: str, hashes: n
     """Find the copies whose nearest image is their source.
 
     Args:
-        copies: [n, d], in the order of their sources.
-        sources: [n, d].
-        measure: By its name in `memorisk.scores.distances`, as "cosine".
-        hashes: [n] of the pixels of the sources: an image with the same pixels is as good as the source.
+        copies: Embeddings of the copies, [n, d], in the order of their sources.
+        sources: Embeddings of the sources, [n, d].
+        measure: Name of the distance in `memorisk.scores.distances`, such as "cosine".
+        hashes: Hashes of the sources' pixels, [n]: an image with the same pixels is as good as the source.
 
     Returns:
-        [n] bool. Where several images are equally near the first one counts.
+        Whether each copy was found, [n] bool. Where several images are equally near the first one counts.
     """
     first = nearest(copies, sources, fit_measure(measure, sources), threads=torch.get_num_threads()).indices[:, 0]
     return hashes[first] == hashes
 
 
 def retrieval(found: np.ndarray, groups: np.ndarray, seed: int) -> Retrieval:
-    """The share found, with its interval over patients.
+    """Compute the share found, with its interval over patients.
 
     Args:
-        found: [n] bool.
-        groups: [n] patients of the sources.
-        seed: Of the copy drawn of each patient.
+        found: Whether each copy was found, [n] bool.
+        groups: Patient of each source, [n].
+        seed: Random seed of the copy drawn for each patient.
     """
     drawn = one_per_group(groups, seed=seed)
     return Retrieval(float(found.mean()), clopper_pearson(int(found[drawn].sum()), len(drawn)), len(found))
 
 
 def paired_difference(trained: np.ndarray, before: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
-    """The difference of two detectors on the same copies: jackknife interval over patients, exact paired test.
+    """Compute the difference of two detectors on the same copies: jackknife interval over patients, exact paired test.
 
     Args:
-        trained: [n] bool.
-        before: [n] bool.
-        groups: [n] patients.
+        trained: Whether the trained detector found each copy, [n] bool.
+        before: Whether the other detector found it, [n] bool.
+        groups: Patient of each copy, [n].
     """
     return asdict(paired_hits(trained, before, groups))

@@ -1,17 +1,17 @@
-"""People that formulas make, and copies of them: what the detector ``default`` is trained on.
+"""Procedural people and copies of them, on which the detector ``default`` is trained.
 
 `draw_people` makes families of look-alikes from `memorisk.images.procedural` pictures. A family shares a template, as
 chest X-rays share ribs; each member bends it, and blends a picture of its own into it, everywhere or here and there.
-How far members differ is drawn for each family, from hardly to nearly all: a detector must tell people apart by what
-little they do not share, and must not need it to be always the same. Some families are dark, or low in contrast.
+The difference between members is drawn for each family, from hardly to nearly all: a detector must distinguish people
+by the little that they do not share, and must not need it to be constant. Some families are dark, or low in contrast.
 
-`draw_copies` makes two views of each member. The first is the image with hardly anything done to it; the second is a
-copy as a generator or a careless hand may make it: turned, cropped, stretched, bent, framed; tones, colours, gradients,
+`draw_copies` makes two views of each member. The first is the image with hardly any change; the second is a copy as a
+generator or a careless hand may make it: turned, cropped, stretched, bent, framed; tones, colours, gradients,
 blur, fewer pixels, noise, JPEG; blended with another image, set into one, or covered in part. Most copies have one to
 three of these, a few have many, and some have only one kind. Mirrored and quarter-turned copies are left out: to
 `memorisk.models.classifiers.copy_resnet` these are equal anyway.
 
-All pixels are float32 in [0, 1], [n, 3, side, side]. All draws come from the generator that is given.
+All pixels are float32 in [0, 1], [n, 3, side, side]. All draws come from the generator of the caller.
 """
 
 import math
@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 
 Pixels = torch.Tensor
-_PICTURE_SIDE = 80  # of a member, before it is viewed at 48 to 64
+_PICTURE_SIDE = 80  # pixels a side of a member, before it is viewed at 48 to 64
 _DCT = torch.tensor(
     [
         [math.sqrt((1 if k == 0 else 2) / 8) * math.cos(math.pi * (2 * i + 1) * k / 16) for i in range(8)]
@@ -41,20 +41,20 @@ _LUMINANCE = torch.tensor(
     ],
     dtype=torch.float32,
 )
-"""Steps of the luminance at quality 50 (ITU-T T.81, table K.1)."""
+"""Quantisation steps of the luminance at quality 50 (ITU-T T.81, table K.1)."""
 
 
 def draw_people(pictures: torch.Tensor, families: int, members: int, generator: torch.Generator) -> Pixels:
-    """Families of look-alikes.
+    """Draw families of look-alikes.
 
     Args:
-        pictures: uint8 [N, s, s, 3], from which templates and details are drawn.
-        families: How many.
-        members: Of each.
-        generator: Of all draws.
+        pictures: Pictures, uint8 [N, s, s, 3], from which templates and details are drawn.
+        families: Number of families.
+        members: Number of members of each family.
+        generator: Source of all draws.
 
     Returns:
-        [families * members, 3, 80, 80], members of a family side by side.
+        Images of the members, [families * members, 3, 80, 80], members of a family next to each other.
     """
     draw, n, side = _Draws(generator), families * members, _PICTURE_SIDE
 
@@ -79,16 +79,16 @@ def draw_people(pictures: torch.Tensor, families: int, members: int, generator: 
 
 
 def draw_copies(people: Pixels, others: Pixels, side: int, generator: torch.Generator) -> tuple[Pixels, Pixels]:
-    """Two views of each image, the second a copy.
+    """Make two views of each image, the second a copy.
 
     Args:
-        people: [n, 3, s, s].
-        others: [m, 3, s, s], images of nobody among them, which copies are blended with or set into.
-        side: Pixels a side of the views, a multiple of 8.
-        generator: Of all draws.
+        people: Images of the people, [n, 3, s, s].
+        others: Images of none of these people, [m, 3, s, s], which copies are blended with or set into.
+        side: Side of the views in pixels, a multiple of 8.
+        generator: Source of all draws.
 
     Returns:
-        [n, 3, side, side] twice.
+        Views and copies, [n, 3, side, side] each.
     """
     draw, n = _Draws(generator), len(people)
     views = draw.photometry(_viewed(draw, people, side, strong=False), strength=0.3)
@@ -124,16 +124,16 @@ class _Draws:
         return pictures[self.integers(n, len(pictures))].permute(0, 3, 1, 2).float() / 255
 
     def bends(self, n: int, side: int, knots: int, size: torch.Tensor) -> torch.Tensor:
-        """Smooth displacements [n, side, side, 2] of a deviation [n, 1, 1, 1], in half sides."""
+        """Draw smooth displacements [n, side, side, 2] of a deviation [n, 1, 1, 1], in half sides."""
         return _enlarged(self.normal(n, 2, knots, knots) * size, side).permute(0, 2, 3, 1)
 
     def some(self, x: Pixels, probability: float, change: Callable[[Pixels, torch.Tensor], Pixels]) -> Pixels:
-        """Images of which some are changed; ``change`` is asked with them and their rows."""
+        """Change some of the images by ``change``, which is called with them and their rows."""
         rows = self.chance(len(x), probability).nonzero()[:, 0]
         return x.index_copy(0, rows, change(x[rows], rows)) if len(rows) else x
 
     def photometry(self, x: Pixels, strength: float) -> Pixels:
-        """Changes that leave everything in its place; ``strength`` scales probabilities and sizes."""
+        """Apply changes that leave everything in its place; ``strength`` scales probabilities and sizes."""
 
         def each(low: float, high: float, some: Pixels) -> torch.Tensor:
             return self.log_uniform(len(some), low, high).reshape(-1, 1, 1, 1)
@@ -171,7 +171,7 @@ class _Draws:
 
 
 def _viewed(draw: _Draws, x: Pixels, side: int, *, strong: bool) -> Pixels:
-    """Turned, moved, scaled and, for copies, cropped, stretched and bent, in one resampling."""
+    """Turn, move, scale and, for copies, crop, stretch and bend images, in one resampling."""
     n = len(x)
     one = torch.ones(n)
     if strong:
@@ -200,7 +200,7 @@ def _viewed(draw: _Draws, x: Pixels, side: int, *, strong: bool) -> Pixels:
 
 
 def _composed(draw: _Draws, x: Pixels, others: Pixels) -> Pixels:
-    """Blended with another image, set into one, covered in part, or in a round field: one of these for each image."""
+    """Blend each image with another, set it into one, cover it in part, or frame it by a round field: one of these."""
     n, side = len(x), x.shape[2]
     weight = draw.uniform(n, 0.5, 0.85).reshape(n, 1, 1, 1)
     blended = weight * x + (1 - weight) * others
@@ -218,7 +218,7 @@ def _composed(draw: _Draws, x: Pixels, others: Pixels) -> Pixels:
 
 
 def _boxes(draw: _Draws, n: int, side: int, low: float, high: float) -> torch.Tensor:
-    """[n, 1, side, side] of ones in a box whose sides are ``low`` to ``high`` of the image's, zeros elsewhere."""
+    """Draw [n, 1, side, side] of ones in a box whose sides are ``low`` to ``high`` of the image's, zeros elsewhere."""
     inside = []
     for _ in range(2):
         length = draw.uniform(n, low, high) * side
@@ -229,7 +229,7 @@ def _boxes(draw: _Draws, n: int, side: int, low: float, high: float) -> torch.Te
 
 
 def _grid(n: int, side: int) -> torch.Tensor:
-    """[n, side, side, 2] places of the pixels, from -1 to 1."""
+    """Return the places of the pixels, [n, side, side, 2], from -1 to 1."""
     return F.affine_grid(torch.eye(2, 3).expand(n, 2, 3), [n, 1, side, side], align_corners=False)
 
 
@@ -242,7 +242,7 @@ def _enlarged(x: torch.Tensor, side: int) -> torch.Tensor:
 
 
 def _blurred(x: Pixels, deviation: torch.Tensor) -> Pixels:
-    """Gaussian blur of a deviation an image, at most 2 pixels, borders reflected."""
+    """Blur by a Gaussian of one deviation per image, at most 2 pixels, borders reflected."""
     n, channels, height, width = x.shape
     kernel = (-0.5 * (torch.arange(-4.0, 5.0) / deviation[:, None]).square()).exp()
     kernel = (kernel / kernel.sum(1, keepdim=True)).repeat_interleave(channels, 0)[:, None]

@@ -1,31 +1,31 @@
-"""Augmented images: what stage 2 of LCMem trains on, and copies of a stated kind and strength (paper 004).
+"""Augmented images: the input of stage 2 of LCMem, and copies of a stated kind and strength (paper 004).
 
 `augmented` makes copies of one family at one strength (section 4.2; METHODS section 4, "Copies"):
 
 ===========  =====================  =====================================================================
-family       strengths              what is done
+family       strengths              operation
 ===========  =====================  =====================================================================
 blur         0.1, 1, 2, 6           Gaussian of that standard deviation in stored pixels, kernel 9
 noise        0.01, 0.1, 0.2, 0.3    Gaussian of that standard deviation, of the range of grey
-rotation     5, 10, 20, 30          degrees about the centre, either way (a coin an image)
+rotation     5, 10, 20, 30          degrees about the centre, either way (one coin per image)
 brightness   1.1, 1.3, 1.6, 2       pixels times it
 darkening    1.1, 1.3, 1.6, 2       pixels divided by it
 contrast     1.1, 1.3, 1.6, 2       distance to the mean grey times it
 jpeg         95, 70, 40, 10         written as JPEG of that quality and read again
 ===========  =====================  =====================================================================
 
-What is drawn for an image depends on (seed, family, row) alone, not on the strength nor on the other rows: the noise
+The draws for an image depend on (seed, family, row) alone, not on the strength nor on the other rows: the noise
 of a stronger copy is that of the weaker one, enlarged. Results are cut to [0, 1] and rounded to the type of the images.
 
-`PairAugmentation` draws what stage 2 sees: each operation by itself with probability 0.5 (the published code's for
+`PairAugmentation` draws the input of stage 2: each operation by itself with probability 0.5 (the published code's for
 rotation, flip, brightness, contrast and JPEG), in the order rotation, flip, blur, noise, brightness, contrast, JPEG.
 Magnitudes: rotation uniform to 20 degrees either way, JPEG quality uniform from 10 to 95 (appendix B). The paper gives
 no ranges for the others, and the released configuration had the identity for brightness and contrast; here blur is
-log-uniform from 0.1 to 6 pixels, noise uniform to 0.3, brightness and contrast log-uniform from one half to 2: what
-the copies are tested with. `operations_of` reads some of them from a text, for the single-stage rows of table 4.
+log-uniform from 0.1 to 6 pixels, noise uniform to 0.3, brightness and contrast log-uniform from one half to 2, as in
+the test copies. `operations_of` reads some of them from a text, for the single-stage rows of table 4.
 
-Operations are batched, on the device of the pixels, a parameter an image; pixels are floating point in [0, 1],
-[b, C, H, W]. JPEG is the real one, by Pillow.
+Operations are batched, on the device of the pixels, one parameter per image; pixels are floating point in [0, 1],
+[b, C, H, W]. Pillow writes and reads real JPEG.
 """
 
 from collections.abc import Callable
@@ -42,17 +42,17 @@ from memorisk.images.alterations.families import FAMILIES
 from memorisk.runs.errors import InputError, unknown_name
 
 SMALLEST_SIDE = 5
-"""Pixels: a blur of 9 pixels reflects four."""
+"""Smallest side in pixels: a blur of 9 pixels reflects four."""
 _BLUR_REACH = 4
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601-2, as Pillow and torchvision have it
 _JPEG_THREADS = 8
 
 
 def check_pixels(shape: tuple[int, ...]) -> None:
-    """Refuse what is no batch of images of 1 or 3 channels that a blur of 9 pixels fits into.
+    """Refuse input that is not a batch of images of 1 or 3 channels that a blur of 9 pixels fits into.
 
     Raises:
-        InputError: It is none.
+        InputError: The shape is not such a batch.
     """
     if len(shape) != 4 or shape[1] not in (1, 3) or min(shape[2:]) < SMALLEST_SIDE:
         raise InputError(
@@ -62,11 +62,11 @@ def check_pixels(shape: tuple[int, ...]) -> None:
 
 
 def rotate(x: torch.Tensor, degrees: torch.Tensor) -> torch.Tensor:
-    """Rotation about the centre, bilinear; what comes from outside is the darkest value of its channel.
+    """Rotate about the centre, bilinear; pixels from outside have the darkest value of their channel.
 
     Args:
-        x: [b, C, H, W].
-        degrees: [b], counter-clockwise.
+        x: Images, [b, C, H, W].
+        degrees: Angle of each image in degrees, [b], counter-clockwise.
     """
     height, width = x.shape[2:]
     angle = torch.deg2rad(degrees.double())
@@ -83,14 +83,14 @@ def rotate(x: torch.Tensor, degrees: torch.Tensor) -> torch.Tensor:
 def shift_and_scale(
     x: torch.Tensor, degrees: torch.Tensor, factor: torch.Tensor, across: torch.Tensor, down: torch.Tensor
 ) -> torch.Tensor:
-    """Rotation, zoom and shift in one bilinear resampling; the border is repeated outside.
+    """Rotate, zoom and shift in one bilinear resampling; the border is repeated outside.
 
     Args:
-        x: [b, C, H, W].
-        degrees: [b], counter-clockwise.
-        factor: [b], above 1 enlarges.
-        across: [b], to the right, as a share of the width.
-        down: [b], as a share of the height.
+        x: Images, [b, C, H, W].
+        degrees: Angle of each image in degrees, [b], counter-clockwise.
+        factor: Zoom of each image, [b]; above 1 enlarges.
+        across: Shift to the right, [b], as a share of the width.
+        down: Shift downwards, [b], as a share of the height.
     """
     height, width = x.shape[2:]
     angle = torch.deg2rad(degrees.double())
@@ -102,16 +102,16 @@ def shift_and_scale(
 
 
 def mirror(x: torch.Tensor) -> torch.Tensor:
-    """Left to right."""
+    """Mirror images left to right."""
     return x.flip(3)
 
 
 def blur(x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
-    """Gaussian blur, a kernel of 9 pixels, the border reflected.
+    """Blur by a Gaussian, a kernel of 9 pixels, the border reflected.
 
     Args:
-        x: [b, C, H, W].
-        sigma: [b] in pixels, above 0.
+        x: Images, [b, C, H, W].
+        sigma: Standard deviation for each image, [b] in pixels, above 0.
     """
     b, channels, height, width = x.shape
     steps = torch.arange(-_BLUR_REACH, _BLUR_REACH + 1, device=x.device, dtype=torch.float64)
@@ -124,32 +124,32 @@ def blur(x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
 
 
 def noise(x: torch.Tensor, deviation: torch.Tensor, normal: torch.Tensor) -> torch.Tensor:
-    """Gaussian noise, independent in every pixel and channel.
+    """Add Gaussian noise, independent in every pixel and channel, cut to [0, 1].
 
     Args:
-        x: [b, C, H, W].
-        deviation: [b], of pixels in [0, 1].
-        normal: [b, C, H, W], standard normal.
+        x: Images, [b, C, H, W].
+        deviation: Standard deviation for each image, [b], for pixels in [0, 1].
+        normal: Standard normal draws, [b, C, H, W].
     """
     return (x + _broadcast(deviation, x) * normal).clamp(0, 1)
 
 
 def brightness(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    """``x factor``, cut to [0, 1] (torchvision's adjust_brightness); below 1 it darkens.
+    """Compute ``x factor``, cut to [0, 1] (torchvision's adjust_brightness); below 1 it darkens.
 
     Args:
-        x: [b, C, H, W].
-        factor: [b].
+        x: Images, [b, C, H, W].
+        factor: Factor of each image, [b].
     """
     return (x * _broadcast(factor, x)).clamp(0, 1)
 
 
 def contrast(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    """``m + (x - m) factor`` with m the mean luma of the image, cut to [0, 1] (torchvision's adjust_contrast).
+    """Compute ``m + (x - m) factor``, m the mean luma of the image, cut to [0, 1] (torchvision's adjust_contrast).
 
     Args:
-        x: [b, C, H, W].
-        factor: [b].
+        x: Images, [b, C, H, W].
+        factor: Factor of each image, [b].
     """
     grey = x if x.shape[1] == 1 else (x * x.new_tensor(_LUMA)[:, None, None]).sum(dim=1, keepdim=True)
     mean = grey.mean(dim=(1, 2, 3), keepdim=True)
@@ -157,11 +157,11 @@ def contrast(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
 
 
 def jpeg(x: torch.Tensor, quality: torch.Tensor) -> torch.Tensor:
-    """Written as JPEG of 8 bits a channel and read again, by Pillow with its own chroma subsampling.
+    """Write images as JPEG of 8 bits per channel and read them again, by Pillow with its own chroma subsampling.
 
     Args:
-        x: [b, C, H, W] of 1 or 3 channels.
-        quality: [b] whole numbers from 1 to 95.
+        x: Images, [b, C, H, W] of 1 or 3 channels.
+        quality: Quality of each image, [b] whole numbers from 1 to 95.
     """
     pixels = x.clamp(0, 1).mul(255).round().to(torch.uint8).movedim(1, -1).cpu().contiguous().numpy()
     values = quality.tolist()
@@ -175,7 +175,7 @@ def jpeg(x: torch.Tensor, quality: torch.Tensor) -> torch.Tensor:
 
 
 def _through_jpeg(image: np.ndarray, quality: float) -> np.ndarray:
-    """[H, W, C] uint8 to the same."""
+    """Write and read one image [H, W, C] uint8 as JPEG."""
     grey = image.shape[-1] == 1
     buffer = BytesIO()
     Image.fromarray(image[..., 0] if grey else image).save(buffer, format="JPEG", quality=int(quality))
@@ -186,7 +186,7 @@ def _through_jpeg(image: np.ndarray, quality: float) -> np.ndarray:
 
 
 def _broadcast(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """[b] to [b, 1, 1, 1] as the pixels are."""
+    """Reshape [b] to [b, 1, 1, 1], of the device and type of the pixels."""
     return values.to(x.device, x.dtype)[:, None, None, None]
 
 
@@ -195,25 +195,25 @@ _STREAM = 4004  # keeps these draws apart from other uses of a seed
 _BLOCK = 1 << 22  # pixels at a time
 _PROBABILITY = 0.5
 OPERATIONS = ("rotate", "flip", "blur", "noise", "brightness", "contrast", "jpeg")
-"""What stage 2 does, in this order; stage 1 may do some of it."""
+"""Operations of stage 2, in this order; stage 1 may use some of them."""
 _COLUMNS = 14
 
 
 def augmented(images: np.ndarray, rows: np.ndarray, family: str, strength: float, *, seed: int) -> np.ndarray:
-    """A copy of chosen images, all by one operation at one strength.
+    """Make a copy of chosen images, all by one operation at one strength.
 
     Args:
-        images: uint8 or uint16 [N, H, W, C] of 1 or 3 channels; array or memory map.
-        rows: Which, [n].
+        images: Images, uint8 or uint16 [N, H, W, C] of 1 or 3 channels; array or memory map.
+        rows: Rows of the images to copy, [n].
         family: One of `FAMILIES`.
-        strength: Of the family's kind; those of `FAMILIES` or another that it can be.
-        seed: Of the noise and of the side to which an image is turned.
+        strength: Strength in the family's unit; one of `FAMILIES` or another possible value.
+        seed: Random seed of the noise and of the side to which an image is turned.
 
     Returns:
-        [n, H, W, C] in the type of the images.
+        Copies of the images, [n, H, W, C] in the type of the images.
 
     Raises:
-        InputError: No such family, a strength that it cannot have, other images, or rows that are not there.
+        InputError: Family, strength, images or rows are invalid.
     """
     if family not in FAMILIES:
         raise unknown_name("family of augmentations", family, FAMILIES)
@@ -232,10 +232,10 @@ def augmented(images: np.ndarray, rows: np.ndarray, family: str, strength: float
 
 
 def operations_of(text: str) -> tuple[str, ...]:
-    """Some of `OPERATIONS`, named with commas between them, in their own order.
+    """Read some of `OPERATIONS`, named with commas between them, in their own order.
 
     Raises:
-        InputError: One is none of them.
+        InputError: A name is not one of them.
     """
     named = {part.strip() for part in text.split(",")}
     for name in sorted(named - set(OPERATIONS)):
@@ -244,19 +244,19 @@ def operations_of(text: str) -> tuple[str, ...]:
 
 
 def to_unit(images: np.ndarray) -> torch.Tensor:
-    """Stored pixels [n, H, W, C] as [n, C, H, W] float32 in [0, 1]."""
+    """Convert stored pixels [n, H, W, C] to [n, C, H, W] float32 in [0, 1]."""
     top = np.float32(np.iinfo(images.dtype).max)
     return torch.from_numpy(images.astype(np.float32) / top).movedim(-1, 1).contiguous()
 
 
 def from_unit(x: torch.Tensor, dtype: np.dtype) -> np.ndarray:
-    """[n, C, H, W] in [0, 1] as stored pixels [n, H, W, C], rounded."""
+    """Convert [n, C, H, W] in [0, 1] to stored pixels [n, H, W, C], rounded."""
     top = float(np.iinfo(dtype).max)
     return np.rint(x.clamp(0, 1).movedim(1, -1).double().cpu().numpy() * top).astype(dtype)
 
 
 def _apply(x: torch.Tensor, rows: np.ndarray, family: str, strength: float, seed: int) -> torch.Tensor:
-    """[n, C, H, W] to the same."""
+    """Apply one family to images [n, C, H, W]."""
     value = torch.full((len(x),), strength, dtype=torch.float64)
     if family == "blur":
         return blur(x, value)
@@ -301,29 +301,29 @@ class PairAugmentation:
     """Augmentation of stage 2: each operation with a probability, its magnitude drawn."""
 
     probability: float = _PROBABILITY
-    """Of each operation."""
+    """Probability of each operation."""
     degrees: float = 20.0
-    """Largest rotation either way."""
+    """Largest rotation either way, in degrees."""
     sigma: tuple[float, float] = (0.1, 6.0)
-    """Of the blur in pixels, log-uniform."""
+    """Range of the standard deviation of the blur in pixels, log-uniform."""
     deviation: float = 0.3
     """Largest standard deviation of the noise, uniform from 0."""
     factor: float = 2.0
     """Largest change of brightness and contrast: log-uniform from 1 / factor to factor."""
     quality: tuple[int, int] = (10, 95)
-    """Of JPEG, uniform."""
+    """Range of the quality of JPEG, uniform."""
     operations: tuple[str, ...] = OPERATIONS
-    """Which are done; what is drawn for one does not depend on the others."""
+    """Operations that are used; the draws of one do not depend on the others."""
 
     def apply(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """An augmented copy of each image.
+        """Make an augmented copy of each image.
 
         Args:
-            x: [b, C, H, W] in [0, 1].
-            generator: On the CPU; all that is drawn comes from it, the same on every device.
+            x: Images, [b, C, H, W] in [0, 1].
+            generator: Source of all draws, on the CPU, the same on every device.
 
         Returns:
-            The same shape, in [0, 1].
+            Copies of the same shape, in [0, 1].
         """
         check_pixels(tuple(x.shape))
         drawn = torch.rand(len(x), _COLUMNS, generator=generator, dtype=torch.float64)
@@ -349,25 +349,26 @@ class PairAugmentation:
 
 @dataclass(frozen=True, kw_only=True)
 class MildAugmentation:
-    """Augmentation by what two images of one patient differ in anyway: place and brightness.
+    """Augmentation by the differences that two images of one patient have anyway: place and brightness.
 
-    Not of the paper, whose stage 1 has none. With few patients a network soon knows their images by heart; this keeps
-    it from that, and asks for nothing that a re-identification should not forgive. Always all of it, uniform.
+    The paper has none in stage 1. With few patients a network soon knows their images by heart; this augmentation
+    prevents that, and requires nothing that a re-identification should not forgive. All of it always acts,
+    drawn uniformly.
     """
 
     degrees: float = 8.0
-    """Largest rotation either way."""
+    """Largest rotation either way, in degrees."""
     scale: float = 0.08
-    """Largest change of size."""
+    """Largest change of size, as a share."""
     shift: float = 0.06
     """Largest shift, as a share of the side."""
     factor: float = 0.2
-    """Largest change of brightness."""
+    """Largest change of brightness, as a share."""
     deviation: float = 0.02
-    """Of the noise, of the range of grey."""
+    """Standard deviation of the noise, as a share of the range of grey."""
 
     def apply(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """A moved copy of each image; as `PairAugmentation.apply`."""
+        """Make a moved copy of each image; as `PairAugmentation.apply`."""
         check_pixels(tuple(x.shape))
         drawn = (2 * torch.rand(len(x), 5, generator=generator, dtype=torch.float64) - 1).to(x.device)
         normal = torch.randn(tuple(x.shape), generator=generator, dtype=torch.float32).to(x.device, x.dtype)
@@ -378,7 +379,7 @@ class MildAugmentation:
 
 
 def _apply_where(acting: torch.Tensor, x: torch.Tensor, operation: Operation, values: torch.Tensor) -> torch.Tensor:
-    """An operation on the images that it acts on."""
+    """Apply an operation to the images that it acts on."""
     if not acting.any():
         return x
     chosen = acting.nonzero()[:, 0]

@@ -16,7 +16,7 @@ chosen by           pairs                                   augmentations
 In stage 2 the second image of a pair is augmented, and in half of the pairs the first one too; so are both images of
 pairs that are two augmentations of one file, in either stage. The baselines are normalised by the data set throughout.
 
-Everything random derives from (seed, epoch, step), so that a killed training goes on to the same bytes.
+Everything random derives from (seed, epoch, step), so that a killed training continues to the same bytes.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ from memorisk.training.engine.loop import CHECKPOINT, BestEpoch, Bounds, Checkpo
 from memorisk.training.engine.optimization import build_optimizer, step_seeds
 
 FittedStage = FittedDetector[LatentDetector]
-"""Its history: ``epoch, loss, auc, recall``."""
+"""Detector of one stage and its history: ``epoch, loss, auc, recall``."""
 STAGE1, DETECTOR_FOLDER = "stage1", "detector"
 _AUGMENT_FIRST = 0.5
 
@@ -72,23 +72,23 @@ def fit_lcmem(
 ) -> dict[str, FittedStage]:
     """Train a Siamese detector and leave it in a folder, as `memorisk.load_detector` reads it.
 
-    Killed and called again with the same arguments it goes on, and gives the same bytes; once done it is only read.
+    Killed and called again with the same arguments it continues, and gives the same bytes; once done it is only read.
 
     Args:
-        latents: Of all images (`memorisk.training.autoencoders.latent_store.load_latents`).
-        train_rows: Those to train on, [n].
-        validation_rows: Those that choose the epoch, [m].
-        groups: [N] whose each image is; of no patient in both parts.
-        options: How.
-        folder: New, empty, or that of the same training. ``detector`` in it is the detector, ``stage1`` the one after
-            the first of two stages.
+        latents: Latents of all images (`memorisk.training.autoencoders.latent_store.load_latents`).
+        train_rows: Rows to train on, [n].
+        validation_rows: Rows that choose the epoch, [m].
+        groups: Patient of each image, [N]; each patient in one part only.
+        options: Settings of the training.
+        folder: Folder of the run: new, empty, or that of the same training. ``detector`` in it is the detector,
+            ``stage1`` the one after the first of two stages.
         progress: Called with (stage, steps done, steps).
 
     Returns:
-        ``{"stage1": ..., "detector": ...}``, or the detector alone where there is one stage.
+        Detectors by stage, ``{"stage1": ..., "detector": ...}``, or the detector alone where there is one stage.
 
     Raises:
-        InputError: Settings, rows, groups or backbone cannot be, or the folder holds another detector.
+        InputError: Settings, rows, groups or backbone are invalid, or the folder holds another detector.
         MemoriskError: The loss became NaN or infinite.
     """
     chosen = options.filled()
@@ -105,11 +105,11 @@ def fit_lcmem(
 
 
 def run_stage(training: "StageTraining", target: Path, progress: Progress = no_progress) -> FittedStage:
-    """One stage, to its folder.
+    """Train one stage and write it to its folder.
 
     Args:
-        training: Checked.
-        target: Of the detector.
+        training: Training of the stage, checked.
+        target: Folder of the detector.
         progress: Called with (stage, steps done, steps).
 
     Raises:
@@ -123,10 +123,10 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = no_p
 
 
 def _best_of(training: "StageTraining", record: BestEpoch, epochs: int) -> FittedStage:
-    """The detector with the weights of the best epoch.
+    """Build the detector with the weights of the best epoch.
 
     Raises:
-        InputError: There is no best epoch.
+        InputError: No epoch is the best.
     """
     branch, best = training.branch, record.best_epoch
     if not best:
@@ -142,7 +142,7 @@ def _best_of(training: "StageTraining", record: BestEpoch, epochs: int) -> Fitte
 
 @dataclass(frozen=True, eq=False)
 class StageTraining:
-    """The parts of one stage, checked and on the device."""
+    """The parts of one stage of a training, checked and on the device."""
 
     data: PairData
     options: LatentOptions
@@ -159,25 +159,25 @@ class StageTraining:
 
     @classmethod
     def first(cls, data: PairData, options: LatentOptions) -> "StageTraining":
-        """Stage 1, from the backbone's weights; arguments as for `fit_lcmem`."""
+        """Build stage 1 from the backbone's weights; arguments as for `fit_lcmem`."""
         start = build_initial_network(data.latents, options)
         return cls._build(data, options, options.stage(1), start.branch, start.config, start.notes)
 
     @classmethod
     def second(cls, data: PairData, options: LatentOptions, detector: LatentDetector) -> "StageTraining":
-        """Stage 2, from a copy of the network of stage 1, which is kept."""
+        """Build stage 2 from a copy of the network of stage 1, which is kept."""
         branch = deepcopy(detector.branch).requires_grad_(False)
         for parameter in branch.trained():
             parameter.requires_grad_(True)
         return cls._build(data, options, options.stage(2), branch, _of_stage_two(detector.config), ())
 
     def as_second(self) -> "StageTraining":
-        """Stage 2 of the network as it is now, to see what it would take."""
+        """Build stage 2 from the network in its present state, to estimate its cost."""
         data, options = self.data, self.options
         return self._build(data, options, options.stage(2), self.branch, _of_stage_two(self.config), ())
 
     def rehearse(self, steps: int) -> Iterator[torch.Tensor]:
-        """Losses of so many steps, as in the first epoch."""
+        """Yield the losses of so many steps, as in the first epoch."""
         batch = self.sampler.batches(0, self.batches, self.size)[0]
         for seed in range(steps):
             self.branch.train()
@@ -234,20 +234,20 @@ class StageTraining:
 
     @cached_property
     def watcher(self) -> ValidationSet:
-        """Build what looks at the validation images."""
+        """Build the set that measures the network on validation images."""
         with_copies = self.stage.number == 2
         return ValidationSet.build(
             self.data, self.latents, lambda: self.encoder, self.options.seed, with_copies=with_copies
         )
 
     def run(self, checkpoint: Path, progress: Progress) -> tuple[BestEpoch, int]:
-        """Train until patience ends it; the record with the best weights, and the epochs done."""
+        """Train until patience ends it; return the record with the best weights, and the number of epochs done."""
         branch, stage = self.branch, self.stage
         record = BestEpoch(stage.epochs, {"loss": 0, "auc": 1, "recall": int(stage.number == 2)}, branch.tensors())
         record.note(0, asdict(self.watcher.look(branch)))
 
         def after(epoch: int, losses: np.ndarray) -> bool:
-            """Note what the network finds now; no better epoch for long enough ends it."""
+            """Note the network's present figures; the training ends after too many epochs without a better one."""
             record.note(epoch, {"loss": float(losses[0]), **asdict(self.watcher.look(branch))}, branch.tensors())
             return epoch - record.best_epoch < stage.patience
 
@@ -267,7 +267,7 @@ class StageTraining:
         return record, done.epoch
 
     def losses(self, reseed: Callable[[int], None], epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
-        """The loss of each batch of an epoch."""
+        """Yield the loss of each batch of an epoch."""
         seeds = step_seeds(self.options.seed + self.stage.number - 1, epoch, len(bounds))
         drawn = self.sampler.batches(epoch, self.batches, self.size)
         for batch, seed in zip(drawn, seeds, strict=True):
@@ -295,7 +295,7 @@ class StageTraining:
         return pair_loss(features, logits, positive, identities, **how)
 
     def _normalised(self, batch: PairBatch, generator: torch.Generator) -> torch.Tensor:
-        """Latents of the first, then of the second images, as the branch takes them: [2b, c, h, w]."""
+        """Return latents of the first, then of the second images, as the branch takes them: [2b, c, h, w]."""
         both = np.concatenate([batch.first, batch.second])
         copied = torch.from_numpy(np.tile(batch.copied, 2))
         strong, moved = copied, torch.zeros_like(copied)
@@ -332,18 +332,18 @@ class StageTraining:
         return torch.where(alone.to(self.device)[:, None, None, None], by_sample(z), by_set)
 
     def seen(self) -> pd.DataFrame:
-        """Hashes of what chose the weights; patients by their ids in the manifest, however they were joined here."""
+        """Return hashes of the images that chose the weights; patients by their ids in the manifest."""
         latents, rows = self.data.latents, {"training": self.data.rows, "validation": self.data.validation}
         return seen_table(latents.groups, latents.hashes, latents.data_hash, rows)
 
 
 def _of_stage_two(config: LatentConfig) -> LatentConfig:
-    """The configuration of a detector that goes on."""
+    """Return the configuration of a detector that enters stage 2."""
     return replace(config, stage=2, best_epoch=0, calibration={})
 
 
 def _copies_note(sampler: PairSampler, stage: StageOptions, identities_known: bool) -> tuple[str, ...]:
-    """Note that a data set has no identities, where stage 1 meets it in copies."""
+    """Note that a data set has no identities, where stage 1 trains on copies of its images."""
     if not sampler.copies_needed or stage.number == 2 or not identities_known:
         return ()
     return (

@@ -1,6 +1,6 @@
-"""What a Siamese detector's training begins with: latents, whose each is, and the untrained network.
+"""Input of a Siamese detector's training: latents, the identity of each, and the untrained network.
 
-A network begins with the backbone's weights and two new layers. Batches of latents are brought to the device.
+A network begins with the backbone's weights and two new layers. Batches of latents are copied to the device.
 """
 
 from dataclasses import asdict, dataclass
@@ -37,20 +37,20 @@ _WHOLE_RANGE = Normalisation((0.0,), (1.0,))
 
 @dataclass(frozen=True, eq=False)
 class PairData:
-    """Latents with everything that pairs are drawn by; arrays [N] are by row of the latents."""
+    """Latents with everything that decides the pairs; arrays [N] are by row of the latents."""
 
     latents: Latents
-    """Of all images."""
+    """Latents of all images."""
     rows: np.ndarray
-    """To train on."""
+    """Rows to train on."""
     validation: np.ndarray
-    """That choose the epoch."""
+    """Rows that choose the epoch."""
     identity: np.ndarray
-    """[N] whose each image is; two that share an image are one. Without identities its pixels."""
+    """Identity of each image, [N]; identities that share an image are one. Without identities a hash of its pixels."""
     dataset: np.ndarray | None
-    """[N] data set of each image; None: one."""
+    """Data set of each image, [N]; None where all are of one."""
     identities_known: bool
-    """Whether they are used."""
+    """Whether the identities are used."""
 
     @classmethod
     def build(
@@ -59,14 +59,14 @@ class PairData:
         """Check rows and groups.
 
         Args:
-            latents: Of all images.
-            rows: To train on.
-            validation: That choose the epoch.
-            groups: [N] whose each image is.
-            ignore: Take every file as its own identity.
+            latents: Latents of all images.
+            rows: Rows to train on.
+            validation: Rows that choose the epoch.
+            groups: Patient of each image, [N].
+            ignore: Whether every file is taken as its own identity.
 
         Raises:
-            InputError: Parts that are too small, not there, or share a patient.
+            InputError: Parts are too small, lie outside the images, or share a patient.
         """
         rows, validation = (np.asarray(chosen, dtype=np.int64) for chosen in (rows, validation))
         named = np.asarray(groups).astype(str)
@@ -83,7 +83,7 @@ class PairData:
 
     @cached_property
     def statistics(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """[N] number of each image's data set, and [sets, c] mean and deviation of each, of at most 5,000 images."""
+        """Number of each image's data set, [N]; mean and deviation of each set, [sets, c], of at most 5,000 images."""
         latents = self.latents
         if self.dataset is None:
             return np.zeros(len(latents), dtype=np.int64), latents.mean[None], latents.std[None]
@@ -97,18 +97,18 @@ class PairData:
 
 
 def dataset_names(latents: Latents) -> np.ndarray | None:
-    """[N] data set of each image, None where all are of one."""
+    """Return the data set of each image, [N], or None where all are of one."""
     table = latents.manifest.table
     names = np.array(table["dataset"].tolist(), dtype=str) if "dataset" in table else np.empty(0, dtype=str)
     return names if len(np.unique(names)) > 1 else None
 
 
 class LatentSource:
-    """Latents of chosen rows on the device; on a GPU, if they have room there, brought there once.
+    """Latents of chosen rows on the device; copied to a GPU once if they fit there.
 
     Args:
-        values: [N, c, h, w] float32, perhaps a memory map.
-        device: Where they are wanted.
+        values: Latents, [N, c, h, w] float32, perhaps a memory map.
+        device: Device on which they are needed.
     """
 
     def __init__(self, values: np.ndarray, device: torch.device) -> None:
@@ -118,19 +118,19 @@ class LatentSource:
             self.held = torch.from_numpy(np.array(values)).to(device)
 
     def __call__(self, rows: np.ndarray) -> torch.Tensor:
-        """[b, c, h, w]."""
+        """Return the latents of some rows, [b, c, h, w]."""
         if self.held is not None:
             return self.held[torch.from_numpy(rows).to(self.device)]
         return torch.from_numpy(np.array(self.values[rows])).to(self.device)
 
 
 class AugmentedEncoder:
-    """Pixels of chosen rows, and what the frozen encoder makes of pixels.
+    """Pixels of chosen rows, and latents of pixels by the frozen encoder.
 
     Args:
-        latents: With their images.
-        device: Where to compute.
-        precision: Of the encoder.
+        latents: Latents with their images.
+        device: Device to compute on.
+        precision: Arithmetic of the encoder.
     """
 
     def __init__(self, latents: Latents, device: torch.device, precision: str) -> None:
@@ -144,12 +144,12 @@ class AugmentedEncoder:
         self.at_once = max(1, _PIXELS_AT_ONCE // (encoder.size[0] * encoder.size[1]))
 
     def pixels(self, rows: np.ndarray) -> torch.Tensor:
-        """[b, C, H, W] in [0, 1], as stored."""
+        """Return the pixels of some rows, [b, C, H, W] in [0, 1], as stored."""
         return next(self.source.batches([torch.from_numpy(rows)]))
 
     @torch.no_grad()
     def encode(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] in [0, 1] to latents [b, c, h, w] float32."""
+        """Encode [b, C, H, W] in [0, 1] to latents [b, c, h, w] float32."""
         found = []
         for some in x.split(self.at_once):
             with autocast(self.device, self.precision):
@@ -165,22 +165,22 @@ class InitialNetwork:
     """Network before its first step."""
 
     branch: LatentNetwork
-    """With the backbone's weights and new layers."""
+    """Network with the backbone's weights and new layers."""
     config: LatentConfig
-    """Of stage 1, best epoch 0."""
+    """Configuration of stage 1, best epoch 0."""
     notes: tuple[str, ...]
-    """What a report must say."""
+    """Notes for the report, one sentence each."""
 
 
 def build_initial_network(latents: Latents, options: LatentOptions) -> InitialNetwork:
-    """The network that a training starts from.
+    """Build the network that a training starts from.
 
     Args:
-        latents: Of the images.
-        options: Filled.
+        latents: Latents of the images.
+        options: Settings, filled in.
 
     Raises:
-        InputError: The backbone cannot be had, or does not take such latents.
+        InputError: The backbone is not available, or does not take such latents.
     """
     source = parse_source(options.backbone or "")
     if source.kind != "network" or source.weights is None:
@@ -191,7 +191,7 @@ def build_initial_network(latents: Latents, options: LatentOptions) -> InitialNe
     done: list[str] = []
 
     def note(text: str) -> None:
-        """Keep what was done to make weights fit; nobody asks for the head."""
+        """Keep a note on the changes that made weights fit, except those of the head, which is not used."""
         if "head" not in text:
             done.append(text)
 
@@ -238,7 +238,7 @@ def _config(latents: Latents, options: LatentOptions, name: str, words: str, con
 
 
 def recipe(options: LatentOptions) -> dict[str, Any]:
-    """Every setting but where and how often it is kept; networks by their names only."""
+    """Return every setting except device and frequency of checkpoints; networks only by their names."""
     given = {name: value for name, value in asdict(options).items() if name not in _NOT_OF_THE_RECIPE}
     return json_value(given | {"optimizer": "adam", "schedule": "constant"})
 

@@ -1,12 +1,12 @@
-"""What a Siamese detector is good for on test patients, who chose nothing: pairs told apart, augmented copies found.
+"""Measurement of a Siamese detector on test patients, who chose nothing: separation of pairs, recall of copies.
 
 * **AUC** over all positive pairs of the test identities and one negative of the same data set for each, every identity
   counting one, with its interval over identities (`memorisk.statistics.pairs.auc`); by data set, and their mean.
-* **Specificity** of the same pairs at the score that 95 % of the positive ones reach: what a filter would leave.
+* **Specificity** of the same pairs at the score that 95 % of the positive ones reach: the share that a filter keeps.
 * **Recall**: the share of identities whose copy (one image each, at most 1,000) scores at least the threshold that half
   of the *validation* negatives stay below; by family and strength, with Clopper-Pearson limits.
 
-`lcmem_cost` counts what a training takes: steps, looks at validation images, figures of the test part, bytes.
+`lcmem_cost` counts the cost of a training: steps, looks at validation images, figures of the test part, bytes.
 """
 
 from collections.abc import Sequence
@@ -41,19 +41,19 @@ _ALL = "all"
 def measure_stages(
     latents: Latents, parts: Division, fitted: dict[str, FittedStage], options: LatentOptions, progress: Progress
 ) -> dict[str, Any]:
-    """AUC and recall of each stage on the test part, and what the second has before the first.
+    """Measure AUC and recall of each stage on the test part, and the difference of the second to the first.
 
     Args:
-        latents: Of all images.
-        parts: Who chose nothing.
-        fitted: By stage.
-        options: Of the training.
+        latents: Latents of all images.
+        parts: Parts of the data, of which "test" chose nothing.
+        fitted: Trained detectors by stage.
+        options: Settings of the training.
         progress: Called with (stage, done, total).
 
     Returns:
-        ``{stage: {"auc": {data set: ...}, "specificity": likewise, "recall": {family: {strength: ...}}}}`` and, of two
-        stages, ``{"detector_less_stage1": {"auc", "recall" at the strongest}}``; "auc" and "specificity" are empty
-        where no identity has two test images.
+        ``{stage: {"auc": {data set: ...}, "specificity": {data set: ...}, "recall": {family: {strength: ...}}}}`` and,
+        after two stages, ``{"detector_less_stage1": {"auc", "recall" at the strongest}}``; "auc" and "specificity" are
+        empty where no identity has two test images.
     """
     rows = parts.rows["test"]
     identity = latents.hashes[rows].astype(str) if options.identities == "ignore" else parts.groups[rows].astype(str)
@@ -91,7 +91,7 @@ def measure_stages(
 
 
 def _pairs(identity: np.ndarray, rows: np.ndarray, seed: int) -> tuple[Pairs, Pairs] | None:
-    """Positive and negative pairs of one data set, by places in the test part; None where there are none."""
+    """Draw positive and negative pairs of one data set, by places in the test part; None where it has none."""
     own = identity[rows]
     positive = positive_pairs(own)
     if not len(positive) or len(np.unique(own)) < 2:
@@ -101,7 +101,7 @@ def _pairs(identity: np.ndarray, rows: np.ndarray, seed: int) -> tuple[Pairs, Pa
 
 
 def _scores(detector: LatentDetector, features: np.ndarray, positive: Pairs, negative: Pairs) -> np.ndarray:
-    """[P + Q] positives first."""
+    """Score the pairs, [P + Q], positives first."""
     score = similarity(detector.branch)
     return np.concatenate([score(features[found.first], features[found.second]) for found in (positive, negative)])
 
@@ -179,13 +179,13 @@ def lcmem_cost(latents: Latents, parts: Division, stages: Sequence[StageTraining
     """Count the cost of a whole training: bounds of steps and images, since patience may end a stage.
 
     Args:
-        latents: Of all images.
-        parts: Who is trained on, chooses the epoch, measures.
-        stages: One or two.
-        options: Filled in.
+        latents: Latents of all images.
+        parts: Parts that train, choose the epoch and measure.
+        stages: Trainings of the one or two stages.
+        options: Settings, filled in.
 
     Returns:
-        Latents through the encoder count as images passed where it is a network, and as features in the cache.
+        Cost; latents through the encoder count as images passed where it is a network, and as features in the cache.
     """
     kept = Cost()
     if latents.store is not None:
@@ -208,7 +208,7 @@ def _stage_cost(training: StageTraining) -> Cost:
     second = training.stage.number == 2
     wanted = latents.store is not None and (second or not len(pairs.positive))
     copies = len(FAMILIES) * len(pairs.copied) if wanted else 0
-    trained = epochs * 4 * max(1, training.batches * training.size // 2)  # two images a pair, as many negative pairs
+    trained = epochs * 4 * max(1, training.batches * training.size // 2)  # two images per pair, as many negative pairs
     augmented = second or training.options.stage1_augment != "none" or training.sampler.copies_needed
     encoded = copies + (trained if augmented else 0) if _encodes(latents) else 0
     return Cost(
@@ -222,7 +222,7 @@ def _stage_cost(training: StageTraining) -> Cost:
 
 
 def _measured(latents: Latents, parts: Division, options: LatentOptions) -> int:
-    """Test images, and copies of an image of each identity at every strength, that a detector is asked about."""
+    """Count the test images, and copies of an image of each identity at every strength, that a detector embeds."""
     rows = parts.rows["test"]
     identity = (latents.hashes if options.identities == "ignore" else parts.groups)[rows].astype(str)
     copied = min(len(np.unique(identity)), MAX_COPIED) if latents.store is not None else 0
@@ -235,5 +235,5 @@ def _encodes(latents: Latents) -> bool:
 
 
 def _encoder_bytes(latents: Latents) -> int:
-    """Count the bytes of the encoder, which stays beside the detector."""
+    """Count the bytes of the encoder, which is loaded together with the detector."""
     return tensor_bytes(latents.encoder.load()) if _encodes(latents) else 0

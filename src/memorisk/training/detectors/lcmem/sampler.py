@@ -1,4 +1,4 @@
-"""Which pairs a Siamese detector is trained on (METHODS section 4, "Pairs for training").
+"""Pairs on which a Siamese detector is trained (METHODS section 4, "Pairs for training").
 
 A batch is half positive pairs, half negative ones. Two protocols:
 
@@ -13,17 +13,17 @@ second of a negative   a random image of a random other identity,     a random i
                        in nine of ten pairs of the same data set      all data sets
 =====================  =============================================  =========================================
 
-A positive is two *different* files of one identity; files with the same pixels count as one. Images that nobody else
-shares an identity with form positives by two augmentations of the one file (`PairBatch.copied`) where a data set has no
-identities at all, and in any data set where the caller says so; else they are met in negatives only. Identical images
-are never a negative pair, whosever they are.
+A positive is two *different* files of one identity; files with the same pixels count as one. An image that is alone in
+its identity forms a positive by two augmentations of the one file (`PairBatch.copied`) where a data set has no
+identities at all, and in any data set where the caller requests it; else it occurs in negatives only. Identical images
+are never a negative pair, whatever their identities.
 
-**Data sets.** Each gives a share of the pairs that goes with the square root of its identities that have a positive,
+**Data sets.** Each gives a share of the pairs proportional to the square root of its identities that have a positive,
 so that one a hundredth the size gives a tenth of the pairs: small data sets are oversampled. Negatives begin in the
-same shares, so that the data set says nothing about the answer.
+same shares, so that the data set does not reveal the answer.
 
-**Batch.** Batches are as large as asked for, but at most twice the identities with a positive: more would hold every
-identity several times. An epoch has whole batches only, as many as come nearest to the pairs asked for; none has less
+**Batch.** Batches are as large as requested, but at most twice the identities with a positive: more would hold every
+identity several times. An epoch has whole batches only, as many as come nearest to the requested pairs; none has less
 than two pairs. Every draw derives from (seed, epoch), a batch is a part of it.
 """
 
@@ -46,13 +46,13 @@ class PairBatch:
     """Pairs of rows, positives first."""
 
     first: np.ndarray
-    """[b] rows."""
+    """Rows of the first images, [b]."""
     second: np.ndarray
-    """[b] rows; the same as ``first`` where ``copied``."""
+    """Rows of the second images, [b]; the same as ``first`` where ``copied``."""
     positive: np.ndarray
-    """[b] bool."""
+    """Whether each pair is positive, [b] bool."""
     copied: np.ndarray
-    """[b] bool: two augmentations of one file."""
+    """Whether each pair is two augmentations of one file, [b] bool."""
 
     def __len__(self) -> int:
         return len(self.first)
@@ -63,28 +63,28 @@ class _Identities:
     """The identities of one data set, each with its different files."""
 
     rows: np.ndarray
-    """Rows, those of an identity side by side."""
+    """Rows of the files, those of an identity next to each other."""
     start: np.ndarray
-    """[G] where each identity begins in ``rows``."""
+    """Place in ``rows`` where each identity begins, [G]."""
     count: np.ndarray
-    """[G] its different files."""
+    """Number of different files of each identity, [G]."""
     able: np.ndarray
-    """Identities that have a positive."""
+    """Numbers of the identities that have a positive."""
 
 
 @dataclass(frozen=True)
 class PairSampler:
-    """Draws the pairs of each epoch.
+    """Sampler of the pairs of each epoch.
 
     Attributes:
-        rows: [n] the training images.
-        identity: [n] whose each is: text or whole numbers.
-        pixels: [n] a hash of the pixels of each.
-        dataset: [n] data set of each, or None for one.
-        protocol: As the table above.
+        rows: Rows of the training images, [n].
+        identity: Identity of each image, [n], as text or whole numbers.
+        pixels: Hash of the pixels of each image, [n].
+        dataset: Data set of each image, [n], or None for one.
+        protocol: Protocol of the draws, as in the table above.
         copies: Whether identities of one file have positives by augmentation in every data set.
-        same_dataset: Share of the negatives within one data set; of ``paper`` as it comes.
-        seed: Of all draws.
+        same_dataset: Share of the negatives within one data set; ``paper`` does not control it.
+        seed: Random seed of all draws.
     """
 
     rows: np.ndarray
@@ -124,7 +124,7 @@ class PairSampler:
             )
 
     def _identities(self, places: np.ndarray) -> _Identities:
-        """The identities among some images of one data set; images with the same pixels once."""
+        """Collect the identities among some images of one data set; images with the same pixels once."""
         order = places[np.lexsort((self._pixel[places], self._code[places]))]
         again = (self._code[order][1:] == self._code[order][:-1]) & (self._pixel[order][1:] == self._pixel[order][:-1])
         order = order[np.concatenate([[True], ~again])]
@@ -135,7 +135,7 @@ class PairSampler:
 
     @property
     def n_able(self) -> int:
-        """Identities that have a positive pair."""
+        """Number of identities that have a positive pair."""
         return sum(len(one.able) for one in self._sets)
 
     @property
@@ -144,29 +144,29 @@ class PairSampler:
         return any(one.count[one.able].min(initial=2) < 2 for one in self._sets)
 
     def batch_size(self, asked: int) -> int:
-        """Pairs a batch: as asked for, even, at most twice the identities with a positive, at least 2."""
+        """Return the pairs per batch: as requested, even, at most twice the identities with a positive, at least 2."""
         return max(2, min(asked, 2 * self.n_able) // 2 * 2)
 
     def plan(self, pairs: int, batch: int) -> tuple[int, int]:
-        """Batches of an epoch, and pairs of each: as many as come nearest to what is asked for.
+        """Return the batches of an epoch, and the pairs of each: as many as come nearest to the request.
 
         Args:
-            pairs: In an epoch.
-            batch: Pairs a batch.
+            pairs: Number of pairs in an epoch.
+            batch: Number of pairs per batch.
         """
         size = self.batch_size(batch)
         return max(1, round(pairs / size)), size
 
     def batches(self, epoch: int, n: int, size: int) -> list[PairBatch]:
-        """The batches of an epoch.
+        """Draw the batches of an epoch.
 
         Args:
-            epoch: From 0.
-            n: Batches.
-            size: Pairs of each, even.
+            epoch: Number of the epoch, from 0.
+            n: Number of batches.
+            size: Number of pairs of each batch, even.
 
         Returns:
-            Each half positive, half negative; rows are those of ``rows``.
+            Batches, each half positive, half negative; rows are those of ``rows``.
         """
         half = max(1, n * size // 2)
         rng = np.random.default_rng([_STREAM, self.seed, epoch])
@@ -187,7 +187,7 @@ class PairSampler:
             yield PairBatch(self.rows[first], self.rows[second], positive, first == second)
 
     def _quota(self, half: int) -> np.ndarray:
-        """[sets] positives of each data set."""
+        """Return the number of positives of each data set, [sets]."""
         share = np.array([float(len(one.able)) for one in self._sets]) ** _OVERSAMPLING
         exact = half * share / share.sum()
         quota = np.floor(exact).astype(np.int64)
@@ -195,7 +195,7 @@ class PairSampler:
         return quota
 
     def _positives(self, rng: np.random.Generator, quota: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places of the two images of each positive, data sets mixed evenly over the epoch."""
+        """Draw places of the two images of each positive, data sets mixed evenly over the epoch."""
         first, second, when = [], [], []
         for one, n in zip(self._sets, quota.tolist(), strict=True):
             chosen = self._turns(rng, one, n)
@@ -210,7 +210,7 @@ class PairSampler:
         return np.concatenate(first)[order], np.concatenate(second)[order]
 
     def _turns(self, rng: np.random.Generator, one: _Identities, n: int) -> np.ndarray:
-        """[n] identities of a data set: in turn, or by their number of pairs."""
+        """Draw [n] identities of a data set: in turn, or by their number of pairs."""
         if self.protocol == "paper":
             pairs = one.count[one.able] * (one.count[one.able] - 1) / 2
             weight = np.maximum(pairs, 1.0)
@@ -219,7 +219,7 @@ class PairSampler:
         return np.concatenate([rng.permutation(one.able) for _ in range(rounds)] or [one.able[:0]])[:n]
 
     def _negatives(self, rng: np.random.Generator, quota: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places of the two images of each negative; pairs that cannot be are drawn again, then left out."""
+        """Draw places of the two images of each negative; pairs that are not allowed are drawn again, then left out."""
         home = np.repeat(np.arange(len(self._sets)), quota)
         rng.shuffle(home)
         first, second = np.empty(len(home), np.int64), np.empty(len(home), np.int64)
@@ -235,7 +235,7 @@ class PairSampler:
         return first[kept], second[kept]
 
     def _away(self, rng: np.random.Generator, home: np.ndarray) -> np.ndarray:
-        """[n] data set of the second images."""
+        """Draw the data set of the second images, [n]."""
         n_sets, sizes = len(self._sets), np.bincount(self._set_of)
         if n_sets == 1:
             return home
@@ -247,7 +247,7 @@ class PairSampler:
         return np.where(stays & ~alone[home], home, other)
 
     def _somebody(self, rng: np.random.Generator, sets: np.ndarray) -> np.ndarray:
-        """[n] places of an image each: of a random identity of the data set, or any of its images."""
+        """Draw places of one image each, [n]: of a random identity of the data set, or any of its images."""
         found = np.empty(len(sets), np.int64)
         for number, one in enumerate(self._sets):
             here = np.flatnonzero(sets == number)

@@ -1,13 +1,13 @@
-"""What chooses the epoch of a Siamese detector: pairs of validation patients, and their augmented copies.
+"""Validation that chooses the epoch of a Siamese detector: pairs of validation patients, and augmented copies.
 
 **Stage 1** takes the epoch with the highest AUC over all positive pairs of the validation identities and one negative
 of the same data set for each, every identity counting one: weights are 1 / pairs of the identity. Of an identity with
-more than 50 pairs a random 50 are looked at.
+more than 50 pairs a random 50 are used.
 
 **Stage 2** takes the highest sum of this AUC and the recall under augmentation: the share of validation identities
 whose copy (one image each, of at most 200 identities; every family of `training.detectors.lcmem.augmentations.FAMILIES`
 at its strongest) scores at least the threshold that half of the negatives, by weight, stay below: the rule of paper
-004's figure 4. The mean over the families.
+004's figure 4. The recall is the mean over the families.
 
 Without two images of one identity, positives of the AUC are those copies.
 """
@@ -35,7 +35,7 @@ _MOST_PAIRS = 50
 _MOST_COPIED = 200
 
 Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(features [n, d], features [n, d]) -> [n], larger = more alike."""
+"""Function from (features [n, d], features [n, d]) to similarities [n], larger = more alike."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class ValidationFigures:
     """Figures of a look at the validation images."""
 
     auc: float
-    """Patient-weighted."""
+    """Patient-weighted area under the ROC curve."""
     recall: float
-    """Of copies at the strongest augmentations; NaN where none were made."""
+    """Recall of copies at the strongest augmentations; NaN where none were made."""
 
 
 @dataclass(frozen=True)
@@ -53,34 +53,34 @@ class ValidationPairs:
     """Pairs among chosen images, by their places in ``rows``."""
 
     rows: np.ndarray
-    """[n] rows of the images."""
+    """Rows of the images, [n]."""
     positive: Pairs
-    """P pairs of one identity."""
+    """P pairs of one identity each."""
     negative: Pairs
-    """Q pairs of two."""
+    """Q pairs of two identities each."""
     weight: np.ndarray
-    """[P] of the positives."""
+    """Weights of the positives, [P]."""
     negative_weight: np.ndarray
-    """[Q]."""
+    """Weights of the negatives, [Q]."""
     copied: np.ndarray
-    """[k] places of the images whose copies are looked for."""
+    """Places of the images whose copies are looked for, [k]."""
     n_identities: int
-    """With a positive pair."""
+    """Number of identities with a positive pair."""
 
 
 def validation_pairs(
     rows: np.ndarray, identity: np.ndarray, dataset: np.ndarray | None, *, seed: int
 ) -> ValidationPairs:
-    """The pairs by which an epoch is chosen.
+    """Draw the pairs that choose an epoch.
 
     Args:
-        rows: [n] validation images.
-        identity: [n] whose each is.
-        dataset: [n] data set of each; None: one.
-        seed: Of what is drawn.
+        rows: Rows of the validation images, [n].
+        identity: Identity of each image, [n].
+        dataset: Data set of each image, [n]; None where all are of one.
+        seed: Random seed of the draws.
 
     Raises:
-        InputError: All are of one identity.
+        InputError: All images are of one identity.
     """
     if len(np.unique(identity)) < 2:
         raise InputError("all validation images are of one identity: there is nobody to tell apart")
@@ -103,12 +103,12 @@ def validation_pairs(
 
 
 def strongest_copies(latents: Latents, rows: np.ndarray, *, seed: int) -> dict[str, np.ndarray]:
-    """Copies of images by every family at its strongest, ``{family: [n, H, W, C]}``.
+    """Make copies of images by every family at its strongest, ``{family: [n, H, W, C]}``.
 
     Args:
-        latents: With their images.
-        rows: Which.
-        seed: Of the copies.
+        latents: Latents with their images.
+        rows: Rows of the images to copy.
+        seed: Random seed of the copies.
     """
     assert latents.store is not None
     images = latents.store.images
@@ -118,13 +118,13 @@ def strongest_copies(latents: Latents, rows: np.ndarray, *, seed: int) -> dict[s
 def evaluate_features(
     pairs: ValidationPairs, features: np.ndarray, copies: dict[str, np.ndarray], score: Score
 ) -> ValidationFigures:
-    """AUC and recall of features.
+    """Compute AUC and recall of features.
 
     Args:
-        pairs: Which.
-        features: [n, d] of the validation images.
+        pairs: Pairs of validation images.
+        features: Features of the validation images, [n, d].
         copies: Features [k, d] of their copies, by family; empty where none were made.
-        score: What compares two.
+        score: Function that compares two features.
     """
     against = score(features[pairs.negative.first], features[pairs.negative.second])
     originals = features[pairs.copied]
@@ -141,14 +141,14 @@ def evaluate_features(
 
 
 def weighted_quantile(values: np.ndarray, weight: np.ndarray, share: float) -> float:
-    """The smallest value that at least this share of the weight stays at or below."""
+    """Return the smallest value that at least this share of the weight is at or below."""
     order = np.argsort(values, kind="stable")
     total = np.cumsum(weight[order])
     return float(values[order][np.searchsorted(total, share * total[-1])])
 
 
 def _auc(together: np.ndarray, weight: np.ndarray, against: np.ndarray, negative_weight: np.ndarray) -> float:
-    """Weighted, ties one half; NaN where there is nothing to compare."""
+    """Compute the weighted AUC, ties one half; NaN where one of the two sides is empty."""
     from sklearn.metrics import roc_auc_score
 
     if not len(together) or not len(against):
@@ -186,7 +186,7 @@ class ValidationSet:
     pairs: ValidationPairs
     latents: LatentSource
     copies: dict[str, torch.Tensor]
-    """Latents [k, c, h, w] by family; empty where none are needed."""
+    """Latents of the copies, [k, c, h, w] by family; empty where none are needed."""
 
     @classmethod
     def build(
@@ -198,13 +198,13 @@ class ValidationSet:
         *,
         with_copies: bool,
     ) -> "ValidationSet":
-        """Draw the pairs, make the copies.
+        """Draw the pairs and make the copies.
 
         Args:
-            data: Of the training.
-            latents: Of all rows.
-            encoder: Of augmented images; asked only where there are copies.
-            seed: Of what is drawn.
+            data: Data of the training.
+            latents: Latents of all rows.
+            encoder: Function that opens the encoder of augmented images; called only where copies are needed.
+            seed: Random seed of the draws.
             with_copies: Whether recall is wanted; copies are made too where no identity has two images.
         """
         rows = data.validation
@@ -217,7 +217,7 @@ class ValidationSet:
         return cls(pairs, latents, copies)
 
     def look(self, branch: LatentNetwork) -> ValidationFigures:
-        """AUC and recall of the network as it is now; its mode is restored."""
+        """Compute AUC and recall of the network in its present state; its mode is restored."""
         features = self._features(branch)
         copies = {family: embed_validation_rows(branch, z) for family, z in self.copies.items()}
         return evaluate_features(self.pairs, features, copies, similarity(branch))
@@ -243,7 +243,7 @@ class ValidationSet:
 
 
 def embed_validation_rows(branch: LatentNetwork, z: torch.Tensor) -> np.ndarray:
-    """Features [n, d] of latents, as at inference; the network's mode is restored.
+    """Compute features [n, d] of latents, as at inference; the network's mode is restored.
 
     Raises:
         MemoriskError: A feature is not finite.
@@ -259,11 +259,11 @@ def embed_validation_rows(branch: LatentNetwork, z: torch.Tensor) -> np.ndarray:
 
 
 def similarity(branch: LatentNetwork) -> Score:
-    """Make the score of how alike two features are: the head's logit, or the cosine."""
+    """Build the score of the similarity of two features: the head's logit, or the cosine."""
     head = branch.head
 
     def by_cosine(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """1 for the same direction."""
+        """Compute the cosine, 1 for the same direction."""
         a, b = u.astype(np.float64), v.astype(np.float64)
         return (a * b).sum(axis=1) / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1e-300)
 
@@ -273,7 +273,7 @@ def similarity(branch: LatentNetwork) -> Score:
     bias = float(head.bias.detach())
 
     def by_head(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """The logit."""
+        """Compute the logit of each pair."""
         return bias + np.abs(u.astype(np.float64) - v) @ weight
 
     return by_head
