@@ -1,7 +1,7 @@
-"""What every ``memorisk train`` does around the training itself.
+"""The steps that every ``memorisk train`` takes around the training itself.
 
-It refuses a folder that cannot be used, reads the images, opens the run folder, goes on with what stands there, and
-writes ``manifest.parquet`` (which image was in which part) and ``training.json`` (settings, history and figures).
+It refuses a folder that cannot be used, reads the images, opens the run folder, continues from its state, and writes
+``manifest.parquet`` (the part that each image was in) and ``training.json`` (settings, history and figures).
 """
 
 import time
@@ -37,7 +37,7 @@ ImageTraining = PartOptions | TrainDetectorOptions
 
 
 class KeyedTraining(Protocol):
-    """A training that was checked, and is on its device."""
+    """A training with a key, checked and on its device."""
 
     @property
     def key(self) -> str:
@@ -53,36 +53,36 @@ class Trained:
     """Outcome of a training."""
 
     folder: Path
-    """The run folder; what was trained is in its ``detector`` or ``autoencoder``."""
+    """The run folder; its ``detector``, ``autoencoder`` or ``generator`` holds the trained model."""
     summary: dict[str, Any]
-    """What its ``training.json`` holds."""
+    """Content of its ``training.json``."""
 
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """Plan of a training."""
+    """Plan of a training, with its cost."""
 
     parts: dict[str, dict[str, int]]
-    """Images and patients of each part."""
+    """Number of images and patients of each part."""
     steps: int
-    """Of the optimiser, if no epoch is the last before its time."""
+    """Number of steps of the optimiser, if all epochs run."""
     seconds: float
-    """Of the training on this machine, from the second of two steps; looks at held-out images are not in it."""
+    """Time of the training on this machine, from the second of two steps; looks at held-out images are not included."""
     notes: tuple[str, ...]
-    """What a report would say."""
+    """Notes that a report would have."""
     cost: Cost
-    """Of all of it; a training may end early."""
+    """Cost of the whole training; it may end early."""
 
 
 def check_folder(images: str | Path, out: str | Path) -> Path:
-    """Refuse, before any work, a run folder that cannot be used; the first of several processes says so.
+    """Refuse, before any work, a run folder that cannot be used; only the first of several processes checks it.
 
     Args:
-        images: As the user names them.
+        images: Source of the images, as the user names it.
         out: The run folder.
 
     Raises:
-        InputError: It lies among the images, belongs to something else, or another process works on it.
+        InputError: The folder lies among the images, belongs to something else, or another process works on it.
     """
     folder = Path(out)
     refuse_overlap(folder, {"IMAGES": images})
@@ -100,10 +100,10 @@ def open_images(
     """Decode the images.
 
     Args:
-        images: As the user names them.
-        options: How they are read; a given split is looked at before anything is decoded.
+        images: Source of the images, as the user names it.
+        options: Settings by which they are read; a given split is checked before anything is decoded.
         progress: Called with (stage, done, total).
-        *checks: What else refuses a manifest before anything is decoded.
+        *checks: Further functions that may refuse a manifest before anything is decoded.
 
     Raises:
         InputError: The images or their split are refused.
@@ -124,7 +124,7 @@ def open_parts(
 
 
 def split_settings(options: ImageTraining) -> dict[str, Any]:
-    """Name the settings by which images are divided: a run with others is another run."""
+    """Return the settings by which images are divided: a run with others is another run."""
     return {name: getattr(options, name) for name in ("splits", "split_seed", "validation_share", "test_share")}
 
 
@@ -140,17 +140,17 @@ def train_in_folder(
     *,
     shared: bool = False,
 ) -> Trained:
-    """Train in a run folder, go on in one that was left, or read what a finished run says.
+    """Train in a run folder, continue an incomplete run, or read the summary of a finished one.
 
     Args:
-        images: As the user names them.
+        images: Source of the images, as the user names it.
         folder: The run folder, checked.
-        options: Of the command.
+        options: Settings of the command.
         source: The images, or their latents.
-        parts: How the patients are divided.
-        identity: Settings without which a run is another run, beside the images.
-        prepare: Makes the training that ``train`` gets.
-        train: Trains, writes the weights, and returns what ``training.json`` says.
+        parts: Parts of the images, by patient.
+        identity: Settings without which a run is another run, in addition to the images.
+        prepare: Function that builds the training that ``train`` gets.
+        train: Function that trains, writes the weights, and returns the content of ``training.json``.
         shared: Whether several processes train it together; the first one writes.
 
     Raises:
@@ -180,11 +180,11 @@ def train_in_folder(
 
 
 def seconds_a_step(losses: Iterable[torch.Tensor], parameters: Iterable[torch.Tensor], steps: TrainOptions) -> float:
-    """Time the second of two steps, which are not kept.
+    """Measure the seconds of the second of two steps, which are not kept.
 
     Args:
-        losses: Of two steps, each computed when it is asked for.
-        parameters: That are trained.
+        losses: Losses of two steps, each computed on request.
+        parameters: Parameters that are trained.
         steps: Settings of the optimiser.
     """
     optimizer, ended = build_optimizer(list(parameters), steps), []

@@ -1,7 +1,7 @@
 """The images of a training divided by patient, and their labels as targets.
 
-`divide` says which images train, choose and measure. `build_targets` turns labels as written in a manifest into what a
-head is trained on.
+`divide` decides which images train, choose and measure. `build_targets` turns labels as written in a manifest into the
+targets of a head.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,16 +28,16 @@ _DRAWN_PARTS = {"train": "training", "canary": "validation", "test": "test", NOT
 
 @dataclass(frozen=True)
 class Division:
-    """The parts of a set of images."""
+    """The parts of a set of images, divided by patient."""
 
     rows: dict[str, np.ndarray]
-    """Of each of `PARTS`."""
+    """Rows of each of `PARTS`, by its name."""
     groups: np.ndarray
-    """[N] whose each image is; patients who share an image are one."""
+    """Patient of each image, [N]; patients who share an image are one."""
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """Images and patients of each part."""
+        """Number of images and patients of each part."""
         return {
             name: {"images": len(rows), "patients": len(set(self.groups[rows].tolist()))}
             for name, rows in self.rows.items()
@@ -45,7 +45,7 @@ class Division:
 
     @property
     def names(self) -> np.ndarray:
-        """[N] the part of each image, empty for images of none."""
+        """Part of each image, [N], empty for images of no part."""
         found = np.full(len(self.groups), "", dtype=object)
         for name, rows in self.rows.items():
             found[rows] = name
@@ -55,15 +55,15 @@ class Division:
 def divide(manifest: Manifest, hashes: np.ndarray, options: Any) -> Division:
     """Divide the patients; patients who share an image are one.
 
-    Patients of different data sets (column ``dataset``) are different, whatever they are called.
+    Patients of different data sets (column ``dataset``) are different, whatever their names.
 
     Args:
-        manifest: Of the images.
-        hashes: [N] of their pixels.
-        options: ``splits, split_seed, validation_share, test_share``.
+        manifest: Manifest of the images.
+        hashes: Hashes of their pixels, [N].
+        options: Settings with ``splits, split_seed, validation_share, test_share``.
 
     Raises:
-        InputError: A given split that is none, or a part without images.
+        InputError: The given split is unusable, or a part has no images.
     """
     named = dataset_groups(manifest)
     groups = merge_linked(named, linked_groups(hashes, named)).astype(str)
@@ -83,7 +83,7 @@ def divide(manifest: Manifest, hashes: np.ndarray, options: Any) -> Division:
 
 
 def dataset_groups(manifest: Manifest) -> np.ndarray:
-    """[N] groups, told apart by their data sets where there are several."""
+    """Return the groups, [N], distinguished by their data sets where they come from several."""
     if "dataset" not in manifest.table:
         return manifest.groups
     sets = manifest.table["dataset"].astype(str).tolist()
@@ -96,11 +96,11 @@ def parts_of_split(manifest: Manifest, merged: np.ndarray | None = None) -> np.n
     """Look up the part of each image, [N], by the given split; empty for images of no part.
 
     Args:
-        manifest: Images.
-        merged: [N] groups, those that share an identical image merged; None where pixels are not known.
+        manifest: Manifest of the images.
+        merged: Groups of the images, [N], merged where they share an identical image; None where pixels are not known.
 
     Raises:
-        InputError: There is none, or a patient or an image straddles it.
+        InputError: The manifest has no split, or a patient or an image straddles it.
     """
     if manifest.splits is None:
         raise InputError(f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out")
@@ -116,7 +116,7 @@ class Targets:
     """Training targets of all images of a manifest."""
 
     head: str
-    """single, binary, multi or first."""
+    """Kind of the head: single, binary, multi or first."""
 
     classes: tuple[str, ...]
     """Names of the classes, in order; for binary the second one is the positive."""
@@ -145,20 +145,20 @@ def ordered_classes(names: Iterable[str]) -> list[str]:
 def build_targets(
     labels: Sequence[str] | np.ndarray, head: str = "single", *, classes: Sequence[str] | None = None
 ) -> Targets:
-    """Targets from labels.
+    """Build targets from labels.
 
-    single: the label as it stands. binary: the same, exactly two. multi: labels joined by "|", one output each; an
-    empty label means none of them. first: the first-listed of several, as the paper reads ChestX-ray14.
+    The head decides. single: the whole label. binary: the same, exactly two classes. multi: labels joined by "|", one
+    output each; an empty label means none of them. first: the first-listed of several, as the paper reads ChestX-ray14.
 
     Args:
-        labels: One text per image, [N].
-        head: What is predicted.
-        classes: The classes in their order, where this set may lack some; by default those that occur, in the order
-            of `ordered_classes`.
+        labels: Labels of the images, one text per image, [N].
+        head: Kind of the head that is trained.
+        classes: Names of the classes in their order, where this set may lack some; by default those that occur, in the
+            order of `ordered_classes`.
 
     Raises:
-        InputError: for an empty label where one is needed, fewer than two classes, more than two for binary, or a
-            label outside ``classes``.
+        InputError: A label is empty where one is needed, classes are fewer than two or more than two for binary, or a
+            label is outside ``classes``.
     """
     check_choice("head", head, Head)
     texts = [str(label).strip() for label in labels]
@@ -188,7 +188,7 @@ def build_targets(
 
 
 def training_labels(manifest: Manifest, head: str) -> np.ndarray:
-    """The labels that a head is trained on: the first-listed for ``first``, joined ones only for ``multi``.
+    """Return the labels that a head is trained on: the first-listed for ``first``, joined ones only for ``multi``.
 
     Raises:
         InputError: Findings are joined and the head takes one label.

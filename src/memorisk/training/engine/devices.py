@@ -1,12 +1,12 @@
 """Devices, precision, random generators, threads and processes of a training.
 
-`keep_freed_memory`: a training step asks for the same few megabytes again and again. The C library's allocator hands
+`keep_freed_memory`: a training step allocates the same few megabytes again and again. The C library's allocator hands
 such blocks back to the system and fetches them anew, page by page; on a CPU that took up to a third of a small
 network's step (benchmarks/results/training.json).
 
 `open_accelerator`: several processes train one network (``accelerate launch -m memorisk.cli train generator ...``).
-Each takes its share of every batch; a gradient is the mean over processes. Every process draws what is random for the
-whole batch, from the same seed, so that several processes train what one would.
+Each takes its share of every batch; a gradient is the mean over processes. Every process draws the random numbers of
+the whole batch, from the same seed, so that several processes train the same network as one would.
 """
 
 import ctypes
@@ -32,14 +32,14 @@ def choose_precision(precision: str, device: torch.device) -> str:
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """The mixed-precision context of a forward pass; off for fp32."""
+    """Return the mixed-precision context of a forward pass; off for fp32."""
     dtype = torch.float16 if precision == "fp16" else torch.bfloat16
     return torch.autocast(device.type, dtype=dtype, enabled=precision != "fp32")
 
 
 @contextmanager
 def forked_generators(device: torch.device) -> Iterator[Callable[[int], None]]:
-    """A function that seeds the generators a network draws from; on leaving, their old states are back."""
+    """Yield a function that seeds the generators a network draws from; restore their old states on leaving."""
     index = device.index if device.index is not None else 0
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng(devices=[index] if on_gpu else []):
@@ -55,7 +55,7 @@ def forked_generators(device: torch.device) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
-    """PyTorch computes with so many threads on the CPU; on leaving, with as many as before."""
+    """Let PyTorch compute with so many threads on the CPU; restore the earlier number on leaving."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -66,7 +66,7 @@ def limited_threads(threads: int) -> Iterator[None]:
 
 @contextmanager
 def exact_products(device: torch.device) -> Iterator[None]:
-    """Full float32 convolutions on a GPU, where cuDNN by default rounds their inputs to 10 bits (TF32)."""
+    """Use full float32 convolutions on a GPU, where cuDNN by default rounds their inputs to 10 bits (TF32)."""
     if device.type != "cuda":
         yield
         return
@@ -81,10 +81,10 @@ def place(model: nn.Module, device: torch.device) -> None:
 
 
 def set_training_mode(model: nn.Module) -> None:
-    """Training mode, but for parts of which every parameter is frozen.
+    """Set training mode, except for parts of which every parameter is frozen.
 
     A frozen trunk is a fixed function of the image: its batch normalisation keeps its statistics and its dropout stays
-    off, as where its features are computed once (`trunk_features`).
+    A frozen trunk is a fixed function of the image: its batch normalisation keeps its statistics and its dropout is
     """
     model.train()
     for part in model.children():
@@ -103,8 +103,8 @@ _LARGEST = 1 << 25  # the most that glibc takes on every version; larger blocks 
 def keep_freed_memory() -> bool:
     """Let this process keep up to 1 GiB of freed memory, in blocks of up to 32 MiB, for itself.
 
-    A setting of the whole process, hence for whoever owns it (a worker that trains), not for `fit`. Peak memory does
-    not change: what is kept has been in use before.
+    The setting holds for the whole process, hence it is for the owner of the process (a worker that trains), not for
+    `fit`. Peak memory does not change: the kept memory has been in use before.
 
     Returns:
         Whether the C library took the setting; False where it has none (anything but glibc).
@@ -116,7 +116,7 @@ def keep_freed_memory() -> bool:
     return mallopt(_MMAP_THRESHOLD, _LARGEST) == 1 and mallopt(_TRIM_THRESHOLD, _KEEP) == 1
 
 
-_PATIENCE = timedelta(days=2)  # the others wait while the first looks at a snapshot
+_PATIENCE = timedelta(days=2)  # the other processes wait while the first measures a snapshot
 
 
 def is_main() -> bool:
@@ -125,14 +125,14 @@ def is_main() -> bool:
 
 
 def open_accelerator(device: torch.device, precision: str) -> Any:
-    """An `accelerate.Accelerator` on this device, or of several processes on the device of each.
+    """Open an `accelerate.Accelerator` on this device, or for several processes on the device of each.
 
     Args:
-        device: Of a single process.
+        device: Device of a single process.
         precision: fp32, bf16 or fp16.
 
     Raises:
-        MissingExtraError: accelerate is not there.
+        MissingExtraError: accelerate is not installed.
     """
     try:
         from accelerate import Accelerator
@@ -150,7 +150,7 @@ def open_accelerator(device: torch.device, precision: str) -> Any:
 
 
 def wait_for_all() -> None:
-    """Go on when every process has come here; at once where there is one."""
+    """Continue when every process has reached this call; at once where one process runs."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()
 
@@ -159,12 +159,12 @@ def process_rows(batch_size: int, processes: int, number: int) -> slice:
     """Return the rows of a batch that a process takes.
 
     Args:
-        batch_size: Rows of all processes.
-        processes: How many there are.
-        number: Of this one, from 0.
+        batch_size: Number of rows of all processes together.
+        processes: Number of processes.
+        number: Number of this process, from 0.
 
     Raises:
-        InputError: They cannot have the same number of rows.
+        InputError: The processes cannot have the same number of rows.
     """
     if batch_size % processes:
         raise InputError(

@@ -34,7 +34,7 @@ CHECKPOINT = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """File of the state of a training, and how often it is written."""
+    """File of the state of a training, and the time between its writes."""
 
     path: Path
     """The safetensors file."""
@@ -51,13 +51,13 @@ class TrainingState:
     """Progress of a training."""
 
     epoch: int
-    """Epochs that are done."""
+    """Number of epochs that are done."""
 
     losses: np.ndarray
     """Mean training loss of each epoch done and each model, [epochs, K] float64."""
 
     resumed_from: int = 0
-    """Epochs that came from a checkpoint."""
+    """Number of epochs that came from a checkpoint."""
 
 
 def save_checkpoint(
@@ -86,10 +86,10 @@ def load_checkpoint(
     optimizer: AnyOptimizer,
     scaler: torch.amp.GradScaler | None = None,
 ) -> TrainingState:
-    """Put a training's state back, bit for bit, into the live tensors of ``state`` and the optimiser.
+    """Restore a training's state, bit for bit, into the live tensors of ``state`` and the optimiser.
 
     Raises:
-        InputError: if the file is unreadable or belongs to another training (other seed, images, options or network).
+        InputError: The file is unreadable or belongs to another training (other seed, images, options or network).
     """
     name = checkpoint.path.name
     try:
@@ -119,12 +119,12 @@ def _parameters(optimizer: AnyOptimizer) -> list[torch.Tensor]:
 
 
 def _plain(value: torch.Tensor) -> torch.Tensor:
-    """A contiguous copy on the CPU: safetensors keeps neither strides nor sharing."""
+    """Make a contiguous copy on the CPU: safetensors keeps neither strides nor sharing."""
     return value.detach().cpu().contiguous().clone()
 
 
 def _like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """The value on the parameter's device; a moment also in its strides, which the fused optimiser relies on."""
+    """Put a value on the parameter's device; a moment also in its strides, which the fused optimiser relies on."""
     if value.shape != parameter.shape:
         return value.to(parameter.device)
     return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
@@ -140,15 +140,15 @@ class EpochObserver:
     """Observer that looks at a training after each epoch and may end it, with its tensors in the checkpoint."""
 
     after: Callable[[int, np.ndarray], bool]
-    """Called with (epochs done, mean training loss of each model [K]) before the epoch's checkpoint is written; returns
-    whether to go on. The epoch at which it says no leaves no checkpoint: a training that goes on from an earlier one
-    comes to the same end."""
+    """Function called with (epochs done, mean training loss of each model [K]) before the epoch's checkpoint is
+    written; it returns whether to continue. The epoch at which it returns False leaves no checkpoint: a training that
+    continues from an earlier one comes to the same end."""
 
     tensors: Mapping[str, torch.Tensor]
     """Live tensors that are saved and loaded together with the training's own."""
 
     identity: str
-    """What ``tensors`` depend on beside the training; a checkpoint with another one is refused."""
+    """Fingerprint of the data of ``tensors`` besides the training; a checkpoint with another one is refused."""
 
 
 def run_epochs(
@@ -167,21 +167,21 @@ def run_epochs(
     """Train for all epochs, from a checkpoint if there is one.
 
     Args:
-        losses_of: ``(epoch, bounds) ->`` for each batch the loss of each model, [K] (or [] for one model), with its
-            graph. The next batch is asked for after the update.
-        state: The live tensors a checkpoint holds.
-        optimizer: Over the trained ones.
-        options: Epochs, lr, schedule and batch size are used.
-        n: Slots per model.
-        n_models: K.
-        checkpoint: Where the state is kept between epochs.
+        losses_of: Function ``(epoch, bounds) ->`` for each batch the loss of each model, [K] (or [] for one model),
+            with its graph. The next batch is requested after the update.
+        state: Live tensors that a checkpoint holds.
+        optimizer: Optimiser of the trained tensors.
+        options: Settings; epochs, lr, schedule and batch size are used.
+        n: Number of slots per model.
+        n_models: Number of models, K.
+        checkpoint: File in which the state is kept between epochs.
         on_epoch: Called with (epochs done, loss averaged over models), after the epoch's checkpoint is written.
-        scaler: For fp16.
-        watch: May end the training after any epoch.
+        scaler: Gradient scaler for fp16.
+        watch: Observer that may end the training after any epoch.
 
     Raises:
-        InputError: for a checkpoint of another training, or options without epochs or lr.
-        MemoriskError: if a loss becomes NaN or infinite.
+        InputError: The checkpoint belongs to another training, or the options lack epochs or lr.
+        MemoriskError: A loss becomes NaN or infinite.
     """
     epochs, _ = epochs_and_lr(options)
     if watch is not None:
@@ -212,7 +212,7 @@ def run_epochs(
 
 
 def epochs_and_lr(options: TrainOptions) -> tuple[int, float]:
-    """The two settings that no training can do without.
+    """Return the two settings that every training needs.
 
     Raises:
         InputError: One is left open.
@@ -232,23 +232,23 @@ def run_epoch(
     scaler: torch.amp.GradScaler | None = None,
     numbers: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """One epoch at its learning rate.
+    """Train one epoch at its learning rate.
 
     Args:
-        losses_of: As for `run_epochs`.
-        optimizer: Over the trained tensors.
-        options: Epochs, lr and schedule are used.
-        epoch: Its number, from 0.
+        losses_of: Function that yields the losses, as for `run_epochs`.
+        optimizer: Optimiser of the trained tensors.
+        options: Settings; epochs, lr and schedule are used.
+        epoch: Number of the epoch, from 0.
         bounds: Start and stop of each batch.
-        scaler: For fp16.
-        numbers: What the K models are called in an error; by default 0, 1, ...
+        scaler: Gradient scaler for fp16.
+        numbers: Numbers of the K models in an error message; by default 0, 1, ...
 
     Returns:
-        The mean loss of each model over the batches as they were seen, [K] float64.
+        Mean loss of each model over the batches as they were trained on, [K] float64.
 
     Raises:
-        InputError: for options without epochs or lr.
-        MemoriskError: if a loss becomes NaN or infinite.
+        InputError: The options lack epochs or lr.
+        MemoriskError: A loss becomes NaN or infinite.
     """
     epochs, lr = epochs_and_lr(options)
     for group in optimizer.param_groups:
@@ -262,7 +262,7 @@ def run_epoch(
 def _run_batches(
     batches: Iterator[torch.Tensor], bounds: Bounds, optimizer: AnyOptimizer, scaler: torch.amp.GradScaler | None
 ) -> torch.Tensor:
-    """One update per batch; the sum over images of each model's loss, in float64 on the device."""
+    """Make one update per batch; return the sum over images of each model's loss, in float64 on the device."""
     active = scaler if scaler is not None and scaler.is_enabled() else None
     total: torch.Tensor | None = None
     meter = open_meter()
@@ -299,31 +299,31 @@ class BestEpoch:
     """The figures of one training by epoch and its best weights so far, in live tensors.
 
     Args:
-        epochs: Of the whole training.
-        figures: What is noted of an epoch, and its part in the choice of the best: 1 where larger is better, -1 where
-            smaller is, 0 for none. Several are added up.
+        epochs: Number of epochs of the whole training.
+        figures: Names of the figures of an epoch, each with its sign in the choice of the best: 1 where larger is
+            better, -1 where smaller is, 0 where it has no part. Several are added up.
         state: Tensors of the network by name, as it begins; those of its best epoch are copied.
     """
 
     def __init__(self, epochs: int, figures: Mapping[str, int], state: Mapping[str, torch.Tensor]) -> None:
         self.signs = dict(figures)
         self.figures = torch.full((epochs + 1, len(figures)), float("nan"), dtype=torch.float64)
-        """[epochs + 1, figures]; row 0 is the start."""
+        """Figures by epoch, [epochs + 1, figures]; row 0 is the start."""
         self.best = {name: value.detach().clone() for name, value in state.items()}
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
-        """The best weights, as a checkpoint names them."""
+        """Best weights so far, as a checkpoint names them."""
         return {f"best.{name}": value for name, value in self.best.items()}
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return what a checkpoint holds of it."""
+        """Tensors that a checkpoint holds of this record."""
         return {"figures": self.figures, **self.weights}
 
     @property
     def best_epoch(self) -> int:
-        """The best of the epochs done, the first of equals; 0 before the first."""
+        """Number of the best of the epochs done, the first of equals; 0 before the first."""
         parts = [sign * self.figures[1:, place] for place, sign in enumerate(self.signs.values()) if sign]
         values = torch.stack(parts).sum(dim=0).numpy()
         return int(np.nanargmax(values)) + 1 if np.isfinite(values).any() else 0
@@ -333,9 +333,9 @@ class BestEpoch:
         """Note an epoch (0 the start), and its weights if it is the best so far.
 
         Args:
-            epoch: Epochs done.
-            figures: By name; NaN for those that are left out.
-            state: The network's tensors now.
+            epoch: Number of epochs done.
+            figures: Figures by name; NaN for those that are left out.
+            state: Present tensors of the network.
         """
         values = [figures.get(name, float("nan")) for name in self.signs]
         self.figures[epoch] = torch.tensor(values, dtype=torch.float64)
@@ -344,7 +344,7 @@ class BestEpoch:
                 value.copy_(state[name])
 
     def history(self, epochs: int) -> list[dict[str, Any]]:
-        """``epoch`` and the figures of the start and each epoch done; None where there is nothing."""
+        """Return ``epoch`` and the figures of the start and each epoch done; None where a figure is missing."""
         rows = [dict(zip(self.signs, row, strict=True)) for row in self.figures[: epochs + 1].tolist()]
         known = [{name: value if np.isfinite(value) else None for name, value in row.items()} for row in rows]
         return [{"epoch": epoch, **row} for epoch, row in enumerate(known)]
@@ -355,25 +355,25 @@ class EarlyStoppingLog:
     """Log of a training that was stopped early."""
 
     best_epoch: int
-    """Epochs after which the validation loss was lowest: the weights are those (1, 2, ...)."""
+    """Number of epochs after which the validation loss was lowest (1, 2, ...); the weights are of that epoch."""
 
     losses: tuple[float, ...]
     """Mean training loss of each epoch that ran."""
 
     validation: tuple[float, ...]
-    """Mean validation loss after each; infinite where a logit was not finite."""
+    """Mean validation loss after each epoch; infinite where a logit was not finite."""
 
     stopped: bool
     """Whether patience ran out; else all epochs ran."""
 
     @classmethod
     def of(cls, record: BestEpoch, losses: Sequence[float], patience: int) -> "EarlyStoppingLog":
-        """The log of a training that has ended.
+        """Build the log of a training that has ended.
 
         Args:
-            record: Its validation losses, the only figure.
+            record: Record of its validation losses, the only figure.
             losses: Training losses of its epochs.
-            patience: What it ended by.
+            patience: Number of epochs without a better one that ends it.
 
         Raises:
             MemoriskError: No validation loss was finite.
@@ -388,15 +388,15 @@ class EarlyStoppingLog:
 
 
 def check_early_stopping(rows: np.ndarray, validation_rows: np.ndarray, patience: int) -> None:
-    """Refuse what cannot say when to stop.
+    """Refuse input that cannot decide when to stop.
 
     Args:
-        rows: Images to train on.
-        validation_rows: Images that say when to stop.
-        patience: Epochs without a lower validation loss.
+        rows: Rows of the images to train on.
+        validation_rows: Rows of the images that decide when to stop.
+        patience: Number of epochs without a lower validation loss.
 
     Raises:
-        InputError: There are no validation images, some are trained on, or patience is below 1.
+        InputError: Validation images are missing, some are trained on, or patience is below 1.
     """
     if patience < 1:
         raise InputError(f"patience is {patience}; it must be at least 1")

@@ -1,14 +1,14 @@
-"""What a training minimises, with which optimiser, and in which order it sees the images.
+"""The loss of a training, its optimiser, and the order in which it sees the images.
 
 Losses are cross entropy for one label of several, and binary cross entropy for one logit or one per label. Each comes
-for one model, and for K models side by side (``stacked_``), whose logits have a leading axis.
+for one model, and for K models together (``stacked_``), whose logits have a leading axis.
 
 Adam is torch's own fused kernel behind the four members that a training uses, instead of `torch.optim.Adam`: building
-that class imports torch's compiler, 1.4 seconds in every process, as long as a small model trains. Same arithmetic,
-same bytes (tested).
+that class imports torch's compiler, 1.4 seconds in every process, as long as a small model trains. The arithmetic and
+the bytes are the same (tested).
 
 Twins differ only in the images of their canary slots (METHODS, section 1). The batch order depends on (seed, epoch,
-number of slots) alone, and whatever a network draws at random in a step (dropout, augmentation) on (seed, epoch,
+number of slots) alone, and everything a network draws at random in a step (dropout, augmentation) on (seed, epoch,
 step), so that slot j of both twins meets the same position, the same mask and the same augmentation.
 """
 
@@ -29,10 +29,10 @@ Objective = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def target_tensor(targets: np.ndarray | torch.Tensor, head: str, dtype: torch.dtype) -> torch.Tensor:
-    """Targets as the loss wants them: int64 [N] for single and first, floats [N] for binary and [N, k] for multi.
+    """Convert targets for the loss: int64 [N] for single and first, floats [N] for binary and [N, k] for multi.
 
     Raises:
-        InputError: if their shape or values do not fit the head.
+        InputError: Their shape or values do not fit the head.
     """
     values = torch.as_tensor(targets)
     if head in ("single", "first"):
@@ -47,7 +47,7 @@ def target_tensor(targets: np.ndarray | torch.Tensor, head: str, dtype: torch.dt
 
 
 def balancing_weights(targets: torch.Tensor, head: str, n_outputs: int) -> torch.Tensor:
-    """Weights from the training targets.
+    """Compute weights from the training targets.
 
     Single and first: ``n / (k n_c)`` per class, k counting the classes present; 0 for a class without images, [k].
     Binary and multi: weight of the positives, ``n_negative / n_positive`` per label, 1 where one side is empty.
@@ -62,7 +62,7 @@ def balancing_weights(targets: torch.Tensor, head: str, n_outputs: int) -> torch
 
 
 def objective(head: str, weights: torch.Tensor | None) -> Objective:
-    """The loss of (logits [b, k], targets), averaged over the batch; a weighted mean when classes are weighted. []."""
+    """Build the loss [] of (logits [b, k], targets), averaged over the batch; a weighted mean for weighted classes."""
     if head in ("single", "first"):
         return lambda logits, y: F.cross_entropy(logits, y, weight=weights)
     if head == "binary":
@@ -71,13 +71,13 @@ def objective(head: str, weights: torch.Tensor | None) -> Objective:
 
 
 def stacked_objective(head: str, weights: torch.Tensor | None) -> Objective:
-    """The same for K models: (logits [K, b, k], targets [K, b] or [K, b, k]) to [K]; weights are [K, k]."""
+    """Build the same for K models: (logits [K, b, k], targets [K, b] or [K, b, k]) to [K]; weights are [K, k]."""
     if head in ("single", "first"):
         return lambda logits, y: _stacked_cross_entropy(logits, y, weights)
     positive = None if weights is None else weights[:, None]
 
     def binary(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Mean binary cross-entropy of each model, [K]."""
+        """Compute the mean binary cross-entropy of each model, [K]."""
         y = y.reshape(logits.shape)
         losses = F.binary_cross_entropy_with_logits(logits, y, pos_weight=positive, reduction="none")
         return losses.mean(dim=(1, 2))
@@ -119,7 +119,7 @@ class FusedAdam:
     Args:
         parameters: Leaves to train, on a CPU or a CUDA device.
         lr: Learning rate; change it in ``param_groups[0]["lr"]``.
-        weight_decay: Added to the gradient times the parameter.
+        weight_decay: Factor of the parameter that is added to the gradient.
         betas: Decay of the two moments; by default torch's, 0.9 and 0.999.
     """
 
@@ -142,7 +142,7 @@ class FusedAdam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """One update of every parameter that has a gradient."""
+        """Make one update of every parameter that has a gradient."""
         group = self.param_groups[0]
         moved = [parameter for parameter in group["params"] if parameter.grad is not None]
         states = [self.state.get(parameter) or self._begin(parameter) for parameter in moved]
@@ -180,10 +180,10 @@ AnyOptimizer = FusedAdam | torch.optim.Optimizer
 
 
 def build_optimizer(parameters: Sequence[torch.Tensor], options: TrainOptions) -> AnyOptimizer:
-    """The optimiser that the options name, over the given parameters.
+    """Build the optimiser that the options name, over the given parameters.
 
     Raises:
-        InputError: if there are none.
+        InputError: No parameter is given.
     """
     if not parameters:
         raise InputError("no parameter of the network requires a gradient: there is nothing to train")
@@ -207,17 +207,17 @@ def _sequence(seed: int, *key: int) -> np.random.SeedSequence:
 
 
 def batch_order(seed: int, epoch: int, n: int, slots: int | None = None) -> torch.Tensor:
-    """The permutation of slots in an epoch: a function of (seed, epoch, slots) and nothing else. [slots] int64.
+    """Draw the permutation of slots in an epoch: a function of (seed, epoch, slots) and nothing else. [slots] int64.
 
     A twin whose partners are smaller has fewer images than slots; the last ones are empty. Each holds one of the twin's
     own images in their place, drawn anew in each epoch, so that both twins have as many steps of as many images, all
-    else stays where it is, and no image is trained on more than another.
+    other slots stay in place, and no image is trained on more than another.
 
     Args:
-        seed: Of the training.
-        epoch: 0, 1, ...
-        n: Images.
-        slots: Slots, where there are more of them.
+        seed: Random seed of the training.
+        epoch: Number of the epoch, 0, 1, ...
+        n: Number of images.
+        slots: Number of slots, where it exceeds that of images.
     """
     rng = np.random.default_rng(_sequence(seed, _ORDER, epoch))
     order = rng.permutation(n if slots is None else slots)
@@ -228,18 +228,18 @@ def batch_order(seed: int, epoch: int, n: int, slots: int | None = None) -> torc
 
 
 def step_seeds(seed: int, epoch: int, n_steps: int) -> list[int]:
-    """One seed per step for what the network and the augmentation draw: a function of (seed, epoch, step)."""
+    """Derive one seed per step for the draws of network and augmentation: a function of (seed, epoch, step)."""
     state = _sequence(seed, _STEPS, epoch).generate_state(n_steps, np.uint64)
     return (state >> np.uint64(1)).tolist()  # 63 bits, since torch takes signed seeds
 
 
 def batch_bounds(n: int, batch_size: int) -> list[tuple[int, int]]:
-    """Start and stop of each batch; the smaller last one is kept, but a single left-over slot joins the batch before.
+    """Return start and stop of each batch; the smaller last one is kept, but a single last slot joins the one before.
 
     Batch normalisation is undefined over one value, and a slot that is dropped would be trained on less than others.
 
     Raises:
-        InputError: if there are fewer than two slots.
+        InputError: The slots are fewer than two.
     """
     if n < 2:
         raise InputError(f"training needs at least 2 images, there are {n}")
@@ -250,17 +250,17 @@ def batch_bounds(n: int, batch_size: int) -> list[tuple[int, int]]:
 
 
 def learning_rate(schedule: str, lr: float, epoch: int, epochs: int) -> float:
-    """Learning rate in an epoch.
+    """Compute the learning rate in an epoch.
 
     Cosine is ``lr (1 + cos(pi epoch / epochs)) / 2``, that is `torch.optim.lr_scheduler.CosineAnnealingLR` with
     ``T_max = epochs``, stepped once per epoch. Step is the recipe of Huang et al. (2018, section 4.2) for CIFAR: lr,
     lr / 10 from 50 % of the epochs, lr / 100 from 75 %. Exponential is ``lr 0.99^epoch`` (paper 003, section 3.2.3).
 
     Args:
-        schedule: cosine, constant, step or exponential.
+        schedule: Name of the schedule: cosine, constant, step or exponential.
         lr: Learning rate at the start.
-        epoch: 0, 1, ...
-        epochs: Of the whole training.
+        epoch: Number of the epoch, 0, 1, ...
+        epochs: Number of epochs of the whole training.
     """
     if schedule == "constant":
         return lr

@@ -1,4 +1,4 @@
-"""Settings of trainings and of how images are divided, for Python, the command line and YAML at once.
+"""Settings of trainings and of the division of images, for Python, the command line and YAML at once.
 
 Defaults are those of paper 000, A.7 and table 10 (Adam, cosine annealing, batch 64, 30 epochs, 1e-4), taken from the
 architecture's `ModelSpec` where they are left open (``None``): MedSAM has 50 epochs at 5e-5, the small nets 1e-3.
@@ -34,7 +34,7 @@ Weights = Annotated[
 @grouped("training", essential="epochs lr regime epsilon", privacy="regime epsilon delta clip")
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """Settings of a training. ``None`` means: what the architecture's specification says."""
+    """Settings of a training. ``None`` means the value in the architecture's specification."""
 
     epochs: int | None = None
     """Epochs; by default the architecture's (30, MedSAM 50)."""
@@ -140,15 +140,15 @@ class TrainOptions:
 
     @property
     def augmentations(self) -> tuple[str, ...]:
-        """The names in ``augment``, in their order."""
+        """Names in ``augment``, in their order."""
         return tuple(name.strip() for name in (self.augment or "").split(",") if name.strip())
 
     @property
     def one_regime(self) -> Regime:
-        """The regime of one training.
+        """Regime of one training.
 
         Raises:
-            InputError: These are the options of several.
+            InputError: The options are those of several trainings.
         """
         if len(self.regime) != 1 or len(self.epsilon) > 1:
             raise InputError("one training has one regime and at most one epsilon; audit_defences compares several")
@@ -156,17 +156,17 @@ class TrainOptions:
 
     @property
     def low_rank(self) -> bool:
-        """Return whether adapters are trained instead of the weights."""
+        """Whether adapters are trained instead of the weights."""
         return self.one_regime in ("lora", "dp-lora")
 
     @property
     def private(self) -> bool:
-        """Return whether one training is differentially private."""
+        """Whether one training is differentially private."""
         return self.one_regime in ("dp-lora", "dp-full")
 
     @property
     def arms(self) -> dict[str, "TrainOptions"]:
-        """Combine regimes and epsilons, by name ("dp-lora-8"), as options of one training each."""
+        """Options of one training each, for every combination of regime and epsilon, by name ("dp-lora-8")."""
         named = {}
         for regime in self.regime:
             for epsilon in self.epsilon if regime.startswith("dp-") else (None,):
@@ -176,7 +176,7 @@ class TrainOptions:
 
 
 def resolve_options(options: TrainOptions, spec: ModelSpec) -> TrainOptions:
-    """The same options with every ``None`` filled in from the architecture's specification."""
+    """Return the same options with every ``None`` filled in from the architecture's specification."""
     return replace(
         options,
         epochs=spec.epochs if options.epochs is None else options.epochs,
@@ -198,7 +198,7 @@ def _check_count(field: str, value: object, *, least: int = 1) -> None:
 @grouped("design", essential="splits")
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions:
-    """Settings of which images train, choose and measure."""
+    """Settings that decide which images train, choose and measure."""
 
     splits: Splits = "redraw"
     """Draw training, validation and test images by patient (redraw), or use the given split."""
@@ -212,7 +212,7 @@ class SplitOptions:
     """Share of the images used for nothing but the reported figures."""
 
     def check_split(self) -> None:
-        """Check how images are divided.
+        """Check the division of the images.
 
         Raises:
             InputError: A value is outside what its field allows.
@@ -227,7 +227,7 @@ class SplitOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PartOptions(SplitOptions, ImageOptions):
-    """Settings of how images are read, and which of them train, choose and measure."""
+    """Settings that read the images, and decide which of them train, choose and measure."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -242,7 +242,7 @@ class PartOptions(SplitOptions, ImageOptions):
 @grouped("training", essential="model weights held_out device", design="held_out")
 @dataclass(frozen=True, kw_only=True)
 class TrainClassifierOptions(ImageOptions, TrainOptions):
-    """Everything that `memorisk train classifier` can be told."""
+    """All settings of ``memorisk train classifier``."""
 
     model: Model = "auto"
 

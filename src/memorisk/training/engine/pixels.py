@@ -4,7 +4,7 @@ Images stay in the integers they are stored in, ``[N, H, W, C]``, until their ba
 less than a training step, and memory does not grow with it. A permuted view of such a batch is a channels-last tensor,
 which the convolution kernels of both CPU and GPU prefer.
 
-Augmentations are batched and on the device. What is drawn for slot j of a step derives from (seed, epoch, step) on the
+Augmentations are batched and on the device. The draws for slot j of a step derive from (seed, epoch, step) on the
 CPU, so that twins, and CPU and GPU, draw alike. Plain transforms need no library. ``contrast`` and ``shift1`` are those
 of paper 002, A.4: "We randomly adjust the contrast by a factor of 0.2 and we apply random cropping (27, 27) so that we
 ensure we do not remove the unique features from the image".
@@ -43,13 +43,13 @@ class Normalisation:
 
 
 def dataset_normalisation(images: Images) -> Normalisation:
-    """Mean and deviation of each channel over *all* the images given, so that every model of an audit shares them.
+    """Compute mean and deviation of each channel over *all* given images, so that every model of an audit shares them.
 
-    Counted by value in integers, hence exact and independent of order. A constant channel keeps a deviation of one
-    grey level: it is centred and not blown up.
+    They are counted by value in integers, hence exact and independent of order. A constant channel keeps a deviation of
+    one grey level: it is centred but not amplified.
 
     Args:
-        images: uint8 or uint16, [N, H, W, C].
+        images: Images, uint8 or uint16, [N, H, W, C].
     """
     array = np.asarray(images.cpu() if isinstance(images, torch.Tensor) else images)
     top = 255 if array.dtype == np.uint8 else 65535
@@ -68,7 +68,7 @@ def dataset_normalisation(images: Images) -> Normalisation:
 
 
 def model_normalisation(spec: ModelSpec, channels: int) -> Normalisation:
-    """The mean and deviation an architecture was pre-trained with; averaged over colours for grey images."""
+    """Return the mean and deviation an architecture was pre-trained with; averaged over colours for grey images."""
     if channels == len(spec.mean):
         return Normalisation(spec.mean, spec.std)
     mean, std = sum(spec.mean) / len(spec.mean), sum(spec.std) / len(spec.std)
@@ -76,10 +76,10 @@ def model_normalisation(spec: ModelSpec, channels: int) -> Normalisation:
 
 
 def choose_normalisation(images: Images, normalise: str | None, spec: ModelSpec | None = None) -> Normalisation | None:
-    """The normalisation that ``TrainOptions.normalise`` names, or None where inputs are features and not pixels.
+    """Return the normalisation that ``TrainOptions.normalise`` names, or None where inputs are features, not pixels.
 
     Raises:
-        InputError: for "model" without a specification.
+        InputError: The value is "model" and no specification is given.
     """
     if images.ndim == 2:
         return None
@@ -112,9 +112,10 @@ def _torch_dtype(images: Images) -> torch.dtype:
 class PixelSource:
     """Batches of chosen rows, converted on the device.
 
-    Where the pixels are held: for a CPU where they are (an array may be a memory map on the disk); for a GPU, there, if
-    they are there already or take at most half of its free memory; otherwise batches are gathered by a thread ahead of
-    the training and copied from pinned memory. Stacked images are gathered from their parts.
+    The pixels are held in one of three places. For a CPU they stay in place (an array may be a memory map on the disk).
+    For a GPU they are held there, if they are there already or take at most half of its free memory; otherwise a thread
+    gathers batches ahead of the training, and they are copied from pinned memory. Stacked images are gathered from
+    their parts.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class PixelSource:
         self.shift, self.scale = _shift_and_scale(normalisation, _torch_dtype(images), device, dtype)
 
     def batches(self, slots: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-        """Give the batch of each tensor of slots (positions in ``rows``): [b, C, H, W] or [b, d], normalised."""
+        """Yield the batch of each tensor of slots (positions in ``rows``): [b, C, H, W] or [b, d], normalised."""
         if self.held is not None:
             rows = self.rows[torch.cat(list(slots))].to(self.held.device)  # one transfer for all batches
             for chosen in rows.split([len(chosen) for chosen in slots]):
@@ -158,7 +159,7 @@ class PixelSource:
                 yield self.convert(self._gather(chosen))
 
     def convert(self, raw: torch.Tensor) -> torch.Tensor:
-        """Stored values to what the network sees: ``(x / range - mean) / std``, a channels-last [b, C, H, W]."""
+        """Convert stored values to the network's input: ``(x / range - mean) / std``, a channels-last [b, C, H, W]."""
         x = raw.to(self.device, non_blocking=True).to(self.dtype)
         if self.shift is None or self.scale is None:
             return x
@@ -173,14 +174,14 @@ class PixelSource:
 
 
 def _pick(held: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """``held[rows]``; 16 bits are gathered as signed ones, for which every device has a kernel."""
+    """Return ``held[rows]``; 16 bits are gathered as signed ones, for which every device has a kernel."""
     return held.view(torch.int16)[rows].view(torch.uint16) if held.dtype == torch.uint16 else held[rows]
 
 
 def _shift_and_scale(
     normalisation: Normalisation | None, stored: torch.dtype, device: torch.device, dtype: torch.dtype
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Mean and reciprocal deviation in stored units, so that a batch needs one subtraction and one product."""
+    """Return mean and reciprocal deviation in stored units, so that a batch needs one subtraction and one product."""
     if normalisation is None or stored.is_floating_point:
         return None, None
     top = _RANGE[stored]
@@ -190,7 +191,7 @@ def _shift_and_scale(
 
 
 def _ahead(gather: Callable[[torch.Tensor], torch.Tensor], slots: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Results of ``gather`` in order, each computed in a thread up to two batches before it is asked for."""
+    """Yield results of ``gather`` in order, each computed in a thread up to two batches before it is needed."""
     with ThreadPoolExecutor(1) as pool:
         waiting: list[Future[torch.Tensor]] = []
         for chosen in slots:
@@ -247,7 +248,7 @@ def rotate(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 @augmentation("crop")
 def crop(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A square part of 80 to 100 % of the side, placed uniformly, enlarged to the full size."""
+    """Enlarge a square part of 80 to 100 % of the side, placed uniformly, to the full size."""
     scale = _SMALLEST_CROP + (1 - _SMALLEST_CROP) * torch.rand(len(x), generator=generator)
     shift = (torch.rand(len(x), 2, generator=generator) * 2 - 1) * (1 - scale)[:, None]
     theta = torch.zeros(len(x), 2, 3)
@@ -258,10 +259,10 @@ def crop(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 @augmentation("contrast")
 def contrast(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Values spread about each channel's own mean by a factor uniform in 0.8 to 1.2, one for an image.
+    """Spread values about each channel's own mean by a factor uniform in 0.8 to 1.2, one for each image.
 
-    ``(x - mean) f + mean`` as in tf.image.random_contrast. It is affine, so that it does the same to normalised pixels;
-    nothing is clipped.
+    The formula is ``(x - mean) f + mean`` as in tf.image.random_contrast. It is affine, so that it does the same to
+    normalised pixels; nothing is clipped.
     """
     factor = 1 - _CONTRAST + 2 * _CONTRAST * torch.rand(len(x), generator=generator)
     mean = x.mean(dim=(2, 3), keepdim=True)
@@ -270,9 +271,9 @@ def contrast(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 @augmentation("shift1")
 def shift1(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A part one pixel smaller in each direction, from one of its four places, put back at the top left.
+    """Cut a part one pixel smaller in each direction, from one of its four places, and put it back at the top left.
 
-    The edge is repeated in the row and the column that are left over: the size stays, and nothing one pixel from the
+    The edge is repeated in the remaining row and column: the size does not change, and nothing one pixel from the
     border is lost (27 x 27 of 28 x 28).
     """
     height, width = x.shape[2:]
@@ -286,13 +287,13 @@ def shift1(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def build_augmentation(names: Sequence[str], source: PixelSource) -> Augmentation | None:
-    """The named transforms, one after another; None for none.
+    """Chain the named transforms, one after another; None for none.
 
-    Each is tried on up to 32 of the images first: one that changes no pixel of them is refused, since a report would
-    name an augmentation that never took place.
+    Each is tried on up to 32 of the images first: one that changes none of their pixels is refused, since a report
+    would name an augmentation that never took place.
 
     Raises:
-        InputError: for an unknown name, for inputs that are not images, or for a transform without effect.
+        InputError: A name is unknown, the inputs are not images, or a transform has no effect.
     """
     if not names:
         return None

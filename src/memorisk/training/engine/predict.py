@@ -25,7 +25,7 @@ _PIXELS_PER_BATCH = 1 << 22
 
 
 def predict_batch_size(images: Images) -> int:
-    """Images per batch of a prediction: 256, or as many as hold 4,194,304 pixels (83 at 224 px).
+    """Return the images per batch of a prediction: 256, or as many as hold 4,194,304 pixels (83 at 224 px).
 
     It depends on the image size alone, never on the device or on free memory, so that the same command gives the same
     bytes.
@@ -44,22 +44,22 @@ def predict_logits(
     *,
     normalisation: Normalisation | None = None,
 ) -> np.ndarray:
-    """Logits of chosen images, in float32 whatever the training's precision was: M is a difference of losses.
+    """Compute logits of chosen images, in float32 for any precision of the training: M is a difference of losses.
 
     Args:
         model: The network; its training or evaluation mode is restored afterwards.
-        images: As for `fit`.
-        rows: Which images, [n]; None for all.
-        options: The settings the network was trained with (``normalise`` is used).
-        device: "cpu", "cuda" or "cuda:1".
-        normalisation: The training's (`FitLog.normalisation`); by default that of all ``images``, which is the
-            training's own if these are the same images.
+        images: Images of the set, as for `fit`.
+        rows: Rows of the chosen images, [n]; None for all.
+        options: Settings the network was trained with (``normalise`` is used).
+        device: Device to compute on, "cpu", "cuda" or "cuda:1".
+        normalisation: Scaling of the pixels in the training (`FitLog.normalisation`); by default that of all
+            ``images``, which is the training's own if these are the same images.
 
     Returns:
-        [n, k] float32.
+        Logits of the images, [n, k] float32.
 
     Raises:
-        InputError: if images, rows or options do not fit together, or there are no rows.
+        InputError: Images, rows or options do not fit together, or rows are missing.
     """
     chosen = np.arange(len(images)) if rows is None else np.asarray(rows, dtype=np.int64)
     return map_images(model, model, images, chosen, options, device, normalisation)
@@ -74,24 +74,24 @@ def predict_augmented(
     passes: int,
     normalisation: Normalisation | None = None,
 ) -> np.ndarray:
-    """Logits of every image under several augmentations of it, those of the network's training.
+    """Compute logits of every image under several of its augmentations, those of the network's training.
 
     Paper 000, appendix, "Single-pass versus five-augmentation scoring": the earlier protocol of some of its tables.
-    What is drawn depends on the pass and the image's place alone, so that every model sees the same augmented images.
+    The draws depend on the pass and the image's place alone, so that every model sees the same augmented images.
 
     Args:
-        model: As for `predict_logits`.
+        model: The network, as for `predict_logits`.
         images: Images of the set.
-        options: Those of its training; ``augment`` is used, too.
-        device: Where to compute.
-        passes: Augmentations of each image.
-        normalisation: How to scale pixels.
+        options: Settings of its training; ``augment`` is used, too.
+        device: Device to compute on.
+        passes: Number of augmentations of each image.
+        normalisation: Scaling of the pixels.
 
     Returns:
-        [passes, N, k] float32.
+        Logits by pass, [passes, N, k] float32.
 
     Raises:
-        InputError: As `predict_logits`, or no augmentation is named or one changes no pixel.
+        InputError: As `predict_logits`, or the options name no augmentation, or one that changes no pixel.
     """
     everything = np.arange(len(images))
     normalisation = normalisation or choose_normalisation(images, options.normalise)
@@ -104,7 +104,7 @@ def predict_augmented(
     batches = -(-len(images) // predict_batch_size(images))
 
     def one_pass(number: int) -> np.ndarray:
-        """Logits of the images under one draw of the augmentation."""
+        """Compute logits of the images under one draw of the augmentation."""
         seeds = iter(step_seeds(0, number, batches))
         return map_images(
             model, lambda x: model(augment(x, next(seeds))), images, everything, options, device, normalisation
@@ -122,7 +122,7 @@ def map_images(
     device: str | torch.device,
     normalisation: Normalisation | None,
 ) -> np.ndarray:
-    """A function of the network, in evaluation mode, of chosen images: [b, C, H, W] a batch, [n, ...] float32 out."""
+    """Apply a function of the network to chosen images, in evaluation mode: [b, C, H, W] to [n, ...] float32."""
     check_images(images)
     where = check_device(device)
     dtype = next(model.parameters()).dtype
@@ -140,10 +140,10 @@ def map_images(
 
 
 def _gathered(batches: Iterator[torch.Tensor], n: int) -> np.ndarray:
-    """Batches one after another in one array [n, ...], float32.
+    """Copy batches one after another into one array [n, ...], float32.
 
-    Each is copied and let go: kept till the end, small results between large freed blocks kept the allocator from using
-    these again, and memory grew by 20 kB an image (benchmarks/results/memory.json).
+    Each is copied and freed. When all were kept till the end, small results between large freed blocks kept the
+    allocator from using these again, and memory grew by 20 kB per image (benchmarks/results/memory.json).
     """
     first = next(batches)
     values = np.empty((n, *first.shape[1:]), dtype=np.float32)

@@ -1,8 +1,8 @@
 """Activations of all layers of a network in one pass: forward hooks, pooled, streamed into one array per layer.
 
 Paper 000, A.9; METHODS section 1, "Where is it stored?". Pooling: mean over space of feature maps; mean over the patch
-tokens of transformers and, as a layer of its own, their CLS token. What is kept is the pooled vectors alone, so that
-memory does not grow with the images beyond them (and not even with them where they go to the disk).
+tokens of transformers and, as a layer of its own, their CLS token. Only the pooled vectors are kept, so that memory
+does not grow with the images beyond them (and not even with them where they go to the disk).
 """
 
 from collections.abc import Iterator
@@ -24,17 +24,17 @@ from memorisk.training.engine.devices import exact_products, place
 from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, check_images
 from memorisk.training.engine.predict import predict_batch_size
 
-_BATCH = 32  # hidden tokens of a ViT-B at 224 px take 20 MB an image
+_BATCH = 32  # hidden tokens of a ViT-B at 224 px take 20 MB per image
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Place of a hook."""
+    """Place of a hook in a network."""
 
     name: str
-    """The module's name in the network."""
+    """Name of the module in the network."""
     width: int | None
-    """Channels, where the network says so; they tell [b, C, H, W] from [b, H, W, C]."""
+    """Number of channels, where the network names it; it distinguishes [b, C, H, W] from [b, H, W, C]."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Activations:
     """Pooled activations of every layer."""
 
     layers: dict[str, np.ndarray]
-    """[n, d] float32 by layer, in the order of the network; on the disk where a folder was given."""
+    """Activations by layer, [n, d] float32, in the order of the network; on the disk where a folder was given."""
     chosen: str
-    """How the layers were chosen, in words."""
+    """Rule that chose the layers, in words."""
 
 
 def choose_layers(model: nn.Module) -> tuple[list[Layer], str]:
@@ -53,10 +53,10 @@ def choose_layers(model: nn.Module) -> tuple[list[Layer], str]:
     The classifier head is left out: its output is the loss by another name.
 
     Returns:
-        The layers in order, and how they were chosen.
+        Layers in order, and the rule that chose them.
 
     Raises:
-        InputError: The network has none of them.
+        InputError: The network has neither of them.
     """
     modules = dict(model.named_modules())
     record = getattr(model, "feature_info", None)
@@ -88,24 +88,24 @@ def extract_activations(
     batch_size: int | None = None,
     progress: CountProgress | None = None,
 ) -> Activations:
-    """Pooled activations of chosen images in every layer, one forward pass, evaluation mode, float32.
+    """Compute pooled activations of chosen images in every layer: one forward pass, evaluation mode, float32.
 
     Args:
         model: The network; its mode is restored and its hooks are removed, also on error.
-        images: uint8 or uint16 [N, H, W, C].
-        rows: Which images, [n].
-        normalisation: Of the network's training; by default pixels in [0, 1].
-        device: Where to compute.
-        layers: Where to look; by default ``choose_layers``.
-        folder: Keep the arrays there, memory-mapped, instead of in memory.
-        batch_size: Images at once; by default at most 32.
+        images: Images, uint8 or uint16 [N, H, W, C].
+        rows: Rows of the chosen images, [n].
+        normalisation: Scaling of the pixels in the network's training; by default pixels in [0, 1].
+        device: Device to compute on.
+        layers: Layers to read; by default those of ``choose_layers``.
+        folder: Folder to keep the arrays in, memory-mapped, instead of in memory.
+        batch_size: Number of images at once; by default at most 32.
         progress: Called with images done and their number.
 
     Returns:
-        [n, d] float32 per layer; a layer that the forward pass does not call is left out.
+        Activations, [n, d] float32 per layer; a layer that the forward pass does not call is left out.
 
     Raises:
-        InputError: No rows, images that do not fit, or no layer that was called.
+        InputError: Rows are missing, images do not fit, or no layer was called.
     """
     check_images(images)
     if images.ndim != 4 or not len(rows):
@@ -136,14 +136,14 @@ def extract_activations(
 
 
 class _Sink:
-    """One array per layer, made when its width is known, filled batch by batch."""
+    """One array per layer, created when its width is known and filled batch by batch."""
 
     def __init__(self, n: int, folder: Path | None) -> None:
         self.n, self.folder, self.at = n, folder, 0
         self.arrays: dict[str, np.ndarray] = {}
 
     def put(self, name: str, value: torch.Tensor) -> None:
-        """Write a batch [b, d] of one layer; of a layer called more than once the last call stays."""
+        """Write a batch [b, d] of one layer; where a layer is called more than once the last call remains."""
         batch = value.detach().float().cpu().numpy()
         if name not in self.arrays:
             self.arrays[name] = self._new((self.n, batch.shape[1]))
@@ -158,7 +158,7 @@ class _Sink:
 
 @contextmanager
 def _hooks(model: nn.Module, layers: list[Layer], sink: _Sink) -> Iterator[None]:
-    """Hooks on the layers, removed on leaving."""
+    """Attach hooks to the layers, and remove them on leaving."""
     last = str(getattr(model, "output_fmt", "")) == "NHWC"
     prefix = int(getattr(model, "num_prefix_tokens", 0) or 0) if hasattr(model, "cls_token") else 0
     modules = dict(model.named_modules())
@@ -169,7 +169,7 @@ def _hooks(model: nn.Module, layers: list[Layer], sink: _Sink) -> Iterator[None]
                 raise InputError(f"{type(model).__name__} has no layer {layer.name!r}")
 
             def hook(module: nn.Module, given: Any, output: Any, layer: Layer = layer) -> None:
-                """Put the pooled output of the layer where it is collected."""
+                """Write the pooled output of the layer into the sink."""
                 for name, value in pooled(layer, output, prefix=prefix, channels_last=last):
                     sink.put(name, value)
 
@@ -183,13 +183,13 @@ def _hooks(model: nn.Module, layers: list[Layer], sink: _Sink) -> Iterator[None]
 def pooled(
     layer: Layer, output: Any, *, prefix: int = 0, channels_last: bool = False
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Pool one layer's output: (name, [b, d]) once, twice where there is a CLS token.
+    """Pool one layer's output: (name, [b, d]) once, or twice where it has a CLS token.
 
     Args:
-        layer: The layer.
-        output: [b, C, H, W], [b, H, W, C], [b, T, d] or [b, d]; of a tuple the first tensor.
-        prefix: Tokens before the patches' own, the CLS token first.
-        channels_last: 4-dimensional outputs are [b, H, W, C].
+        layer: Layer of the output.
+        output: Output [b, C, H, W], [b, H, W, C], [b, T, d] or [b, d]; of a tuple the first tensor is used.
+        prefix: Number of tokens before the patches' own, the CLS token first.
+        channels_last: Whether 4-dimensional outputs are [b, H, W, C].
     """
     if isinstance(output, (tuple, list)):
         output = next((o for o in output if isinstance(o, torch.Tensor)), None)

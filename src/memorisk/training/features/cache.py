@@ -1,11 +1,11 @@
 """Features that are kept: computed once for a content, found again by it, resumable, atomic, private.
 
-Beside the image stores stands ``features/KEY/``: ``values.npy`` [N, d] float32, ``rows.parquet`` (ids, groups, pixel
-hashes and what was found wrong with a row), ``meta.json``. While it is built it is a hidden folder with a journal
-that names every batch that stands in the array with its hash; a killed extraction goes on from there. Images with the
-same pixels are computed once, so that their features are the same to the last bit.
+The folder ``features/KEY/`` lies next to the image stores. It holds ``values.npy`` [N, d] float32, ``rows.parquet``
+(ids, groups, pixel hashes and the flaws of a row) and ``meta.json``. While it is built it is a hidden folder with a
+journal that names every batch written to the array with its hash; a killed extraction continues from there. Images with
+the same pixels are computed once, so that their features are the same to the last bit.
 
-`check_values` finds what is wrong with a matrix before anything is measured in it.
+`check_values` finds the flaws of a matrix before anything is measured in it.
 """
 
 import json
@@ -35,7 +35,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class FeatureChecks:
-    """Rows and columns that measures of distance stumble on.
+    """Rows and columns that measures of distance cannot handle.
 
     Attributes:
         not_finite: Rows with a NaN or an infinity.
@@ -58,7 +58,7 @@ class FeatureChecks:
         )
 
     def sentences(self, ids: np.ndarray, dimension: int) -> list[str]:
-        """Write the notes for a report, a sentence each; none where nothing was found."""
+        """Write the notes for a report, one sentence each; none where all is well."""
         said = []
         if n := len(self.not_finite):
             which = listed(ids[self.not_finite])
@@ -72,16 +72,16 @@ class FeatureChecks:
 
 
 def check_values(values: np.ndarray, name: str, *, n_distinct: int | None = None) -> FeatureChecks:
-    """Look through a feature matrix, a few megabytes at a time.
+    """Check a feature matrix, a few megabytes at a time.
 
     Args:
-        values: [N, d], perhaps on the disk.
-        name: What computed it.
-        n_distinct: Images with different pixels, if known; a single one cannot give different features.
+        values: Features, [N, d], perhaps on the disk.
+        name: Name of the encoder that computed them.
+        n_distinct: Number of images with different pixels, if known; a single one cannot give different features.
 
     Raises:
-        InputError: No row is finite, or all finite rows are the same: to 1e-6 of the largest number, and with images
-            that differ.
+        InputError: No row is finite, or all finite rows are the same although images differ: to 1e-6 of the largest
+            number.
     """
     n, d = values.shape
     low, high = np.full(d, np.inf), np.full(d, -np.inf)
@@ -107,25 +107,25 @@ def check_values(values: np.ndarray, name: str, *, n_distinct: int | None = None
 
 
 Compute = Callable[[np.ndarray], Generator[np.ndarray]]
-"""Features of these rows, a batch at a time."""
+"""Function that yields features of these rows, a batch at a time."""
 
 VALUES, ROWS, META = "values.npy", "rows.parquet", "meta.json"
 STALL_SECONDS = 600.0
-"""Seconds in which even a slow network is done with a batch."""
+"""Time in seconds in which even a slow network completes a batch."""
 _COPIED_AT_ONCE = 1 << 22  # values
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturePlan:
-    """Plan of a computation of features, and where they are kept.
+    """Plan of a computation of features, and of the place where they are kept.
 
     Attributes:
         key: Name of the content.
         root: Folder of all kept features.
-        name: What computes, for messages.
-        rows: A row an image: ``image, group, pixel_hash``.
-        compute: The computation.
-        meta: What else is kept in ``meta.json``; asked when all is computed.
+        name: Name of the encoder, for messages.
+        rows: Table with one row per image: ``image, group, pixel_hash``.
+        compute: Function that computes the features.
+        meta: Function that returns the other entries of ``meta.json``; called when all is computed.
     """
 
     key: str
@@ -142,7 +142,7 @@ class FeaturePlan:
 
     @property
     def building(self) -> Path:
-        """The hidden folder of unfinished ones."""
+        """Hidden folder of unfinished features."""
         return self.root / f".{self.key}.building"
 
 
@@ -151,11 +151,11 @@ class CachedFeatures:
     """Features as they are kept.
 
     Attributes:
-        values: [N, d] float32; from the disk a read-only memory map.
-        checks: What was found wrong.
-        meta: As it was written.
-        n_distinct: Images with different pixels.
-        computed: Images computed in this call; 0 where all was there.
+        values: Features, [N, d] float32; from the disk a read-only memory map.
+        checks: Flaws that were found.
+        meta: Content of ``meta.json``.
+        n_distinct: Number of images with different pixels.
+        computed: Number of images computed in this call; 0 where all were kept from before.
     """
 
     values: np.ndarray
@@ -173,10 +173,10 @@ def first_occurrences(pixel_hashes: np.ndarray) -> np.ndarray:
 
 
 def cached_features(plan: FeaturePlan, *, progress: CountProgress | None = None) -> CachedFeatures:
-    """The features of a plan: found, or computed and kept. One process computes, others wait for it.
+    """Read the features of a plan from the cache, or compute and keep them. One process computes, others wait for it.
 
-    Whoever waits for one that gets no further for `STALL_SECONDS` seconds (stopped, hung) computes them for itself
-    alone.
+    A process that waits for one that makes no progress for `STALL_SECONDS` seconds (stopped, hung) computes them for
+    itself alone.
 
     Raises:
         InputError: The computation refuses the images, its features are constant, or the folder cannot be written.
@@ -199,11 +199,11 @@ def cached_features(plan: FeaturePlan, *, progress: CountProgress | None = None)
 
 
 def _stall_check(plan: FeaturePlan) -> Callable[[], bool]:
-    """Return whether whoever computes the features of a plan has got no further for long, asked again and again."""
+    """Build a check whether the process that computes a plan's features has made no progress for long."""
     signs = LifeSigns()
 
     def stalled() -> bool:
-        """Since the first time that this was asked."""
+        """Return whether the journal has not grown for long, since the first call."""
         try:
             done = (plan.building / JOURNAL).stat().st_size
         except OSError:
@@ -214,7 +214,7 @@ def _stall_check(plan: FeaturePlan) -> Callable[[], bool]:
 
 
 def computed_features(plan: FeaturePlan, *, progress: CountProgress | None = None) -> CachedFeatures:
-    """The same, neither looked for nor kept: in memory, or on a file without a name where they are many.
+    """Compute the features without the cache: in memory, or on a file without a name where they are many.
 
     Raises:
         InputError: As `cached_features`.
@@ -236,7 +236,7 @@ def computed_features(plan: FeaturePlan, *, progress: CountProgress | None = Non
 
 
 def _build(plan: FeaturePlan, progress: CountProgress | None) -> int:
-    """Compute what is not there yet, finish, and say how many images were computed."""
+    """Compute the missing features, finish, and return how many images were computed."""
     remove_abandoned(plan.root)
     shutil.rmtree(plan.folder, ignore_errors=True)  # damaged, or it would have been used
     first = first_occurrences(plan.rows["pixel_hash"].to_numpy(dtype=object))
@@ -260,7 +260,7 @@ def _build(plan: FeaturePlan, progress: CountProgress | None) -> int:
 
 
 def _resume(plan: FeaturePlan, distinct: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-    """Read what an earlier try left, where it agrees with its hashes, and which of the distinct images it holds."""
+    """Read the features of an earlier try that agree with their hashes, and which of the distinct images they cover."""
     done = np.zeros(len(distinct), dtype=bool)
     try:
         values = np.load(plan.building / VALUES, mmap_mode="r+", allow_pickle=False)
@@ -282,7 +282,7 @@ def _resume(plan: FeaturePlan, distinct: np.ndarray) -> tuple[np.ndarray | None,
 
 
 def _new_array(plan: FeaturePlan, n: int, d: int) -> np.ndarray:
-    """An empty array on the disk, its space reserved."""
+    """Create an empty array on the disk, its space reserved."""
     if d < 1:
         raise InputError(f"{one_line(plan.name, 80)} gives no features")
     plan.building.mkdir(mode=0o700, exist_ok=True)
@@ -295,7 +295,7 @@ def _new_array(plan: FeaturePlan, n: int, d: int) -> np.ndarray:
 
 
 def _write(plan: FeaturePlan, values: np.ndarray, distinct: np.ndarray, places: np.ndarray, block: np.ndarray) -> None:
-    """Put a batch in its places among the distinct images and note it, a line for each run of them."""
+    """Write a batch to its places among the distinct images and note it, one line for each run of them."""
     if block.shape[1] != values.shape[1]:
         raise InputError(
             f"{one_line(plan.name, 80)} gave {values.shape[1]} features for some images and {block.shape[1]} for others"
@@ -321,7 +321,7 @@ def _fill_repeats(values: np.ndarray, first: np.ndarray) -> None:
 
 
 def _finish(plan: FeaturePlan, values: np.ndarray, first: np.ndarray, n_distinct: int) -> None:
-    """Fill what is repeated, look through it, write the tables and give the folder its name."""
+    """Fill in repeated images, check the values, write the tables and give the folder its name."""
     _fill_repeats(values, first)
     try:
         checks = check_values(values, plan.name, n_distinct=n_distinct)
@@ -343,7 +343,7 @@ def _finish(plan: FeaturePlan, values: np.ndarray, first: np.ndarray, n_distinct
 
 
 def _is_complete(folder: Path, n: int) -> bool:
-    """Return whether finished, undamaged features lie there."""
+    """Return whether the folder holds finished, undamaged features."""
     if not all(is_intact(folder / name) for name in (META, ROWS, VALUES)):
         return False
     return read_json(folder / META)["shape"][0] == n

@@ -1,12 +1,12 @@
-"""Where a command computes features and searches among them: here, or on a cluster.
+"""The place where a command computes features and searches among them: this machine, or a cluster.
 
-A detector is given one such place (`training.detectors.pair_detectors.PairDetector`); everything that is made from its
-features stays as it was written.
+A detector has one such place (`training.detectors.pair_detectors.PairDetector`); code that works on its features does
+not depend on it.
 
-On a cluster features are jobs: blocks of whole batches, each by a worker that opens the same encoder. Images stay where
-their store is; what lies in memory alone goes to shared storage first. Blocks begin where batches begin, so that every
-image stands in the batch that it would stand in here, and a job has as many threads: a network's last bits depend on
-both. A block that is done stays until the command ends: a killed one goes on.
+On a cluster features are jobs: blocks of whole batches, each by a worker that opens the same encoder. Images remain in
+their store; images that are in memory alone are first written to shared storage. Blocks begin where batches begin, so
+that every image is in the same batch as it would be on this machine, and a job has as many threads: a network's last
+bits depend on both. A block that is done is kept until the command ends: a killed command continues.
 """
 
 import shutil
@@ -39,10 +39,10 @@ from memorisk.training.features.extraction import feature_batch_size, feature_ba
 from memorisk.training.features.search_jobs import DistributedSearch
 
 NETWORKS = ("network", "transformers", "detector", "plugin")
-"""Kinds of sources that are worth the way to a worker; pixels and their components are read as fast as sent."""
-_BATCHES = 8  # of a job, at most
-_MIN_JOBS = 16  # jobs at least, where there are as many batches
-_MAX_LOCAL_BATCHES = 2  # batches that stay here
+"""Kinds of sources that are worth sending to a worker; pixels and their components are read as fast as sent."""
+_BATCHES = 8  # most batches of a job
+_MIN_JOBS = 16  # least number of jobs, where batches are as many
+_MAX_LOCAL_BATCHES = 2  # most batches that this machine computes itself
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,16 @@ class FilePart:
     """Some images of one file."""
 
     path: str
-    """Of a .npy file [N, H, W, C]."""
+    """Path of a .npy file [N, H, W, C]."""
     shared: SharedArray | None
-    """Where the file was written for the jobs: looked through before it is used."""
+    """Array that was written for the jobs, checked before it is used; None for a file of the user."""
     rows: np.ndarray
-    """[p] of the file."""
+    """Rows of the file, [p]."""
     places: np.ndarray
-    """[p] among the images of the job."""
+    """Places among the images of the job, [p]."""
 
     def read(self) -> np.ndarray:
-        """[p, H, W, C].
+        """Read the images, [p, H, W, C].
 
         Raises:
             MemoriskError: The file is gone or damaged.
@@ -75,18 +75,18 @@ class FeatureJob:
     """A block of images for one encoder."""
 
     answer: str
-    """The file that it leaves."""
+    """File that the job writes."""
     source: FeatureSource
-    """What computes; its paths are absolute."""
+    """Source that computes; its paths are absolute."""
     stored: StoredShape
     size: int | None
     normalise: str | None
     seed: int
     identity: str
-    """Of the encoder here: a worker's must be the same."""
+    """Fingerprint of the encoder on this machine: a worker's must be the same."""
     pieces: tuple[FilePart, ...]
     n: int
-    """Images."""
+    """Number of images of the block."""
     precision: str
     device: str
     batch: int
@@ -95,33 +95,33 @@ class FeatureJob:
 
 @dataclass(frozen=True)
 class FeatureWork:
-    """Computes features by the workers of a cluster."""
+    """Computation of features by the workers of a cluster."""
 
     place: Placement
-    """Where."""
+    """Cluster and folders of the workers."""
     folder: Path
-    """On shared storage, for images that have no file and for answers."""
+    """Folder on shared storage, for images that have no file and for answers."""
     threads: int = 1
-    """Of a job."""
+    """Number of threads of a job."""
 
     def takes(self, asked: object, n: int, batch: int) -> bool:
-        """Return whether so many images are worth the way to the workers."""
+        """Return whether so many images are worth sending to the workers."""
         return isinstance(asked, FeatureSource) and asked.kind in NETWORKS and n > _MAX_LOCAL_BATCHES * batch
 
     def blocks(
         self, like: FeatureJob, images: Images, rows: np.ndarray, progress: CountProgress | None = None
     ) -> Iterator[np.ndarray]:
-        """Features of chosen images, [b, d] of one block after another.
+        """Yield features of chosen images, [b, d] of one block after another.
 
         Args:
-            like: The job but for its images and its answer.
-            images: [N, H, W, C].
-            rows: Which, [n].
+            like: Job without its images and its answer.
+            images: Images of the set, [N, H, W, C].
+            rows: Rows of the chosen images, [n].
             progress: Called with images done and their number as blocks end.
 
         Raises:
             InputError: A worker has other weights or does not see them, or the encoder refuses the images.
-            MemoriskError: Some blocks could not be had; those that are done are kept.
+            MemoriskError: Some blocks failed; those that are done are kept.
         """
         batches = -(-len(rows) // like.batch)
         step = like.batch * max(1, min(_BATCHES, batches // _MIN_JOBS))
@@ -150,7 +150,7 @@ class FeatureWork:
             yield found
 
     def _job(self, like: FeatureJob, images: Images, rows: np.ndarray) -> FeatureJob:
-        """The job of some rows; what has no file of its own is written for it."""
+        """Build the job of some rows; images without a file of their own are written for it."""
         pieces = []
         for array, chosen, places in _parts(images, rows):
             path = npy_file_of(array)
@@ -180,16 +180,16 @@ def feature_job(
     """Make the part of a job that all blocks of a pass share.
 
     Args:
-        source: What computes.
-        encoder: As it was opened here.
+        source: Source that computes.
+        encoder: Encoder as it was opened on this machine.
         stored: Height, width and channels of the images.
         size: Side in pixels of the encoder's input.
         normalise: Mean and deviation of its input.
         seed: Random seed of untrained weights.
-        precision: Settled.
-        device: Of the kind that workers are to compute on.
-        batch: Images a batch; None for what a pass here has.
-        threads: Of a job.
+        precision: Arithmetic of the encoder, resolved.
+        device: Device of the kind that workers are to compute on.
+        batch: Number of images per batch; None for that of a pass on this machine.
+        threads: Number of threads of a job.
     """
     height, width = encoder.preprocessing.size
     images = batch or feature_batch_size((int(height), int(width)))
@@ -200,10 +200,10 @@ def feature_job(
 
 
 def run_features(job: FeatureJob) -> None:
-    """Leave the features of a block.
+    """Compute the features of a block and write them to its file.
 
     Raises:
-        InputError: The weights here are others, or the encoder refuses the images.
+        InputError: The weights on this machine are others, or the encoder refuses the images.
         MemoriskError: Images are gone, or the disk is full.
     """
     if _read_block(job) is not None:
@@ -228,7 +228,7 @@ def run_features(job: FeatureJob) -> None:
 
 
 def needed_files(source: FeatureSource) -> tuple[Path, ...]:
-    """Name what workers must see to open an encoder: a file of weights, or a folder."""
+    """Name the files that workers must see to open an encoder: a file of weights, or a folder."""
     if source.comes_with_memorisk:
         return ()
     given = (source.name if source.kind in ("detector", "transformers") else source.weights) or ""
@@ -236,10 +236,10 @@ def needed_files(source: FeatureSource) -> tuple[Path, ...]:
 
 
 def _same_encoder(job: FeatureJob) -> Encoder:
-    """The encoder of a job, kept from the last one.
+    """Open the encoder of a job, kept from the last one.
 
     Raises:
-        InputError: It has other weights than where the command was given.
+        InputError: It has other weights than on the machine of the command.
     """
     for _ in range(2):
         encoder = _encoder(job.source, job.stored, job.size, job.normalise, job.seed)
@@ -251,12 +251,12 @@ def _same_encoder(job: FeatureJob) -> Encoder:
 
 @lru_cache(maxsize=1)
 def _encoder(source: FeatureSource, stored: StoredShape, size: int | None, normalise: str | None, seed: int) -> Encoder:
-    """Opened once for all jobs of a pass."""
+    """Open an encoder once for all jobs of a pass."""
     return open_encoder(source, stored, size=size, normalise=normalise, seed=seed)
 
 
 def _read_block(job: FeatureJob) -> np.ndarray | None:
-    """The features of a block; None where they are not there, or damaged, so that they are made again."""
+    """Read the features of a block; None where they are missing, or damaged, so that they are computed again."""
     try:
         found = read_array(job.answer)
     except (OSError, ValueError, EOFError):
@@ -265,7 +265,7 @@ def _read_block(job: FeatureJob) -> np.ndarray | None:
 
 
 def _absolute(source: FeatureSource) -> FeatureSource:
-    """The source with paths that mean the same wherever a worker was started."""
+    """Return the source with paths that mean the same in any working folder of a worker."""
     given: dict[str, str] = {}
     if source.comes_with_memorisk:
         return source
@@ -278,7 +278,7 @@ def _absolute(source: FeatureSource) -> FeatureSource:
 
 
 def _parts(images: Images, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Arrays that hold chosen images, which rows of each, and their places among the chosen."""
+    """Yield arrays that hold chosen images, the rows of each, and their places among the chosen."""
     places = np.arange(len(rows))
     if not isinstance(images, StackedImages):
         array = images.cpu().numpy() if isinstance(images, torch.Tensor) else images
@@ -300,9 +300,9 @@ class ComputeBackend:
     """Place where searches and passes of images run."""
 
     search: Search = LOCAL_SEARCH
-    """Looks at all pairs."""
+    """Search that compares all pairs."""
     features: FeatureWork | None = None
-    """Computes features; None for this process."""
+    """Computation of features by workers; None for this process."""
 
 
 LOCAL = ComputeBackend()
@@ -312,22 +312,22 @@ LOCAL = ComputeBackend()
 def open_compute_backend(
     options: ClusterOptions, store: Path | None, out: Path, *, device: str, threads: int | None = None
 ) -> Iterator[ComputeBackend]:
-    """This machine, or the cluster that a command names, as long as it runs.
+    """Open this machine, or the cluster that a command names, as long as the command runs.
 
     Tables, answers and images of jobs lie below the store's folder, which all machines see. They are removed when the
-    command ends well; what a killed one left, the same command goes on from.
+    command ends well; after a kill, the same command continues from them.
 
     Args:
-        options: Where jobs run.
+        options: Options that name the place of the jobs.
         store: Folder of decoded images; None for the usual one.
-        out: The run folder: what makes a command the same.
-        device: Of jobs.
-        threads: Of a job; None for one of a search, whose answers are the same by any number, and for as many of a
-            pass of images as it has here: the last bits of a network's sums depend on them.
+        out: Folder of the run, which identifies the command.
+        device: Device of jobs.
+        threads: Number of threads of a job; None for one of a search, whose answers are the same by any number, and
+            for as many of a pass of images as this process has: the last bits of a network's sums depend on them.
 
     Raises:
         InputError: The folder cannot be written, or the same command runs already.
-        MemoriskError: No space is left.
+        MemoriskError: The disk has no space left.
     """
     if options.executor == "local":
         yield LOCAL
@@ -350,9 +350,9 @@ def open_compute_backend(
 
 
 def _remove_abandoned(root: Path) -> None:
-    """Remove what commands left that were killed and not given again for a week.
+    """Remove the folders of commands that were killed and not run again for a week.
 
-    Clocks are set, so that age alone says little: one whose lock another command holds is in use.
+    Clocks may be set, so that age alone proves nothing: a folder whose lock another command holds is in use.
     """
     for folder in root.iterdir():
         with suppress(OSError, InputError):

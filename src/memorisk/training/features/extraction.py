@@ -1,11 +1,11 @@
-"""Images through an encoder, batch by batch: the one way features are computed, and what that takes.
+"""Images through an encoder, batch by batch: the one way to compute features, and its cost.
 
 Evaluation mode, no augmentation, no gradients. Images come as integers, are scaled to [0, 1], repeated to three
 channels where the encoder needs them, resized (bilinear with antialias) and normalised, in this order, on the device.
 
-`extract_features` gives what a linear head would see, for every image of a store (paper 000, A.4; METHODS section 1,
+`extract_features` gives the input of a linear head, for every image of a store (paper 000, A.4; METHODS section 1,
 "Distinctiveness, measured"): float32 throughout, where the paper autocasts to bfloat16. `training.features.matrix`
-computes features by the same batches, keeps them and says what they are of.
+computes features by the same batches, keeps them and describes them.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -40,7 +40,7 @@ _FAILED = (RuntimeError, AttributeError, AssertionError, TypeError, ValueError)
 
 
 def feature_batch_size(size: tuple[int, int]) -> int:
-    """Images a batch: 256, or as many as hold 4,194,304 pixels (83 at 224 px); features do not depend on it."""
+    """Return images per batch: 256, or as many as hold 4,194,304 pixels (83 at 224 px); it changes no feature."""
     return int(max(1, min(MAX_BATCH, _PIXELS_PER_BATCH // (size[0] * size[1]))))
 
 
@@ -48,12 +48,12 @@ def feature_precision(precision: str, device: torch.device, *, mixed: bool = Tru
     """Resolve a precision: ``auto`` is bf16 on a GPU that computes in it, and fp32 elsewhere.
 
     Args:
-        precision: "auto", "fp32", "bf16" or "fp16".
-        device: Where features are computed.
-        mixed: Whether the encoder may be computed in mixed precision; one that may not is computed as it is.
+        precision: Arithmetic of the encoder, "auto", "fp32", "bf16" or "fp16".
+        device: Device on which features are computed.
+        mixed: Whether the encoder may be computed in mixed precision; one that may not keeps its own type.
 
     Raises:
-        InputError: An unknown precision, or mixed precision on a CPU.
+        InputError: The precision is unknown, or mixed precision is named for a CPU.
     """
     if precision not in ("auto", "fp32", "bf16", "fp16"):
         raise InputError(f"precision is {one_line(precision, 40)!r}; it must be auto, fp32, bf16 or fp16")
@@ -77,27 +77,27 @@ def feature_batches(
     name: str | None = None,
     keep: bool = False,
 ) -> Generator[np.ndarray]:
-    """Features of chosen images, a batch at a time, in the order of ``rows``.
+    """Yield features of chosen images, a batch at a time, in the order of ``rows``.
 
     While a batch is computed on a GPU, the one before it is copied back and handled by the caller.
 
     Args:
-        model: From [b, C, h, w] to [b, d]; its mode and the generators are left as they were.
-        images: uint8 or uint16 [N, H, W, C].
-        rows: Which, [n].
-        preprocessing: Of the model; None for pixels in [0, 1] as they are stored.
-        device: Where to compute.
-        precision: "fp32", "bf16" or "fp16".
-        dtype: What pixels are converted to.
-        batch: Images a batch; by default `feature_batch_size`.
-        name: What the model is called where it fails.
-        keep: Give features in the type they were computed in.
+        model: Network from [b, C, h, w] to [b, d]; its mode and the generators are left as they were.
+        images: Images, uint8 or uint16 [N, H, W, C].
+        rows: Rows of the chosen images, [n].
+        preprocessing: Preprocessing of the model; None for pixels in [0, 1] as they are stored.
+        device: Device to compute on.
+        precision: Arithmetic of the network, "fp32", "bf16" or "fp16".
+        dtype: Type that pixels are converted to.
+        batch: Number of images per batch; by default `feature_batch_size`.
+        name: Name of the model in an error message.
+        keep: Whether features keep the type they were computed in.
 
     Yields:
-        [b, d] float32, or with ``keep`` as computed.
+        Features of a batch, [b, d] float32, or with ``keep`` as computed.
 
     Raises:
-        InputError: The model does not take the images, or gives no vector an image.
+        InputError: The model does not take the images, or does not give one vector per image.
     """
     if batch is not None and batch < 1:
         raise InputError(f"batch is {batch}; it must be at least 1")
@@ -128,7 +128,7 @@ def _on_host(features: torch.Tensor, keep: bool) -> np.ndarray:
 
 
 def _vectors(model: nn.Module, x: torch.Tensor, said: str) -> torch.Tensor:
-    """Features [b, d] of a batch."""
+    """Compute features [b, d] of a batch."""
     try:
         features = model(x)
     except torch.OutOfMemoryError:
@@ -148,16 +148,16 @@ __all__ = ["MAX_BATCH", "check_feature_network", "extract_features", "feature_ne
 def feature_network(
     name: str, weights: str | Path | None, *, size: int | None = None, stored_size: int
 ) -> tuple[nn.Module, ModelSpec, int]:
-    """A network by name for features, and the size it gets images in.
+    """Build a network by name for features, and choose the size of its input.
 
     Args:
-        name: As for ``create_model``.
-        weights: A file, "default" or a tag to download, or "none" for random ones, which must be said.
-        size: Pixels a side; by default what timm's networks were trained at, and the store's for memorisk's own.
-        stored_size: Pixels a side of the store's images.
+        name: Name of the network, as for ``create_model``.
+        weights: Weights of the network: a file, "default" or a tag to download, or "none" for random ones.
+        size: Side of the input in pixels; by default timm's of the training, and the store's for memorisk's own.
+        stored_size: Side of the store's images in pixels.
 
     Raises:
-        InputError: No weights are named, or as ``create_model``.
+        InputError: Weights are not named, or as ``create_model``.
     """
     spec = check_feature_network(name, weights)
     side = size or (stored_size if spec.source == "memorisk" else spec.image_size)
@@ -168,14 +168,14 @@ def feature_network(
 
 
 def check_feature_network(name: str, weights: str | Path | None) -> ModelSpec:
-    """Refuse a network for features that does not exist or whose weights nobody named; nothing is built.
+    """Refuse a network for features that does not exist or whose weights are not named; nothing is built.
 
     Args:
-        name: As for `feature_network`.
+        name: Name of the network, as for `feature_network`.
         weights: File of its weights, ``default`` or ``none``.
 
     Raises:
-        InputError: There is no such network or weights file, or no weights are named.
+        InputError: The network or weights file does not exist, or weights are not named.
     """
     if weights is None:
         check_network(name, "none")
@@ -196,20 +196,20 @@ def extract_features(
     device: str | torch.device = "cpu",
     progress: CountProgress | None = None,
 ) -> np.ndarray:
-    """Pre-head features of every image, not normalised to length 1 (``scores.atypicality`` does that).
+    """Compute pre-head features of every image, not normalised to length 1 (``scores.atypicality`` does that).
 
     Args:
         model: A network, which gets the images in the channels they are stored in; or a name, which gets three
             channels and its own size and normalisation.
-        images: uint8 or uint16 [N, H, W, C], read batch by batch (a store's memory map stays on the disk).
-        weights: With a name: as for ``feature_network``.
-        size: Pixels a side that images are resized to; for a network given as such, None leaves them as they are.
-        normalisation: Of a network given as such: its training's; by default pixels in [0, 1].
-        device: Where to compute.
+        images: Images, uint8 or uint16 [N, H, W, C], read batch by batch (a store's memory map stays on the disk).
+        weights: Weights of a network named by its name, as for ``feature_network``.
+        size: Side in pixels that images are resized to; for a network given as such, None leaves them as they are.
+        normalisation: Scaling of the pixels for a network given as such: its training's; by default pixels in [0, 1].
+        device: Device to compute on.
         progress: Called with images done and their number.
 
     Returns:
-        [N, d] float32.
+        Features of the images, [N, d] float32.
 
     Raises:
         InputError: As ``feature_network``; or the network does not take the images or has no features of its own.
@@ -237,7 +237,7 @@ def extract_features(
 
 
 def _gathered(batches: Iterator[np.ndarray], n: int, progress: CountProgress | None) -> np.ndarray:
-    """Batches one after another in one array [n, d]; each is copied and let go, so that memory does not grow."""
+    """Copy batches one after another into one array [n, d]; each is freed then, so that memory does not grow."""
     values, done = np.empty((n, 0), dtype=np.float32), 0
     for features in batches:
         if not done:
@@ -262,14 +262,14 @@ def features_cost(
     """Count the cost of computing and keeping features; images of one set with the same pixels are computed once.
 
     Args:
-        source: What computes them.
-        pixel_hashes: Of the images of every set that is computed by itself.
-        shape: [..., H, W, C] of an image as it is stored.
-        detector: Of a detector's folder, for its dimension.
+        source: Source that computes them.
+        pixel_hashes: Hashes of the images of every set that is computed by itself.
+        shape: Shape of an image as it is stored, [..., H, W, C].
+        detector: Detector of a folder, for its dimension.
 
     Returns:
-        Images through a network, a detector over latents as one network, and bytes; these are unknown where only the
-        network itself would tell how many numbers it gives.
+        Cost in images through a network, a detector over latents as one network, and bytes; these are unknown where
+        only the network itself could reveal how many numbers it gives.
     """
     if source.kind == "saved":
         return Cost()
@@ -284,12 +284,12 @@ def features_cost(
 def dimension(
     source: FeatureSource, shape: tuple[int, ...], detector: Detector | LatentDetector | None = None
 ) -> int | None:
-    """Numbers of a feature; None where only the network itself tells.
+    """Return the length of a feature; None where only the network itself determines it.
 
     Args:
-        source: What computes them.
-        shape: [..., H, W, C] of an image as it is stored.
-        detector: Of a detector's folder.
+        source: Source that computes them.
+        shape: Shape of an image as it is stored, [..., H, W, C].
+        detector: Detector of a folder.
     """
     height, width, channels = shape[-3:]
     if source.is_details:
@@ -306,7 +306,7 @@ def dimension(
 
 @lru_cache(maxsize=64)
 def _width(name: str) -> int | None:
-    """Inputs of a network's head, which is built without numbers; None where it cannot be, or its head is no layer."""
+    """Count the inputs of a network's head, built without memory; None where that fails, or its head is not a layer."""
     try:
         with torch.device("meta"):
             size = model_spec(name).image_size

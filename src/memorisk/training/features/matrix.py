@@ -1,8 +1,7 @@
-"""From any images to one feature matrix, with ids, groups and what must be said of it.
+"""From any images to one feature matrix, with ids, groups and a description for the report.
 
-``load_features("scans/", "resnet50@weights.safetensors")``; what may stand in the second place is listed in
-`memorisk.models.encoders.feature_sources`. Features are computed once for a content
-(`memorisk.training.features.cache`).
+An example is ``load_features("scans/", "resnet50@weights.safetensors")``; `memorisk.models.encoders.feature_sources`
+lists the possible second arguments. Features are computed once for a content (`memorisk.training.features.cache`).
 """
 
 from collections.abc import Generator
@@ -45,20 +44,20 @@ ImageSource = str | Path | Manifest | ImageStore
 """A source as for `load_manifest`, its manifest, or the store of its images."""
 
 Reference = ImageStore | PixelPca | np.ndarray | list[int]
-"""What PCA is fitted on: a store, rows of the images at hand (indices or a mask); or a fit."""
+"""Data that PCA is fitted on: a store, rows of the images at hand (indices or a mask); or a fit."""
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """A feature matrix.
+    """Feature matrix of a set of images.
 
     Attributes:
-        values: [N, d] float32, read-only, perhaps a memory map; rows as the images came.
-        ids: [N] str.
-        groups: [N] str, whose image each is.
-        described: What a report must say.
+        values: Features, [N, d] float32, read-only, perhaps a memory map; rows in the order of the images.
+        ids: Identifiers of the images, [N] str.
+        groups: Patient of each image, [N] str.
+        described: Description for the report.
         checks: Rows that are not finite, constant rows and columns.
-        computed: Images that went through the encoder in this call; 0 where all was kept from before.
+        computed: Number of images that went through the encoder in this call; 0 where all were kept from before.
     """
 
     values: np.ndarray
@@ -72,7 +71,7 @@ class Features:
         return len(self.ids)
 
     def select(self, rows: np.ndarray | list[int]) -> "Features":
-        """The features of some rows, by boolean mask [N] or by index [n], in that order; the others are left behind."""
+        """Return the features of some rows, by boolean mask [N] or by index [n], in that order, without the others."""
         chosen = np.asarray(rows)
         if chosen.dtype == bool and len(chosen) != len(self):
             raise InputError(f"a mask of {len(chosen):,} rows was given for {len(self):,} images")
@@ -87,7 +86,7 @@ class Features:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write them as ``.npz`` (``features, image, group``), private and atomic: saved features as they may be named.
+        """Write them as ``.npz`` (``features, image, group``), private and atomic, a file that a source may name.
 
         Raises:
             InputError: The name does not end in .npz.
@@ -115,26 +114,27 @@ def load_features(
     work: FeatureWork | None = None,
     progress: Progress = no_progress,
 ) -> Features:
-    """Features of images, computed or found.
+    """Compute the features of images, or read them from the cache.
 
     Args:
-        images: A folder, table, DICOM tree or file of arrays; a manifest; or a store.
-        source: What computes them (`memorisk.models.encoders.feature_sources`), or a PCA that was fitted.
-        options: How images are found, read and stored; not with a store. ``size`` there is what they are stored at.
-        reference: With ``pca:K``: what it is fitted on.
-        size: Pixels a side that a network gets; by default what it was trained at, for memorisk's own what is stored.
-        normalise: A network's mean and deviation where they are not the published ones, as "0.13/0.31".
-        seed: Of random weights.
-        device: Where to compute; "auto" is a GPU where there is one.
-        precision: "fp32", on a GPU also "bf16" and "fp16"; "auto" is bf16 there. Pixels and PCA are float64 throughout.
-        batch: Images a batch; features do not depend on it.
-        cache: Whether features are looked for and kept in the cache folder, beside the image stores.
-        processes: Processes that decode images.
-        work: Workers of a cluster that compute what a network computes; None for this process.
+        images: Source of the images: a folder, table, DICOM tree or file of arrays; a manifest; or a store.
+        source: Source of features (`memorisk.models.encoders.feature_sources`), or a PCA that was fitted.
+        options: Settings that find, read and store the images; not with a store. ``size`` there is the stored side.
+        reference: Images that ``pca:K`` is fitted on.
+        size: Side of a network's input in pixels; by default that of its training, for memorisk's own the store's.
+        normalise: Mean and deviation of a network's input where they are not the published ones, as "0.13/0.31".
+        seed: Random seed of random weights.
+        device: Device to compute on; "auto" is a GPU where the machine has one.
+        precision: Arithmetic: "fp32", on a GPU also "bf16" and "fp16"; "auto" is bf16 there. PCA and pixels
+            are always float64.
+        batch: Number of images per batch; features do not depend on it.
+        cache: Whether features are looked for and kept in the cache folder that also holds the image stores.
+        processes: Number of processes that decode images.
+        work: Workers of a cluster that compute the features of networks; None for this process.
         progress: Called with (stage, done, total).
 
     Returns:
-        The features, rows in the order of the images.
+        Features of the images, rows in the order of the images.
 
     Raises:
         InputError: The images or the source are refused, or the features are constant.
@@ -197,7 +197,7 @@ def _stored(store: ImageStore) -> StoredShape:
 def _fit_or_load_pca(
     asked: FeatureSource, store: ImageStore, reference: Reference | None, root: Path | None
 ) -> PixelPca | None:
-    """The fit that a source needs: from its file, as given, kept from before, or made now."""
+    """Return the fit that a source needs: from its file, as given, kept from before, or made now."""
     if asked.weights is not None:
         return PixelPca.load(asked.weights)
     if reference is None or isinstance(reference, PixelPca):
@@ -231,7 +231,7 @@ def _plan(
     content = {"format": _FORMAT, "depth": store.images.dtype.str, **made, **encoder.identity}
 
     def compute(rows: np.ndarray):
-        """Features of these rows, a batch at a time."""
+        """Yield features of these rows, a batch at a time."""
         module, _ = encoder.load()
         return feature_batches(
             module,
@@ -261,7 +261,7 @@ def _plan(
 def _compute_by_workers(
     work: FeatureWork, job: FeatureJob, store: ImageStore, counted: CountProgress, here: Compute, rows: np.ndarray
 ) -> Generator[np.ndarray]:
-    """Features of these rows by workers; of a few, and of what is no network, here."""
+    """Yield features of these rows by workers; on this machine for few rows, and for sources without a network."""
     if not work.takes(job.source, len(rows), job.batch):
         yield from here(rows)
     else:
@@ -290,7 +290,7 @@ def _features(
 
 
 def _preprocessing_notes(encoder: Encoder, stored: StoredShape) -> str:
-    """Note what an image went through."""
+    """Describe the preprocessing of an image."""
     how = encoder.preprocessing
     height, width = how.size
     said = [f"stored at {stored[0]} x {stored[1]} pixels in {stored[2]} channel{'s' if stored[2] > 1 else ''}"]
@@ -305,7 +305,7 @@ def _preprocessing_notes(encoder: Encoder, stored: StoredShape) -> str:
 
 
 def _read_saved(asked: FeatureSource, manifest: Manifest) -> Features:
-    """Features that the user brings."""
+    """Read features that the user brings."""
     found = read_saved(asked.name, manifest.images)
     with np.errstate(over="ignore"):  # what float32 cannot hold is found as not finite
         values = found.values if found.values.dtype == np.float32 else found.values.astype(np.float32)

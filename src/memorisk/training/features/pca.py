@@ -39,18 +39,18 @@ def fit_pixel_pca(
     section 3.5; signs as `PixelPca` says).
 
     Args:
-        images: uint8 or uint16 [N, H, W, C]; may stay on the disk.
-        components: K.
+        images: Images, uint8 or uint16 [N, H, W, C]; may be on the disk.
+        components: Number of components, K.
         rows: Reference images, by index [n] or mask [N]; None for all. Images given twice count twice.
-        side: Pixels a side that images are resized to; None as they are stored.
+        side: Side in pixels that images are resized to; None as they are stored.
         progress: Called with blocks done and their number.
 
     Returns:
-        The fit, with directions [K, h w C].
+        Fit of the components, with directions [K, h w C].
 
     Raises:
-        InputError: Fewer reference images than K + 1, or pixels of a lower rank than K, or both more pixels and more
-            images than 8,192.
+        InputError: The reference images are fewer than K + 1, their pixels have a lower rank than K, or both pixels and
+            images are more than 8,192.
     """
     check_images(images)
     chosen = np.arange(len(images)) if rows is None else np.asarray(rows)
@@ -90,7 +90,7 @@ def fit_pixel_pca(
 
 
 class _Pixels:
-    """Rows of pixels in blocks, [b, D] float64, always the same blocks."""
+    """Rows of pixels in blocks, [b, D] float64, which are always the same blocks."""
 
     def __init__(self, images: np.ndarray, rows: np.ndarray, side: int | None, width: int) -> None:
         self.images, self.width = images, width
@@ -122,7 +122,7 @@ class _Pixels:
 def _by_pixels(
     pixels: _Pixels, mean: np.ndarray, components: int, progress: CountProgress | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues [K] and directions [K, D] from X'X."""
+    """Compute eigenvalues [K] and directions [K, D] from X'X."""
     product = np.zeros((pixels.width, pixels.width))
     for done, block in enumerate(pixels.blocks(), 1):
         centred = block - mean
@@ -136,7 +136,7 @@ def _by_pixels(
 def _by_images(
     pixels: _Pixels, mean: np.ndarray, components: int, progress: CountProgress | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same from XX': directions are X'u / |X'u|."""
+    """Compute eigenvalues and directions from XX': directions are X'u / |X'u|."""
     starts = np.cumsum([0, *(len(piece) for piece in pixels.pieces)])
     product = np.zeros((starts[-1], starts[-1]))
     for i, piece in enumerate(pixels.pieces):
@@ -158,7 +158,7 @@ def _by_images(
 
 
 def _largest(product: np.ndarray, components: int) -> tuple[np.ndarray, np.ndarray]:
-    """The K largest eigenvalues, falling, and their vectors [m, K]."""
+    """Compute the K largest eigenvalues, falling, and their vectors [m, K]."""
     last = len(product) - 1
     values, vectors = scipy.linalg.eigh(product, subset_by_index=(last - components + 1, last), driver="evr")
     return np.maximum(values[::-1], 0.0), vectors[:, ::-1]

@@ -1,8 +1,8 @@
-"""The exact searches over all pairs as jobs: blocks of rows, tables on shared storage, answers as files beside them.
+"""The exact searches over all pairs as jobs: blocks of rows, tables on shared storage, answers as files next to them.
 
-Both engines give every row its answer by definition, whatever else is asked at the same time, so that what is put
-together here is what one machine finds, to the bit: neighbours of a row are one job's, pairs and counts of jobs merge
-(`memorisk.scores.pairs.merge`). What is answered stays until the command ends: a killed one goes on.
+Both engines give every row its answer by definition, independent of the other rows of a search, so that the merged
+answers equal those of one machine, to the bit: neighbours of a row are one job's, pairs and counts of jobs merge
+(`memorisk.scores.pairs.merge`). Answers are kept until the command ends: a killed one continues.
 """
 
 import zipfile
@@ -31,7 +31,7 @@ from memorisk.scores.similarity import LOCAL_SEARCH
 
 Arrays = dict[str, np.ndarray]
 MIN_DISTRIBUTED_WORK = 1 << 33
-"""Differences of numbers from which a search leaves this machine: a second or two of one core."""
+"""Number of differences from which a search runs on workers: a second or two of one core."""
 _PER_JOB = 1 << 35
 _FEWEST, _MOST = 64, 8192  # rows of a job
 _JOBS, _MOST_JOBS = 32, 4096
@@ -39,7 +39,7 @@ _JOBS, _MOST_JOBS = 32, 4096
 
 @dataclass(frozen=True)
 class PairQuery:
-    """Query of the pairs."""
+    """Query of a search over pairs."""
 
     kind: Literal["nearest", "histogram", "survey"]
     k: int | None = None
@@ -48,30 +48,30 @@ class PairQuery:
     edges: tuple[float, ...] | None = None
 
     def mark(self) -> str:
-        """Fingerprint all of it, infinite numbers among it."""
+        """Fingerprint all fields, infinite numbers among them."""
         numbers = [np.array([] if value is None else value) for value in (self.threshold, self.edges)]
         return fingerprint(self.kind, self.k, self.limit, *numbers)
 
 
 @dataclass(frozen=True)
 class SearchJob:
-    """A block of rows of one table against all of another; picklable, tables stay on the disk."""
+    """A block of rows of one table against all rows of another; picklable, tables remain on the disk."""
 
     folder: str
-    """Where the answer goes."""
+    """Folder of the answer."""
     key: str
-    """Of tables, what compares them and what is asked."""
+    """Fingerprint of the tables, the measure or head, and the query."""
     first: int
-    """Row."""
+    """First row of the block."""
     last: int
-    """The row after the last."""
+    """Row after the last of the block."""
     left: SharedArray
     right: SharedArray | None
-    """None: the rows of ``left`` that follow each."""
+    """Second table; None: the rows of ``left`` that follow each."""
     groups: tuple[SharedArray, ...]
-    """[n] and [m] numbers: pairs of the same are left out; empty for none."""
+    """Group numbers, [n] and [m]: pairs within a group are left out; empty for no groups."""
     measure: SharedArray | None
-    """File of a `FittedMeasure`; None of a head."""
+    """File of a `FittedMeasure`; None where a head compares."""
     weight: SharedArray | None
     bias: float
     asked: PairQuery
@@ -80,15 +80,15 @@ class SearchJob:
 
     @property
     def answer(self) -> Path:
-        """The file."""
+        """Path of the answer's file."""
         return Path(self.folder) / f"{self.key}-{self.first}-{self.last}.npz"
 
 
 def run_search(job: SearchJob) -> None:
-    """Leave the answer of a job.
+    """Search a block and write its answer.
 
     Raises:
-        InputError: Rows that cannot be compared.
+        InputError: Some rows cannot be compared.
         MemoriskError: A table is gone or damaged, or the disk is full.
     """
     if read_answer(job.answer) is not None:
@@ -104,18 +104,18 @@ def run_search(job: SearchJob) -> None:
 
 @dataclass(frozen=True)
 class DistributedSearch:
-    """A search (`memorisk.scores.similarity.Search`) by the workers of a cluster; a small one stays here."""
+    """A search (`memorisk.scores.similarity.Search`) by the workers of a cluster; small ones run on this machine."""
 
     place: Placement
-    """Where."""
+    """Cluster and folders of the workers."""
     folder: Path
-    """On shared storage, for tables and answers."""
+    """Folder on shared storage, for tables and answers."""
     threads: int = 1
-    """Of a job."""
+    """Number of threads of a job."""
     worth: int | None = None
-    """Differences of numbers from which workers are asked; None for `MIN_DISTRIBUTED_WORK`."""
+    """Number of differences from which workers are used; None for `MIN_DISTRIBUTED_WORK`."""
     rows: int | None = None
-    """Of a job; None for what takes it some seconds."""
+    """Number of rows of a job; None for as many as take some seconds."""
 
     def nearest(
         self,
@@ -172,7 +172,7 @@ class DistributedSearch:
         left, right = Rows(u, "first vectors (u)"), None if v is None else Rows(v, "second vectors (v)")
         for rows in (left, right):
             if rows is not None:
-                rows.check()  # before anything is written, as all else that a worker would refuse
+                rows.check()  # before anything is written, like all checks of a worker
         if right is None and exclude_same is not None and not isinstance(exclude_same, tuple):
             exclude_same = (exclude_same, exclude_same)
         codes = group_codes(exclude_same, left, right or left)
@@ -183,7 +183,7 @@ class DistributedSearch:
         return merge(_survey(part, limit) for part in self._answers(job, left.n))
 
     def _leaves(self, left: Any, right: Any) -> bool:
-        """Return whether a search is worth the way to the workers; what lies on a GPU stays there."""
+        """Return whether a search is worth sending to the workers; tables on a GPU are searched there."""
         if any(hasattr(table, "detach") for table in (left, right)):
             return False
         n, d = np.shape(left)
@@ -194,7 +194,7 @@ class DistributedSearch:
     def _by_measure(
         self, queries: Any, references: Any, measure: FittedMeasure, asked: PairQuery, exclude_same: Any, device: str
     ) -> list[Arrays]:
-        """Answers of all blocks of queries."""
+        """Return the answers of all blocks of queries."""
         left, right = open_tables(queries, references, measure)
         codes = group_codes(exclude_same, left, right)
         with write_guard(self.folder, "tables of a search"):
@@ -203,7 +203,7 @@ class DistributedSearch:
         return self._answers(job, left.n)
 
     def _job(self, left: Any, right: Any, codes: Sequence[np.ndarray], asked: PairQuery, device: str) -> SearchJob:
-        """Make one job of all the work, its tables where workers see them."""
+        """Build one job of all the work, its tables in a folder that workers see."""
         shared = [None if x is None else share_array(self.folder, x, self.place.folders) for x in (left, right, *codes)]
         mine, theirs, *groups = shared
         assert mine is not None
@@ -213,10 +213,10 @@ class DistributedSearch:
         )
 
     def _answers(self, whole: SearchJob, n: int) -> list[Arrays]:
-        """Give the answers of all blocks of rows, in order: found, or made by the workers now.
+        """Return the answers of all blocks of rows, in order: read, or computed by the workers now.
 
         Raises:
-            MemoriskError: Some could not be had; those that are there are kept.
+            MemoriskError: Some blocks failed; the answers that exist are kept.
         """
         marks = [
             one.fingerprint for one in (whole.left, whole.right, *whole.groups, whole.measure, whole.weight) if one
@@ -239,7 +239,7 @@ class DistributedSearch:
 
 
 def read_answer(path: Path) -> Arrays | None:
-    """Read what a job left; None where it is not there or damaged, so that it is made again."""
+    """Read a job's answer; None where it is missing or damaged, so that it is computed again."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -251,7 +251,7 @@ def read_answer(path: Path) -> Arrays | None:
 
 
 def _search_by_measure(job: SearchJob) -> Arrays:
-    """Neighbours or counts of a block of queries."""
+    """Compute neighbours or counts of a block of queries."""
     assert job.right is not None
     assert job.measure is not None
     rows, measure = slice(job.first, job.last), _measure_of(job.measure)
@@ -286,7 +286,7 @@ def _search_by_head(job: SearchJob) -> Arrays:
 
 
 def _survey(part: Arrays, limit: int | None) -> Survey:
-    """An answer as it was before it was written."""
+    """Rebuild a survey from the arrays of an answer."""
     listed = top = None
     if "first" in part:
         listed = Pairs(part["first"], part["second"], part["logit"], int(part["count"]), limit)
@@ -296,9 +296,9 @@ def _survey(part: Arrays, limit: int | None) -> Survey:
 
 
 def _rows_of(n: int, whole: SearchJob) -> int:
-    """Rows of a job: some seconds of a core, not so few that reading the other table takes as long as comparing.
+    """Choose the rows of a job: some seconds of a core, enough that reading the other table takes less than comparing.
 
-    By the tables alone, so that a command that goes on finds what is answered, whatever workers there are.
+    They depend on the tables alone, so that a command that continues finds its answers with any number of workers.
     """
     shape = np.shape((whole.right or whole.left).open())
     seconds = _PER_JOB // max(1, int(np.prod(shape)))
@@ -306,12 +306,12 @@ def _rows_of(n: int, whole: SearchJob) -> int:
 
 
 def _numbers(edges: ArrayLike) -> tuple[float, ...]:
-    """Edges of bins, as they are written down."""
+    """Convert edges of bins to plain numbers."""
     return tuple(np.asarray(edges, dtype=np.float64).tolist())
 
 
 def _share_measure(folder: Path, measure: FittedMeasure) -> SharedArray:
-    """A measure's file, named by its content."""
+    """Write a measure to a file named by its content."""
     mark = _fingerprint_of(measure)
     path = folder / f"measure-{mark}.safetensors"
     if not path.is_file():
@@ -321,10 +321,10 @@ def _share_measure(folder: Path, measure: FittedMeasure) -> SharedArray:
 
 @lru_cache(maxsize=8)
 def _measure_of(shared: SharedArray) -> FittedMeasure:
-    """The measure of a file, as it was shared.
+    """Load the measure of a file, as it was shared.
 
     Raises:
-        MemoriskError: It is not.
+        MemoriskError: The file differs from the shared measure.
     """
     wait_for_file(Path(shared.path))
     found = FittedMeasure.load(shared.path)
