@@ -1,9 +1,9 @@
-"""What a generator sees of its training images, and in which step.
+"""The images that a generator sees in each step of its training.
 
-Images are pixels or latents in the range that the network draws, mirrored where asked. They are shuffled anew at every
-pass (`training.engine.optimization.batch_order`), and passes follow each other without a gap, so that every step has a
-whole batch and every image has been seen as often as any other, but for one. What is drawn for a step is a function of
-(seed, step) alone.
+Images are pixels or latents in the range that the network draws, mirrored if the settings request it. They are shuffled
+anew at every pass (`training.engine.optimization.batch_order`), and passes follow each other without a gap, so that
+every step has a whole batch and the numbers of views of two images differ by at most one. The draws of a step are a
+function of (seed, step) alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,12 +27,12 @@ _HALF = Normalisation((0.5,), (0.5,))
 
 @dataclass(frozen=True)
 class RowImages:
-    """Rows of a store as a network sees them, x [b, c, h, w] float32 on the device.
+    """Rows of a store as the input of a network, x [b, c, h, w] float32 on the device.
 
     Attributes:
-        shape: Channels, height and width of one.
-        source: Of the images as they are.
-        mirrored: Of their mirror images; None where pixels are mirrored when they are needed.
+        shape: Channels, height and width of one image.
+        source: Source of the images as they are.
+        mirrored: Source of their mirror images; None where pixels are mirrored when they are needed.
     """
 
     shape: tuple[int, int, int]
@@ -42,11 +42,11 @@ class RowImages:
     def batches(
         self, slots: Sequence[torch.Tensor], flips: Sequence[torch.Tensor] | None = None
     ) -> Iterator[torch.Tensor]:
-        """Give the batch of each tensor of positions among the rows.
+        """Yield the batch of each tensor of positions among the rows.
 
         Args:
-            slots: [b] int64 each.
-            flips: Which are mirrored, [b] bool each; none by default.
+            slots: Positions of each batch, [b] int64 each.
+            flips: Whether each image is mirrored, [b] bool per batch; none by default.
         """
         if flips is None:
             for x in self.source.batches(slots):
@@ -65,9 +65,9 @@ class ImageView:
     """The images of a store as pixels in [-1, 1] or as latents, before rows are chosen.
 
     Attributes:
-        store: The images.
-        encoder: What makes latents of them; None for pixels.
-        values: [N, d] latents, and of mirrored images where those are asked for.
+        store: The images with their manifest.
+        encoder: Encoder of the latents; None for pixels.
+        values: Latents, [N, d], and those of mirrored images where needed; None for pixels.
     """
 
     store: ImageStore
@@ -76,12 +76,12 @@ class ImageView:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of what is drawn."""
+        """Channels, height and width of a drawn image or latent."""
         _, height, width, channels = (int(n) for n in self.store.images.shape)
         return (channels, height, width) if self.encoder is None else self.encoder.latent_shape
 
     def shown(self, rows: np.ndarray, device: torch.device) -> RowImages:
-        """Some rows of them on a device; a row may repeat."""
+        """Return some rows of the images on a device; a row may repeat."""
         if self.values is None:
             images, how = self.store.images, _HALF
             given = PixelSource(images, rows, device=device, dtype=torch.float32, normalisation=how)
@@ -97,18 +97,18 @@ class ImageView:
 def view_images(
     store: ImageStore, latent: str, *, flip: bool, device: torch.device, progress: Progress = no_progress
 ) -> ImageView:
-    """Pixels, or latents that are computed once: the mean of the posterior, also of the mirrored images.
+    """Open pixels, or compute latents once: the mean of the posterior, also of the mirrored images.
 
     Args:
-        store: The images; squares.
-        latent: ``pixels``, or the autoencoder as `memorisk.models.latents` names it.
+        store: The images, which are squares.
+        latent: Name of the space: ``pixels``, or the autoencoder as `memorisk.models.latents` names it.
         flip: Whether images are mirrored.
-        device: Where latents are computed.
+        device: Device on which latents are computed.
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: No squares, or no such autoencoder.
-        MissingExtraError: diffusers is not there.
+        InputError: The images are not squares, or the autoencoder does not exist.
+        MissingExtraError: diffusers is not installed.
     """
     _, height, width, channels = (int(n) for n in store.images.shape)
     if height != width:
@@ -126,18 +126,18 @@ def view_images(
 
 
 def _latents(store: ImageStore, encoder: LatentEncoder, device: torch.device, progress: Progress) -> np.ndarray:
-    """[N, d] float32."""
+    """Compute the latents, [N, d] float32."""
     values = load_latents(store, encoder, device=device, progress=progress).values
     return values.reshape(len(values), -1)
 
 
 def _mirror(store: ImageStore) -> ImageStore:
-    """The store of the mirrored images; nothing is copied."""
+    """Return the store of the mirrored images; nothing is copied."""
     hashes = [fingerprint("mirrored", name, length=32) for name in store.pixel_hashes.tolist()]
     return replace(store, images=store.images[:, :, ::-1], pixel_hashes=np.array(hashes, dtype=object))
 
 
-_DRAWS = 2  # beside the order and the step seeds of `order`
+_DRAWS = 2  # random stream in addition to the order and the step seeds of `optimization`
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,10 @@ class StepDraw:
     """Random draws of a step, for its whole batch.
 
     Attributes:
-        flip: [b] bool, which images are mirrored.
-        drop: [b] bool, which lose their condition.
-        times: [b] int64, how much noise they get.
-        seed: Of the noise.
+        flip: Whether each image is mirrored, [b] bool.
+        drop: Whether each image loses its condition, [b] bool.
+        times: Noise level of each image, [b] int64.
+        seed: Random seed of the noise.
     """
 
     flip: torch.Tensor
@@ -158,14 +158,14 @@ class StepDraw:
 
 
 class StepPlan:
-    """The batches of a training.
+    """Plan of the batches of a training.
 
     Args:
-        seed: Of the training.
-        n: Images, at least as many as ``batch_size``.
-        batch_size: Of a step.
+        seed: Random seed of the training.
+        n: Number of images, at least ``batch_size``.
+        batch_size: Number of images of a step.
         drop: Share of the rows that lose their condition.
-        times: Noise levels.
+        times: Number of noise levels.
     """
 
     def __init__(self, seed: int, n: int, batch_size: int, *, drop: float, times: int) -> None:
@@ -173,7 +173,7 @@ class StepPlan:
         self._order = lru_cache(maxsize=2)(lambda epoch: batch_order(seed, epoch, n))
 
     def slots(self, step: int) -> torch.Tensor:
-        """Positions of the images of a step, [b] int64; of two passes where one ends in it."""
+        """Return positions of the images of a step, [b] int64; of two passes where one ends in it."""
         begin, found, needed = step * self.batch_size, [], self.batch_size
         while needed:
             epoch, place = divmod(begin, self.n)
@@ -183,7 +183,7 @@ class StepPlan:
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def draw(self, step: int) -> StepDraw:
-        """Draw what is random in a step."""
+        """Draw the random numbers of a step."""
         sequence = np.random.SeedSequence(self.seed, spawn_key=(_DRAWS, step))
         seed = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
         generator, b = torch.Generator().manual_seed(seed), self.batch_size
@@ -193,11 +193,11 @@ class StepPlan:
 
 
 def draw_noise(seed: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-    """Normal noise of a step, drawn on its device.
+    """Draw the normal noise of a step, on its device.
 
     Args:
-        seed: As `StepDraw` has it.
-        shape: Of the whole batch.
-        device: Where.
+        seed: Seed of the noise, from `StepDraw`.
+        shape: Shape of the whole batch.
+        device: Device to draw on.
     """
     return torch.randn(shape, generator=torch.Generator(device).manual_seed(seed), device=device)

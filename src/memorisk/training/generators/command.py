@@ -1,17 +1,18 @@
-"""Train a generator on a set of images (``memorisk train generator``), and count what that takes.
+"""Train a generator on a set of images (``memorisk train generator``), and count its cost.
 
-The run folder holds ``generator/`` (what `memorisk.load_generator` reads), ``training.json`` (settings, history, why it
-ended), ``manifest.parquet`` (which image was in which part) and, where asked for, ``snapshots/``; while it runs also
-the state from which a killed training goes on. A file ``stop.json`` in it ends the training at the next look.
+The run folder holds ``generator/`` (which `memorisk.load_generator` reads), ``training.json`` (settings, history,
+reason of the end), ``manifest.parquet`` (the part that each image was in) and, if requested, ``snapshots/``; while it
+runs also the state from which a killed training continues. A file ``stop.json`` in it ends the training at the next
+look.
 
 The generator learns from training images. Validation images measure the held-out loss, and decisions are made on it.
 Test images take no part: an audit compares with them.
 
-Costs are counted from settings and images. A GAN trains two networks. Counted as forward and backward is what goes
-through the network that learns: the images that the generator makes for its own update (half as many for a path
-length), and for the discriminator's those and the real ones (for R1 the real ones once more). Forward only is the other
-one: the discriminator's look at what the generator makes for its update, and what the generator makes for the
-discriminator's.
+Costs are counted from settings and images. A GAN trains two networks. The images that pass through the learning network
+count as forward and backward: for the generator's update the images that it makes (half as many for a path length), for
+the discriminator's update those and the real ones (for R1 the real ones once more). The images that pass through the
+other network count as forward only: the discriminator's pass over the images of the generator's update, and the
+generator's images for the discriminator's update.
 """
 
 from dataclasses import dataclass
@@ -58,34 +59,34 @@ from memorisk.training.run import (
 )
 
 CLASSIFIERS = "conditions"
-_STATE = 4  # numbers a weight that a checkpoint holds: itself, its average and two moments
+_STATE = 4  # numbers per weight that a checkpoint holds: itself, its average and two moments
 _BYTES = 4
 
 
 @dataclass(frozen=True)
 class TrainedGenerator(Trained):
-    """Generator of a run."""
+    """Generator of a run, with its summary."""
 
     @property
     def generator(self) -> Generator:
-        """Load it."""
+        """Generator, loaded from the run folder."""
         return load_generator(self.folder / GENERATOR)
 
 
 @dataclass(frozen=True)
 class GeneratorPlan(TrainingPlan):
-    """Plan of a training; neither its time nor its cost holds that of a watch."""
+    """Plan of a training; its time and cost do not include those of a watch."""
 
     conditioned_on: str
-    """``none``, ``class`` or ``vector``."""
+    """Kind of condition: ``none``, ``class`` or ``vector``."""
     classes: dict[str, int]
-    """Training images of each class."""
+    """Number of training images of each class."""
     parameters: int
-    """Of the network that draws."""
+    """Number of parameters of the network that draws."""
     passes: float
-    """Times that it sees every training image."""
+    """Number of times that the network sees every training image."""
     bytes: dict[str, int]
-    """On the disk: ``generator``, its state while it runs, and ``snapshots``."""
+    """Size on the disk in bytes: ``generator``, its state while it runs, and ``snapshots``."""
 
 
 @takes_settings(TrainGeneratorOptions)
@@ -100,15 +101,15 @@ def train_generator(
     """Train a generator of images.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are classes, where there are any.
-        out: The run folder: new, empty, or a run of the same command to go on with.
+        images: Source of the images, as for `memorisk.audit_classifier`; labels are classes, where the images have any.
+        out: The run folder: new, empty, or a run of the same command to continue.
         on_snapshot: Called at every look with a `memorisk.training.generators.snapshots.Snapshot`; False ends the
             training there.
         progress: Called with (stage, done, total).
         **settings: Any field of `TrainGeneratorOptions`.
 
     Returns:
-        What was trained, also saved in ``out``.
+        Generator and summary of the training, also saved in ``out``.
 
     Raises:
         InputError: Bad input or settings; nothing was written.
@@ -121,13 +122,13 @@ def train_generator(
     identity = {**options.generator.recipe(), **split_settings(options)}
 
     def prepare(run: RunFolder) -> GeneratorTraining:
-        """Make the conditions, where it has any, and check the training with them."""
+        """Build the conditions, where the generator has any, and check the training with them."""
         if options.conditioning is None:
             return checked
         return _training(store, parts, options, _conditions(store, parts, options, run, progress), progress)
 
     def train(run: RunFolder, training: GeneratorTraining) -> dict[str, Any]:
-        """Train."""
+        """Train the generator and summarise it."""
         fitted = run_training(training, options.generator, run.path, on_snapshot=on_snapshot, progress=progress)
         return _summary(store, parts, options, training, fitted)
 
@@ -143,7 +144,7 @@ def plan_generator(
     """Plan `train_generator` by two steps; nothing is written but the image store.
 
     Args:
-        images: As for `train_generator`.
+        images: Source of the images, as for `train_generator`.
         out: The run folder.
         progress: Called with (stage, done, total).
         **settings: Any field of `TrainGeneratorOptions`.
@@ -182,7 +183,7 @@ def _training(
     conditions: Conditions | None,
     progress: Progress,
 ) -> GeneratorTraining:
-    """Checked, and on its device."""
+    """Build a training, checked and on its device."""
     rows, validation = parts.rows["training"], parts.rows["validation"]
     InitialWeights.of(options.generator).refuse_known(store, {"test": parts.rows["test"]})
     return build_training(
@@ -191,7 +192,7 @@ def _training(
 
 
 def _notes_on_parts(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> tuple[str, ...]:
-    """Note limits of the images and of who is held out."""
+    """Note limits of the images and of the held-out parts."""
     held_out = {name: parts.rows[name] for name in ("validation", "test")}
     return (*notes_on_inputs(store, parts, options), *notes_on_latents(options.generator, store, held_out))
 
@@ -199,7 +200,7 @@ def _notes_on_parts(store: ImageStore, parts: Division, options: TrainGeneratorO
 def _conditions(
     store: ImageStore, parts: Division, options: TrainGeneratorOptions, run: RunFolder, progress: Progress
 ) -> Conditions:
-    """Make the conditions of the training images: the first process trains the classifiers, the others read."""
+    """Build the conditions of the training images: the first process trains the classifiers, the others read."""
     from memorisk.training.generators.pseudo_conditions import pseudo_conditions
 
     assert options.conditioning is not None
@@ -214,7 +215,7 @@ def _conditions(
 
 
 def _blank_conditions(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> Conditions | None:
-    """Make blank conditions of the final length, before any classifier is trained; None where there are none."""
+    """Build blank conditions of the final length, before any classifier is trained; None without a conditioning."""
     if options.conditioning is None:
         return None
     from memorisk.training.generators.fold_classifiers import fold_data
@@ -287,14 +288,14 @@ def steps_cost(
     validation: np.ndarray,
     conditions: Conditions | None = None,
 ) -> Cost:
-    """Count the cost of a training to its last step, with its looks at held-out images, without what stays on the disk.
+    """Count the cost of a training to its last step, with its looks at held-out images, without files on the disk.
 
     Args:
-        store: The images.
-        rows: To train on; may repeat.
-        options: How.
+        store: The images with their manifest.
+        rows: Rows to train on; may repeat.
+        options: Settings of the training.
         validation: Rows that measure.
-        conditions: Of the training images, or blank ones in their place.
+        conditions: Conditions of the training images, or blank ones in their place.
     """
     b, steps = options.images_a_step, options.steps
     if options.kind == "gan":
@@ -316,8 +317,8 @@ def latents_cost(store: ImageStore, options: GeneratorOptions) -> Cost:
     """Count the cost of the latents that a diffusion model learns: each image, and mirrored, through the encoder once.
 
     Args:
-        store: The images.
-        options: Of the training.
+        store: The images with their manifest.
+        options: Settings of the training.
     """
     if options.kind == "gan" or options.latent == "pixels":
         return Cost()
@@ -334,10 +335,10 @@ def classifiers_cost(data: FoldData, options: PseudoOptions, which: str, folder:
     """Count the cost of each classifier that makes pseudo-conditions and is not done, by the file of its outputs.
 
     Args:
-        data: Their images.
-        options: Of their training.
-        which: What a condition is made of; label-noise needs no classifier.
-        folder: Where their outputs are kept.
+        data: Images of the classifiers, with their folds.
+        options: Settings of their training.
+        which: Kind of the conditions; label-noise needs no classifier.
+        folder: Folder of their outputs.
     """
     if which == "label-noise":
         return {}
@@ -353,11 +354,11 @@ def classifiers_cost(data: FoldData, options: PseudoOptions, which: str, folder:
 
 
 def weights_cost(training: GeneratorTraining, kept: int = 0) -> Cost:
-    """Count the bytes of the generators that stay: the last one and the snapshots, each with its autoencoder.
+    """Count the bytes of the saved generators: the last one and the snapshots, each with its autoencoder.
 
     Args:
-        training: Checked.
-        kept: Snapshots.
+        training: Training, checked.
+        kept: Number of snapshots.
     """
     if isinstance(training, GanTraining):
         size = tensor_bytes(training.networks[0])
@@ -374,7 +375,7 @@ def _measured(
     validation: np.ndarray,
     conditions: Conditions | None,
 ) -> int:
-    """Held-out images that a look of a diffusion model passes."""
+    """Count the held-out images that a look of a diffusion model passes."""
     chosen, _ = limit_held_out(np.asarray(validation, dtype=np.int64), options.seed)
     told = build_conditioning(store, rows, chosen, options, conditions)
     return len(conditioned_held_out(told, options.drop_condition))

@@ -3,9 +3,10 @@
 The loss is that of `training.generators.losses`, the optimiser AdamW at a constant rate. The weights that draw are an
 exponential moving average (diffusers' EMAModel: decay min(ema, (1 + t) / (10 + t)) at step t). The condition of a row
 is dropped at random. Latents are the mean of the posterior, computed once; the reference code draws from the posterior
-at every step. Everything random derives from (seed, step), so that a killed training goes on to the same bytes.
+at every step. Everything random derives from (seed, step), so that a killed training continues to the same bytes.
 
-`DiffusionLoop` holds what is alive while it runs and updates the network; `DiffusionTraining` checks, runs and saves.
+`DiffusionLoop` holds the live tensors of a training and updates the network; `DiffusionTraining` checks, runs and
+saves.
 """
 
 import math
@@ -54,14 +55,14 @@ from memorisk.training.generators.snapshots import (
     train_with_evaluations,
 )
 
-_AT_ONCE = 100  # steps whose batches are asked for together, and after which their losses are looked at
+_AT_ONCE = 100  # steps whose batches are requested together, and after which their losses are checked
 
 
 class ConditionSource(Protocol):
     """Conditions of the rows of a batch."""
 
     def __call__(self, slots: torch.Tensor, drop: torch.Tensor) -> torch.Tensor:
-        """Labels [b] or vectors [b, k] on the device, those in ``drop`` without a condition."""
+        """Return labels [b] or vectors [b, k] on the device, those in ``drop`` without a condition."""
         ...
 
 
@@ -69,14 +70,14 @@ class DiffusionLoop:
     """A training between two updates.
 
     Args:
-        network: On its device; trained in place.
-        accelerator: An `accelerate.Accelerator`.
-        images: Of the training rows.
-        told: Of the training rows.
-        loss: What is learnt from.
-        plan: Which images stand in which step.
-        share: Which rows of a batch this process takes.
-        options: How.
+        network: Network on its device; trained in place.
+        accelerator: Accelerator, an `accelerate.Accelerator`.
+        images: Images of the training rows.
+        told: Conditions of the training rows.
+        loss: Loss of the training.
+        plan: Plan of the images in each step.
+        share: Rows of a batch that this process takes.
+        options: Settings of the training.
     """
 
     def __init__(
@@ -103,11 +104,11 @@ class DiffusionLoop:
         lr, decay = options.learning_rate, options.weight_decay
         self.optimizer = torch.optim.AdamW(self.parameters, lr=lr, weight_decay=decay, fused=True)
         self.losses = torch.zeros(options.steps, dtype=torch.float64, device=self.device)
-        """Of each step so far."""
+        """Loss of each step so far."""
         self.looks = torch.full((-(-options.steps // options.snapshot_every), 2), torch.nan, dtype=torch.float64)
-        """Of each look: mean training loss since the one before, and held-out loss."""
+        """Figures of each look: mean training loss since the one before, and held-out loss."""
         self.step = 0
-        """Steps done."""
+        """Number of steps done."""
         self.network = accelerator.prepare(network.train())
         self._written = time.monotonic()
         tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
@@ -115,11 +116,11 @@ class DiffusionLoop:
         self._state: dict[str, torch.Tensor] = {**tensors, "step_losses": self.losses, "looks": self.looks}
 
     def until(self, end: int, checkpoint: Checkpoint | None = None) -> Iterator[int]:
-        """Train, and give the number of steps done after each.
+        """Train, and yield the number of steps done after each.
 
         Args:
-            end: Steps after which it returns.
-            checkpoint: Where the state is kept meanwhile.
+            end: Number of steps after which it returns.
+            checkpoint: File in which the state is kept meanwhile.
 
         Raises:
             MemoriskError: The loss became NaN or infinite.
@@ -135,7 +136,7 @@ class DiffusionLoop:
                 noise = draw_noise(draw.seed, (len(chosen), *x.shape[1:]), self.device)[self.share]
                 self._update(x, noise, draw.times[self.share].to(self.device), labels)
                 due = checkpoint is not None and time.monotonic() - self._written >= checkpoint.seconds
-                if checkpoint is not None and due and self.step < end:  # at the end who asked looks first
+                if checkpoint is not None and due and self.step < end:  # at the end the caller's look comes first
                     self.check(begin)
                     self.save(checkpoint)
                 yield self.step
@@ -145,10 +146,10 @@ class DiffusionLoop:
         """Refuse losses that are not finite.
 
         Args:
-            begin: The first step to look at.
+            begin: First step to check.
 
         Raises:
-            MemoriskError: One is.
+            MemoriskError: A loss is not finite.
         """
         recent = self.losses[begin : self.step].cpu().numpy()
         wrong = np.flatnonzero(~np.isfinite(recent))
@@ -161,7 +162,7 @@ class DiffusionLoop:
         """Write the state, by the first process.
 
         Args:
-            checkpoint: Where.
+            checkpoint: File to write.
         """
         if self.accelerator.is_main_process:
             done = TrainingState(self.step, np.zeros((0, 1)))
@@ -169,19 +170,19 @@ class DiffusionLoop:
         self._written = time.monotonic()
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Put a state back, bit for bit.
+        """Restore a state, bit for bit.
 
         Args:
-            checkpoint: What `save` wrote.
+            checkpoint: File that `save` wrote.
 
         Raises:
-            InputError: It cannot be read, or is of another training.
+            InputError: The file cannot be read, or is of another training.
         """
         self.step = load_checkpoint(checkpoint, self._state, self.optimizer, self.accelerator.scaler).epoch
         self.ema.optimization_step = self.step
 
     def _update(self, x: torch.Tensor, noise: torch.Tensor, times: torch.Tensor, labels: torch.Tensor) -> None:
-        """One update of the weights and of their average."""
+        """Make one update of the weights and of their average."""
         x_t = self.loss.noised(x, noise, times)
         output = self.network(x_t, timestep=times, class_labels=labels, return_dict=False)[0]
         loss = self.loss(output, x, x_t, noise, times).mean()
@@ -210,7 +211,7 @@ _NO_VALIDATION = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class DiffusionTraining:
-    """The parts of one training, checked and on the device."""
+    """The parts of one training of a diffusion model, checked and on the device."""
 
     store: ImageStore
     rows: np.ndarray
@@ -245,17 +246,17 @@ class DiffusionTraining:
         """Check everything, build the network and put it on the device.
 
         Args:
-            store: The images.
-            rows: To train on, [n]; an image that repeats is seen so often.
-            options: How.
+            store: The images with their manifest.
+            rows: Rows to train on, [n]; an image that repeats is seen so often.
+            options: Settings of the training.
             validation: Rows that measure only; of more than 512 a random 512.
-            conditions: Of the training images, for a generator that is conditioned on a vector.
+            conditions: Conditions of the training images, for a generator that is conditioned on a vector.
             progress: Called with (stage, done, total).
 
         Raises:
             InputError: Images, rows, labels, conditions or settings do not fit each other, or weights were trained on
                 validation patients.
-            MissingExtraError: diffusers or accelerate is not there.
+            MissingExtraError: diffusers or accelerate is not installed.
         """
         rows = np.asarray(rows, dtype=np.int64)
         held_out = np.asarray(_NO_VALIDATION if validation is None else validation, dtype=np.int64)
@@ -308,7 +309,7 @@ class DiffusionTraining:
 
     @cached_property
     def loop(self) -> DiffusionLoop:
-        """The training at its start."""
+        """Loop of the training at its start."""
         options, processes = self.options, self.accelerator
         drop = options.drop_condition if self.told.conditioned_on != "none" else 0.0
         return DiffusionLoop(
@@ -328,7 +329,7 @@ class DiffusionTraining:
         """Train, and leave the averaged weights for `save`.
 
         Args:
-            checkpoint: File of the state from which a killed training goes on.
+            checkpoint: File of the state from which a killed training continues.
             on_snapshot: Called every ``snapshot_every`` steps and at the end; a training that was killed during a call
                 calls it again.
             progress: Called with ("training", steps done, steps).
@@ -363,12 +364,12 @@ class DiffusionTraining:
         )
 
     def seen(self) -> TrainingRecord:
-        """The images that it was trained on, and those that measured it."""
+        """Return the record of the images that trained it, and of those that measured it."""
         rows, began = {"training": np.unique(self.rows), "validation": self.validation}, self.beginning
         return TrainingRecord.of(self.store, rows, earlier=began.seen, unknown=began.unknown)
 
     def generator(self) -> Generator:
-        """Open the generator with the averaged weights as they are now; it shares them with the training."""
+        """Open the generator with its present averaged weights; it shares them with the training."""
         config, averaged = self.config(self.loop.step), self.loop.averaged
         found: Any = DiTGenerator(
             averaged, config, self.scheduler, self.vae, self.conditions, self.seen(), self._vae_seen
@@ -376,18 +377,18 @@ class DiffusionTraining:
         return found
 
     def save(self, folder: Path, steps: int) -> None:
-        """Write the generator with its averaged weights as they are now.
+        """Write the generator with its present averaged weights.
 
         Args:
-            folder: Made if it is not there; one that was begun is written again.
-            steps: Done.
+            folder: Folder to write, created if missing; an incomplete one is written again.
+            steps: Number of steps done.
         """
         parts = {"scheduler": self.scheduler, "vae": self.vae, "conditions": self.conditions}
         seen = {"seen": self.seen(), "vae_seen": self._vae_seen}
         save_dit(self.loop.averaged, folder, self.config(steps), **parts, **seen)
 
     def seconds_a_step(self) -> float:
-        """Time the second of two steps; the network is not of use afterwards."""
+        """Measure the seconds of the second of two steps; the network is useless afterwards."""
         return step_seconds(self.loop, min(2, self.options.steps), self.loop.losses.cpu)[-1]
 
     @property
@@ -396,12 +397,12 @@ class DiffusionTraining:
 
     @cached_property
     def _held_out(self) -> HeldOut:
-        """The validation images with their noise."""
+        """Validation images with their noise."""
         options, images = self.options, self.view.shown(self.measured, self.device)
         return HeldOut.of(images, self.told, self.spec, drop=options.drop_condition, seed=options.seed)
 
     def _look(self, begin: int, on_snapshot: OnSnapshot | None) -> bool:
-        """Note the losses since a step, call the caller, and say whether to go on; by the first process."""
+        """Note the losses since a step, call ``on_snapshot``, and return whether to continue; by the first process."""
         loop, options = self.loop, self.options
         if not self.accelerator.is_main_process:
             return True
@@ -412,18 +413,18 @@ class DiffusionTraining:
         if on_snapshot is None:
             return True
         going = on_snapshot(Snapshot(loop.step, options.steps, self.generator(), loss, held_out)) is not False
-        loop.averaged.to(self.device)  # who drew may have taken it elsewhere
+        loop.averaged.to(self.device)  # the caller may have moved it to another device
         return going
 
     def _agreed(self, going: bool) -> bool:
-        """Broadcast what the first process says to all of them."""
+        """Broadcast the decision of the first process to all of them."""
         if self.accelerator.num_processes == 1:
             return going
         said = torch.tensor(float(going and self.accelerator.is_main_process), device=self.device)
         return bool(self.accelerator.reduce(said, "sum") > 0)
 
     def _history(self) -> tuple[dict[str, Any], ...]:
-        """A row a look."""
+        """Return one row per look."""
         loop = self.loop
         looks = zip(evaluation_intervals(loop.step, self.options.snapshot_every), loop.looks.tolist(), strict=False)
         return tuple(
@@ -433,7 +434,7 @@ class DiffusionTraining:
 
 
 def _network(view: ImageView, told: Conditioning, options: GeneratorOptions) -> tuple[Any, DiTSpec, str]:
-    """Open the network that is trained, with its specification and the identity of what it starts from."""
+    """Open the network that is trained, with its specification and the identity of its initial weights."""
     channels, side, _ = view.shape
     told_of_it = {
         "conditioned_on": told.conditioned_on,

@@ -1,11 +1,11 @@
-"""Which images a generator draws, and the files of the set that they make.
+"""The plan of the images that a generator draws, and the files of the set that they make.
 
 Every image has a seed, and a class or a condition, planned before the first is drawn. The seed is a hash of (seed,
 number, attempt), so that an image can be made again alone, and a rejected one another time. Image i of a longer plan
 with the same balance of classes is image i of the shorter one.
 
 A picture is written under a temporary name and renamed; its hash is then appended to a list. A later run of the same
-command draws again whatever lacks its hash, or has none.
+command draws again each picture that has no hash or does not match it.
 """
 
 import hashlib
@@ -34,27 +34,27 @@ _STREAM = 71  # keeps these draws apart from others of the same seed
 
 
 def image_seed(seed: int, number: int, attempt: int = 0) -> int:
-    """The seed of one image: 63 bits of BLAKE2b over (seed, number, attempt), the same on every machine.
+    """Derive the seed of one image: 63 bits of BLAKE2b over (seed, number, attempt), the same on every machine.
 
     Args:
-        seed: Of the set.
-        number: Of the image in it, from 0.
-        attempt: How often it was drawn before.
+        seed: Random seed of the set.
+        number: Number of the image in it, from 0.
+        attempt: Number of earlier drawings of it.
     """
     digest = hashlib.blake2b(f"{seed}/{number}/{attempt}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 def image_name(number: int, attempt: int = 0) -> str:
-    """The id of an image, which is its file's name, too: ``synthetic-000017``, of its third drawing ``...-again-2``."""
+    """Return the id of an image, also its file's name: ``synthetic-000017``, of its third drawing ``...-again-2``."""
     return f"synthetic-{number:06d}" + (f"-again-{attempt}" if attempt else "")
 
 
 def parse_name(image: str) -> tuple[int, int]:
-    """Number and attempt of an image by its id.
+    """Return number and attempt of an image by its id.
 
     Raises:
-        InputError: It is no such id.
+        InputError: The text is not such an id.
     """
     found = _NAME.fullmatch(image)
     if found is None or image != image_name(int(found[1]), int(found[2] or 0)):
@@ -63,7 +63,7 @@ def parse_name(image: str) -> tuple[int, int]:
 
 
 def conditions_of(generator: Generator) -> Conditions | None:
-    """The conditions of a generator's training images with these images' ids, or None where it keeps none."""
+    """Return the conditions of a generator's training images with their ids, or None where it keeps none."""
     known = getattr(generator, "known", None)
     if isinstance(known, Conditions):
         return known
@@ -83,24 +83,25 @@ def plan_draws(
     paired: bool = False,
     conditions: Conditions | None = None,
 ) -> pd.DataFrame:
-    """Plan images.
+    """Plan the images of a set.
 
     Args:
-        generator: Which draws them.
-        n: How many.
-        seed: Of the set.
-        balance: ``classes``: as many of each, up to one; ``training``: in the proportions of the training images, by
-            largest remainders.
-        paired: An image to each training image's condition, in their order; where n is no multiple of theirs, to a
-            random part of them besides.
-        conditions: To draw from, instead of those that the generator keeps of its training images.
+        generator: Generator to sample from.
+        n: Number of images.
+        seed: Random seed of the set.
+        balance: Balance of the classes. ``classes``: as many of each, up to one; ``training``: in the proportions of
+            the training images, by largest remainders.
+        paired: Whether each training image's condition gets an image, in their order; where n is not a multiple of
+            their number, a random part of them gets one more.
+        conditions: Conditions to draw from, instead of those that the generator keeps of its training images.
 
     Returns:
-        A row an image: image (id), number, attempt (0), seed, label (number of its class, -1 without), class (its name,
-        or ""), source (training image whose condition it has, or ""), condition (row of that, -1 without).
+        Table with one row per image: image (id), number, attempt (0), seed, label (number of its class, -1 without),
+        class (its name, or ""), source (training image whose condition it has, or ""), condition (row of that, -1
+        without).
 
     Raises:
-        InputError: Fewer than one image, or a balance or pairs that this generator does not know.
+        InputError: Images are fewer than one, or this generator does not support the balance or pairs.
     """
     if n < 1:
         raise InputError(f"images is {n}; it must be a whole number of at least 1")
@@ -141,17 +142,17 @@ def plan_draws(
 
 
 def draw_again(plan: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """The same images another time: of the same class or condition, by the seed of the next attempt.
+    """Plan the same images another time: of the same class or condition, by the seed of the next attempt.
 
     Args:
-        plan: Rows of `plan_draws`, or of this.
-        seed: Of the set.
+        plan: Rows of `plan_draws`, or of this function.
+        seed: Random seed of the set.
     """
     return set_attempts(plan, plan["attempt"].to_numpy(dtype=np.int64) + 1, seed)
 
 
 def set_attempts(plan: pd.DataFrame, attempt: np.ndarray, seed: int) -> pd.DataFrame:
-    """The same images at a certain attempt each, ``attempt`` [n]; arguments as for `draw_again`."""
+    """Plan the same images at a certain attempt each, ``attempt`` [n]; arguments as for `draw_again`."""
     pairs = list(zip(plan["number"].tolist(), attempt.tolist(), strict=True))
     return plan.assign(
         image=[image_name(*pair) for pair in pairs],
@@ -161,12 +162,12 @@ def set_attempts(plan: pd.DataFrame, attempt: np.ndarray, seed: int) -> pd.DataF
 
 
 def draw_of(generator: Generator, plan: pd.DataFrame, conditions: Conditions | None = None) -> Draw:
-    """Rows of a plan as a generator takes them.
+    """Convert rows of a plan to the input of a generator.
 
     Args:
-        generator: Which draws them.
+        generator: Generator to sample from.
         plan: Rows of `plan_draws`.
-        conditions: As there.
+        conditions: Conditions to draw from, as for `plan_draws`.
     """
     seeds, on = plan["seed"].to_numpy(dtype=np.int64), generator.config.conditioned_on
     if on == "class":
@@ -189,14 +190,14 @@ def draw(
     """Draw the images of a plan.
 
     Args:
-        generator: Which draws them.
+        generator: Generator to sample from.
         plan: Rows of `plan_draws`.
-        how: How a diffusion model draws.
-        device: cpu, cuda, or auto.
-        conditions: As for `plan_draws`.
+        how: Sampling settings of a diffusion model.
+        device: Device to draw on: cpu, cuda, or auto.
+        conditions: Conditions to draw from, as for `plan_draws`.
 
     Returns:
-        [n, H, W, C] uint8.
+        Images, [n, H, W, C] uint8.
     """
     config = generator.config
     images = np.empty((len(plan), *config.size, config.channels), dtype=np.uint8)
@@ -213,7 +214,7 @@ def draw_blocks(
     *,
     conditions: Conditions | None = None,
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The images of a plan, a batch at a time: (row of the first, [b, H, W, C] uint8). Arguments as for `draw`."""
+    """Yield the images of a plan in batches: (row of the first, [b, H, W, C] uint8). Arguments as for `draw`."""
     how = how or SamplingOptions()
     wanted = draw_of(generator, plan, conditions)
     for begin in range(0, len(wanted), how.batch):
@@ -221,7 +222,7 @@ def draw_blocks(
 
 
 def _class_of(n: int, counts: np.ndarray, balance: str, name: str) -> np.ndarray:
-    """[n] the class of each image, the classes mixed; ``counts`` [k] of the training images."""
+    """Choose the class of each image, [n], the classes mixed; ``counts`` [k] of the training images."""
     if balance == "classes":
         return np.arange(n) % len(counts)
     if not counts.sum():
@@ -235,13 +236,13 @@ def _class_of(n: int, counts: np.ndarray, balance: str, name: str) -> np.ndarray
 
 
 def _paired_rows(n: int, known: int, seed: int) -> np.ndarray:
-    """[n] rows of conditions, each n // known times and a random part of them once more."""
+    """Choose [n] rows of conditions, each n // known times and a random part of them once more."""
     rest = np.sort(np.random.default_rng([_STREAM, seed]).permutation(known)[: n % known])
     return np.concatenate([np.tile(np.arange(known), n // known), rest])
 
 
 def _drawn_rows(n: int, known: Conditions, seed: int, balance: str, name: str) -> np.ndarray:
-    """[n] rows of conditions of the wanted classes, drawn without replacement until a class has been used up."""
+    """Draw [n] rows of conditions of the wanted classes, without replacement until a class has been used up."""
     names, of = np.unique(known.labels, return_inverse=True)
     place = _class_of(n, np.bincount(of, minlength=len(names)), balance, name)
     rows = np.empty(n, dtype=np.int64)
@@ -266,12 +267,12 @@ def write_images(folder: Path, names: list[str], images: np.ndarray) -> dict[str
     """Write pictures and then their hashes to the list.
 
     Args:
-        folder: Of the set; its folder of images is there.
-        names: [n] ids.
-        images: [n, H, W, C] uint8.
+        folder: Folder of the set; its folder of images exists.
+        names: Identifiers of the images, [n].
+        images: Images, [n, H, W, C] uint8.
 
     Returns:
-        The SHA-256 of each file, by id.
+        SHA-256 of each file, by id.
     """
     hashes = {}
     for name, image in zip(names, images, strict=True):
@@ -288,7 +289,7 @@ def write_images(folder: Path, names: list[str], images: np.ndarray) -> dict[str
 
 
 def read_drawn_hashes(folder: Path, names: list[str]) -> dict[str, str]:
-    """SHA-256 by id of those images that are there as they were written, of ``names`` [n]."""
+    """Return SHA-256 by id of the images among ``names`` [n] whose files are as they were written."""
     known: dict[str, str] = {}
     if (folder / TABLE).is_file():
         table = read_table(folder / TABLE)
@@ -305,7 +306,7 @@ def read_drawn_hashes(folder: Path, names: list[str]) -> dict[str, str]:
 
 
 def set_table(plan: pd.DataFrame, hashes: dict[str, str]) -> pd.DataFrame:
-    """The set's table, a row an image: its class as ``label``, and as ``source`` the training image it belongs to."""
+    """Build the set's table, one row per image: ``label`` is its class, ``source`` the training image it belongs to."""
     names = plan["image"].tolist()
     added = {
         "path": [image_path(name) for name in names],

@@ -1,6 +1,6 @@
-"""Train a generator on rows of a store and leave it in a folder, whatever its kind.
+"""Train a generator of any kind on rows of a store and write it to a folder.
 
-The folder gets ``generator/`` (what `memorisk.load_generator` reads), ``history.json`` and, where they are asked for,
+The folder gets ``generator/`` (which `memorisk.load_generator` reads), ``history.json`` and, if requested,
 ``snapshots/step-00001000/``, each a generator's folder. While it runs, ``stop.json`` in the folder (``{"reason":
 "..."}``) ends it at the next look.
 """
@@ -29,20 +29,20 @@ GENERATOR, HISTORY = "generator", "history.json"
 
 @dataclass(frozen=True)
 class FittedGenerator:
-    """A generator, and how it came about."""
+    """A generator with the history of its training."""
 
     generator: Generator
-    """With the averaged weights of the last step."""
+    """Generator with the averaged weights of the last step."""
     steps: int
-    """Done."""
+    """Number of steps done."""
     history: tuple[Mapping[str, Any], ...]
-    """A row a look: ``step, loss, held_out_loss`` and what the kind adds."""
+    """History with one row per look: ``step, loss, held_out_loss`` and the figures that the kind adds."""
     stopped: str | None
-    """Why it ended before its time; None where it did not."""
+    """Reason of an early end; None where the training reached its last step."""
     notes: tuple[str, ...]
-    """What a report must say, a sentence each."""
+    """Notes for the report, one sentence each."""
     folder: Path
-    """Of the generator."""
+    """Folder of the generator."""
 
 
 def fit_generator(
@@ -56,22 +56,22 @@ def fit_generator(
     on_snapshot: OnSnapshot | None = None,
     progress: Progress = no_progress,
 ) -> FittedGenerator:
-    """Train a generator and leave it in a folder.
+    """Train a generator and write it to a folder.
 
-    Killed and called again with the same arguments it goes on, and gives the same bytes; once done it is only read.
+    Killed and called again with the same arguments it continues, and gives the same bytes; once done it is only read.
 
     Args:
         store: The images; classes are the labels of its manifest.
-        rows: To train on, [n]; an image that stands there 16 times is seen 16 times as often.
-        options: How.
-        folder: New, empty, or that of the same training.
+        rows: Rows to train on, [n]; an image whose row occurs 16 times is seen 16 times as often.
+        options: Settings of the training.
+        folder: Folder to write: new, empty, or that of the same training.
         validation: Rows that measure the held-out loss, and nothing else.
-        conditions: Of the training images, for a generator that is conditioned on a vector.
+        conditions: Conditions of the training images, for a generator that is conditioned on a vector.
         on_snapshot: Called at every look; False ends the training there.
         progress: Called with (stage, done, total).
 
     Returns:
-        The generator and its history.
+        Trained generator and its history.
 
     Raises:
         InputError: Settings, images, labels or conditions do not fit each other, or the folder holds another generator;
@@ -94,7 +94,7 @@ def build_training(
     conditions: Conditions | None = None,
     progress: Progress = no_progress,
 ) -> GeneratorTraining:
-    """A training of the kind that the options name, checked and on its device; arguments as for `fit_generator`."""
+    """Build a training of the kind that the options name, checked, on its device; arguments as for `fit_generator`."""
     if options.kind == "gan":
         from memorisk.training.generators.gan_training import GanTraining
 
@@ -116,12 +116,12 @@ def run_training(
     on_snapshot: OnSnapshot | None = None,
     progress: Progress = no_progress,
 ) -> FittedGenerator:
-    """`fit_generator` of a training that was checked already.
+    """Run a checked training as `fit_generator` does.
 
     Args:
-        training: From `build_training`.
-        options: Of it.
-        folder: As for `fit_generator`.
+        training: Training from `build_training`.
+        options: Settings of the training.
+        folder: Folder to write, as for `fit_generator`.
         on_snapshot: Called at every look; False ends the training there.
         progress: Called with (stage, done, total).
 
@@ -147,10 +147,10 @@ def run_training(
 
 
 def _read_fitted(folder: Path, key: str) -> FittedGenerator:
-    """Read what an earlier call left.
+    """Read the generator that an earlier call wrote.
 
     Raises:
-        InputError: It is another generator, or damaged.
+        InputError: The folder holds another generator, or is damaged.
     """
     try:
         found = read_json(folder / HISTORY)

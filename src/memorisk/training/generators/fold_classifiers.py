@@ -1,7 +1,7 @@
 """Five classifiers of the same images, each trained without one fold of the patients (paper 004, section 4.3).
 
-They end in a sigmoid a class: of two classes there is one output, of several one against the rest each, trained with
-binary cross entropy. The outputs of a classifier that is done are kept in a file; one that was killed goes on.
+They end in a sigmoid per class: two classes have one output, several have one against the rest each, trained with
+binary cross entropy. The outputs of a classifier that is done are kept in a file; a killed one continues.
 """
 
 import warnings
@@ -34,26 +34,26 @@ _NORMALISATION_IMAGES = 4096
 
 @dataclass(frozen=True, eq=False)
 class FoldData:
-    """Images of the five classifiers."""
+    """Images of the five classifiers, with labels and folds."""
 
     images: np.ndarray | StackedImages
-    """[N, H, W, C] of the store."""
+    """Images of the store, [N, H, W, C]."""
     rows: np.ndarray
-    """[n] of the different training images, rising."""
+    """Rows of the different training images, [n], rising."""
     targets: Targets
-    """Of these, ``values`` [n] or [n, k]."""
+    """Targets of these images, ``values`` [n] or [n, k]."""
     labels: np.ndarray
-    """[n] their labels as text."""
+    """Labels of these images as text, [n]."""
     groups: np.ndarray
-    """[n] whose they are; patients who share an image are one."""
+    """Patient of each image, [n]; patients who share an image are one."""
     fold: np.ndarray
-    """[n] in which each is left out."""
+    """Fold in which each image is left out, [n]."""
     key: str
-    """Of the images."""
+    """Hash of the data of the store."""
 
     @property
     def onehot(self) -> np.ndarray:
-        """[n, k] float32, 1 at a class of the image; of two classes one column."""
+        """One-hot labels, [n, k] float32, 1 at a class of the image; one column for two classes."""
         return self.targets.values.reshape(len(self.rows), -1).astype(np.float32)
 
     @property
@@ -63,15 +63,15 @@ class FoldData:
 
 
 def fold_data(store: ImageStore, rows: np.ndarray, seed: int | None) -> FoldData:
-    """Labels of the training images, and whose fold each is in.
+    """Collect the labels of the training images, and the fold of each.
 
     Args:
-        store: The images.
-        rows: Of the training images; may repeat.
-        seed: Of the division; None where no classifier is trained, and all images are in one fold.
+        store: The images with their manifest.
+        rows: Rows of the training images; may repeat.
+        seed: Random seed of the division; None where no classifier is trained, and all images are in one fold.
 
     Raises:
-        InputError: There are no labels, all are the same, or fewer than five patients.
+        InputError: Labels are missing, all are the same, or patients are fewer than five.
     """
     chosen = np.unique(np.asarray(rows, dtype=np.int64))
     manifest = store.manifest
@@ -90,15 +90,15 @@ def fold_data(store: ImageStore, rows: np.ndarray, seed: int | None) -> FoldData
 
 
 def patient_folds(labels: np.ndarray, groups: np.ndarray, seed: int) -> np.ndarray:
-    """[n] a fold from 0 to 4 of each image: a patient in one, each class as evenly as patients allow.
+    """Assign a fold from 0 to 4 to each image, [n]: a patient is in one, each class as evenly spread as patients allow.
 
     Args:
-        labels: [n] str; classes of fewer than five images are spread as one.
-        groups: [n] str.
-        seed: Of the division.
+        labels: Labels of the images, [n] str; classes of fewer than five images are spread as one.
+        groups: Patient of each image, [n] str.
+        seed: Random seed of the division.
 
     Raises:
-        InputError: There are fewer than five patients.
+        InputError: Patients are fewer than five.
     """
     from sklearn.model_selection import StratifiedGroupKFold
 
@@ -115,20 +115,20 @@ def patient_folds(labels: np.ndarray, groups: np.ndarray, seed: int) -> np.ndarr
 
 
 def fold_outputs(data: FoldData, options: PseudoOptions, folder: Path, progress: Progress) -> np.ndarray:
-    """Train the five classifiers, or find what they gave.
+    """Train the five classifiers, or read their outputs.
 
     Args:
-        data: Of `fold_data`.
-        options: Of the training.
-        folder: For their outputs, and for the state of a training in progress; made if it is not there.
+        data: Data from `fold_data`.
+        options: Settings of the training.
+        folder: Folder of their outputs, and of the state of a training in progress; created if missing.
         progress: Called with (stage, done, total).
 
     Returns:
-        [5, n, k] float32 sigmoid outputs for every training image, of the classifier without fold 0, 1, ...
+        Sigmoid outputs for every training image, [5, n, k] float32, of the classifier without fold 0, 1, ...
 
     Raises:
         InputError: The network does not take these images, or does not exist.
-        MemoriskError: A training broke; classifiers that are done are kept.
+        MemoriskError: A training failed; classifiers that are done are kept.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     recipe = fold_recipe(data, options)
@@ -139,20 +139,20 @@ def fold_outputs(data: FoldData, options: PseudoOptions, folder: Path, progress:
 
 @dataclass(frozen=True)
 class FoldRecipe:
-    """Settings of the training of each of the five."""
+    """Settings of the training of each of the five classifiers."""
 
     train: TrainOptions
-    """Filled in."""
+    """Settings of the training, filled in."""
     normalisation: Normalisation | None
-    """Of its pixels."""
+    """Scaling of its pixels."""
 
 
 def fold_recipe(data: FoldData, options: PseudoOptions) -> FoldRecipe:
-    """Make the settings of the classifiers of some images.
+    """Build the settings of the classifiers of some images.
 
     Args:
-        data: Of `fold_data`.
-        options: Of the training.
+        data: Data from `fold_data`.
+        options: Settings of the training.
 
     Raises:
         InputError: The network does not exist.
@@ -168,8 +168,8 @@ def fold_seed(number: int, options: PseudoOptions) -> int:
     """Return the seed of one classifier.
 
     Args:
-        number: Which.
-        options: Of the training.
+        number: Number of the classifier, from 0.
+        options: Settings of the training.
     """
     return int(fingerprint("pseudo-conditions", options.seed, number), 16) % (1 << 32)
 
@@ -178,11 +178,11 @@ def fold_file(number: int, data: FoldData, recipe: FoldRecipe, options: PseudoOp
     """Return the file of the outputs of one classifier.
 
     Args:
-        number: Which.
-        data: Of `fold_data`.
-        recipe: Of `fold_recipe`.
-        options: Of the training.
-        folder: Of all five.
+        number: Number of the classifier, from 0.
+        data: Data from `fold_data`.
+        recipe: Settings from `fold_recipe`.
+        options: Settings of the training.
+        folder: Folder of the outputs of all five.
     """
     told = [options.conditioning_network, options.conditioning_weights, asdict(recipe.train), recipe.normalisation]
     told += [options.threads]
@@ -198,7 +198,7 @@ def _train_or_read(
     folder: Path,
     progress: Progress,
 ) -> np.ndarray:
-    """[n, k] outputs of the classifier without one fold, from its file if that is there."""
+    """Return the outputs [n, k] of the classifier without one fold, from its file if that exists."""
     train, normalisation = recipe.train, recipe.normalisation
     stage, epochs = f"classifier {number + 1} of {FOLDS}", train.epochs or 0
     seed, file = fold_seed(number, options), fold_file(number, data, recipe, options, folder)

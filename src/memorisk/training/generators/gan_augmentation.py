@@ -1,17 +1,17 @@
-"""What a discriminator sees in place of an image: the augmentations "bgc" of adaptive augmentation.
+"""Images as a discriminator sees them: the augmentations "bgc" of adaptive augmentation.
 
 Karras et al. 2020, "Training generative adversarial networks with limited data", appendix B. Each transformation is
 drawn for each image with probability p; their matrices are multiplied, and an image is moved once and coloured once.
-Images that nothing was drawn for pass as they are, to the bit; flips, turns and whole pixels alone are exact. Pixels
-are gathered and weighted, so that every operation has all derivatives, as torch's ``grid_sample`` has not. Beyond its
+Images without a draw pass as they are, to the bit; flips, turns and whole pixels alone are exact. Pixels
+are gathered and weighted, so that every operation has all derivatives, unlike torch's ``grid_sample``. Beyond its
 edges an image is reflected at the middle of its outermost pixels.
 
 The probability follows how much the discriminator overfits (section 3): r_t = E[sign(D(real))] is about 0 for a
-discriminator that cannot tell and 1 for one that knows its images. Every 4 steps the probability goes up where r_t is
-above the target and down where it is below, as fast as takes it from 0 to 1 in so many images. It ends at 0.8, below
-which augmentations do not leak into what is drawn.
+discriminator that cannot distinguish images and 1 for one that knows its images. Every 4 steps the probability goes up
+where r_t is above the target and down where it is below, at a rate that takes it from 0 to 1 in so many images. It ends
+at 0.8, below which augmentations do not leak into the drawn images.
 
-What is random in a step of a GAN's training is a function of (seed, step, phase) alone.
+The draws in a step of a GAN's training are a function of (seed, step, phase) alone.
 """
 
 import math
@@ -32,18 +32,18 @@ _SYM6 = (
 )  # fmt: skip
 _PAD = len(_SYM6) // 4
 _EDGE = 5
-"""Pixels of twice the side that the filter needs beyond the image."""
+"""Number of pixels, at twice the side, that the filter needs beyond the image."""
 _CENTRE = sum(t * weight for t, weight in enumerate(_SYM6)) / sum(_SYM6) - _EDGE
-"""Where the middle of the first pixel lies in the image of twice the side: by the filter's centre of mass, so that an
-even slope stays one."""
+"""Place of the middle of the first pixel in the image of twice the side: by the filter's centre of mass, so that an
+even slope stays even."""
 
 
 def move_pixels(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-    """Pixels of each image taken from elsewhere in it; exact, for matrices that lead from pixel to pixel.
+    """Take the pixels of each image from elsewhere in it; exact, for matrices that lead from pixel to pixel.
 
     Args:
-        x: [b, c, s, s].
-        matrix: [b, 3, 3], in pixels from the middle.
+        x: Images, [b, c, s, s].
+        matrix: Matrix of each image, [b, 3, 3], in pixels from the middle.
     """
     side = x.shape[-1]
     rows, columns = _sources(matrix, torch.arange(side, dtype=torch.float64), side)
@@ -54,12 +54,12 @@ def move_pixels(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
 def move_between_pixels(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     """Move each image by its own matrix, without aliases.
 
-    It is made twice as large by the wavelet sym6, taken between its pixels by bilinear interpolation, and made half as
-    large by sym6 again, which undoes the first step where nothing moves.
+    It is enlarged to twice its side by the wavelet sym6, sampled between its pixels by bilinear interpolation, and
+    reduced to half that side by sym6 again, which undoes the first step where nothing moves.
 
     Args:
-        x: [b, c, s, s].
-        matrix: [b, 3, 3], in pixels from the middle.
+        x: Images, [b, c, s, s].
+        matrix: Matrix of each image, [b, 3, 3], in pixels from the middle.
     """
     side = x.shape[-1]
     large, line = _upsample(x), (torch.arange(-_EDGE, 2 * side + _EDGE, dtype=torch.float64) - _CENTRE) / 2
@@ -75,11 +75,11 @@ def move_between_pixels(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
 
 
 def recolour(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-    """Colours of each image by an affine map; a grey image as if it were red, green and blue, of which the mean stays.
+    """Map the colours of each image by an affine map; a grey image counts as red, green, blue, and becomes their mean.
 
     Args:
-        x: [b, c, s, s], c of 1 or 3.
-        matrix: [b, 4, 4].
+        x: Images, [b, c, s, s], c of 1 or 3.
+        matrix: Matrix of each image, [b, 4, 4].
     """
     matrix = matrix.to(x.device)
     linear, shift = matrix[:, :3, :3], matrix[:, :3, 3]
@@ -89,7 +89,7 @@ def recolour(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
 
 
 def _sources(matrix: torch.Tensor, line: torch.Tensor, side: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Find where each point of a grid is taken from: rows and columns, [b, n n] each, in pixels of the image."""
+    """Find the source of each point of a grid: rows and columns, [b, n n] each, in pixels of the image."""
     middle = (side - 1) / 2
     line = line.to(matrix.device) - middle
     y, x = (v.flatten() for v in torch.meshgrid(line, line, indexing="ij"))
@@ -98,31 +98,31 @@ def _sources(matrix: torch.Tensor, line: torch.Tensor, side: int) -> tuple[torch
 
 
 def _reflect(place: torch.Tensor, side: int) -> torch.Tensor:
-    """Reflected into the image at the middle of its first and last pixels."""
+    """Reflect places into the image at the middle of its first and last pixels."""
     period = 2 * (side - 1)
     place = place.remainder(period)
     return torch.minimum(place, period - place)
 
 
 def _neighbour(place: torch.Tensor, step: int, side: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The pixel before a place or after it, and its weight in a linear interpolation."""
+    """Return the pixel before a place or after it, and its weight in a linear interpolation."""
     before = place.floor()
     share = place - before
     return (before + step).clamp(0, side - 1).long(), share if step else 1 - share
 
 
 def _gather_pixels(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """[b, c, n] of the pixels at [b, n]; its derivative adds them up again, and is differentiable itself."""
+    """Gather the pixels at [b, n], [b, c, n]; the derivative adds them up again, and is differentiable itself."""
     return x.flatten(2).gather(2, index[:, None].expand(-1, x.shape[1], -1))
 
 
 def _filter(x: torch.Tensor) -> torch.Tensor:
-    """The wavelet's low-pass filter, [12]."""
+    """Return the wavelet's low-pass filter, [12]."""
     return torch.tensor(_SYM6, dtype=x.dtype, device=x.device)
 
 
 def _upsample(x: torch.Tensor) -> torch.Tensor:
-    """[b, c, 2s, 2s]: zeros between the pixels, then sym6 in both directions."""
+    """Enlarge to [b, c, 2s, 2s]: zeros between the pixels, then sym6 in both directions."""
     channels, line = x.shape[1], math.sqrt(2) * _filter(x)
     x, cut = F.pad(x, (_PAD,) * 4, mode="reflect"), 2 * _PAD + _EDGE
     for shape, stride in (((1, 1, -1, 1), (2, 1)), ((1, 1, 1, -1), (1, 2))):
@@ -132,7 +132,7 @@ def _upsample(x: torch.Tensor) -> torch.Tensor:
 
 
 def _downsample(x: torch.Tensor) -> torch.Tensor:
-    """[b, c, s, s] of [b, c, 2s + 10, 2s + 10]: sym6 backwards in both directions, then every second pixel."""
+    """Reduce [b, c, 2s + 10, 2s + 10] to [b, c, s, s]: sym6 backwards in both directions, then every second pixel."""
     channels, line = x.shape[1], _filter(x) / math.sqrt(2)
     for shape, stride in (((1, 1, -1, 1), (2, 1)), ((1, 1, 1, -1), (1, 2))):
         x = F.conv2d(x, line.reshape(shape).expand(channels, -1, -1, -1), stride=stride, groups=channels)
@@ -145,18 +145,18 @@ _LOG_SCALE, _LOG_CONTRAST, _LOG_SATURATION, _BRIGHTNESS = 0.2, 0.5, 1.0, 0.2
 
 @dataclass(frozen=True, eq=False)
 class AugmentationDraws:
-    """Random draws for a batch."""
+    """Random draws of the augmentations of a batch."""
 
     blit: torch.Tensor
-    """[b, 3, 3] float64: flips, turns and whole pixels, in pixels from the middle of the image; from what is seen to
-    where it is taken from."""
+    """Matrices of flips, turns and whole pixels, [b, 3, 3] float64, in pixels from the middle of the image; they map a
+    place in the augmented image to its source."""
     geometry: torch.Tensor
-    """[b, 3, 3] float64: scales, rotations and fractions of pixels, in the same sense."""
+    """Matrices of scales, rotations and fractions of pixels, [b, 3, 3] float64, in the same sense."""
     colour: torch.Tensor
-    """[b, 4, 4] float64: of red, green, blue and 1."""
+    """Matrices of the colours, [b, 4, 4] float64, on red, green, blue and 1."""
 
     def to(self, device: torch.device) -> "AugmentationDraws":
-        """Move them to a device."""
+        """Move the draws to a device."""
         return AugmentationDraws(self.blit.to(device), self.geometry.to(device), self.colour.to(device))
 
 
@@ -165,15 +165,15 @@ def draw_augmentations(
 ) -> AugmentationDraws:
     """Draw transformations for a batch, on the CPU.
 
-    As many numbers are drawn whatever ``p`` is. "With probability p" a flip is one of two, a turn one of four, so that
-    an image is mirrored with probability p / 2 and turned with 3 p / 4.
+    The count of drawn numbers does not depend on ``p``. "With probability p" a flip is one of two, a turn one of four,
+    so that an image is mirrored with probability p / 2 and turned with 3 p / 4.
 
     Args:
-        b: Images.
+        b: Number of images.
         p: Probability of each transformation; each of the two rotations has 1 - sqrt(1 - p).
-        generator: Of the CPU.
+        generator: Source of the draws, on the CPU.
         letters: Groups of transformations, of b, g and c.
-        side: Pixels of an image.
+        side: Side of an image, in pixels.
     """
     dice = _BatchDraws(b, p, generator)
     blit, geometry, colour = (torch.eye(n, dtype=torch.float64).repeat(b, 1, 1) for n in (3, 3, 4))
@@ -187,11 +187,11 @@ def draw_augmentations(
 
 
 def augment(x: torch.Tensor, drawn: AugmentationDraws) -> torch.Tensor:
-    """Images as they were drawn to be seen.
+    """Apply the drawn augmentations to images.
 
     Args:
-        x: [b, c, s, s] float32, c of 1 or 3.
-        drawn: For this batch; on the device of ``x`` or on the CPU.
+        x: Images, [b, c, s, s] float32, c of 1 or 3.
+        drawn: Draws for this batch; on the device of ``x`` or on the CPU.
     """
     moved, turned = (_is_not_identity(m) for m in (drawn.blit @ drawn.geometry, drawn.geometry))
     x = _apply_to_rows(x, ~turned & moved, lambda part, rows: move_pixels(part, drawn.blit[rows]))
@@ -200,31 +200,31 @@ def augment(x: torch.Tensor, drawn: AugmentationDraws) -> torch.Tensor:
 
 
 class _BatchDraws:
-    """Draws of a batch: [b] float64 each, of which some are taken and the others are what changes nothing."""
+    """Draws of a batch: [b] float64 each, some of which are used while neutral values replace the others."""
 
     def __init__(self, b: int, p: float, generator: torch.Generator):
         self.b, self.p, self.generator = b, p, generator
 
     def uniform(self, low: float, high: float) -> torch.Tensor:
-        """Evenly between two numbers."""
+        """Draw evenly between two numbers."""
         return low + (high - low) * torch.rand(self.b, dtype=torch.float64, generator=self.generator)
 
     def normal(self, deviation: float) -> torch.Tensor:
-        """Normal around 0."""
+        """Draw normal numbers around 0."""
         return deviation * torch.randn(self.b, dtype=torch.float64, generator=self.generator)
 
     def one_of(self, n: int) -> torch.Tensor:
-        """A whole number from 0."""
+        """Draw a whole number from 0 to n - 1."""
         return self.uniform(0, n).floor().clamp_max(n - 1)
 
     def kept(self, value: torch.Tensor, neutral: float, p: float | None = None) -> torch.Tensor:
-        """The value with probability p, else what changes nothing."""
+        """Keep the value with probability p, and replace it by the neutral one otherwise."""
         taken = self.uniform(0, 1) < (self.p if p is None else p)
         return torch.where(taken, value, torch.full_like(value, neutral))
 
 
 def _blits(dice: _BatchDraws, side: int) -> torch.Tensor:
-    """Flips, turns by 90 degrees and whole pixels, applied in this order; from what is seen to its source."""
+    """Draw flips, turns by 90 degrees and whole pixels, applied in this order; the map leads to the source."""
     flip = dice.kept(1 - 2 * dice.one_of(2), 1.0)
     turns = dice.kept(dice.one_of(4), 0.0)
     right, down = ((dice.uniform(-1, 1) * _LARGEST_SHIFT * side).round() for _ in range(2))
@@ -236,7 +236,7 @@ def _blits(dice: _BatchDraws, side: int) -> torch.Tensor:
 
 
 def _geometry(dice: _BatchDraws, side: int) -> torch.Tensor:
-    """Scale, rotation, stretch, rotation, fractions of pixels, in this order; from what is seen to its source."""
+    """Draw scale, rotation, stretch, rotation, fractions of pixels, in this order; the map leads to the source."""
     rotating = 1 - math.sqrt(1 - dice.p)
     scale = dice.kept(torch.exp2(dice.normal(_LOG_SCALE)), 1.0)
     before = dice.kept(dice.uniform(-math.pi, math.pi), 0.0, rotating)
@@ -249,7 +249,7 @@ def _geometry(dice: _BatchDraws, side: int) -> torch.Tensor:
 
 
 def _colours(dice: _BatchDraws) -> torch.Tensor:
-    """Brightness, contrast, luma flip, hue and saturation, in this order."""
+    """Draw brightness, contrast, luma flip, hue and saturation, in this order."""
     brightness = dice.kept(dice.normal(_BRIGHTNESS), 0.0)
     contrast = dice.kept(torch.exp2(dice.normal(_LOG_CONTRAST)), 1.0)
     flip = dice.kept(dice.one_of(2), 0.0)
@@ -267,37 +267,37 @@ def _colours(dice: _BatchDraws) -> torch.Tensor:
 
 
 def _matrix(*numbers: torch.Tensor) -> torch.Tensor:
-    """[b, 3, 3] of two rows of three."""
+    """Build a matrix [b, 3, 3] of two rows of three."""
     one = torch.ones_like(numbers[0])
     return torch.stack([*numbers, 0 * one, 0 * one, one], dim=-1).unflatten(-1, (3, 3))
 
 
 def _scale(across: torch.Tensor, along: torch.Tensor) -> torch.Tensor:
-    """Scale x and y."""
+    """Build the scaling of x and y."""
     return _matrix(across, 0 * across, 0 * across, 0 * across, along, 0 * across)
 
 
 def _rotation(angle: torch.Tensor) -> torch.Tensor:
-    """About the middle."""
+    """Build the rotation about the middle."""
     cos, sin = angle.cos(), angle.sin()
     return _matrix(cos, -sin, 0 * cos, sin, cos, 0 * cos)
 
 
 def _shift(right: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
-    """Shift by pixels."""
+    """Build the shift by pixels."""
     one, none = torch.ones_like(right), torch.zeros_like(right)
     return _matrix(one, none, right, none, one, down)
 
 
 def _is_not_identity(matrix: torch.Tensor) -> torch.Tensor:
-    """[b] which matrices are not the identity to the bit."""
+    """Mark the matrices that differ from the identity in any bit, [b]."""
     return (matrix != torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)).flatten(1).any(dim=1)
 
 
 def _apply_to_rows(
     x: torch.Tensor, chosen: torch.Tensor, change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 ) -> torch.Tensor:
-    """A batch of which some images are changed."""
+    """Change some of the images of a batch."""
     rows = chosen.nonzero()[:, 0]
     if not len(rows):
         return x
@@ -306,15 +306,15 @@ def _apply_to_rows(
 
 
 ADJUSTMENT_STEPS = 4
-"""Steps."""
+"""Number of steps between two adjustments of the probability."""
 
 
 class AdaptiveProbability:
-    """The probability and what it is steered by.
+    """The probability of augmentations and the statistic that steers it.
 
     Args:
-        settings: ``gan_augment`` and what belongs to it.
-        device: Of the logits.
+        settings: Settings with ``gan_augment`` and those that belong to it.
+        device: Device of the logits.
     """
 
     def __init__(self, settings: GanSettings, device: torch.device) -> None:
@@ -329,7 +329,7 @@ class AdaptiveProbability:
 
     @property
     def p(self) -> float:
-        """Return the probability of each transformation now."""
+        """Present probability of each transformation."""
         return float(self.state["probability"])
 
     @property
@@ -343,7 +343,7 @@ class AdaptiveProbability:
         self.state["signs"] += torch.stack([real.sign().sum(), torch.ones_like(real).sum()])
 
     def adapt(self, step: int) -> None:
-        """After a step, the ``step``-th from 0: every fourth moves the probability."""
+        """Adjust the probability after the ``step``-th step, from 0: every fourth one moves it."""
         if (step + 1) % ADJUSTMENT_STEPS:
             return
         total, seen = self.state["signs"].tolist()
@@ -358,7 +358,7 @@ class AdaptiveProbability:
 
 GENERATOR, PATH, DISCRIMINATOR, R1 = range(4)
 """Phases of a step."""
-_PHASES = 3  # beside order, step seeds, and the draws of `training.generators.batches`
+_PHASES = 3  # random stream in addition to order, step seeds, and the draws of `training.generators.batches`
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,9 +366,9 @@ class Latents:
     """Random inputs that images are drawn from.
 
     Attributes:
-        z: [2, b, style] of the first and of the second style.
-        second: [b, n, 1] bool, which layers take the second.
-        noises: Of each layer, [b, 1, s, s].
+        z: Inputs of the mapping, [2, b, style], of the first and of the second style.
+        second: Whether each layer takes the second style, [b, n, 1] bool.
+        noises: Noise of each layer, [b, 1, s, s].
     """
 
     z: torch.Tensor
@@ -377,15 +377,15 @@ class Latents:
 
 
 class PhaseDraws:
-    """The draws of one phase, in the order in which they are asked for.
+    """The draws of one phase, in the order of the calls.
 
     Small ones are drawn on the CPU, noise on the device.
 
     Args:
-        seed: Of the training.
-        step: From 0.
-        phase: One of the four.
-        device: Where they are needed.
+        seed: Random seed of the training.
+        step: Number of the step, from 0.
+        phase: Number of the phase, one of the four.
+        device: Device on which the draws are needed.
     """
 
     def __init__(self, seed: int, step: int, phase: int, device: torch.device) -> None:
@@ -396,15 +396,15 @@ class PhaseDraws:
         self._large = torch.Generator(device).manual_seed(second)
 
     def noise(self, *shape: int) -> torch.Tensor:
-        """Normal numbers on the device."""
+        """Draw normal numbers on the device."""
         return torch.randn(shape, generator=self._large, device=self.device)
 
     def latents(self, spec: GanSpec, b: int, mixing: float) -> Latents:
         """Draw the latents of some images.
 
         Args:
-            spec: Of the networks.
-            b: Images.
+            spec: Specification of the networks.
+            b: Number of images.
             mixing: Probability that an image is of two styles, from a layer on that is drawn evenly.
         """
         z = torch.randn(2, b, spec.style, generator=self._small)

@@ -2,9 +2,9 @@
 
 Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN" (networks, losses, lazy regularisation) and
 "Training generative adversarial networks with limited data" (augmentation); written from the papers. Everything random
-derives from (seed, step), so that a killed training goes on to the same bytes on a CPU.
+derives from (seed, step), so that a killed training continues to the same bytes on a CPU.
 
-`GanLoop` holds what is alive while it runs and updates both networks; `GanTraining` checks, runs and saves.
+`GanLoop` holds the live tensors of a training and updates both networks; `GanTraining` checks, runs and saves.
 """
 
 import math
@@ -58,8 +58,8 @@ from memorisk.training.generators.snapshots import (
 )
 
 RECORDS = ("loss", "loss_discriminator", "r1", "path_length", "r_t", "p")
-"""Of each step; NaN for what it did not compute."""
-_AT_ONCE = 100  # steps whose batches are asked for together, and after which their losses are looked at
+"""Names of the figures of each step; NaN for those that it did not compute."""
+_AT_ONCE = 100  # steps whose batches are requested together, and after which their losses are checked
 _BETAS = (0.0, 0.99)
 _PATH_DECAY, _PATH_SHARE = 0.01, 2
 _RAMP = 0.05
@@ -70,10 +70,10 @@ class GanLoop:
 
     Args:
         networks: Generator and discriminator, on their device; trained in place.
-        images: Of the training rows.
-        n: How many these are.
-        options: How.
-        precision: fp32, bf16 or fp16, of everything but the penalties.
+        images: Images of the training rows.
+        n: Number of training rows.
+        options: Settings of the training.
+        precision: Arithmetic of everything but the penalties: fp32, bf16 or fp16.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class GanLoop:
         self.records = torch.full(size, torch.nan, dtype=torch.float64, device=self.device)
         """`RECORDS` of each step so far."""
         self.step = 0
-        """Steps done."""
+        """Number of steps done."""
         self.adam_g = self._adam(self.generator, options.gan_path_every if options.gan_path else 0)
         self.adam_d = self._adam(self.discriminator, options.gan_r1_every if self.gamma else 0)
         self.adam_d.state = self.adam_g.state  # one table, by parameter, for the checkpoint
@@ -113,11 +113,11 @@ class GanLoop:
         self._written = time.monotonic()
 
     def until(self, end: int, checkpoint: Checkpoint | None = None) -> Iterator[int]:
-        """Train, and give the number of steps done after each.
+        """Train, and yield the number of steps done after each.
 
         Args:
-            end: Steps after which it returns.
-            checkpoint: Where the state is kept meanwhile.
+            end: Number of steps after which it returns.
+            checkpoint: File in which the state is kept meanwhile.
 
         Raises:
             MemoriskError: A loss became NaN or infinite.
@@ -139,10 +139,10 @@ class GanLoop:
         """Refuse losses that are not finite.
 
         Args:
-            begin: The first step to look at.
+            begin: First step to check.
 
         Raises:
-            MemoriskError: One is.
+            MemoriskError: A loss is not finite.
         """
         recent = self.records[begin : self.step, :2].cpu().numpy()
         wrong = np.argwhere(~np.isfinite(recent))
@@ -161,37 +161,37 @@ class GanLoop:
         """Write the state.
 
         Args:
-            checkpoint: Where.
+            checkpoint: File to write.
         """
         done = TrainingState(self.step, np.zeros((0, 1)))
         save_checkpoint(checkpoint, self._state, self._both, done, self.scaler)  # pyright: ignore[reportArgumentType]
         self._written = time.monotonic()
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Put a state back, bit for bit.
+        """Restore a state, bit for bit.
 
         Args:
-            checkpoint: What `save` wrote.
+            checkpoint: File that `save` wrote.
 
         Raises:
-            InputError: It cannot be read, or is of another training.
+            InputError: The file cannot be read, or is of another training.
         """
         found = load_checkpoint(checkpoint, self._state, self._both, self.scaler)  # pyright: ignore[reportArgumentType]
         self.step = found.epoch
 
     def _adam(self, network: nn.Module, every: int) -> FusedAdam:
-        """Adam for a network whose penalty comes in a step of its own, every so many: c = k / (k + 1), lr c, betas^c.
+        """Build Adam for a network whose penalty has its own step, every k steps: c = k / (k + 1), lr c, betas^c.
 
         Args:
-            network: Whose parameters.
-            every: k; 0 without a penalty.
+            network: Network whose parameters it updates.
+            every: Number of steps between two penalties, k; 0 without a penalty.
         """
         share = every / (every + 1) if every else 1.0
         betas = (_BETAS[0] ** share, _BETAS[1] ** share)
         return FusedAdam(list(network.parameters()), lr=self.options.learning_rate * share, betas=betas)
 
     def _update(self, x: torch.Tensor) -> None:
-        """One update of both networks, of the average and of the probability of augmentations."""
+        """Make one update of both networks, of the average and of the probability of augmentations."""
         record, options = self.records[self.step], self.options
         self._learn(self.generator)
         record[0] = self._generator_step()
@@ -209,12 +209,12 @@ class GanLoop:
         self.step += 1
 
     def _learn(self, which: nn.Module) -> None:
-        """Train only this network now."""
+        """Make this network the only one that trains."""
         for network in (self.generator, self.discriminator):
             network.requires_grad_(network is which)
 
     def _generator_step(self) -> torch.Tensor:
-        """The loss of the generator, before its update."""
+        """Update the generator; return its loss before the update."""
         draws = self._draws(GENERATOR)
         with autocast(self.device, self.precision):
             fake = self._fake(draws.latents(self.spec, self.b, self.options.gan_style_mixing))
@@ -224,7 +224,7 @@ class GanLoop:
         return loss.detach()
 
     def _path_step(self) -> torch.Tensor:
-        """The mean path length, before the update that makes lengths more alike."""
+        """Make lengths more alike by an update; return the mean path length before it."""
         draws, b = self._draws(PATH), path_images(self.b)
         latents = draws.latents(self.spec, b, self.options.gan_style_mixing)
         noise = draws.noise(b, self.spec.channels, self.spec.size, self.spec.size)
@@ -238,7 +238,7 @@ class GanLoop:
         return lengths.detach().mean()
 
     def _discriminator_step(self, x: torch.Tensor) -> torch.Tensor:
-        """The loss of the discriminator, before its update."""
+        """Update the discriminator; return its loss before the update."""
         draws = self._draws(DISCRIMINATOR)
         with autocast(self.device, self.precision):
             with torch.no_grad():
@@ -251,7 +251,7 @@ class GanLoop:
         return loss.detach()
 
     def _r1_step(self, x: torch.Tensor) -> torch.Tensor:
-        """The mean squared gradient by real images, before the update that lowers it."""
+        """Lower the mean squared gradient by real images in an update; return its value before it."""
         draws = self._draws(R1)
         drawn = draws.augmentation(self.b, self.adaptive.p, self.options.gan_augmentations, self.spec.size)
         with exact_products(self.device):
@@ -264,18 +264,18 @@ class GanLoop:
         return PhaseDraws(self.options.seed, self.step, phase, self.device)
 
     def _styles(self, latents: Latents, *, follow: bool = True) -> torch.Tensor:
-        """[b, n, style] of w, of one style or two."""
+        """Return w, [b, n, style], of one style or two."""
         first, second = self.generator.mapping(latents.z.flatten(0, 1)).unflatten(0, (2, -1))
         if follow:
             self.generator.mapping.follow(first)
         return torch.where(latents.second, second[:, None], first[:, None])
 
     def _fake(self, latents: Latents, *, follow: bool = True) -> torch.Tensor:
-        """Images of the generator, float32."""
+        """Generate images, float32."""
         return self.generator.synthesis(self._styles(latents, follow=follow), latents.noises).float()
 
     def _seen(self, images: torch.Tensor, draws: PhaseDraws) -> torch.Tensor:
-        """Augmented, in float32."""
+        """Augment images, in float32."""
         options = self.options
         if options.gan_augment == "none":
             return images
@@ -284,7 +284,7 @@ class GanLoop:
             return augment(images, drawn)
 
     def _descend(self, adam: FusedAdam, loss: torch.Tensor, *, scaled: bool) -> None:
-        """One update of the network that learns."""
+        """Make one update of the network that learns."""
         adam.zero_grad()
         if scaled and self.scaler.is_enabled():
             self.scaler.scale(loss).backward()
@@ -304,10 +304,10 @@ class GanLoop:
 
 
 def path_images(b: int) -> int:
-    """Images whose path lengths a step measures: half of a batch, one at least.
+    """Return the images whose path lengths a step measures: half of a batch, one at least.
 
     Args:
-        b: Images of a batch.
+        b: Number of images of a batch.
     """
     return max(1, b // _PATH_SHARE)
 
@@ -317,7 +317,7 @@ _CODE = 1  # part of every key: a change of what a training computes makes anoth
 
 @dataclass(frozen=True, eq=False)
 class GanTraining:
-    """The parts of one training, checked and on the device."""
+    """The parts of one training of a GAN, checked and on the device."""
 
     store: ImageStore
     rows: np.ndarray
@@ -341,10 +341,10 @@ class GanTraining:
         """Check everything, build both networks and put them on the device.
 
         Args:
-            store: The images.
-            rows: To train on, [n]; an image that repeats is seen so often.
-            options: How.
-            validation: Rows of other images; a GAN has no held-out loss and leaves them alone.
+            store: The images with their manifest.
+            rows: Rows to train on, [n]; an image that repeats is seen so often.
+            options: Settings of the training.
+            validation: Rows of other images; a GAN has no held-out loss and does not use them.
 
         Raises:
             InputError: Images, rows or settings do not fit each other.
@@ -374,7 +374,7 @@ class GanTraining:
 
     @cached_property
     def loop(self) -> GanLoop:
-        """The training at its start."""
+        """Loop of the training at its start."""
         view = view_images(self.store, "pixels", flip=self.options.flip, device=self.device)
         shown = view.shown(self.rows, self.device)
         return GanLoop(self.networks, shown, len(self.rows), self.options, self.precision)
@@ -385,7 +385,7 @@ class GanTraining:
         """Train, and leave the averaged generator for `save`.
 
         Args:
-            checkpoint: File of the state from which a killed training goes on.
+            checkpoint: File of the state from which a killed training continues.
             on_snapshot: Called every ``snapshot_every`` steps and at the end; a training that was killed during a call
                 calls it again.
             progress: Called with ("training", steps done, steps).
@@ -400,7 +400,7 @@ class GanTraining:
         return TrainingLog(self.loop.step, self._history(), stopped=not going)
 
     def generator(self) -> GanGenerator:
-        """Open the generator with the averaged weights as they are now; it shares them with the training."""
+        """Open the generator with its present averaged weights; it shares them with the training."""
         return GanGenerator(self.config(self.loop.step), self.loop.averaged, self.seen())
 
     def config(self, steps: int) -> GeneratorConfig:
@@ -417,20 +417,20 @@ class GanTraining:
         return gan_config(config, self.spec, truncation=self.options.gan_truncation)
 
     def seen(self) -> TrainingRecord:
-        """The images that it was trained on."""
+        """Return the record of the images that it was trained on."""
         return TrainingRecord.of(self.store, {"training": np.unique(self.rows)})
 
     def save(self, folder: Path, steps: int) -> None:
-        """Write the generator with its averaged weights as they are now.
+        """Write the generator with its present averaged weights.
 
         Args:
-            folder: Not there yet, or left by an earlier try.
-            steps: Done.
+            folder: Folder to write, not there yet or left by an earlier try.
+            steps: Number of steps done.
         """
         save_gan(self.loop.averaged, folder, self.config(steps), seen=self.seen())
 
     def seconds_a_step(self) -> float:
-        """Time a step without penalties and one with both; the networks are not of use afterwards."""
+        """Measure the seconds of a step without and of one with both penalties; the networks are useless afterwards."""
         loop, options, found = self.loop, self.options, []
         for step in (0, 1, 0):  # the first of all is slower than those that follow
             loop.step = min(step, options.steps - 1)
@@ -439,7 +439,7 @@ class GanTraining:
         return plain + max(0.0, penalised - plain) / min(options.gan_path_every, options.gan_r1_every)
 
     def _look(self, begin: int, on_snapshot: OnSnapshot | None) -> bool:
-        """Call the caller with the mean loss since a step, and say whether to go on."""
+        """Call ``on_snapshot`` with the mean loss since a step, and return whether to continue."""
         if on_snapshot is None:
             return True
         loop = self.loop
@@ -447,7 +447,7 @@ class GanTraining:
         return on_snapshot(Snapshot(loop.step, self.options.steps, self.generator(), loss, None)) is not False
 
     def _history(self) -> tuple[dict[str, Any], ...]:
-        """A row a look: means since the one before, and the probability and r_t at its end."""
+        """Return one row per look: means since the one before, and the probability and r_t at its end."""
         step, rows = self.loop.step, []
         records = self.loop.records[:step].cpu()
         for begin, end in evaluation_intervals(step, self.options.snapshot_every):

@@ -1,7 +1,7 @@
 """``memorisk generate``: a set of images from a generator, each of which can be made again alone.
 
 The run folder holds ``images/`` (PNG), ``manifest.csv`` and ``manifest.parquet`` (``image, path, label, seed, source,
-attempt, sha256``) and, written last, ``generate.json``. Killed at any point, the same command goes on.
+attempt, sha256``) and, written last, ``generate.json``. After a kill at any point, the same command continues.
 """
 
 import time
@@ -52,35 +52,35 @@ class GeneratedSet:
     """A set of images on the disk."""
 
     folder: Path
-    """Its run folder."""
+    """Folder of the run."""
     table: pd.DataFrame
-    """``image, path, label, seed, source, attempt, sha256`` of each."""
+    """Table of the images: ``image, path, label, seed, source, attempt, sha256`` of each."""
     summary: dict[str, Any]
     """Contents of ``generate.json``."""
 
 
 @dataclass(frozen=True)
 class GeneratePlan:
-    """Plan of drawing a set."""
+    """Plan of the drawing of a set."""
 
     generator: str
-    """Its name."""
+    """Name of the generator."""
     images: int
-    """To be drawn."""
+    """Number of images to be drawn."""
     classes: dict[str, int]
-    """Images of each class; empty where there are none."""
+    """Number of images of each class; empty without classes."""
     sources: int
-    """Training images whose conditions take part; 0 without conditions."""
+    """Number of training images whose conditions take part; 0 without conditions."""
     size: tuple[int, int, int]
     """Height, width and channels of an image."""
     first_batch: int
-    """Images drawn to measure the time."""
+    """Number of images drawn to measure the time."""
     seconds: float
-    """For all of them, from the first batch."""
+    """Time for all of them, estimated from the first batch."""
     bytes: int
-    """On the disk, from the same batch."""
+    """Size on the disk, estimated from the same batch."""
     cost: Cost
-    """Passes are those of a diffusion model's network; what a GAN or a user's function passes is one an image."""
+    """Cost of drawing; a GAN passes once per image, a diffusion model in each step, a user's function is unknown."""
 
 
 @takes_settings(GenerateOptions)
@@ -94,14 +94,14 @@ def generate(
     """Draw a set of images.
 
     Args:
-        generator: A folder of ``memorisk train generator``, a user's ``module:function``, or what `load_generator`
-            gave.
-        out: The run folder: new, empty, or a run of the same command to go on with.
+        generator: Generator to sample from: a folder of ``memorisk train generator``, a user's ``module:function``, or
+            the result of `load_generator`.
+        out: The run folder: new, empty, or a run of the same command to continue.
         progress: Called with (stage, done, total).
-        **settings: Any field of `GenerateOptions`; ``images`` says how many.
+        **settings: Any field of `GenerateOptions`; ``images`` is their number.
 
     Returns:
-        What was drawn, which is on the disk.
+        Set that was drawn, which is on the disk.
 
     Raises:
         InputError: Bad input or settings, or a folder of other images; nothing was written.
@@ -175,23 +175,23 @@ def plan_generate(generator: str | Path | Generator, out: str | Path, **settings
 
 
 def drawing_cost(generator: Generator, how: SamplingOptions, images: int) -> Cost:
-    """Count the cost of drawing images; guidance asks a diffusion model twice a step. Decoding latents is not counted.
+    """Count the cost of drawing images; guidance runs a diffusion model twice per step. Decoding is not counted.
 
     Args:
-        generator: What draws; of a user's function nobody knows what it passes.
-        how: Steps and guidance.
-        images: How many.
+        generator: Generator to sample from; the passes of a user's function are unknown.
+        how: Settings with steps and guidance.
+        images: Number of images.
     """
     return kind_cost(generator.config.kind, how, images)
 
 
 def kind_cost(kind: str, how: SamplingOptions, images: int) -> Cost:
-    """The same of a generator of which nothing but its kind is known.
+    """Count the same cost for a generator of which only the kind is known.
 
     Args:
-        kind: ``dit``, ``gan`` or ``function``.
-        how: Steps and guidance.
-        images: How many.
+        kind: Kind of the generator: ``dit``, ``gan`` or ``function``.
+        how: Settings with steps and guidance.
+        images: Number of images.
     """
     steps = how.sampling_steps * (1 if how.guidance == 1 else 2) if kind == "dit" else 1
     return Cost(images_drawn=images, images_passed=None if kind == "function" else images * steps)
@@ -214,10 +214,10 @@ def _open_generator(generator: str | Path | Generator, options: GenerateOptions)
 
 
 def _planned(generator: Generator, options: GenerateOptions) -> tuple[pd.DataFrame, np.ndarray]:
-    """The plan of the whole set, and [n] which of its images are to be made.
+    """Plan the whole set, and mark which of its images are to be made, [n].
 
     Raises:
-        InputError: It is not said how many, or an image is asked for that is not in the set.
+        InputError: The number of images is not given, or a requested image is not in the set.
     """
     asked = dict(sorted(parse_name(image) for image in options.only))
     if len(asked) < len(options.only):
@@ -246,7 +246,7 @@ def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int
     """Return the number of images of the set.
 
     Raises:
-        InputError: It is not said.
+        InputError: The number is not given.
     """
     if options.images is not None:
         return options.images
@@ -254,14 +254,14 @@ def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int
     if known is not None:
         return len(known)
     if asked and options.balance == "classes" and not options.paired:
-        return max(asked) + 1  # whatever the set's length, these images are the same
+        return max(asked) + 1  # with any length of the set, these images are the same
     if options.paired:
         return 1  # which the plan refuses in its own words
     raise InputError("images is not given: say how many to make")
 
 
 def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame, device: str) -> dict[str, Any]:
-    """Return what a folder must share to be gone on with: whatever decides a pixel, and which images they are."""
+    """Return the values that a continued folder must share: all that decide a pixel, and which images they are."""
     told = options.told(generator.config.kind)
     kept = {key: value for key, value in told.items() if key not in _NOT_OF_THE_SET}
     where = {"threads": options.threads} if device == "cpu" else {"batch": options.batch}
@@ -277,16 +277,16 @@ def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame
 
 
 def check_drawing(generator: Generator, plan: pd.DataFrame, options: SamplingOptions, device: str) -> None:
-    """Let the generator refuse how it is to draw; of a user's function draw two images together and one of them alone.
+    """Check the generator's settings by a draw; of a user's function draw two images together and one of them alone.
 
     Args:
-        generator: Which draws.
-        plan: Images of a set.
-        options: How.
-        device: Where.
+        generator: Generator to sample from.
+        plan: Rows of the plan of a set.
+        options: Sampling settings.
+        device: Device to draw on.
 
     Raises:
-        InputError: It does, or the function does not draw by the seeds and nothing else.
+        InputError: The generator refuses them, or the function's draws do not depend on the seeds alone.
     """
     generator.sample(draw_of(generator, plan.iloc[:0]), options.sampling(), device=device)
     if generator.config.kind != "function":
@@ -300,12 +300,12 @@ def check_drawing(generator: Generator, plan: pd.DataFrame, options: SamplingOpt
 
 
 def _blocks(todo: np.ndarray, batch: int, *, whole: bool) -> Iterator[np.ndarray]:
-    """Rows of the plan that are drawn together.
+    """Yield rows of the plan that are drawn together.
 
     Args:
-        todo: [n] images that are needed.
-        batch: Images of a block; the blocks lie the same whatever is needed.
-        whole: Draw all images of a block of which one is needed: on a GPU an image's last bits depend on those beside.
+        todo: Whether each image is needed, [n].
+        batch: Number of images of a block; the blocks do not depend on the needed images.
+        whole: Whether a block is drawn whole if one image is needed: on a GPU its last bits depend on the others.
     """
     for begin in range(0, len(todo), batch):
         rows = np.arange(begin, min(begin + batch, len(todo)))
@@ -336,5 +336,5 @@ def _summary(generator: Generator, table: pd.DataFrame, identity: dict[str, Any]
 
 
 def _classes(names: Sequence[str]) -> dict[str, int]:
-    """Images of each class, by name; nothing where there are no classes."""
+    """Count the images of each class, by name; empty without classes."""
     return dict(sorted(Counter(name for name in names if name).items()))

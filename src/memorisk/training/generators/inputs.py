@@ -1,7 +1,7 @@
-"""What a generator's training is given: its images, their conditions, the weights that it begins with.
+"""The inputs of a generator's training: its images, their conditions, the weights that it begins with.
 
-Rows and labels that cannot be are refused. Notes say what a report must say: few images or patients held out, images
-of mixed kinds, weights that were trained on some of the patients.
+Invalid rows and labels are refused. Notes for the report name few images or patients held out, images
+of mixed kinds, and weights that were trained on some of the patients.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from memorisk.training.engine.data import Division
 from memorisk.training.generators.options import GeneratorOptions
 
 FEW_TRAINING_IMAGES = 1000
-"""Below so many different images a generator is known to repeat some (paper 003, A.5; METHODS section 5)."""
+"""Number of different images below which a generator is known to repeat some (paper 003, A.5; METHODS section 5)."""
 MAX_HELD_OUT = 512
 
 
@@ -31,13 +31,13 @@ class Conditioning:
     """Conditions of the training images: none, their class, or a vector each.
 
     Attributes:
-        conditioned_on: ``none``, ``class`` or ``vector``.
-        classes: Their names, sorted.
-        counts: Training rows of each.
-        labels: [n] int64 of the training rows; -1 for an image without a class.
-        vectors: [n, k] float32 of the training rows.
-        conditioning: What a vector is made of.
-        held_out: [m] int64 of the validation rows, -1 where there is no class or where vectors are told.
+        conditioned_on: Kind of the conditions: ``none``, ``class`` or ``vector``.
+        classes: Names of the classes, sorted.
+        counts: Number of training rows of each class.
+        labels: Class numbers of the training rows, [n] int64; -1 for an image without a class.
+        vectors: Vectors of the training rows, [n, k] float32.
+        conditioning: Rule by which a vector is made.
+        held_out: Class numbers of the validation rows, [m] int64, -1 without a class or where vectors condition.
     """
 
     conditioned_on: str
@@ -50,16 +50,16 @@ class Conditioning:
 
 
 def check_rows(store: ImageStore, rows: np.ndarray, validation: np.ndarray, options: GeneratorOptions) -> None:
-    """Refuse rows that are not there, in both parts, or fewer than a step takes.
+    """Refuse rows that lie outside the images, are in both parts, or are fewer than a step takes.
 
     Args:
-        store: The images.
-        rows: To train on; may repeat.
-        validation: That only measure; may be none.
-        options: Of the training.
+        store: The images with their manifest.
+        rows: Rows to train on; may repeat.
+        validation: Rows that only measure; may be empty.
+        options: Settings of the training.
 
     Raises:
-        InputError: They are.
+        InputError: The rows are invalid in one of these ways.
     """
     n = len(store.images)
     for name, chosen in (("training", rows), ("validation", validation)):
@@ -90,17 +90,17 @@ def build_conditioning(
     options: GeneratorOptions,
     conditions: Conditions | None,
 ) -> Conditioning:
-    """Build the conditions that a diffusion model has of its images, as the options ask.
+    """Build the conditions that a diffusion model has of its images, as the options request.
 
     Args:
         store: The images; classes are the manifest's labels.
-        rows: To train on.
-        validation: That only measure.
-        options: Of the training.
-        conditions: Of the training images, for a generator of vectors.
+        rows: Rows to train on.
+        validation: Rows that only measure.
+        options: Settings of the training.
+        conditions: Conditions of the training images, for a generator of vectors.
 
     Raises:
-        InputError: There are no classes, or no conditions of some images.
+        InputError: Classes are missing, or some images have no conditions.
     """
     wanted = options.conditioned_on
     labels = store.manifest.labels
@@ -128,11 +128,11 @@ def build_conditioning(
 
 
 def notes_on_training_rows(store: ImageStore, rows: np.ndarray) -> tuple[str, ...]:
-    """Note limits of the images that a generator is trained on, a sentence each.
+    """Note limits of the images that a generator is trained on, one sentence each.
 
     Args:
-        store: The images.
-        rows: To train on.
+        store: The images with their manifest.
+        rows: Rows to train on.
     """
     _, times = np.unique(store.pixel_hashes[rows].astype(str), return_counts=True)
     notes = []
@@ -153,10 +153,10 @@ def notes_on_training_rows(store: ImageStore, rows: np.ndarray) -> tuple[str, ..
 
 
 def _vectors(store: ImageStore, rows: np.ndarray, conditions: Conditions | None) -> np.ndarray:
-    """[n, k] conditions of the training rows, by their images' ids.
+    """Return the conditions of the training rows, [n, k], by their images' ids.
 
     Raises:
-        InputError: There are none.
+        InputError: Some rows have no conditions.
     """
     if conditions is None:
         raise InputError(
@@ -175,7 +175,7 @@ def _vectors(store: ImageStore, rows: np.ndarray, conditions: Conditions | None)
 
 
 MIN_HELD_OUT = 19
-"""Patients without whom there is no share at the usual nominal rate of 1 in 20."""
+"""Number of patients below which a share at the usual nominal rate of 1 in 20 is impossible."""
 MAX_INSPECTED = 512
 _RESIZED = {
     "squash": "squashed to a square, which changes their proportions",
@@ -185,12 +185,12 @@ _RESIZED = {
 
 
 def notes_on_inputs(store: ImageStore, parts: Division, options: ImageOptions) -> tuple[str, ...]:
-    """A sentence each; of more than 512 training images that many, evenly spread, are looked at.
+    """Note limits of the images, one sentence each; of more than 512 training images 512, evenly spread, are examined.
 
     Args:
-        store: The images.
-        parts: How their patients are divided.
-        options: How they were read.
+        store: The images with their manifest.
+        parts: Parts of the images, by patient.
+        options: Settings by which they were read.
     """
     rows = parts.rows["training"]
     looked = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MAX_INSPECTED)).astype(int))]
@@ -199,7 +199,7 @@ def notes_on_inputs(store: ImageStore, parts: Division, options: ImageOptions) -
 
 
 def _note_small_parts(parts: Division) -> list[str]:
-    """Note parts that are too small for what they are held out for."""
+    """Note held-out parts that are too small for their purpose."""
     wants = {
         "validation": "No memorized share is possible while it trains",
         "test": "No final audit with held-out patients is possible",
@@ -212,7 +212,7 @@ def _note_small_parts(parts: Division) -> list[str]:
 
 
 def _note_shapes(store: ImageStore, rows: np.ndarray, told: str, options: ImageOptions) -> list[str]:
-    """Note files of another shape than a square, and of several depths, by the headers of those that have one."""
+    """Note files of another shape than a square, and of several depths, by the headers of the files that have one."""
     member = store.manifest.table.get("member")
     files = [(store.manifest.file(row), "" if member is None else str(member.iloc[row] or "")) for row in rows.tolist()]
     read = {one: image_header(*one) for one in dict.fromkeys(files)}  # many images share a file
@@ -243,8 +243,8 @@ class InitialWeights:
     """Weights that a training begins with: random, or weights that have seen images before.
 
     Attributes:
-        name: Of the weights; "" where they are random.
-        seen: What they were trained on, where that is known.
+        name: Name of the weights; "" where they are random.
+        seen: Record of the images that they were trained on, where that is known.
     """
 
     name: str = ""
@@ -255,10 +255,10 @@ class InitialWeights:
         """Find the weights that the options name.
 
         Args:
-            options: Of the training.
+            options: Settings of the training.
 
         Raises:
-            InputError: There are no such weights, or what they were trained on cannot be read.
+            InputError: The weights do not exist, or the record of their training images cannot be read.
         """
         if options.kind != "dit" or options.weights is None:
             return cls()
@@ -267,12 +267,12 @@ class InitialWeights:
 
     @property
     def unknown(self) -> str:
-        """Name of the weights where nobody knows what they were trained on; else ""."""
+        """Name of the weights where their training images are unknown; else ""."""
         return self.name if self.seen is None else ""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Note what the weights have seen."""
+        """Notes on the images that the weights have seen."""
         if not self.name:
             return ()
         unknown = f"What weights {self.name} were trained on is not known here: images of theirs may be repeated, too."
@@ -282,14 +282,14 @@ class InitialWeights:
         return (f"It began with weights {self.name}, trained on {said}, which it may repeat, too.",)
 
     def refuse_known(self, store: ImageStore, parts: Mapping[str, np.ndarray]) -> None:
-        """Refuse to hold images out whose patients the weights were trained on: nothing measured on them would hold.
+        """Refuse to hold out patients that the weights were trained on: no measurement on them would be valid.
 
         Args:
-            store: The images.
+            store: The images with their manifest.
             parts: Rows of each part that is held out, by its name.
 
         Raises:
-            InputError: One is known.
+            InputError: The weights were trained on one of these patients.
         """
         if self.seen is None:
             return
@@ -305,15 +305,15 @@ class InitialWeights:
 
 
 def notes_on_latents(options: GeneratorOptions, store: ImageStore, parts: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """Note an autoencoder that knows who is held out of the generator's training.
+    """Note an autoencoder that was trained on patients held out of the generator's training.
 
     Args:
-        options: Of the training.
-        store: The images.
+        options: Settings of the training.
+        store: The images with their manifest.
         parts: Rows of each part that is held out, by its name.
 
     Raises:
-        InputError: What the autoencoder was trained on cannot be read.
+        InputError: The record of the autoencoder's training images cannot be read.
     """
     kind, _, folder = options.latent.partition(":")
     seen = read_training_record(Path(folder)) if kind == "autoencoder" else None

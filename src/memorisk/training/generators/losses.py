@@ -1,21 +1,21 @@
-"""The losses of generators: of a diffusion model, on images it is trained on and on held-out ones, and of a GAN.
+"""The losses of generators: for a diffusion model, on training and on held-out images, and for a GAN.
 
 A diffusion model learns the noise of an image, and with it the variance of a step back. With x_t = sqrt(a_t) x_0 +
 sqrt(1 - a_t) e, e ~ N(0, 1), t uniform (Ho et al. 2020, equation 14)
 
     loss = mean |e - e(x_t, t)|^2,
 
-and where the variance is learnt, too, (Nichol and Dhariwal 2021, section 3.1; as the reference code of DiT has it)
+and where the variance is learnt, too, (Nichol and Dhariwal 2021, section 3.1; as in the reference code of DiT)
 
-    loss = mean |e - e(x_t, t)|^2 + bound,   bound = KL(q(x_t-1 | x_t, x_0) || p(x_t-1 | x_t)) in bits a number,
+    loss = mean |e - e(x_t, t)|^2 + bound,   bound = KL(q(x_t-1 | x_t, x_0) || p(x_t-1 | x_t)) in bits per number,
 
-the mean of p frozen in the bound, so that it teaches the variance alone; at t = 0 the bound is the negative
+the mean of p is frozen in the bound, so that it teaches the variance alone; at t = 0 the bound is the negative
 log-likelihood of 8-bit pixels, each a bin of 2/255. The published "hybrid" weighs the bound by 0.001; the code of DiT
-by 1, which is followed, since its weights were trained so.
+weighs it by 1, which is followed, since its weights were trained so.
 
 `HeldOut` is the same loss on images that the model is not trained on. Noise and times are the same at every look, and
-the times are spread evenly over the images, so that what changes is the model. It rises while the training loss falls
-where a generator begins to remember.
+the times are spread evenly over the images, so that only the model changes. The loss rises while the training loss
+falls where a generator begins to remember.
 
 A GAN has the losses of StyleGAN2: logistic, R1, path length (Karras et al. 2020, section 3 and appendix B). Both
 penalties are means of squared gradients, and are trained by a gradient of that. They are computed in float32 and only
@@ -48,18 +48,18 @@ _LEAST = 1e-12
 
 
 def new_scheduler(*, learn_sigma: bool, schedule: str = "linear") -> Any:
-    """Make the schedule by which noise grows over 1,000 times.
+    """Build the schedule by which noise grows over 1,000 times.
 
     Args:
         learn_sigma: Whether the network gives a variance, too.
-        schedule: "linear", its variance from 0.0001 to 0.02 (Ho et al. 2020, section 4), as the paper's DiT has it, or
-            "cosine" (Nichol and Dhariwal 2021, section 3.2).
+        schedule: Name of the schedule: "linear", its variance from 0.0001 to 0.02 (Ho et al. 2020, section 4), as in
+            the paper's DiT, or "cosine" (Nichol and Dhariwal 2021, section 3.2).
 
     Returns:
-        A `diffusers.DDPMScheduler`.
+        Schedule, a `diffusers.DDPMScheduler`.
 
     Raises:
-        MissingExtraError: diffusers is not there.
+        MissingExtraError: diffusers is not installed.
     """
     try:
         with quiet_diffusers():
@@ -78,11 +78,11 @@ def new_scheduler(*, learn_sigma: bool, schedule: str = "linear") -> Any:
 
 
 class DiffusionLoss:
-    """The loss of each image of a batch.
+    """The loss of a diffusion model for each image of a batch.
 
     Args:
-        scheduler: A `diffusers.DDPMScheduler`; of a "learned_range" the network gives twice the channels.
-        device: Where the images are.
+        scheduler: Schedule, a `diffusers.DDPMScheduler`; for a "learned_range" the network gives twice the channels.
+        device: Device of the images.
     """
 
     def __init__(self, scheduler: Any, device: torch.device) -> None:
@@ -90,19 +90,19 @@ class DiffusionLoss:
         self.learn_sigma = scheduler.config.variance_type == "learned_range"
 
     def noised(self, x: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        """x_t, [b, c, h, w], of images, noise and times [b]."""
+        """Compute x_t, [b, c, h, w], from images, noise and times [b]."""
         return self.scheduler.add_noise(x, noise, t)
 
     def __call__(
         self, output: torch.Tensor, x: torch.Tensor, x_t: torch.Tensor, noise: torch.Tensor, t: torch.Tensor
     ) -> torch.Tensor:
-        """The loss of each image, [b].
+        """Compute the loss of each image, [b].
 
         Args:
-            output: Of the network for ``x_t``, [b, c or 2 c, h, w].
+            output: Output of the network for ``x_t``, [b, c or 2 c, h, w].
             x: Images, [b, c, h, w].
-            x_t: As `noised` gives them.
-            noise: [b, c, h, w].
+            x_t: Noised images, as `noised` gives them.
+            noise: Noise of the images, [b, c, h, w].
             t: Times from 0, [b] int64.
         """
         found, *variance = output.float().split(x.shape[1], dim=1)
@@ -110,12 +110,12 @@ class DiffusionLoss:
         return error + self._bound(found.detach(), variance[0], x, x_t, t) if self.learn_sigma else error
 
     def noise_error(self, output: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-        """The first term alone, [b]."""
+        """Compute the first term alone, [b]."""
         return _each(torch.square(output.float()[:, : noise.shape[1]] - noise))
 
     @cached_property
     def _tables(self) -> dict[str, torch.Tensor]:
-        """Tabulate by time what turns noise into an image, and an image into the mean and variance of a step back."""
+        """Coefficients by time: from noise to an image, and from an image to the mean and variance of a step back."""
         beta = self.scheduler.betas.double().cpu()
         kept = torch.cumprod(1 - beta, dim=0)
         before = torch.cat([torch.ones(1, dtype=torch.float64), kept[:-1]])
@@ -133,11 +133,11 @@ class DiffusionLoss:
     def _bound(
         self, found: torch.Tensor, weight: torch.Tensor, x: torch.Tensor, x_t: torch.Tensor, t: torch.Tensor
     ) -> torch.Tensor:
-        """Bits a number, [b]: ``weight`` from -1 to 1 lies between the least and the most log-variance."""
+        """Compute the bound in bits per number, [b]; ``weight``, -1 to 1, lies between least and most log-variance."""
         at = {name: table[t][:, None, None, None] for name, table in self._tables.items()}
         rendered = at["of_x"] * x_t - at["of_noise"] * found
         log_variance = at["least"] + (weight + 1) / 2 * (at["most"] - at["least"])
-        apart = at["image"] * (x - rendered)  # of the two means
+        apart = at["image"] * (x - rendered)  # difference of the two means
         inverse = torch.exp(-log_variance)
         divergence = log_variance - at["least"] - 1 + torch.exp(at["least"]) * inverse + torch.square(apart) * inverse
         mean = at["image"] * rendered + at["state"] * x_t
@@ -146,12 +146,12 @@ class DiffusionLoss:
 
 
 def _each(values: torch.Tensor) -> torch.Tensor:
-    """The mean of each image, [b]."""
+    """Return the mean of each image, [b]."""
     return values.flatten(1).mean(dim=1)
 
 
 def _log_pixel(x: torch.Tensor, mean: torch.Tensor, log_std: torch.Tensor) -> torch.Tensor:
-    """Log-probability of pixels in [-1, 1] as bins of 2/255 of a normal; the first and the last have no end."""
+    """Compute the log-probability of pixels in [-1, 1] as bins of 2/255 of a normal; the outer bins have no end."""
     apart, inverse = x - mean, torch.exp(-log_std)
     above, below = _normal(inverse * (apart + _HALF_BIN)), _normal(inverse * (apart - _HALF_BIN))
     share = torch.where(x < -_EDGE_VALUE, above, torch.where(x > _EDGE_VALUE, 1 - below, above - below))
@@ -159,17 +159,17 @@ def _log_pixel(x: torch.Tensor, mean: torch.Tensor, log_std: torch.Tensor) -> to
 
 
 def _normal(z: torch.Tensor) -> torch.Tensor:
-    """The normal distribution function by its tanh form (Page 1977), which the reference code takes."""
+    """Compute the normal distribution function by its tanh form (Page 1977), which the reference code uses."""
     return 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3)))
 
 
 class RowConditions:
-    """Labels or vectors of the training rows.
+    """Conditions of the training rows: labels or vectors.
 
     Args:
-        told: Of the images.
-        spec: Of the network, which knows what no condition is.
-        device: Where.
+        told: Conditioning of the images.
+        spec: Specification of the network, which defines the value for no condition.
+        device: Device of the conditions.
     """
 
     def __init__(self, told: Conditioning, spec: DiTSpec, device: torch.device) -> None:
@@ -181,14 +181,14 @@ class RowConditions:
             self.values = class_labels(told.labels, self.null)
 
     def __call__(self, slots: torch.Tensor, drop: torch.Tensor) -> torch.Tensor:
-        """Give the conditions of the rows of a batch.
+        """Return the conditions of the rows of a batch.
 
         Args:
-            slots: [b] positions among the rows.
-            drop: [b] bool, which lose their condition.
+            slots: Positions among the rows, [b].
+            drop: Whether each row loses its condition, [b] bool.
 
         Returns:
-            [b] int64 or [b, k] float32.
+            Conditions, [b] int64 or [b, k] float32.
         """
         if self.values is None:
             return torch.zeros(len(slots), dtype=torch.int64, device=self.device)
@@ -197,17 +197,17 @@ class RowConditions:
 
 
 def class_labels(numbers: np.ndarray, null: torch.Tensor) -> torch.Tensor:
-    """Class numbers as the network takes them: that of no condition for -1.
+    """Convert class numbers for the network: -1 becomes the number of no condition.
 
     Args:
-        numbers: [n] int64.
-        null: [1] int64.
+        numbers: Class numbers, [n] int64.
+        null: Number of no condition, [1] int64.
     """
     found = torch.from_numpy(numbers).to(null.device)
     return torch.where(found < 0, null, found)
 
 
-_DRAWS = 3  # beside those of the steps
+_DRAWS = 3  # random stream in addition to those of the steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,11 +215,11 @@ class HeldOut:
     """Validation images with their noise.
 
     Attributes:
-        images: Of them.
-        slots: [m] int64, those that are measured.
-        labels: [m] or [m, k], what the network is told of them.
-        times: [m] int64.
-        seed: Of the noise.
+        images: The validation images, on the device.
+        slots: Positions of the measured images, [m] int64.
+        labels: Conditions of these images, [m] or [m, k].
+        times: Noise level of each image, [m] int64.
+        seed: Random seed of the noise.
     """
 
     images: RowImages
@@ -232,15 +232,16 @@ class HeldOut:
     def of(cls, images: RowImages, told: Conditioning, spec: DiTSpec, *, drop: float, seed: int) -> "HeldOut":
         """Choose the held-out images of a training.
 
-        An image of a class that the generator does not know, and every image where it is told vectors, counts without a
-        condition; where no condition was ever dropped, that means nothing to it, and they are left out.
+        An image of a class that the generator does not know, and every image where vectors condition the generator,
+        counts without a condition; where no condition was ever dropped, that has no meaning for it, and they are left
+        out.
 
         Args:
-            images: The validation images.
-            told: What the generator is told of images.
-            spec: Of the network.
+            images: The validation images, on the device.
+            told: Conditioning of the generator.
+            spec: Specification of the network.
             drop: Share of the training rows that lose their condition.
-            seed: Of the training.
+            seed: Random seed of the training.
         """
         numbers = np.zeros(0, dtype=np.int64) if told.held_out is None else told.held_out
         device = images.source.device
@@ -258,12 +259,12 @@ class HeldOut:
         return cls(images, slots, labels[slots.to(device)], times, int(generator.integers(1 << 62)))
 
     def loss(self, network: Any, loss: DiffusionLoss, block: int) -> float | None:
-        """Mean squared error of the noise, in full precision; None without images.
+        """Compute the mean squared error of the noise, in full precision; None without images.
 
         Args:
-            network: In evaluation mode.
-            loss: Of the training; its first term counts.
-            block: Images at a time; the noise depends on it.
+            network: Network in evaluation mode.
+            loss: Loss of the training; its first term counts.
+            block: Number of images at a time; the noise depends on it.
         """
         if not len(self.slots):
             return None
@@ -281,10 +282,10 @@ class HeldOut:
 
 
 def conditioned_held_out(told: Conditioning, drop: float) -> np.ndarray:
-    """[k] places of the validation images that are measured; all but those without a condition that means anything.
+    """Return the places of the validation images that are measured, [k]: all whose condition has a meaning.
 
     Args:
-        told: What the generator is told of images.
+        told: Conditioning of the generator.
         drop: Share of the training rows that lose their condition.
     """
     numbers = np.zeros(0, dtype=np.int64) if told.held_out is None else told.held_out
@@ -292,33 +293,33 @@ def conditioned_held_out(told: Conditioning, drop: float) -> np.ndarray:
 
 
 def generator_loss(fake: torch.Tensor) -> torch.Tensor:
-    """Non-saturating: mean of log(1 + exp(-D(fake))).
+    """Compute the non-saturating loss: mean of log(1 + exp(-D(fake))).
 
     Args:
-        fake: [b] logits.
+        fake: Logits of generated images, [b].
     """
     return F.softplus(-fake).mean()
 
 
 def discriminator_loss(fake: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
-    """Mean of log(1 + exp(D(fake))) and of log(1 + exp(-D(real))), summed.
+    """Compute the mean of log(1 + exp(D(fake))) and of log(1 + exp(-D(real))), summed.
 
     Args:
-        fake: [b] logits.
-        real: [b] logits.
+        fake: Logits of generated images, [b].
+        real: Logits of real images, [b].
     """
     return F.softplus(fake).mean() + F.softplus(-real).mean()
 
 
 def r1_penalty(discriminate: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor) -> torch.Tensor:
-    """Squared norm of the gradient of each logit by its image (Mescheder et al. 2018): [b], to be trained on.
+    """Compute the squared norm of each logit's gradient by its image (Mescheder et al. 2018): [b], to be trained on.
 
     Logits of a group depend on all of its images through their deviation, so that an image's gradient is that of the
     sum of logits.
 
     Args:
-        discriminate: Images to logits [b], augmentation included.
-        images: Real, [b, c, h, w].
+        discriminate: Function from images to logits [b], augmentation included.
+        images: Real images, [b, c, h, w].
     """
     images = images.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(discriminate(images).sum(), images, create_graph=True)
@@ -333,8 +334,8 @@ def path_lengths(
     The square is averaged over the layers, each of which has a w of its own.
 
     Args:
-        synthesise: Styles [b, n, style] to images [b, c, h, w], each of its own row.
-        styles: Of each layer, with their graph.
+        synthesise: Function from styles [b, n, style] to images [b, c, h, w], each of its own row.
+        styles: Styles of each layer, with their graph.
         noise: Normal numbers, [b, c, h, w].
     """
     images = synthesise(styles)

@@ -1,8 +1,8 @@
 """Settings of ``memorisk train generator`` and ``memorisk generate``, for Python, the command line and YAML at once.
 
-docs/generators.md says more of those of a diffusion model, docs/generators-gan.md of those of a GAN. The GAN's defaults
+docs/generators.md describes those of a diffusion model, docs/generators-gan.md those of a GAN. The GAN's defaults
 are the papers' (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", and "Training generative
-adversarial networks with limited data") but for the widths, which a CPU can train at 32 pixels; the papers' are 512
+adversarial networks with limited data") except for the widths, which a CPU can train at 32 pixels; the papers' are 512
 for style and channels_max, 32768 for channels and 8 mapping layers.
 """
 
@@ -18,16 +18,16 @@ from memorisk.training.engine.options import PartOptions
 
 AUGMENTATIONS = "bgc"
 GAN_LR, GAN_BATCH_SIZE = 2.5e-3, 32
-"""What a GAN takes where learning rate and batch size are left open."""
+"""Learning rate and batch size of a GAN where they are left open."""
 SAFE_PROBABILITY = 0.8
-"""Above it augmentations leak into what the generator draws (Karras et al. 2020b, section 2.2)."""
+"""Probability above which augmentations leak into the drawn images (Karras et al. 2020b, section 2.2)."""
 _R1_GAMMA = 0.0002
 
 
 @grouped("training")
 @dataclass(frozen=True, kw_only=True)
 class GanSettings:
-    """Settings of a GAN."""
+    """Settings of a GAN and its augmentation."""
 
     gan_style: int = 64
     """GAN: dimension of the latents z and w."""
@@ -97,11 +97,11 @@ class GanSettings:
         self._check("gan_r1", 0, float("inf"))
 
     def r1_gamma(self, pixels: int, batch: int) -> float:
-        """Weight of the R1 penalty: the given one, or 0.0002 pixels / batch (Karras et al. 2020b, appendix C).
+        """Return the weight of the R1 penalty: as given, or 0.0002 pixels / batch (Karras et al. 2020b, appendix C).
 
         Args:
-            pixels: Of an image, height times width.
-            batch: Images a step.
+            pixels: Number of pixels of an image, height times width.
+            batch: Number of images per step.
         """
         return _R1_GAMMA * pixels / batch if self.gan_r1 is None else self.gan_r1
 
@@ -109,11 +109,11 @@ class GanSettings:
         """Return the specification of both networks.
 
         Args:
-            size: Pixels a side of the images.
-            channels: Of the images.
+            size: Side of the images, in pixels.
+            channels: Number of channels of the images.
 
         Raises:
-            InputError: A GAN does not draw such images.
+            InputError: A GAN cannot draw such images.
         """
         spec = GanSpec(
             size=size,
@@ -136,14 +136,14 @@ class GanSettings:
 
 Conditioning = Literal["label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label"]
 CONDITIONINGS = get_args(Conditioning)
-"""Paper 004, table 3, in its order."""
+"""Conditionings of paper 004, table 3, in its order."""
 FOLDS = 5
 
 
 @grouped("training")
 @dataclass(frozen=True, kw_only=True)
 class PseudoOptions:
-    """Settings of pseudo-conditions, a vector of each training image."""
+    """Settings of pseudo-conditions, one vector for each training image."""
 
     conditioning_protocol: Literal["corrected", "paper"] = "corrected"
     """Classifier that gives an image's condition: one that saw none of the patient's images (corrected), or the first
@@ -172,7 +172,7 @@ class PseudoOptions:
 
     @classmethod
     def of(cls, options: Any) -> "PseudoOptions":
-        """These settings of those of a command that has them, or some of them."""
+        """Take these settings from those of a command that has them, or some of them."""
         names = (field.name for field in fields(PseudoOptions))
         found = PseudoOptions(**{name: getattr(options, name) for name in names if hasattr(options, name)})
         found.validate()
@@ -192,7 +192,7 @@ class PseudoOptions:
 
 
 DIT_LR, DIT_BATCH_SIZE = 1e-4, 32
-"""What a diffusion transformer takes where learning rate and batch size are left open."""
+"""Learning rate and batch size of a diffusion transformer where they are left open."""
 _NOT_OF_THE_RESULT = ("device", "checkpoint_seconds", "keep_snapshots")
 
 
@@ -202,7 +202,7 @@ _NOT_OF_THE_RESULT = ("device", "checkpoint_seconds", "keep_snapshots")
 )
 @dataclass(frozen=True, kw_only=True)
 class GeneratorOptions(GanSettings, PseudoOptions):
-    """Settings of one training of a generator. Those of a DiT have no effect on a GAN, and the other way round."""
+    """Settings of one training of a generator. Those of a DiT have no effect on a GAN, nor those of a GAN on a DiT."""
 
     kind: Literal["dit", "gan"] = "dit"
     """dit: a diffusion transformer; gan: a StyleGAN2 without classes."""
@@ -236,7 +236,7 @@ class GeneratorOptions(GanSettings, PseudoOptions):
     about half the steps."""
 
     steps: int = 10_000
-    """Training steps."""
+    """Number of training steps."""
 
     batch_size: int | None = None
     """Images per step, over all GPUs together; by default 32."""
@@ -293,7 +293,7 @@ class GeneratorOptions(GanSettings, PseudoOptions):
         self._check_condition()
 
     def _check_condition(self) -> None:
-        """Check what the generator is conditioned on."""
+        """Check the conditioning of the generator."""
         wanted, source = self.conditioned_on, self.conditioning
         if self.kind == "gan" and (wanted in ("class", "vector") or source is not None):
             raise InputError("a GAN is trained without conditions here: leave conditioned_on and conditioning out")
@@ -304,16 +304,16 @@ class GeneratorOptions(GanSettings, PseudoOptions):
 
     @property
     def images_a_step(self) -> int:
-        """Batch size, filled in."""
+        """Number of images per step, filled in."""
         return self.batch_size or (GAN_BATCH_SIZE if self.kind == "gan" else DIT_BATCH_SIZE)
 
     @property
     def learning_rate(self) -> float:
-        """Learning rate, filled in."""
+        """Initial learning rate, filled in."""
         return self.lr or (GAN_LR if self.kind == "gan" else DIT_LR)
 
     def recipe(self) -> dict[str, Any]:
-        """Every setting that the weights depend on, filled in, without those of the other kind."""
+        """Return every setting that the weights depend on, filled in, without those of the other kind."""
         given = {field.name: getattr(self, field.name) for field in fields(GeneratorOptions)}
         given |= {"batch_size": self.images_a_step, "lr": self.learning_rate}
         other = list(_DIT_ONLY) if self.kind == "gan" else [name for name in given if name.startswith("gan_")]
@@ -329,7 +329,7 @@ _DIT_ONLY = (
 
 @dataclass(frozen=True, kw_only=True)
 class TrainGeneratorOptions(PartOptions, GeneratorOptions):
-    """Everything that `memorisk train generator` can be told."""
+    """All settings of ``memorisk train generator``."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -349,7 +349,7 @@ class TrainGeneratorOptions(PartOptions, GeneratorOptions):
 @grouped("generator", essential="images seed balance paired device", where="threads")
 @dataclass(frozen=True, kw_only=True)
 class GenerateOptions(SamplingOptions, FunctionOptions):
-    """Everything that `memorisk generate` can be told."""
+    """All settings of ``memorisk generate``."""
 
     images: int | None = None
     """Number of images to draw; with --paired by default one for each training image."""
@@ -367,7 +367,7 @@ class GenerateOptions(SamplingOptions, FunctionOptions):
     device: Device = "auto"
 
     threads: int = 1
-    """CPU threads. The last bits of an image may depend on it."""
+    """Number of CPU threads. The last bits of an image may depend on it."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.

@@ -1,4 +1,4 @@
-"""The five conditionings of paper 004, table 3: a vector of each training image, which a generator learns from.
+"""The five conditionings of paper 004, table 3: one vector for each training image, which a generator learns from.
 
 ``label-noise``        c + e, e ~ N(0, sigma^2) drawn once for each image and kept; c is 0 and 1
 ``prediction``         p: sigmoid outputs of one classifier
@@ -6,10 +6,10 @@
 ``ensemble``           mean of p over the five classifiers
 ``ensemble-label``     (mean of p, c)
 
-Which classifier ``prediction`` is, the paper does not say ("classifiers trained ... in a five-fold setup"). Here it is
+The paper does not name the classifier of ``prediction`` ("classifiers trained ... in a five-fold setup"). Here it is
 the one that saw no image of the patient; protocol ``paper`` has one classifier for all images, four fifths of which it
-was trained on: what it says of those holds more of the images themselves. Of the five in an ensemble four saw the
-image, whatever the protocol. The classifiers are measured on the patients they did not see, and on the others.
+was trained on: its outputs for those depend more on the images themselves. Of the five in an ensemble four saw the
+image, in either protocol. The classifiers are measured on the patients they did not see, and on the others.
 """
 
 from dataclasses import asdict, dataclass
@@ -38,13 +38,13 @@ class Accuracy:
     unseen: JackknifeInterval
     """Share of images answered right by the classifier that did not see the patient."""
     seen: JackknifeInterval
-    """The same of the four that were trained on the image."""
+    """Same share for the four classifiers that were trained on the image."""
     gain: JackknifeInterval
     """``unseen`` less the share of the commonest class, on the same images."""
     majority: float
-    """That share."""
+    """Share of the commonest class."""
     n_images: int
-    """Images."""
+    """Number of images measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +52,14 @@ class FoldQuality:
     """Figures of five classifiers; patients are the units."""
 
     accuracy: Accuracy | None
-    """None where images have several labels."""
+    """Accuracy; None where images have several labels."""
     auc: dict[str, JackknifeInterval]
-    """Of each class against the rest, unseen images; a class whose positives all have one patient has the limits 0
-    and 1."""
+    """AUC of each class against the rest, on unseen images; a class whose positives all have one patient has the limits
+    0 and 1."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Write the notes."""
+        """Notes for the report, one sentence each."""
         told = []
         if (found := self.accuracy) is not None:
             told.append(
@@ -87,7 +87,7 @@ class FoldQuality:
         return tuple(told)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
+        """Return the figures as JSON holds them."""
         accuracy = None if self.accuracy is None else asdict(self.accuracy)
         return {"accuracy": accuracy, "auc_unseen": {name: asdict(found) for name, found in self.auc.items()}}
 
@@ -96,8 +96,8 @@ def fold_quality(data: FoldData, outputs: np.ndarray) -> FoldQuality:
     """Measure five classifiers.
 
     Args:
-        data: What they were trained on.
-        outputs: [5, n, k] of them.
+        data: Data that they were trained on.
+        outputs: Outputs of the classifiers, [5, n, k].
     """
     rows = np.arange(len(data.rows))
     unseen = outputs[data.fold, rows]  # [n, k]
@@ -113,7 +113,7 @@ def fold_quality(data: FoldData, outputs: np.ndarray) -> FoldQuality:
 
 
 def _accuracy(data: FoldData, outputs: np.ndarray, truth: np.ndarray) -> Accuracy:
-    """Estimate how often the classifiers are right; ``truth`` [n, k]."""
+    """Estimate the share of right answers; ``truth`` [n, k]."""
     right = np.stack([_correct_answers(one, truth) for one in outputs])  # [5, n]
     unseen = right[data.fold, np.arange(len(data.rows))]
     seen = (right.sum(axis=0) - unseen) / (len(outputs) - 1)
@@ -129,7 +129,7 @@ def _accuracy(data: FoldData, outputs: np.ndarray, truth: np.ndarray) -> Accurac
 
 
 def _mean(values: np.ndarray, groups: np.ndarray, scale: Scale) -> JackknifeInterval:
-    """The mean of [n] values, each patient left out in turn."""
+    """Estimate the mean of [n] values, each patient left out in turn."""
     of = np.unique(groups, return_inverse=True)[1]
     count, total = np.bincount(of), np.bincount(of, values)
     deleted = (total.sum() - total) / (count.sum() - count)
@@ -138,7 +138,7 @@ def _mean(values: np.ndarray, groups: np.ndarray, scale: Scale) -> JackknifeInte
 
 
 def _correct_answers(outputs: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """[n] float, 1 where the answer of [n, k] outputs is the class of the image."""
+    """Mark right answers, [n] float: 1 where the answer of [n, k] outputs is the class of the image."""
     if outputs.shape[1] == 1:
         return ((outputs[:, 0] > 0.5) == truth[:, 0]).astype(np.float64)
     return (outputs.argmax(axis=1) == truth.argmax(axis=1)).astype(np.float64)
@@ -159,22 +159,22 @@ QUALITY = "classifiers.json"
 def pseudo_conditions(
     store: ImageStore, rows: np.ndarray, options: Any, *, which: str, folder: Path, progress: Progress = no_progress
 ) -> Conditions:
-    """A vector of each training image.
+    """Build one vector for each training image.
 
     Args:
-        store: The images.
-        rows: Of the training images; an image that repeats has one condition.
-        options: `PseudoOptions`, or settings of a command that has some of these.
-        which: One of `CONDITIONINGS`.
-        folder: Where the classifiers leave their outputs, for other conditionings of the same images, too.
+        store: The images with their manifest.
+        rows: Rows of the training images; an image that repeats has one condition.
+        options: Settings, `PseudoOptions`, or those of a command that has some of these.
+        which: Kind of the conditions, one of `CONDITIONINGS`.
+        folder: Folder of the classifiers' outputs, for other conditionings of the same images, too.
         progress: Called with (stage, done, total).
 
     Returns:
-        A row a different image, in the order of the store.
+        Conditions with one row for each different image, in the order of the store.
 
     Raises:
-        InputError: Unknown settings, images without two classes, or fewer than five patients.
-        MemoriskError: A training broke; what is done is kept.
+        InputError: Settings are unknown, images have fewer than two classes, or patients are fewer than five.
+        MemoriskError: A training failed; what is done is kept.
     """
     check_choice("conditioning", which, Conditioning)
     given = PseudoOptions.of(options)
@@ -200,7 +200,7 @@ def pseudo_conditions(
 def _predict_conditions(
     which: str, outputs: np.ndarray, data: FoldData, options: PseudoOptions
 ) -> tuple[np.ndarray, str]:
-    """[n, k] what classifiers say of each image, and whose word it is."""
+    """Choose the classifiers' outputs for each image, [n, k], and describe which classifiers gave them."""
     five = f"{FOLDS} classifiers ({options.conditioning_network}), each trained without one fold of the patients"
     if which.startswith("ensemble"):
         return outputs.mean(axis=0), f"The mean of {five}: all but one were trained on the image."
@@ -210,7 +210,7 @@ def _predict_conditions(
 
 
 def _noise(images: np.ndarray, k: int, seed: int) -> np.ndarray:
-    """[n, k] standard normal, each image's a function of the seed and its id alone."""
+    """Draw standard normal noise, [n, k], each image's a function of the seed and its id alone."""
     drawn = [np.random.default_rng(int(fingerprint("label-noise", seed, name), 16)).normal(size=k) for name in images]
     return np.stack(drawn).astype(np.float32)
 

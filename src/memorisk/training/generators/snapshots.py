@@ -1,7 +1,7 @@
-"""A generator's training from look to look, whatever its kind.
+"""The training of a generator of any kind, from look to look.
 
 `training.generators.diffusion_training` and `training.generators.gan_training` give a `GeneratorTraining`, which
-`training.generators.fit` runs. At each look a snapshot is shown to whoever watches, and kept where that was asked for.
+`training.generators.fit` runs. At each look ``on_snapshot`` receives a snapshot, which is kept if that was requested.
 """
 
 import time
@@ -29,38 +29,39 @@ class Snapshot:
     """A generator in the middle of its training."""
 
     step: int
-    """Steps done."""
+    """Number of steps done."""
     steps: int
-    """Steps planned."""
+    """Number of steps planned."""
     generator: Generator
-    """With the averaged weights of this step. It goes on learning: draw before the call returns, or use ``folder``."""
+    """Generator with the averaged weights of this step. Its training continues: draw before the call returns, or use
+    ``folder``."""
     loss: float
     """Mean training loss since the last look."""
     held_out_loss: float | None
     """Loss of the averaged weights on the validation images, with the same noise and times at every look; None without
     validation images, and for a GAN."""
     folder: Path | None = None
-    """Where this generator is kept, as `memorisk.load_generator` reads it; None where it is not."""
+    """Folder in which this generator is kept, as `memorisk.load_generator` reads it; None where it is not kept."""
 
 
 OnSnapshot = Callable[[Snapshot], bool | None]
-"""Called at every look; False ends the training there, anything else does not."""
+"""Function called at every look; False ends the training there, anything else does not."""
 
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """Log of a training."""
+    """Log of a generator's training."""
 
     steps: int
-    """Steps done."""
+    """Number of steps done."""
     history: tuple[dict[str, Any], ...]
-    """A row a look: ``step, loss, held_out_loss`` and what the kind adds."""
+    """History with one row per look: ``step, loss, held_out_loss`` and the figures that the kind adds."""
     stopped: bool
-    """Whether it was ended before its time."""
+    """Whether the training ended early."""
 
 
 class GeneratorTraining(Protocol):
-    """A training that was checked, and is on its device."""
+    """A training of a generator, checked and on its device."""
 
     @property
     def key(self) -> str:
@@ -69,7 +70,7 @@ class GeneratorTraining(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Note what a report must say, a sentence each."""
+        """Notes for the report, one sentence each."""
         ...
 
     @property
@@ -86,22 +87,22 @@ class GeneratorTraining(Protocol):
         ...
 
     def save(self, folder: Path, steps: int) -> None:
-        """Write the generator with its averaged weights as they are now."""
+        """Write the generator with its present averaged weights."""
         ...
 
     def seconds_a_step(self) -> float:
-        """Time the second of two steps, which are not kept."""
+        """Measure the seconds of the second of two steps, which are not kept."""
         ...
 
 
 class Evaluations:
-    """Looks at a training: each keeps the generator, calls the caller, and looks for a file that says to stop.
+    """Looks at a training: each keeps the generator, calls ``on_snapshot``, and checks for a file that ends it.
 
     Args:
-        training: The training.
-        folder: Its folder, where ``stop.json`` may appear and ``snapshots`` are kept.
-        keep: Whether they are.
-        on_snapshot: The caller's.
+        training: Training that is looked at.
+        folder: Folder of the training, where ``stop.json`` may appear and ``snapshots`` are kept.
+        keep: Whether snapshots are kept.
+        on_snapshot: Function of the caller, called at every look.
     """
 
     def __init__(self, training: GeneratorTraining, folder: Path, keep: bool, on_snapshot: OnSnapshot | None) -> None:
@@ -109,7 +110,7 @@ class Evaluations:
         self.reason: str | None = None
 
     def __call__(self, snapshot: Snapshot) -> bool:
-        """Return whether to go on."""
+        """Return whether to continue."""
         if self.keep:
             kept = self.folder / SNAPSHOTS / f"step-{snapshot.step:08}"
             kept.parent.mkdir(mode=0o700, exist_ok=True)
@@ -123,10 +124,10 @@ class Evaluations:
 
 
 def read_stop(folder: Path) -> str | None:
-    """Why a training is to end, by ``stop.json`` in its folder; None where there is none.
+    """Return the reason for ending a training, from ``stop.json`` in its folder; None without that file.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
     """
     file = folder / STOP
     if not file.is_file():
@@ -141,10 +142,10 @@ class TrainingLoop(Protocol):
     """A training between two updates (`DiffusionLoop`, `GanLoop`)."""
 
     step: int
-    """Steps done."""
+    """Number of steps done."""
 
     def until(self, end: int, checkpoint: Checkpoint | None = None) -> Iterator[int]:
-        """Train until so many steps are done, and give their number after each."""
+        """Train until so many steps are done, and yield their number after each."""
         ...
 
     def save(self, checkpoint: Checkpoint) -> None:
@@ -152,7 +153,7 @@ class TrainingLoop(Protocol):
         ...
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Put a state back, bit for bit."""
+        """Restore a state, bit for bit."""
         ...
 
 
@@ -161,17 +162,17 @@ def train_with_evaluations(
 ) -> bool:
     """Train, from the kept state if there is one, and look every ``snapshot_every`` steps and at the end.
 
-    At its step a look comes before the state is written: a training that was killed in the middle of one looks again.
+    At its step a look comes before the state is written: a training that was killed during a look repeats it.
 
     Args:
-        loop: The training.
-        options: How.
-        kept: Its state.
-        look: Called with the step at which the stretch before it began; whether to go on.
+        loop: Loop of the training.
+        options: Settings of the training.
+        kept: Checkpoint with its state.
+        look: Function called with the first step of the stretch before it; it returns whether to continue.
         progress: Called with ("training", steps done, steps).
 
     Returns:
-        Whether the last look said to go on.
+        Whether the last look returned to continue.
 
     Raises:
         InputError: The state cannot be read, or is of another training.
@@ -194,19 +195,19 @@ def evaluation_intervals(steps: int, every: int) -> list[tuple[int, int]]:
     """Return the first and last step of the stretch before each look.
 
     Args:
-        steps: Done.
-        every: Steps from look to look.
+        steps: Number of steps done.
+        every: Number of steps from look to look.
     """
     return [(begin, min(steps, begin + every)) for begin in range(0, steps, every)]
 
 
 def step_seconds(loop: TrainingLoop, end: int, wait: Callable[[], Any]) -> list[float]:
-    """The seconds of each step until so many are done.
+    """Measure the seconds of each step until so many are done.
 
     Args:
-        loop: The training; it is of no use afterwards.
-        end: Steps.
-        wait: Returns when a GPU has done what it was given.
+        loop: Loop of the training; it is useless afterwards.
+        end: Number of steps after which it ends.
+        wait: Function that returns when a GPU has finished its work.
     """
     found, begun = [], time.perf_counter()
     for _ in loop.until(end):
