@@ -102,7 +102,7 @@ def open_images(
     Args:
         images: Source of the images, as the user names it.
         options: Settings by which they are read; a given split is checked before anything is decoded.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
         *checks: Further functions that may refuse a manifest before anything is decoded.
 
     Raises:

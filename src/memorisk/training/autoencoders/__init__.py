@@ -1,1 +1,1 @@
-"""Autoencoders and their latents: `command` trains one, `latent_store` keeps what it encodes."""
+"""Autoencoders and their latents: `command` trains one, `latent_store` keeps encoded images."""

@@ -1,6 +1,6 @@
 """Train a small autoencoder on a set of images (``memorisk train autoencoder``).
 
-The run folder holds ``autoencoder/`` (what `diffusers.AutoencoderKL.from_pretrained` and ``autoencoder:FOLDER`` read),
+The run folder holds ``autoencoder/`` (which `diffusers.AutoencoderKL.from_pretrained` and ``autoencoder:FOLDER`` read),
 ``training.json`` (settings, history, and how well it renders images that chose nothing) and ``manifest.parquet`` (the
 part that each image was in). The folder ``autoencoder/`` also holds ``origin.json`` and ``seen.parquet``: hashes of the
 images and patients that it was trained and chosen on.
@@ -65,7 +65,7 @@ def train_autoencoder(
     Args:
         images: Source of the images, as for `memorisk.audit_classifier`; labels are not needed.
         out: The run folder: new, empty, or a run of the same command to continue.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainAutoencoderOptions`.
 
     Returns:
@@ -103,7 +103,7 @@ def plan_autoencoder(
     Args:
         images: Source of the images, as for `train_autoencoder`.
         out: The run folder.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainAutoencoderOptions`.
 
     Raises:

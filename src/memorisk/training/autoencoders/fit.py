@@ -114,7 +114,7 @@ class AutoencoderTraining:
 
         Args:
             checkpoint: File of the state from which a killed training continues.
-            progress: Called with ("training", steps done, steps).
+            progress: Function called with ("training", steps done, steps).
 
         Raises:
             MemoriskError: The loss became NaN or infinite.
@@ -301,7 +301,7 @@ def measure_reconstruction(
         parts: Rows of the store, by part.
         groups: Patient of each image, [N].
         numbers: Number of values of a latent.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
 
     Returns:
         ``{part: {"psnr" | "ssim": {"autoencoder", "bilinear", "difference"}}}``, each an `Interval` over patients.

@@ -110,7 +110,7 @@ def load_latents(
         precision: Arithmetic of the encoder, as for `load_features`; pixels are float32 throughout.
         batch: Number of images per batch.
         cache: Whether latents are looked for and kept in the cache folder that also holds the image stores.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
 
     Raises:
         InputError: The images or the encoder are refused, or a latent is not finite.

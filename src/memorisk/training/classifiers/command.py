@@ -76,7 +76,7 @@ def train_classifier(
     Args:
         images: Source of the images, as for `memorisk.audit_classifier`.
         out: The run folder: new, empty, or a run of the same command to continue.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainClassifierOptions`; ``regime`` and ``epsilon`` may name several.
 
     Returns:

@@ -69,13 +69,13 @@ def fit_early(
         rows: Images to train on, in slot order.
         validation_rows: Images that decide when to stop; none of ``rows``.
         options: Settings, as for `fit`; ``epochs`` is the largest possible number.
-        seed: Decides order, dropout and augmentation.
+        seed: Random seed of order, dropout and augmentation.
         patience: Number of epochs without a lower validation loss after which the training ends.
         device: Device to train on, as for `fit`.
         checkpoint: File of the state, as for `fit`; it also holds the best weights so far and the validation losses.
         checkpoint_seconds: Least time between two writes of it.
-        on_epoch: Called after each epoch with (epochs done, the network in evaluation mode), before its checkpoint is
-            written: after a kill an epoch may be seen twice, none is left out.
+        on_epoch: Function called after each epoch with (epochs done, the network in evaluation mode), before its
+            checkpoint is written: after a kill an epoch may be seen twice, none is left out.
         normalisation: Scaling of the pixels, as for `fit`.
 
     Returns:
@@ -166,8 +166,8 @@ def fit_early_stacked(
         patience: Epochs without a lower validation loss after which a network stops.
         device: Device to train on.
         normalisation: Scaling of the pixels, as for `fit`.
-        on_epoch: Called after each epoch with (epochs done, {place in ``models``: network in evaluation mode} of those
-            that had not stopped before it).
+        on_epoch: Function called after each epoch with (epochs done, {place in ``models``: network in evaluation
+            mode} of those that had not stopped before it).
 
     Returns:
         One log per network.

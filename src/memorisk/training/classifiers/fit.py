@@ -101,17 +101,17 @@ def fit(
 
     Args:
         model: The network; its parameters that require a gradient are trained. Moved to ``device``, channels last.
-        images: uint8 or uint16 [N, H, W, C] (array, memory map or tensor), or features [N, d] in floating point.
+        images: Images, uint8 or uint16 [N, H, W, C] (array, memory map or tensor), or floating-point features [N, d].
         targets: Targets of all N images: class numbers [N], 0/1 [N] (binary), or 0/1 [N, k] (multi).
         rows: Images to train on, in slot order, [n].
         options: The settings, with epochs and lr filled in (`resolve_options`).
-        seed: Decides order, dropout and augmentation; not the initialisation, which the model comes with.
+        seed: Random seed of order, dropout and augmentation; not of the initialisation, which the model comes with.
         slots: Number of places in an epoch, where they exceed the images: `batch_order` describes what fills them.
-        device: "cpu", "cuda" or "cuda:1".
+        device: Device to train on, "cpu", "cuda" or "cuda:1".
         checkpoint: File for the state at the end of an epoch; if it exists, training continues from there. The caller
             removes it once the result is kept.
         checkpoint_seconds: Least time between two writes of it; 0 writes after each epoch.
-        on_epoch: Called after each epoch with (epochs done, mean loss).
+        on_epoch: Function called after each epoch with (epochs done, mean loss).
         class_weights: Weights per class (of the positives for binary and multi), [k], instead of the options'.
         normalisation: Scaling of the pixels; by default by the mean and deviation of *all* ``images``.
         watch: Observer that may end the training after any epoch (early stopping).

@@ -1,6 +1,6 @@
 """One training as a job: train on some rows, keep the weights, leave the logits of every image in a file.
 
-The file of logits is written last and marks the job as done; a job whose file is there is not run again. A job that was
+The file of logits is written last and marks the job as done; a job whose file exists is not run again. A job that was
 killed continues from its last checkpoint.
 """
 
@@ -97,7 +97,7 @@ class TrainJob:
     slots: int | None = None
 
     def __post_init__(self) -> None:
-        """Read the user's function once, where the job is made; its text is part of what names the job."""
+        """Read the user's function once, where the job is made; its text is part of the job's name."""
         if self.own and not self.own_source:
             object.__setattr__(self, "own_source", source_fingerprint(load_function(self.own, self.python_path)))
 

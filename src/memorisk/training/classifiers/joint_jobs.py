@@ -35,7 +35,7 @@ def run_jointly(jobs: Sequence[TrainJob], on_done: OnOutcome) -> bool:
 
     Args:
         jobs: Trainings that differ in rows and seed only.
-        on_done: Called for each job once its files are written.
+        on_done: Function called for each job once its files are written.
 
     Returns:
         False when these jobs should run one by one instead; nothing is done then.

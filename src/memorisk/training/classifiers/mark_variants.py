@@ -36,10 +36,10 @@ class MarkVariants:
     of [0, 1]; 0 where the mark is gone, above 1 where contrast rose or a line of it was repeated. [epochs] float64."""
 
     row_shift: np.ndarray
-    """Whole pixels downwards to the place that matches the mark best; 0 where it is gone. [epochs] int64."""
+    """Shift in whole pixels downwards to the place that matches the mark best; 0 where it is gone. [epochs] int64."""
 
     column_shift: np.ndarray
-    """Whole pixels to the right to that place; 0 where the mark is gone. [epochs] int64."""
+    """Shift in whole pixels to the right to that place; 0 where the mark is gone. [epochs] int64."""
 
     mirrored: np.ndarray
     """Whether the mark mirrored left to right matches better than as it is, [epochs] bool."""

@@ -51,11 +51,11 @@ class Privacy:
     delta: float
     """Probability with which the budget may be exceeded."""
     noise_multiplier: float
-    """z: deviation of the noise over the clipping norm."""
+    """Noise multiplier z: deviation of the noise over the clipping norm."""
     clip: float
-    """C: norm to which each image's gradient is clipped."""
+    """Clipping norm C: norm to which each image's gradient is clipped."""
     sampling_rate: float
-    """q: probability that a step takes a slot."""
+    """Sampling rate q: probability that a step takes a slot."""
     steps: int
     """Number of steps of the whole training."""
 
@@ -70,7 +70,7 @@ def spent_epsilon(
         sampling_rate: Probability that a step takes an image.
         steps: Number of optimiser steps.
         delta: Probability with which the budget may be exceeded, in (0, 1).
-        orders: Renyi orders.
+        orders: Orders of the Renyi divergence.
 
     Returns:
         Epsilon, 0 or more; both agree to a relative 1e-9 (`tests/training/classifiers/test_private.py`).

@@ -118,7 +118,7 @@ def fit_stacked(
         device: Device to train on.
         checkpoint: File for the state of all K, as for `fit`.
         checkpoint_seconds: Least time between two writes of it.
-        on_epoch: Called after each epoch with (epochs done, loss averaged over models).
+        on_epoch: Function called after each epoch with (epochs done, loss averaged over models).
         normalisation: Scaling of the pixels, as for `fit`.
 
     Returns:

@@ -279,7 +279,7 @@ class CanaryPairs:
     label: np.ndarray
     """Wrong class number, of both members, [n]."""
     coin: np.ndarray
-    """True where the target is trained on the first member, [n]."""
+    """Whether the target is trained on the first member, [n] bool."""
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""

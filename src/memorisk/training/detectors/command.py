@@ -60,7 +60,7 @@ def train_detector(
     Args:
         images: Source of the images, as for `memorisk.audit_classifier`; labels are not needed.
         out: The run folder: new, empty, or a run of the same command to continue.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainDetectorOptions`.
 
     Returns:
@@ -84,7 +84,7 @@ def plan_detector(
     Args:
         images: Source of the images, as for `train_detector`.
         out: The run folder.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainDetectorOptions`.
 
     Raises:

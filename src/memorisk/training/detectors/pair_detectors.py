@@ -97,7 +97,7 @@ class PairDetector:
             device: Device to compute on.
             precision: Arithmetic of the network.
             as_copies: Whether the images are compared as copies of others alone, of which fewer windows are read.
-            progress: Called with (stage, done, total).
+            progress: Function called with (stage, done, total).
 
         Raises:
             InputError: As `load_features`.
@@ -137,8 +137,8 @@ def open_pair_detector(source: str | Path, *, measure: str = AUTO, domain: str |
     """Open a detector by the name that a user gives.
 
     Args:
-        source: ``default``, the folder of a detector, with or without ``detector:``, or any source of features
-            (`memorisk.models.encoders.feature_sources`).
+        source: Source of the vectors: ``default``, the folder of a detector, with or without ``detector:``, or
+            any source of features (`memorisk.models.encoders.feature_sources`).
         measure: Name of one of the 15 measures; "auto" is a detector's own or its head, cosine for encoders, Euclidean
             for pixels, PCA and saved features.
         domain: Treatment of negative numbers by braycurtis, canberra and jensenshannon.

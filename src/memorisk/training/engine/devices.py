@@ -129,7 +129,7 @@ def open_accelerator(device: torch.device, precision: str) -> Any:
 
     Args:
         device: Device of a single process.
-        precision: fp32, bf16 or fp16.
+        precision: Arithmetic: fp32, bf16 or fp16.
 
     Raises:
         MissingExtraError: accelerate is not installed.

@@ -175,7 +175,7 @@ def run_epochs(
         n: Number of slots per model.
         n_models: Number of models, K.
         checkpoint: File in which the state is kept between epochs.
-        on_epoch: Called with (epochs done, loss averaged over models), after the epoch's checkpoint is written.
+        on_epoch: Function called with (epochs done, loss averaged over models), after the checkpoint is written.
         scaler: Gradient scaler for fp16.
         watch: Observer that may end the training after any epoch.
 

@@ -99,7 +99,7 @@ def extract_activations(
         layers: Layers to read; by default those of ``choose_layers``.
         folder: Folder to keep the arrays in, memory-mapped, instead of in memory.
         batch_size: Number of images at once; by default at most 32.
-        progress: Called with images done and their number.
+        progress: Function called with images done and their number.
 
     Returns:
         Activations, [n, d] float32 per layer; a layer that the forward pass does not call is left out.

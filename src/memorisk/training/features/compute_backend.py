@@ -117,7 +117,7 @@ class FeatureWork:
             like: Job without its images and its answer.
             images: Images of the set, [N, H, W, C].
             rows: Rows of the chosen images, [n].
-            progress: Called with images done and their number as blocks end.
+            progress: Function called with images done and their number as blocks end.
 
         Raises:
             InputError: A worker has other weights or does not see them, or the encoder refuses the images.

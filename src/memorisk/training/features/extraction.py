@@ -206,7 +206,7 @@ def extract_features(
         size: Side in pixels that images are resized to; for a network given as such, None leaves them as they are.
         normalisation: Scaling of the pixels for a network given as such: its training's; by default pixels in [0, 1].
         device: Device to compute on.
-        progress: Called with images done and their number.
+        progress: Function called with images done and their number.
 
     Returns:
         Features of the images, [N, d] float32.

@@ -131,7 +131,7 @@ def load_features(
         cache: Whether features are looked for and kept in the cache folder that also holds the image stores.
         processes: Number of processes that decode images.
         work: Workers of a cluster that compute the features of networks; None for this process.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
 
     Returns:
         Features of the images, rows in the order of the images.

@@ -43,7 +43,7 @@ def fit_pixel_pca(
         components: Number of components, K.
         rows: Reference images, by index [n] or mask [N]; None for all. Images given twice count twice.
         side: Side in pixels that images are resized to; None as they are stored.
-        progress: Called with blocks done and their number.
+        progress: Function called with blocks done and their number.
 
     Returns:
         Fit of the components, with directions [K, h w C].

@@ -104,7 +104,7 @@ def view_images(
         latent: Name of the space: ``pixels``, or the autoencoder as `memorisk.models.latents` names it.
         flip: Whether images are mirrored.
         device: Device on which latents are computed.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
 
     Raises:
         InputError: The images are not squares, or the autoencoder does not exist.

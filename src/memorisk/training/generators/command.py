@@ -103,9 +103,9 @@ def train_generator(
     Args:
         images: Source of the images, as for `memorisk.audit_classifier`; labels are classes, where the images have any.
         out: The run folder: new, empty, or a run of the same command to continue.
-        on_snapshot: Called at every look with a `memorisk.training.generators.snapshots.Snapshot`; False ends the
-            training there.
-        progress: Called with (stage, done, total).
+        on_snapshot: Function called at every look with a `memorisk.training.generators.snapshots.Snapshot`; False ends
+            the training there.
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainGeneratorOptions`.
 
     Returns:
@@ -146,7 +146,7 @@ def plan_generator(
     Args:
         images: Source of the images, as for `train_generator`.
         out: The run folder.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainGeneratorOptions`.
 
     Raises:
@@ -357,7 +357,7 @@ def weights_cost(training: GeneratorTraining, kept: int = 0) -> Cost:
     """Count the bytes of the saved generators: the last one and the snapshots, each with its autoencoder.
 
     Args:
-        training: Training, checked.
+        training: Training that was checked.
         kept: Number of snapshots.
     """
     if isinstance(training, GanTraining):

@@ -251,7 +251,7 @@ class DiffusionTraining:
             options: Settings of the training.
             validation: Rows that measure only; of more than 512 a random 512.
             conditions: Conditions of the training images, for a generator that is conditioned on a vector.
-            progress: Called with (stage, done, total).
+            progress: Function called with (stage, done, total).
 
         Raises:
             InputError: Images, rows, labels, conditions or settings do not fit each other, or weights were trained on
@@ -330,9 +330,9 @@ class DiffusionTraining:
 
         Args:
             checkpoint: File of the state from which a killed training continues.
-            on_snapshot: Called every ``snapshot_every`` steps and at the end; a training that was killed during a call
-                calls it again.
-            progress: Called with ("training", steps done, steps).
+            on_snapshot: Function called every ``snapshot_every`` steps and at the end; a training that was killed
+                during a call calls it again.
+            progress: Function called with ("training", steps done, steps).
 
         Raises:
             MemoriskError: The loss became NaN or infinite.

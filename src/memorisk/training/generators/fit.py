@@ -67,8 +67,8 @@ def fit_generator(
         folder: Folder to write: new, empty, or that of the same training.
         validation: Rows that measure the held-out loss, and nothing else.
         conditions: Conditions of the training images, for a generator that is conditioned on a vector.
-        on_snapshot: Called at every look; False ends the training there.
-        progress: Called with (stage, done, total).
+        on_snapshot: Function called at every look; False ends the training there.
+        progress: Function called with (stage, done, total).
 
     Returns:
         Trained generator and its history.
@@ -122,8 +122,8 @@ def run_training(
         training: Training from `build_training`.
         options: Settings of the training.
         folder: Folder to write, as for `fit_generator`.
-        on_snapshot: Called at every look; False ends the training there.
-        progress: Called with (stage, done, total).
+        on_snapshot: Function called at every look; False ends the training there.
+        progress: Function called with (stage, done, total).
 
     Raises:
         InputError: The folder holds another generator.

@@ -121,7 +121,7 @@ def fold_outputs(data: FoldData, options: PseudoOptions, folder: Path, progress:
         data: Data from `fold_data`.
         options: Settings of the training.
         folder: Folder of their outputs, and of the state of a training in progress; created if missing.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
 
     Returns:
         Sigmoid outputs for every training image, [5, n, k] float32, of the classifier without fold 0, 1, ...

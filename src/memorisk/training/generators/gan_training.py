@@ -386,9 +386,9 @@ class GanTraining:
 
         Args:
             checkpoint: File of the state from which a killed training continues.
-            on_snapshot: Called every ``snapshot_every`` steps and at the end; a training that was killed during a call
-                calls it again.
-            progress: Called with ("training", steps done, steps).
+            on_snapshot: Function called every ``snapshot_every`` steps and at the end; a training that was killed
+                during a call calls it again.
+            progress: Function called with ("training", steps done, steps).
 
         Raises:
             MemoriskError: A loss became NaN or infinite.

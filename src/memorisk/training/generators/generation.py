@@ -97,7 +97,7 @@ def generate(
         generator: Generator to sample from: a folder of ``memorisk train generator``, a user's ``module:function``, or
             the result of `load_generator`.
         out: The run folder: new, empty, or a run of the same command to continue.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
         **settings: Any field of `GenerateOptions`; ``images`` is their number.
 
     Returns:

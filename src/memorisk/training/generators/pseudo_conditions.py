@@ -40,7 +40,7 @@ class Accuracy:
     seen: JackknifeInterval
     """Same share for the four classifiers that were trained on the image."""
     gain: JackknifeInterval
-    """``unseen`` less the share of the commonest class, on the same images."""
+    """Difference of ``unseen`` to the share of the commonest class, on the same images."""
     majority: float
     """Share of the commonest class."""
     n_images: int
@@ -167,7 +167,7 @@ def pseudo_conditions(
         options: Settings, `PseudoOptions`, or those of a command that has some of these.
         which: Kind of the conditions, one of `CONDITIONINGS`.
         folder: Folder of the classifiers' outputs, for other conditionings of the same images, too.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
 
     Returns:
         Conditions with one row for each different image, in the order of the store.

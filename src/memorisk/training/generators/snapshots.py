@@ -169,7 +169,7 @@ def train_with_evaluations(
         options: Settings of the training.
         kept: Checkpoint with its state.
         look: Function called with the first step of the stretch before it; it returns whether to continue.
-        progress: Called with ("training", steps done, steps).
+        progress: Function called with ("training", steps done, steps).
 
     Returns:
         Whether the last look returned to continue.

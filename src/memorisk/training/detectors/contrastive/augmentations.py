@@ -226,7 +226,7 @@ def augmented_copies(
         device: Device to compute on.
         block: Number of images at a time; by default as many as hold two million pixels.
         out: Array [n, H, W, C] to write to, such as a memory map; else a new one.
-        progress: Called with copies done and their number.
+        progress: Function called with copies done and their number.
 
     Returns:
         Copies of the images, [n, H, W, C], of the type of ``images``.

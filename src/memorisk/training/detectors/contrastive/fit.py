@@ -102,7 +102,7 @@ def fit_detector(
         groups: Patient of each image of the store, [N]; each patient in one part only.
         options: Settings of the training.
         folder: Folder of the detector: new, empty, or that of the same training.
-        progress: Called with ("training", steps done, steps).
+        progress: Function called with ("training", steps done, steps).
 
     Returns:
         Trained detector and its history.
@@ -126,7 +126,7 @@ def run_detector_training(
     Args:
         training: Training from `CopyDetectorTraining.build`.
         folder: Folder of the detector, as for `fit_detector`.
-        progress: Called with ("training", steps done, steps).
+        progress: Function called with ("training", steps done, steps).
 
     Raises:
         InputError: The folder holds another detector.
@@ -340,7 +340,7 @@ def measure_training(
         groups: Patient of each image, [N].
         fitted: The trained detector.
         options: Settings of its training.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
 
     Returns:
         ``{part: {strength: {"backbone", "untrained", "trained", "trained_less_untrained", "trained_less_backbone"}}}``;

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 
 Pixels = torch.Tensor
-_PICTURE_SIDE = 80  # pixels a side of a member, before it is viewed at 48 to 64
+_PICTURE_SIDE = 80  # side of a member in pixels, before it is viewed at 48 to 64
 _DCT = torch.tensor(
     [
         [math.sqrt((1 if k == 0 else 2) / 8) * math.cos(math.pi * (2 * i + 1) * k / 16) for i in range(8)]

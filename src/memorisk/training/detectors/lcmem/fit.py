@@ -82,7 +82,7 @@ def fit_lcmem(
         options: Settings of the training.
         folder: Folder of the run: new, empty, or that of the same training. ``detector`` in it is the detector,
             ``stage1`` the one after the first of two stages.
-        progress: Called with (stage, steps done, steps).
+        progress: Function called with (stage, steps done, steps).
 
     Returns:
         Detectors by stage, ``{"stage1": ..., "detector": ...}``, or the detector alone where there is one stage.
@@ -110,7 +110,7 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = no_p
     Args:
         training: Training of the stage, checked.
         target: Folder of the detector.
-        progress: Called with (stage, steps done, steps).
+        progress: Function called with (stage, steps done, steps).
 
     Raises:
         InputError: The folder holds another detector.

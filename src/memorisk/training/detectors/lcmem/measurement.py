@@ -48,7 +48,7 @@ def measure_stages(
         parts: Parts of the data, of which "test" chose nothing.
         fitted: Trained detectors by stage.
         options: Settings of the training.
-        progress: Called with (stage, done, total).
+        progress: Function called with (stage, done, total).
 
     Returns:
         ``{stage: {"auc": {data set: ...}, "specificity": {data set: ...}, "recall": {family: {strength: ...}}}}`` and,

@@ -55,9 +55,9 @@ class ValidationPairs:
     rows: np.ndarray
     """Rows of the images, [n]."""
     positive: Pairs
-    """P pairs of one identity each."""
+    """Pairs of one identity each, P of them."""
     negative: Pairs
-    """Q pairs of two identities each."""
+    """Pairs of two identities each, Q of them."""
     weight: np.ndarray
     """Weights of the positives, [P]."""
     negative_weight: np.ndarray
