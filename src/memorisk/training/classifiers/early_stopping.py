@@ -244,7 +244,7 @@ class _EarlyStoppedStack:
         return StackedNetworks(self.model, self.parameters, *given)
 
     def run_epoch(self, epoch: int, going: Sequence[int]) -> dict[int, float]:
-        """Train all for one epoch, and return each mean loss by number; networks that stopped train on unused."""
+        """Train all for one epoch; return each mean loss by number. The weights of stopped networks do not matter."""
         idle = torch.tensor([number not in going for number in self.numbers], device=self.device)
         resting = bool(idle.any())
 

@@ -148,7 +148,7 @@ class EpochObserver:
     """Live tensors that are saved and loaded together with the training's own."""
 
     identity: str
-    """Fingerprint of the data of ``tensors`` besides the training; a checkpoint with another one is refused."""
+    """Fingerprint of the inputs of ``tensors`` other than the training's; a checkpoint with another one is refused."""
 
 
 def run_epochs(

@@ -119,7 +119,7 @@ class FusedAdam:
     Args:
         parameters: Leaves to train, on a CPU or a CUDA device.
         lr: Learning rate; change it in ``param_groups[0]["lr"]``.
-        weight_decay: Factor of the parameter that is added to the gradient.
+        weight_decay: Factor of the weight decay; the parameter times it is added to the gradient.
         betas: Decay of the two moments; by default torch's, 0.9 and 0.999.
     """
 

@@ -52,7 +52,7 @@ class FilePart:
     path: str
     """Path of a .npy file [N, H, W, C]."""
     shared: SharedArray | None
-    """Array that was written for the jobs, checked before it is used; None for a file of the user."""
+    """Array that was written for the jobs, checked before it is used; None for a file that existed before."""
     rows: np.ndarray
     """Rows of the file, [p]."""
     places: np.ndarray

@@ -2,9 +2,9 @@
 
 Karras et al. 2020, "Training generative adversarial networks with limited data", appendix B. Each transformation is
 drawn for each image with probability p; their matrices are multiplied, and an image is moved once and coloured once.
-Images without a draw pass as they are, to the bit; flips, turns and whole pixels alone are exact. Pixels
-are gathered and weighted, so that every operation has all derivatives, unlike torch's ``grid_sample``. Beyond its
-edges an image is reflected at the middle of its outermost pixels.
+Images without a draw pass as they are, to the bit; flips, turns and whole pixels alone are exact. Pixels are
+gathered and weighted, so that every operation has all derivatives, unlike torch's ``grid_sample``. Beyond its edges an
+image is reflected at the middle of its outermost pixels.
 
 The probability follows how much the discriminator overfits (section 3): r_t = E[sign(D(real))] is about 0 for a
 discriminator that cannot distinguish images and 1 for one that knows its images. Every 4 steps the probability goes up

@@ -175,7 +175,9 @@ def plan_generate(generator: str | Path | Generator, out: str | Path, **settings
 
 
 def drawing_cost(generator: Generator, how: SamplingOptions, images: int) -> Cost:
-    """Count the cost of drawing images; guidance runs a diffusion model twice per step. Decoding is not counted.
+    """Count the cost of drawing images.
+
+    Guidance runs a diffusion model twice per step. Decoding latents is not counted.
 
     Args:
         generator: Generator to sample from; the passes of a user's function are unknown.

@@ -1,7 +1,7 @@
 """The inputs of a generator's training: its images, their conditions, the weights that it begins with.
 
-Invalid rows and labels are refused. Notes for the report name few images or patients held out, images
-of mixed kinds, and weights that were trained on some of the patients.
+Invalid rows and labels are refused. Notes for the report name few images or patients held out, images of
+mixed kinds, and weights that were trained on some of the patients.
 """
 
 from collections.abc import Mapping

@@ -248,7 +248,7 @@ class CopyDetectorTraining:
         ]
 
     def seen(self) -> pd.DataFrame:
-        """Return hashes of the images that chose the weights; patients by their ids in the manifest."""
+        """Return hashes of the images that chose the weights; patients by their manifest ids, even where joined."""
         store, rows = self.store, {"training": self.rows, "validation": self.validation}
         return seen_table(store.manifest.groups, store.pixel_hashes, store.data_hash, rows)
 

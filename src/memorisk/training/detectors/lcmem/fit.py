@@ -332,7 +332,7 @@ class StageTraining:
         return torch.where(alone.to(self.device)[:, None, None, None], by_sample(z), by_set)
 
     def seen(self) -> pd.DataFrame:
-        """Return hashes of the images that chose the weights; patients by their ids in the manifest."""
+        """Return hashes of the images that chose the weights; patients by their manifest ids, even where joined."""
         latents, rows = self.data.latents, {"training": self.data.rows, "validation": self.data.validation}
         return seen_table(latents.groups, latents.hashes, latents.data_hash, rows)
 

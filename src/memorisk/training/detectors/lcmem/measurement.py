@@ -2,7 +2,8 @@
 
 * **AUC** over all positive pairs of the test identities and one negative of the same data set for each, every identity
   counting one, with its interval over identities (`memorisk.statistics.pairs.auc`); by data set, and their mean.
-* **Specificity** of the same pairs at the score that 95 % of the positive ones reach: the share that a filter keeps.
+* **Specificity** of the same pairs at the score that 95 % of the positive ones reach: the share of negatives that a
+  filter would leave.
 * **Recall**: the share of identities whose copy (one image each, at most 1,000) scores at least the threshold that half
   of the *validation* negatives stay below; by family and strength, with Clopper-Pearson limits.
 
@@ -235,5 +236,5 @@ def _encodes(latents: Latents) -> bool:
 
 
 def _encoder_bytes(latents: Latents) -> int:
-    """Count the bytes of the encoder, which is loaded together with the detector."""
+    """Count the bytes of the encoder, which is kept together with the detector."""
     return tensor_bytes(latents.encoder.load()) if _encodes(latents) else 0
