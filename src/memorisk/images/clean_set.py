@@ -1,8 +1,8 @@
-"""A clean set: the pixels that an audit compared, as PNG files that hold nothing else, and a table of their labels.
+"""A clean set: the pixels that an audit compared, as PNG files that hold nothing else, with a table of their labels.
 
 The layout is what ``datasets`` calls an image folder: ``000001.png`` and so on, and ``metadata.csv`` with the
-columns ``file_name`` and ``label`` (without labels the first alone). ``metadata.csv`` has exactly one form, so that
-nothing else fits into it. Names are numbers, because a name can be a patient's.
+columns ``file_name`` and ``label`` (only the first where the set has no labels). ``metadata.csv`` has exactly one form,
+so that nothing else fits into it. Names are numbers, because a name can be a patient's.
 """
 
 import csv
@@ -28,11 +28,11 @@ CLEAN_MANIFEST, FILE_NAME_COLUMN, LABEL_COLUMN = "metadata.csv", "file_name", "l
 
 
 def manifest_bytes(names: Sequence[str], labels: Sequence[str]) -> bytes:
-    """Write ``metadata.csv`` of a clean set.
+    """Return the bytes of ``metadata.csv`` of a clean set.
 
     Args:
         names: File names, [n].
-        labels: [n]; all empty for a set without labels.
+        labels: Label of each image, [n]; all empty for a set without labels.
     """
     columns = [FILE_NAME_COLUMN, LABEL_COLUMN] if any(labels) else [FILE_NAME_COLUMN]
     rows = (row[: len(columns)] for row in zip(names, labels, strict=True))
@@ -43,10 +43,10 @@ def read_manifest_bytes(data: bytes) -> dict[str, str] | None:
     """Read ``metadata.csv`` of a clean set.
 
     Args:
-        data: The file.
+        data: Bytes of the file.
 
     Returns:
-        Labels by file name; None for a file that no clean set has.
+        Labels by file name; None for a file that does not have the form of a clean set.
     """
     try:
         rows = list(csv.reader(io.StringIO(data.decode("utf-8"), newline="")))
@@ -58,12 +58,12 @@ def read_manifest_bytes(data: bytes) -> dict[str, str] | None:
 
 @dataclass(frozen=True)
 class CleanSet:
-    """Clean set as it was written.
+    """Clean set that was written.
 
     Attributes:
         names: File name of each image, [n].
-        rows: Row of the given images behind each, [n].
-        unreadable: Rows that could not be decoded, with the reason.
+        rows: Row of each image among the given images, [n].
+        unreadable: Rows that could not be decoded, each with the reason.
     """
 
     names: list[str]
@@ -99,17 +99,17 @@ def write_clean_set(
     processes: int = 1,
     progress: CountProgress | None = None,
 ) -> CleanSet:
-    """Write images to a folder that gets its name when it is whole.
+    """Write images to a folder, which gets its name only when it is complete.
 
     Args:
-        folder: Where; what stands there is replaced.
-        sources: Where the pixels of each image are, [n].
-        labels: [n], empty for an image without one.
-        rule: How files are decoded and brought to size and channels.
-        audited: [n] hashes of the pixels that were audited, to be found again; none to take the pixels as they are.
+        folder: Path of the folder; an existing folder of that name is replaced.
+        sources: Sources of the pixels of each image, [n].
+        labels: Label of each image, [n]; empty for an image without one.
+        rule: Rule by which files are decoded and brought to size and channels.
+        audited: Hashes [n] of the pixels that were audited, which must match; empty to take the pixels as they are.
         skip_unreadable: Leave out images that cannot be decoded.
-        processes: Processes that decode and encode.
-        progress: Called with the images done and their number.
+        processes: Number of processes that decode and encode.
+        progress: Function called with the number of images done and the number of all.
 
     Raises:
         InputError: Images cannot be decoded.
@@ -137,7 +137,7 @@ def _write(
     building: Path, sources: Sequence[Source], labels: Sequence[str], rule: PixelRule, audited: Sequence[str],
     skip_unreadable: bool, processes: int, progress: CountProgress | None,
 ) -> CleanSet:  # fmt: skip
-    """Decode and encode in blocks, then number what could be read, then write the table."""
+    """Decode and encode in blocks, then number the images that could be read, then write the table."""
     n = len(sources)
     jobs = [
         _Block(
@@ -173,12 +173,12 @@ def _write(
 
 
 def _place(row: int) -> str:
-    """Name of an image before those that cannot be read are known."""
+    """Return the temporary name of an image, before it is known which images cannot be read."""
     return f".{row}"
 
 
 def _write_block(block: _Block) -> list[tuple[int, str]]:
-    """Write the images of a block; the rows that could not be decoded, with the reason."""
+    """Write the images of a block; return the rows that could not be decoded, each with the reason."""
     unreadable = []
     for row, image in _pixels(block, unreadable):
         file = Path(block.folder) / _place(row)
@@ -188,10 +188,10 @@ def _write_block(block: _Block) -> list[tuple[int, str]]:
 
 
 def _pixels(block: _Block, unreadable: list[tuple[int, str]]) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the pixels of a block's rows as an audit compares them; grey in one channel.
+    """Yield the pixels of a block's rows as an audit compares them; grey images have one channel.
 
     Raises:
-        MemoriskError: They are not what was audited.
+        MemoriskError: The pixels are not those that were audited.
     """
     for number, source in enumerate(block.sources):
         row = block.first + number
@@ -210,7 +210,7 @@ def _pixels(block: _Block, unreadable: list[tuple[int, str]]) -> Iterator[tuple[
 
 
 def _put_in_place(building: Path, folder: Path) -> None:
-    """Give the folder its name; a kill in between leaves the old set, none, or the new one, never half of one."""
+    """Give the folder its name; a kill in between leaves the old set, none, or the new one, but never half of one."""
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():

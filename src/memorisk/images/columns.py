@@ -1,7 +1,7 @@
 """Tables that describe images, read as text, with the columns of image, label, group and split found by name.
 
-The options may name a column; otherwise the first of the usual names that the table has is taken, compared in lower
-case without blanks and punctuation. The manifest's notes list what was guessed.
+The options may name a column. Otherwise the first of the usual names that the table has is taken; names are compared in
+lower case without blanks and punctuation. The manifest's notes list what was guessed.
 
 `read_csv` reads every CSV and TSV table (also gzipped) that a user gives, as text. It examines the first lines
 before it parses anything: the encoding, the separator, columns of one name, the number of columns. The number of lines
@@ -32,21 +32,21 @@ from memorisk.runs.tables import unquote_table
 
 _AS_UTF8 = "save it as UTF-8 (Excel: CSV UTF-8; elsewhere: iconv -f WINDOWS-1252 -t UTF-8 TABLE > NEW), or as Parquet"
 _NAME = 128
-"""Characters that a column's name may have on average, for the length of the first line."""
+"""Mean number of characters that a column's name may have, which bounds the length of the first line."""
 _PIECE = 1 << 20
 
 
 def read_csv(path: Path, *, separators: str = ",", types: Any = str) -> pd.DataFrame:
-    """Read a table with a header line; its values are kept (``007`` and ``NA`` stay that).
+    """Read a table with a header line; its values stay text as they are (``007`` and ``NA`` are kept).
 
     Args:
-        path: The file, UTF-8 or UTF-16, plain or gzipped.
+        path: Path of the file, UTF-8 or UTF-16, plain or gzipped.
         separators: Characters that may separate the columns; a first line ``sep=;`` of a spreadsheet names another.
-        types: Of the columns, as pandas takes them; text if not given.
+        types: Types of the columns, as pandas takes them; text by default.
 
     Raises:
-        InputError: It is no regular file or other text; its first line is a title; two columns have one name; it has
-            too many columns or cells, unpacks to too much, or its rows are longer than its header.
+        InputError: The file is not a regular file of such text; its first line is a title; two columns have one name;
+            it has too many columns or cells, unpacks to too much, or its rows are longer than its header.
         ValueError: pandas cannot read it.
     """
     refuse_special(path)
@@ -75,21 +75,21 @@ _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[;,\t ]*', re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _CsvForm:
-    """Form of a table, by its first lines."""
+    """Form of a table, read from its first lines."""
 
     encoding: str
     separator: str
     names: list[str]
     """Names of the columns."""
     lines_above: int
-    """Number of lines above that of the names."""
+    """Number of lines above the line of the names."""
 
 
 def _csv_form(path: Path, separators: str) -> _CsvForm:
     """Return the form of a table.
 
     Raises:
-        InputError: Its first line is longer than any header, or a title.
+        InputError: The first line is longer than any header, or is a title.
     """
     longest = MAX_COLUMNS * _NAME
     with _unpacked(path) as stream:
@@ -202,17 +202,17 @@ _YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "-1",
 
 
 def plain_name(name: object) -> str:
-    """A column's name in lower case, letters and digits only."""
+    """Return a column's name in lower case, with letters and digits only."""
     return re.sub(r"[^0-9a-z]", "", str(name).lower())
 
 
 def shown_names(columns: Iterable[object]) -> list[str]:
-    """Names of columns as messages show them, each on one line."""
+    """Return the names of columns as messages show them, each on one line."""
     return [one_line(c, 60) for c in columns]
 
 
 def pick(columns: Iterable[object], role: Role, chosen: str | None, source: str) -> str | None:
-    """The column for a role: the one that is named, else the first usual name that occurs, else None.
+    """Return the column for a role: the named one, else the first usual name that occurs, else None.
 
     Raises:
         InputError: The named column does not exist.
@@ -236,8 +236,8 @@ def canonical_split(value: str) -> str:
 def text(value: Any) -> str:
     """Return a value as text: whole floats without a point, missing values empty, bytes decoded.
 
-    A float too large to tell neighbouring whole numbers apart is written in scientific notation: its last digits are
-    not those of the id that it was.
+    A float too large to distinguish neighbouring whole numbers is written in scientific notation: its last digits are
+    not those of the original id.
     """
     if (
         value is None
@@ -255,7 +255,7 @@ def text(value: Any) -> str:
 
 
 def texts(values: Iterable[Any]) -> list[str]:
-    """Return values as text, each by :func:`text`; of a column of short floats its own type counts."""
+    """Return values as text, each by :func:`text`; a column of short floats is read in its own type."""
     kind = getattr(values, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind == "f":
         values = np.asarray(values)
@@ -265,15 +265,15 @@ def texts(values: Iterable[Any]) -> list[str]:
 def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
     """Read a CSV or TSV (also gzipped), JSON lines or Parquet file.
 
-    Values of CSV are text as they stand (``007`` and ``NA`` stay that). Only in a CSV that memorisk wrote are the
-    quotes taken away that it put before formulas (`memorisk.runs.tables`).
+    Values of CSV stay text as they are (``007`` and ``NA`` are kept). Only from a CSV that memorisk wrote does the
+    function remove the quotes that memorisk put before formulas (`memorisk.runs.tables`).
 
     Args:
-        path: The file.
-        quoted: Whether memorisk wrote it; by default, whether it lies in a folder that memorisk wrote.
+        path: Path of the file.
+        quoted: Whether memorisk wrote the file; by default, whether it lies in a folder that memorisk wrote.
 
     Raises:
-        InputError: The file is no such table, has two columns of one name, or more columns or cells than any.
+        InputError: The file is not such a table, two columns have one name, or it has too many columns or cells.
     """
     try:
         refuse_special(path)
@@ -295,11 +295,11 @@ def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
 
 
 def _read_json_lines(path: Path) -> pd.DataFrame:
-    """Read a table with an object of JSON in each line; objects, and lists of objects or lists, are left out.
+    """Read a table with a JSON object in each line; objects, and lists of objects or lists, are left out.
 
     Raises:
         InputError: The objects have more names than any table has columns.
-        ValueError: A line is no object, or names a value twice.
+        ValueError: A line is not an object, or names a value twice.
     """
     rows: list[dict[str, Any]] = []
     names: set[str] = set()
@@ -321,10 +321,10 @@ def _is_nested(value: Any) -> bool:
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; of a name that stands twice the last value would win unnoticed.
+    """Return an object of JSON and refuse a repeated name, whose last value would win unnoticed.
 
     Raises:
-        ValueError: One does.
+        ValueError: A name occurs twice.
     """
     values = dict(pairs)
     if len(values) < len(pairs):
@@ -343,7 +343,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def with_numbers(column: pd.Series) -> pd.Series:
-    """A text column as numbers where every value is one (or empty); codes such as ``007`` stay text."""
+    """Return a text column as numbers where every value is one (or empty); codes such as ``007`` stay text."""
     values = column.tolist()
     if not all(isinstance(v, str) for v in values):
         return column
@@ -384,7 +384,10 @@ def joined_names(marks: Iterable[Any], names: Sequence[str] | None) -> str:
 
 
 def label_texts(values: Sequence[Any], names: Sequence[str] | None, column: str, source: str) -> list[str]:
-    """Return labels as text: of a mark of 0 and 1 for each class the classes that are 1, else as `class_texts`."""
+    """Return labels as text: the classes whose marks are 1 where a value has one mark (0 or 1) per class.
+
+    Other values are read as by `class_texts`.
+    """
     values = [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
     marks = _multi_hot(values, names)
     if marks is None:
@@ -398,15 +401,15 @@ def class_texts(values: Sequence[Any], names: Sequence[str] | None, column: str,
     Args:
         values: Numbers of classes or any single values; or lists of them, whose members are joined by ``|``.
         names: Names of the classes, if the column has any.
-        column: Its name.
+        column: Name of the column.
         source: Name of the data set.
 
     Returns:
-        A text for each value: "" for a missing one and for -1 (the mark of ``datasets`` for an unknown class), ``none``
+        Text for each value: "" for a missing one and for -1 (the mark of ``datasets`` for an unknown class), ``none``
         for an empty list.
 
     Raises:
-        InputError: A number is that of no class.
+        InputError: A number is not the number of a class.
     """
 
     def of(value: Any) -> str:
@@ -435,7 +438,7 @@ _MARKS = re.compile(rf"\[\s*{_MARK}(?:[\s,;]+{_MARK})+\s*\]|{_MARK}(?:\|{_MARK})
 def _multi_hot(values: Sequence[Any], names: Sequence[str] | None) -> list[list[bool] | None] | None:
     """Return the marks of each value where all are lists of marks, a mark for each class; None where they are not.
 
-    Lists of numbers of classes look the same where there are but the classes 0 and 1. They are marks if all have the
+    Lists of class numbers look the same where only the classes 0 and 1 exist. They are marks if all have the
     length of the classes, and one of them has a value twice or 1 before 0, which no set of classes has.
     """
     rows: list[list[str] | None] = []
@@ -458,7 +461,7 @@ def _multi_hot(values: Sequence[Any], names: Sequence[str] | None) -> list[list[
 
 
 def label_column(table: pd.DataFrame, name: str | None, source: str) -> str | None:
-    """The label column (or comma-separated columns), named or guessed; None where there is none."""
+    """Return the label column (or comma-separated columns), named or guessed; None where the table has none."""
     if name is not None and "," in name and name not in table.columns:
         return name
     return pick(table.columns, "label", name, source)

@@ -1,9 +1,9 @@
-"""SHA-256 of files: fingerprints that are remembered while a file stands unchanged.
+"""SHA-256 of files: fingerprints that are remembered while a file is unchanged.
 
-A file is known again by its path, size, modification time and status-change time. The last one makes this safe: a
+A file is recognised by its path, size, modification time and status-change time. The last one makes this safe: a
 program may set a modification time back, but not the time at which it did so. A file that was touched within two
 seconds before its fingerprint is not remembered, since a second change could carry the same times. One change
-remains unnoticed: that of a file on a file system that keeps none of these times; delete the cache folder then.
+remains unnoticed: a change on a file system that keeps none of these times; delete the cache folder then.
 """
 
 import os
@@ -29,15 +29,15 @@ _STAMPS = ["size", "modified", "changed"]
 
 
 def content_fingerprints(files: Sequence[str], cache: Path | None, *, processes: int = 1) -> dict[str, str]:
-    """SHA-256 of each file's bytes.
+    """Return the SHA-256 of each file's bytes.
 
     Args:
-        files: Paths, each once; names of built-in images stand for themselves.
+        files: Paths, each once; the name of a built-in image is its own fingerprint.
         cache: Folder where fingerprints are remembered; None to hash every file.
-        processes: Processes to hash with where there is much to hash.
+        processes: Number of processes that hash where there is much to hash.
 
     Returns:
-        By path; "absent" for a file that cannot be opened, and for what is no regular file.
+        Fingerprint by path; "absent" for a file that cannot be opened, and for anything but a regular file.
     """
     hashes = {file: file for file in files if file.startswith(BUILTIN)}
     stamps = {file: _stamp(file) for file in files if file not in hashes}
@@ -79,7 +79,7 @@ def _stamp(file: str) -> tuple[int, int, int] | None:
 
 
 def _place(files: dict[str, tuple[int, int, int]]) -> str:
-    """One book of fingerprints for each folder that holds all files of a manifest."""
+    """Return the name of the book of fingerprints, one for each folder that holds all files of a manifest."""
     try:
         return fingerprint(os.path.commonpath([os.path.abspath(file) for file in files]))  # noqa: PTH100 - as above
     except ValueError:  # several drives
@@ -106,5 +106,5 @@ def _remember(book: Path, entries: dict[str, tuple[tuple[int, int, int], str]], 
     try:
         book.parent.mkdir(mode=0o700, exist_ok=True)
         write_table(book, pd.DataFrame(settled, columns=["path", *_STAMPS, "fingerprint"]), recorded=True)
-    except OSError:  # a cache that cannot be written is no reason to stop
+    except OSError:  # the results are right without a cache
         pass

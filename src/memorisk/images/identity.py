@@ -1,9 +1,9 @@
 """Ids: one rule for the names of images, patients, classes and splits, whatever source they come from.
 
-`normal_id` gives an id its one form: without blanks around it, in composed Unicode, without characters that cannot be
-seen. Ids of equal form are one. `refuse_placeholders` refuses words that say that an id is not known: they would make
-one person of many. `id_doubts` finds what no rule can settle: ids that look alike and may be one person, and numbers
-that lost their digits, so that one id may be many people. Such doubts keep a pass away.
+`normal_id` gives an id its one form: without blanks around it, in composed Unicode, without invisible characters.
+Ids of equal form are one. `refuse_placeholders` refuses words for an unknown id: they would make one person of many.
+`id_doubts` finds what no rule can settle: ids that look alike and may be one person, and numbers
+that lost their digits, so that one id may be many people. Such doubts prevent a pass.
 """
 
 import functools
@@ -22,7 +22,7 @@ _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\U000e0000-\U000e01ef]"
 )
-"""Characters without a picture: soft hyphens, joiners, fillers, marks of direction, variation selectors, tags."""
+"""Characters without a glyph: soft hyphens, joiners, fillers, marks of direction, variation selectors, tags."""
 _AROUND = "\0"
 """Padding of DICOM values and of texts of a fixed length, removed at both ends together with blanks."""
 
@@ -40,7 +40,7 @@ _WITHHELD = frozenset(
     )
 )
 _KINDS = frozenset(("patient", "patients", "patientid", "pat", "subject", "person", "case", "id", "name", "mrn", "by"))
-"""Words that say what an id is of, and nothing of whose it is, as in ``Anonymous Patient``."""
+"""Words that name the kind of an id and do not identify a person, as in ``Anonymous Patient``."""
 _MISSING_CODE = re.compile(r"-(1|9+)")
 """Codes of tables for a missing number: ``-1``, ``-9``, ``-99``."""
 _SHEET_ERROR = re.compile(r"#([^\W\d_]+(/0)?[!?]|N/A|N/D|NV|REF|VALUE|NAME|NULL|NUM|DIV/0)", re.IGNORECASE)
@@ -102,7 +102,7 @@ def _count_from_zero(groups: set[str]) -> bool:
     """Return whether ids are the numbers of a count, of which 0 is the first and not a placeholder.
 
     In a count of n ids, of which some may be left out, the next number is small; in numbers drawn from a large range,
-    as of hospitals, it is not. Its square is held against n.
+    as hospitals use them, it is large. The function compares its square with n.
     """
     numbers = [int(number[1]) for group in groups if (number := _NUMBER.fullmatch(group))]
     return any(numbers) and min(filter(None, numbers)) ** 2 <= len(groups)
@@ -119,11 +119,11 @@ def refuse_placeholders(groups: Sequence[str], way_out: str) -> None:
     """Refuse ids that are placeholders.
 
     Args:
-        groups: [N] id of each image; empty where an image has none.
-        way_out: Further ways out.
+        groups: Id of each image, [N]; empty where an image has none.
+        way_out: Further remedies for the message.
 
     Raises:
-        InputError: There are some.
+        InputError: Some ids are placeholders.
     """
     if names := placeholders(groups):
         n = sum(map(Counter(groups).__getitem__, names))
@@ -159,7 +159,7 @@ Source:
 
 @functools.cache
 def _in_ascii(character: str) -> str:
-    """Return the character of ASCII that a lower-case letter, a digit, or a mark of another script prints like."""
+    """Return the ASCII character that a lower-case letter, a digit, or a mark of another script looks like in print."""
     category = unicodedata.category(character)
     if category == "Pd" or character == "\u2212":
         return "-"
@@ -172,8 +172,8 @@ def _skeleton(name: str) -> str:
     """Return the part of an id that does not depend on how it is written; ids of one skeleton look alike.
 
     It has no case, no leading zeros, no marks at its ends, and numbers, digits and letters in one form. A mark between
-    two digits or two letters stays, as one dash: ``1-23`` and ``12-3`` are two ids. Of a DICOM name in several scripts
-    (``Yamada^Tarou=山田^太郎``) it is of the first.
+    two digits or two letters stays, as one dash: ``1-23`` and ``12-3`` are two ids. The skeleton of a DICOM name in
+    several scripts (``Yamada^Tarou=山田^太郎``) is that of the first script.
     """
     plain = name.casefold()
     if not plain.isascii():
@@ -207,34 +207,34 @@ def look_alikes_across(ours: set[str], theirs: set[str]) -> list[tuple[str, ...]
 
 @dataclass(frozen=True)
 class IdDoubt:
-    """Doubt about who is who, which no rule can settle."""
+    """Doubt about the identity of people, which no rule can settle."""
 
     code: str
-    """Name of its kind; in sentences of a verdict two doubts of one code are one."""
+    """Name of the doubt's kind; in sentences of a verdict two doubts of one code are one."""
     why: str
-    """One sentence, without ids."""
+    """Reason of the doubt in one sentence, without ids."""
     what_would_decide: str
-    """The way out."""
+    """Remedy that would settle the doubt."""
     ids: tuple[str, ...]
-    """The ids in doubt; of a run folder only manifests hold them."""
+    """Ids in doubt; of the files of a run folder only manifests hold them."""
 
     @property
     def words(self) -> str:
-        """Return the doubt with its first ids where it has any, for those who hold the images."""
+        """Return the doubt, with its first ids where it has any, for users who hold the images."""
         ids = f" ({listed(list(self.ids), 5)})" if self.ids else ""
         return f"{self.why}{ids}: {self.what_would_decide}."
 
     @property
     def without_ids(self) -> "IdDoubt":
-        """The doubt for all others."""
+        """Return the doubt without ids, for all other readers."""
         return replace(self, ids=())
 
 
 def look_alike_doubt(alike: Sequence[tuple[str, ...]]) -> IdDoubt:
-    """Return the doubt that ids that look alike are of one person.
+    """Return the doubt that ids that look alike belong to one person.
 
     Args:
-        alike: Sets of such ids, at least one.
+        alike: Sets of ids that look alike, at least one set.
     """
     return IdDoubt(
         "look-alikes",
@@ -249,8 +249,8 @@ def id_doubts(groups: Iterable[str], matters: Callable[[tuple[str, ...]], bool] 
     """Find the doubts that ids alone raise.
 
     Args:
-        groups: Id of each image that has one, by `normal_id`.
-        matters: Whether it matters that a set of ids that look alike is one person.
+        groups: Id of each image that has one, in the form of `normal_id`.
+        matters: Function that returns whether it matters that a set of ids that look alike is one person.
     """
     ids = sorted(set(groups))
     alike = [names for names in look_alikes(ids) if matters(names)]
@@ -273,14 +273,14 @@ def id_doubts(groups: Iterable[str], matters: Callable[[tuple[str, ...]], bool] 
 
 @dataclass(frozen=True, kw_only=True)
 class DoubtedIds:
-    """Doubts about who is who in the numbers of a result, without ids."""
+    """Doubts about the identity of people in the numbers of a result, without ids."""
 
     id_doubt: str = ""
-    """What is in doubt; empty for nothing."""
+    """Reasons of the doubts; empty without a doubt."""
     id_doubt_way: str = ""
-    """Way out."""
+    """Remedies that would settle the doubts."""
     id_doubt_codes: tuple[str, ...] = ()
-    """Codes of the doubts, sorted; empty in runs of before they had one."""
+    """Codes of the doubts, sorted; empty in runs made before doubts had codes."""
 
     @classmethod
     def of(cls, doubts: Sequence[IdDoubt]) -> "DoubtedIds":
@@ -293,21 +293,21 @@ class DoubtedIds:
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
-        """Return the reason why nothing passes, and what would settle it; none without a doubt."""
+        """Return the reason why nothing passes, and what would settle it; an empty list without a doubt."""
         return [(self.id_doubt, self.id_doubt_way)] if self.id_doubt else []
 
 
 NO_DOUBT = DoubtedIds()
 _OF_PATIENTS = {"IssuerOfPatientID": "issuer", "PatientBirthDate": "birth date"}
-"""Tags of DICOM of which a patient has one value, in words."""
+"""DICOM tags of which a patient has one value, with their names in words."""
 
 
 def header_doubts(patients: Sequence[str], headers: Mapping[str, Sequence[str]]) -> list[IdDoubt]:
-    """Find patients whom headers of DICOM contradict.
+    """Find patients whose DICOM headers contradict each other.
 
     Args:
-        patients: Id of each image; empty ids count for nothing.
-        headers: Value of each image, by tag.
+        patients: Id of each image; empty ids are ignored.
+        headers: Values of each image, by tag.
     """
     doubts = []
     for tag, what in _OF_PATIENTS.items():
@@ -325,11 +325,11 @@ def header_doubts(patients: Sequence[str], headers: Mapping[str, Sequence[str]])
 
 
 def study_doubts(studies: Sequence[str], patients: Sequence[str]) -> list[IdDoubt]:
-    """Doubt the ids of studies that have images of several patients: a study is of one person.
+    """Doubt the ids of studies that have images of several patients: a study belongs to one person.
 
     Args:
-        studies: Study of each image; empty ones count for nothing.
-        patients: Id of each image; likewise.
+        studies: Study of each image; empty ones are ignored.
+        patients: Id of each image; empty ones are ignored.
     """
     if not (mixed := with_several(studies, patients)):
         return []
@@ -344,7 +344,7 @@ def study_doubts(studies: Sequence[str], patients: Sequence[str]) -> list[IdDoub
 
 
 def with_several(owners: Sequence[str], values: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the owners that have several values, and which; empty ones count for nothing."""
+    """Return the owners that have several values, with the values; empty ones are ignored."""
     held: dict[str, set[str]] = {}
     for owner, value in zip(normal_ids(owners), normal_ids(values), strict=True):
         if owner and value:
@@ -361,7 +361,7 @@ def doubts_from_json(values: Any) -> tuple[IdDoubt, ...]:
     """Return the doubts that `doubts_to_json` wrote.
 
     Raises:
-        DamagedError: They are something else.
+        DamagedError: The values have another form.
     """
     try:
         return tuple(

@@ -2,14 +2,14 @@
 
 Columns, all text but ``frame``: ``image`` (unique id), ``path`` (relative to the root), ``label`` (empty where
 there is none; several findings joined by ``|``), ``group`` (patient, lesion, video; an image without a group is its
-own), and where they apply ``split`` (given by the source), ``dataset``, ``member`` (array in the file, or plane of
-a volume) and ``frame`` (index in a stack; missing for the reader's own rule). The manifest keeps other columns of
+own group), and where they apply ``split`` (given by the source), ``dataset``, ``member`` (array in the file, or plane
+of a volume) and ``frame`` (index in a stack; missing for the reader's own rule). The manifest keeps other columns of
 the source; a column that has one of these names is kept as ``user_<name>``. Ids, labels and paths are data: any
 text that UTF-8 can hold.
 
 `sample_manifest` draws a smaller data set from a large one, stratified by class: paper 000, A.6, took 50,000 images
 of ChestX-ray14. It draws images, as in the paper, and not patients: a patient may lose images, but the others keep
-their group, so that no patient lies on both sides of a split.
+their group, so no patient lies on both sides of a split.
 """
 
 import os
@@ -36,10 +36,10 @@ from memorisk.runs.files import read_table, write_table
 REQUIRED = ("image", "path", "label", "group")
 RESERVED = (*REQUIRED, "split", "dataset", "member", "frame")
 STUDY = "StudyInstanceUID"
-"""Column of the study of each image, where the source has one: images of a study are of one person."""
+"""Column of the study of each image, where the source has one: all images of a study show one person."""
 BUILTIN = "builtin:"
 ALONE = " (alone)"
-"""Follows the name of an image without a group where another image's group has that name."""
+"""Suffix of the name of an image without a group where another image's group has that name."""
 TEXT_FILE = "text and no image"
 TABLE_FILE = "a table that was not read; if it describes the images, name it in place of the folder"
 NO_PATIENT_PICTURE = "no picture of a patient"
@@ -49,14 +49,14 @@ HIDDEN_FILE = "hidden, or left by an operating system, a network drive or an edi
 
 
 _DOUBTS = "id_doubts"
-"""Note of a saved table beside its columns."""
+"""Key of the doubts in the attributes of a saved table."""
 
 
 def split_doubts(table: pd.DataFrame) -> tuple[pd.DataFrame, tuple[IdDoubt, ...]]:
-    """Part a table that was read from the doubts about who is who that `Manifest.save` noted in it.
+    """Separate a table from the doubts about the identity of people that `Manifest.save` noted in it.
 
     Raises:
-        DamagedError: They are damaged.
+        DamagedError: The doubts are damaged.
     """
     doubts = doubts_from_json(table.attrs.pop(_DOUBTS, ()))
     return table, doubts
@@ -68,10 +68,10 @@ def _no_skipped() -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A row for each image, and where the files are."""
+    """Table with one row per image, and the place of the files."""
 
     table: pd.DataFrame
-    """One row per image; the columns are described above."""
+    """Table with one row per image; the columns are described above."""
     root: Path | None
     """Folder that paths are relative to; None for built-in images."""
     name: str
@@ -81,13 +81,13 @@ class Manifest:
     skipped: pd.DataFrame = field(default_factory=_no_skipped)
     """Files and rows left out: columns ``path``, ``reason``. See `unread` for those that may have been images."""
     n_not_sampled: int = 0
-    """Images that a sample left out."""
+    """Number of images that a sample left out."""
     id_doubts: tuple[IdDoubt, ...] = ()
-    """Doubts about who is who, which keep a pass away; notes do not repeat them, since they name ids."""
+    """Doubts about the identity of people, which prevent a pass; notes do not repeat them, since they name ids."""
 
     @property
     def n(self) -> int:
-        """Number of images."""
+        """Return the number of images."""
         return len(self.table)
 
     @property
@@ -102,39 +102,39 @@ class Manifest:
 
     @property
     def tables_hint(self) -> str:
-        """The end of a refusal for want of labels: which tables of the folder may hold them; empty without one."""
+        """Return the end of a refusal for want of labels: the tables that may hold them; empty without one."""
         tables = self.skipped["path"].to_numpy()[(self.skipped["reason"] == TABLE_FILE).to_numpy()].tolist()
         return f"; {listed(tables, 3)} may hold them: name the table in place of the folder" if tables else ""
 
     @property
     def images(self) -> np.ndarray:
-        """Ids, object array of str [n]."""
+        """Return the ids, object array of str [n]."""
         return self._texts("image")
 
     @property
     def labels(self) -> np.ndarray:
-        """Labels, object array of str [n]; empty where an image has none."""
+        """Return the labels, object array of str [n]; empty where an image has none."""
         return self._texts("label")
 
     @property
     def groups(self) -> np.ndarray:
-        """Groups, object array of str [n]."""
+        """Return the groups, object array of str [n]."""
         return self._texts("group")
 
     @property
     def patients(self) -> set[str]:
-        """Ids of groups; an image that stands under its own name has none."""
+        """Return the ids of groups; an image whose group is its own name has none."""
         rows = zip(self.groups, self.images, strict=True)
         return {group for group, image in rows if group not in (image, f"{image}{ALONE}")}
 
     @property
     def groups_given(self) -> bool:
-        """Return whether the source says whose each image is; without that every image is its own group."""
+        """Return whether the source gives the group of images; otherwise every image is its own group."""
         return bool((self.groups != self.images).any())
 
     @property
     def n_without_group(self) -> int:
-        """Count the images that stand under their own name, or frames under that of their file: nobody said whose."""
+        """Count the images without a given group: their group is their own name, or the file's name for frames."""
         images = self.images
         if "frame" in self.table:
             images = np.array([name.rpartition("#")[0] if "#" in name else name for name in images], dtype=object)
@@ -143,36 +143,36 @@ class Manifest:
 
     @property
     def splits(self) -> np.ndarray | None:
-        """Given splits, object array of str [n] (empty where a row has none), or None where the source gives none."""
+        """Return the given splits, object array of str [n] (empty where a row has none); None without any."""
         return self._texts("split") if "split" in self.table else None
 
     @property
     def classes(self) -> list[str]:
-        """The labels that occur, sorted; images without a label do not count."""
+        """Return the labels that occur, sorted; images without a label do not count."""
         return sorted(set(self.labels) - {""})
 
     def file(self, row: int) -> str:
-        """Path of the file of one row, to be opened as it is (or the name of built-in images)."""
+        """Return the path of the file of one row, to be opened as it is (or the name of built-in images)."""
         path = str(self.table["path"].iloc[row])
         return path if self.root is None or path.startswith(BUILTIN) else os.path.join(self.root, path)  # noqa: PTH118
 
     def subset(self, rows: np.ndarray | Sequence[int]) -> "Manifest":
-        """The manifest of some rows, by boolean mask [n] or by index, in that order."""
+        """Return the manifest of some rows, by boolean mask [n] or by index, in that order."""
         chosen = np.asarray(rows)
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.intp)
         return replace(self, table=self.table.iloc[chosen].reset_index(drop=True))
 
     @property
     def studies(self) -> np.ndarray:
-        """Studies, object array of str [n]; empty where the source knows none."""
+        """Return the studies, object array of str [n]; empty where the source knows none."""
         known = self.table[STUDY].tolist() if STUDY in self.table else [""] * self.n
         return np.array([study if isinstance(study, str) else "" for study in known], dtype=object)
 
     def save(self, path: str | Path, **columns: Any) -> None:
-        """Write the table as Parquet, atomically, with the doubts about who is who and a record of its checksum.
+        """Write the table as Parquet, atomically, with the doubts about identity and a record of its checksum.
 
         Args:
-            path: The file.
+            path: Path of the file.
             **columns: Further columns, [n] each, or others in place of the manifest's own.
         """
         table = self.table.assign(**columns)
@@ -182,14 +182,14 @@ class Manifest:
 
     @classmethod
     def load(cls, path: str | Path, root: Path | None, name: str | None = None) -> "Manifest":
-        """Read a table that :meth:`save` wrote; ``root`` says where the images are now."""
+        """Read a table that :meth:`save` wrote; ``root`` is the folder where the images are now."""
         table, doubts = split_doubts(read_table(path))
         manifest = cls(table=table, root=root, name=name or Path(path).stem, id_doubts=doubts)
         manifest.validate()
         return manifest
 
     def validate(self) -> None:
-        """Check columns, types, ids and that there is an image.
+        """Check columns, types, ids and that the manifest has an image.
 
         Raises:
             InputError: A column is missing or not text, an id is empty or given twice, or there is no row.
@@ -234,8 +234,8 @@ def shared_study_doubts(one: Manifest, other: Manifest) -> list[IdDoubt]:
     """Doubt the ids of two sources that have images of one study under different ids.
 
     Args:
-        one: A source.
-        other: Another one.
+        one: Manifest of one source.
+        other: Manifest of the other source.
     """
     both = set(one.studies) & set(other.studies) - {""}
     studies, groups = np.concatenate([one.studies, other.studies]), np.concatenate([one.groups, other.groups])
@@ -244,11 +244,11 @@ def shared_study_doubts(one: Manifest, other: Manifest) -> list[IdDoubt]:
 
 
 def drop_labels(manifest: Manifest, dropped: Sequence[str]) -> Manifest:
-    """Leave out labels that say nothing, and images that have no other; say of others that they look like none.
+    """Leave out labels without a meaning, and images with no other label; note labels that look meaningless.
 
     Args:
-        manifest: Of all images.
-        dropped: The labels; one that no image has is refused.
+        manifest: Manifest of all images.
+        dropped: Labels to drop; a label that no image has is refused.
 
     Raises:
         InputError: No image has such a label, or no image is left.
@@ -305,11 +305,11 @@ def require_labels(manifest: Manifest) -> None:
 
 
 def leaking_groups(manifest: Manifest, groups: np.ndarray | None = None) -> dict[str, tuple[str, ...]]:
-    """Find the groups with images in more than one given split, and in which: ``{group: (splits)}``, sorted by group.
+    """Find the groups with images in several given splits, as ``{group: (splits)}`` sorted by group.
 
     Args:
-        manifest: Images.
-        groups: [N] group of each image; None for those of the manifest.
+        manifest: Manifest of the images.
+        groups: Group of each image, [N]; None for the groups of the manifest.
     """
     if manifest.splits is None:
         return {}
@@ -324,8 +324,8 @@ def refuse_leaking_splits(manifest: Manifest, merged: np.ndarray | None = None) 
     """Refuse given splits that a group straddles: a patient in train and test makes every comparison of the two void.
 
     Args:
-        manifest: Images.
-        merged: [N] group of each image, groups that share an identical image merged; None where pixels are not known.
+        manifest: Manifest of the images.
+        merged: Group of each image, [N], with groups that share an identical image merged; None without known pixels.
 
     Raises:
         InputError: Groups straddle the splits, or groups that share an image do; the first are listed.
@@ -353,17 +353,17 @@ _STREAM = 31  # keeps the random stream of samples apart from those of splits, p
 
 
 def sample_sizes(counts: np.ndarray, n: int) -> np.ndarray:
-    """Images to draw of each class: shares in proportion, rounded by largest remainders so that they add up to n.
+    """Compute the images to draw of each class: proportional shares, rounded by largest remainders to add up to n.
 
     ``sizes_c = floor(n counts_c / N)``, and one more for the classes with the largest remainders (the first of equal
     ones), until ``sum(sizes) = n``; hence ``|sizes_c - n counts_c / N| < 1`` and ``sizes_c <= counts_c``.
 
     Args:
-        counts: Images of each class, whole numbers [k], N in all.
-        n: Images to draw, at most N.
+        counts: Number of images of each class, whole numbers [k], N in all.
+        n: Number of images to draw, at most N.
 
     Returns:
-        Whole numbers [k].
+        Number of images to draw of each class, whole numbers [k].
 
     Raises:
         InputError: n is negative or larger than N.
@@ -381,18 +381,19 @@ def sample_sizes(counts: np.ndarray, n: int) -> np.ndarray:
 
 
 def sample_manifest(manifest: Manifest, n: int, seed: int = 0) -> Manifest:
-    """A random sample of a manifest's images, stratified by (first-listed) label; its rows keep their order.
+    """Draw a random sample of a manifest's images, stratified by (first-listed) label; its rows keep their order.
 
     The draw depends on the ids, the labels and the seed, not on the order of the rows. Classes keep their shares
     within one image (`sample_sizes`); a class whose share is below half an image may lose all of them, which is noted.
 
     Args:
-        manifest: Images; several findings joined by ``|`` count for the first. Images without a label are a stratum.
-        n: How many to draw; at least as many as there are gives the manifest as it is, with a note.
-        seed: Decides the draw.
+        manifest: Manifest of the images; the first of several findings joined by ``|`` counts. Images without a label
+            are a stratum.
+        n: Number of images to draw; at or above the number of images, the manifest is returned with a note.
+        seed: Seed that decides the draw.
 
     Returns:
-        The manifest of the images drawn, with a note that says the rule.
+        Manifest of the images drawn, with a note that states the rule.
 
     Raises:
         InputError: n is below 1.

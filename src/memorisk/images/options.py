@@ -1,4 +1,4 @@
-"""The settings of how images are found, read and resized: one frozen dataclass for Python, the command line and YAML.
+"""Settings for finding, reading and resizing images: one frozen dataclass for Python, the command line and YAML.
 
 The line below each field is its help on the command line.
 """
@@ -62,7 +62,7 @@ class ImageOptions:
     frames: Frames = "auto"
     """Frames used of a stack; auto: the middle one of DICOM and NIfTI, the first page of TIFF and GIF."""
     frame_step: int = 1
-    """With --frames all: use every n-th frame, counted so that the middle one is included."""
+    """Use every n-th frame with --frames all, counted so that the middle one is included."""
     slice_plane: Plane = "axial"
     """Plane in which NIfTI volumes are sliced, after rotation to the nearest standard orientation."""
 
@@ -73,7 +73,7 @@ class ImageOptions:
     size: int | None = None
     """Resize every image to this side in pixels. Required when images differ in size."""
     resize: Resize = "squash"
-    """How images become square: squash, crop the centre, or pad with black."""
+    """Rule that makes images square: squash, crop the centre, or pad with black."""
     channels: Literal["auto", 1, 3] = "auto"
     """Colour channels; auto: 1 if every image is grey, otherwise 3."""
     max_pixels: int = MAX_PIXELS
@@ -127,7 +127,7 @@ _OF_REAL_IMAGES = (
     "label_from",
     "group_from",
 )
-"""Settings of how real images are named; a synthetic image is nobody's and takes part by its pixels."""
+"""Settings that name real images; a synthetic image has no person and takes part by its pixels alone."""
 
 
 def image_options(settings: ImageOptions) -> ImageOptions:

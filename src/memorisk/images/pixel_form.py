@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
-"""Channels of a pixel by colour type of PNG (section 11.2.1); a palette holds colours."""
+"""Number of channels of a pixel by colour type of PNG (section 11.2.1); a palette holds colours."""
 _HEADER_END = 26
 
 
@@ -24,7 +24,7 @@ class PixelForm:
     width: int
     channels: int
     bits: int
-    """Bits of a sample."""
+    """Number of bits of a sample."""
 
     @property
     def words(self) -> str:
@@ -48,10 +48,10 @@ class PixelForm:
         """Read the form that a PNG file declares.
 
         Args:
-            data: The file, or its beginning.
+            data: Bytes of the file, or of its beginning.
 
         Returns:
-            None for another file.
+            Form of the image; None for another file.
         """
         if len(data) < _HEADER_END or not data.startswith(PNG_SIGNATURE) or data[12:16] != b"IHDR":
             return None

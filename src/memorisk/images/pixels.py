@@ -1,15 +1,15 @@
-"""The pixels of images: decoded and written by worker processes, scanned, resized, hashed, and several arrays as one.
+"""Pixels of images: decoded and written by worker processes, scanned, resized, hashed, and several arrays as one.
 
 A worker process imports this module and what reads its files, and nothing else: starting processes must pay off for
 a few thousand small images. `decode_block` holds a few megabytes of pixels at a time, whatever the number of
-images. `scan_rows` tells `images check` of some rows whether they can be read, their size, hash and thumbnail.
+images. `scan_rows` reports to `images check` whether some rows can be read, and their size, hash and thumbnail.
 
 Resizing: all three rules use Pillow's bilinear filter with its support widened by the scale when the image shrinks:
 the antialiased triangle filter, which is also what torchvision's ``Resize`` gives. ``squash``, the papers' rule,
-changes the aspect ratio. An image that has the size already is left as it is, bit for bit.
+changes the aspect ratio. An image that already has the size is left as it is, bit for bit.
 
-`StackedImages` are several arrays of images as one, in any order, without a copy of the pixels. Image stores stay
-on the disk; what is put among them is small. Rows are gathered when they are asked for.
+`StackedImages` presents several arrays of images as one, in any order, without a copy of the pixels. Image stores stay
+on the disk; the arrays added to them are small. Rows are gathered when a caller requests them.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknow
 
 
 def resize_image(image: np.ndarray, size: int, rule: Resize) -> np.ndarray:
-    """Resize to a square.
+    """Resize an image to a square.
 
     * ``squash``: both sides to ``size``.
     * ``crop``: the shorter side to ``size``, the longer in proportion (rounded), then the middle square.
@@ -36,15 +36,15 @@ def resize_image(image: np.ndarray, size: int, rule: Resize) -> np.ndarray:
       it. Where pixels do not divide evenly the middle lies up and left.
 
     Args:
-        image: [h, w, c] uint8 or uint16, c in {1, 3}.
-        size: Side in pixels.
-        rule: One of the three.
+        image: Pixels [h, w, c] uint8 or uint16, c in {1, 3}.
+        size: Side of the square in pixels.
+        rule: Name of one of the three rules.
 
     Returns:
-        [size, size, c], the same type.
+        Pixels [size, size, c] of the same type.
 
     Raises:
-        InputError: Unknown rule.
+        InputError: The rule is unknown.
     """
     height, width = image.shape[:2]
     if rule == "squash":
@@ -65,7 +65,7 @@ def resize_image(image: np.ndarray, size: int, rule: Resize) -> np.ndarray:
 
 
 def to_luma(image: np.ndarray) -> np.ndarray:
-    """Colour to grey: 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), rounded; [h, w, 3] -> [h, w, 1], the same type."""
+    """Convert [h, w, 3] to [h, w, 1] of the same type: 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), rounded."""
     weighted = image.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
     return np.rint(weighted).astype(image.dtype)[..., None]
 
@@ -83,7 +83,7 @@ FEW_LEVELS = 32
 
 
 def grey_levels(image: np.ndarray) -> int:
-    """Number of grey levels, of 256, from the darkest to the brightest value of pixels [h, w, c]; 0 of none."""
+    """Count the grey levels, of 256, from the darkest to the brightest value of pixels [h, w, c]; 0 without pixels."""
     if not image.size:
         return 0
     step = 257 if image.dtype == np.uint16 else 1
@@ -91,11 +91,11 @@ def grey_levels(image: np.ndarray) -> int:
 
 
 def few_levels_note(images: np.ndarray, name: str) -> list[str]:
-    """Note on images of few grey levels, or nothing where there are none.
+    """Return a note on images of few grey levels, or an empty list where there are none.
 
     Args:
-        images: [N, h, w, c] uint8 or uint16; may be memory-mapped.
-        name: What the images are, as in "training images".
+        images: Pixels [N, h, w, c] uint8 or uint16; may be memory-mapped.
+        name: Name of the images, as in "training images".
     """
     n = sum(grey_levels(np.asarray(image)) < FEW_LEVELS for image in images)
     if not n:
@@ -128,7 +128,7 @@ _BUFFER_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Source:
-    """Where the pixels of one row are."""
+    """Place of the pixels of one row."""
 
     file: str
     member: str | None = None
@@ -137,7 +137,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class PixelRule:
-    """The options that decide what the pixels of a row are."""
+    """Options that decide the pixels of a row."""
 
     depth: int = 8
     window: Window = "declared"
@@ -148,7 +148,7 @@ class PixelRule:
 
     @classmethod
     def of(cls, options: ImageOptions) -> "PixelRule":
-        """Taken from the options of a run."""
+        """Return the rule that the options of a run set."""
         return cls(
             depth=options.depth,
             window=options.window,
@@ -159,7 +159,7 @@ class PixelRule:
         )
 
     def read(self, source: Source) -> np.ndarray:
-        """Full-resolution pixels [h, w, c] uint8 or uint16.
+        """Read the full-resolution pixels [h, w, c] uint8 or uint16.
 
         Raises:
             InputError: The image cannot be read.
@@ -174,7 +174,7 @@ class PixelRule:
         )
 
     def prepare(self, image: np.ndarray) -> np.ndarray:
-        """Bring pixels to channels and size; an image of equal channels has one channel from here on."""
+        """Bring pixels to the rule's channels and size; an image of equal channels has one channel afterwards."""
         image = one_channel(image)
         if image.shape[2] == 3 and self.channels == 1:
             image = to_luma(image)
@@ -198,12 +198,12 @@ class DecodedBlock:
     """Outcome of decoding a block.
 
     Attributes:
-        first: Its first row.
-        hashes: Pixel hash of each row, empty for those that could not be read.
-        unreadable: (row, reason) of those.
-        other_size: (row, height, width) of the first image of another size than the store's, None if there is none.
-        colour: The first coloured row, where the store was laid out for grey; nothing of the block counts then.
-        full: Why nothing more could be written: the system's error number and text.
+        first: Number of the block's first row.
+        hashes: Pixel hash of each row; empty for rows that could not be read.
+        unreadable: Rows that could not be read, as (row, reason).
+        other_size: Tuple (row, height, width) of the first image of another size than the store's; None without one.
+        colour: Number of the first coloured row, where the store was laid out for grey; the block is void then.
+        full: Reason why nothing more could be written: the system's error number and text.
         all_grey: Whether no image of the block has colour.
     """
 
@@ -217,7 +217,7 @@ class DecodedBlock:
 
     @property
     def complete(self) -> bool:
-        """Return whether its rows stand in the file."""
+        """Return whether all rows of the block are in the file."""
         return self.other_size is None and self.colour is None and self.full is None
 
 
@@ -241,7 +241,7 @@ def one_channel(image: np.ndarray) -> np.ndarray:
 
 
 def hash_pixels(image: np.ndarray) -> str:
-    """Hash of pixels [h, w, c], 32 hexadecimal digits; grey hashes alike in one channel and in three equal ones."""
+    """Hash pixels [h, w, c] to 32 hexadecimal digits; grey has one hash in one channel and in three equal ones."""
     image = one_channel(image)
     digest = hashlib.blake2b(f"{image.dtype.str} {image.shape}".encode(), digest_size=16)
     digest.update(np.ascontiguousarray(image).data)
@@ -251,7 +251,7 @@ def hash_pixels(image: np.ndarray) -> str:
 def unreadable_reason(source: Source, error: Exception) -> str:
     """Return why an image cannot be read, on one line, without the file's name or place.
 
-    A store keeps the reason by the file's content: other data sets with the same content are told it, too.
+    A store keeps the reason by the file's content: it is shown for other data sets with the same content, too.
     """
     file = Path(source.file)
     reason = str(error)
@@ -278,7 +278,7 @@ def _write_rows(handle: int, block: Block, outcome: DecodedBlock) -> None:
 
 
 def _block_images(block: Block, outcome: DecodedBlock) -> Iterator[tuple[int, np.ndarray | None]]:
-    """The block's rows, None for an unreadable one; notes in ``outcome`` what they are."""
+    """Yield the block's rows, None for an unreadable one; note in ``outcome`` what they are."""
     for row, source in enumerate(block.sources, block.first):
         try:
             image = block.rule.prepare(block.rule.read(source))
@@ -307,7 +307,7 @@ def _write_all(handle: int, data: bytearray, at: int) -> None:
 
 @dataclass(frozen=True)
 class ScanJob:
-    """Some rows to look at."""
+    """Rows of images that one process scans."""
 
     sources: list[Source]
     rule: PixelRule
@@ -318,14 +318,14 @@ class Scan:
     """Properties of decoded images, row by row.
 
     Attributes:
-        reason: Why the image cannot be read, or "".
-        height: In pixels, 0 where it cannot be read; ``width`` likewise.
-        width: In pixels.
-        grey: Whether it has one channel or three equal ones.
+        reason: Reason why the image cannot be read, or "".
+        height: Height in pixels; 0 where the image cannot be read.
+        width: Width in pixels; 0 where the image cannot be read.
+        grey: Whether the image has one channel or three equal ones.
         empty: Whether all pixels are the same.
         levels: Number of grey levels, of 256, from the darkest to the brightest value.
         pixel_hash: Hash of the full-resolution pixels, or "".
-        thumbnails: [n, 32, 32] uint8.
+        thumbnails: Thumbnails of the images, [n, 32, 32] uint8.
     """
 
     reason: list[str]
@@ -339,7 +339,7 @@ class Scan:
 
 
 def scan_rows(job: ScanJob) -> Scan:
-    """Decode rows one after the other and keep what describes them."""
+    """Decode rows one after the other and keep their properties."""
     scan = Scan([], [], [], [], [], [], [], np.zeros((len(job.sources), 32, 32), dtype=np.uint8))
     for i, source in enumerate(job.sources):
         reason, image = "", np.zeros((0, 0, 1), dtype=np.uint8)
@@ -362,11 +362,11 @@ def scan_rows(job: ScanJob) -> Scan:
 
 
 class StackedImages:
-    """Images of several arrays [n_i, H, W, C] as one array [N, H, W, C] that only gives rows.
+    """Several arrays of images [n_i, H, W, C] as one array [N, H, W, C] that only gives rows.
 
     Args:
         parts: Arrays of one shape of image and one type; may be memory-mapped.
-        order: [N] rows of the parts laid end to end; None for all of them as they lie.
+        order: Rows [N] of the parts laid end to end; None for all of them in their order.
 
     Raises:
         InputError: Shapes or types differ, or an index is out of range.
@@ -395,11 +395,11 @@ class StackedImages:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all rows."""
+        """Return the number of bytes of all rows."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def take(self, rows: np.ndarray, axis: int = 0, out: None = None, mode: str = "raise") -> np.ndarray:
-        """[n, H, W, C] some rows, as `numpy.take` asks for them along the first axis."""
+        """Return some rows [n, H, W, C], as `numpy.take` does along the first axis."""
         if axis != 0 or out is not None or mode != "raise":
             raise InputError("stacked images give rows along their first axis only")
         places = self.order[np.asarray(rows)]

@@ -1,10 +1,10 @@
-"""PNG files in one form: the bytes of a file follow from its pixels alone, so that it holds nothing besides them.
+"""PNG files in one form: the bytes of a file follow from its pixels alone, so the file holds nothing else.
 
 PNG (ISO/IEC 15948) leaves chunks, filters and compression to the writer, and each of these choices has room for
-something else. Here no choice is left: one header, one chunk of image data, one end; rows without a filter; and a zlib
-stream (RFC 1950) of stored blocks (RFC 1951, section 3.2.4) of 65,535 bytes. Compressed data would be smaller and would
-differ between versions of zlib. A file has one byte more than its pixels for each row, and 69 bytes and more besides;
-archives compress it.
+something else. This form leaves no choice: one header, one chunk of image data, one end; rows without a filter; and a
+zlib stream (RFC 1950) of stored blocks (RFC 1951, section 3.2.4) of 65,535 bytes. Compressed data would be smaller and
+would differ between versions of zlib. A file has one byte more than its pixels for each row, and at least 69 bytes in
+addition; archives compress it.
 """
 
 import zlib
@@ -25,10 +25,10 @@ _COLOUR_TYPES = {1: 0, 3: 2}
 
 
 def encode_png(image: np.ndarray) -> bytes:
-    """Encode an image to the only bytes that these pixels have.
+    """Encode an image to the only bytes that its pixels have.
 
     Args:
-        image: [H, W, C], uint8 or uint16, C 1 or 3.
+        image: Pixels [H, W, C], uint8 or uint16, with C 1 or 3.
     """
     height, width, channels = image.shape
     bits = 8 * image.dtype.itemsize
@@ -44,10 +44,10 @@ def decode_png(data: bytes) -> np.ndarray | None:
     """Decode a file of `encode_png`.
 
     Args:
-        data: The file.
+        data: Bytes of the file.
 
     Returns:
-        [H, W, C]; None for a file with any other bytes.
+        Pixels [H, W, C]; None for a file with any other bytes.
     """
     form = PixelForm.of_png(data)
     if form is None or form.channels not in _COLOUR_TYPES or form.bits not in (8, 16):
@@ -65,14 +65,14 @@ def decode_png(data: bytes) -> np.ndarray | None:
 
 
 def _blocks(data: bytes, n: int) -> Iterator[bytes]:
-    """Yield what the blocks of a file hold; bytes after the image data may follow in the last one."""
+    """Yield the contents of the blocks of a file; bytes after the image data may follow in the last one."""
     for number in range(n):
         start = _BEFORE_DATA + number * (_BLOCK_HEADER + _LARGEST_BLOCK) + _BLOCK_HEADER
         yield data[start : start + _LARGEST_BLOCK]
 
 
 def _stored(data: bytes) -> bytes:
-    """Return a zlib stream that holds data as they are."""
+    """Return a zlib stream that holds data uncompressed."""
     pieces = [data[place : place + _LARGEST_BLOCK] for place in range(0, len(data), _LARGEST_BLOCK)]
     blocks = [
         pack("<B2H", number == len(pieces), len(piece), _LARGEST_BLOCK - len(piece)) + piece

@@ -1,6 +1,6 @@
-"""Images made by formulas: of no person, under no licence, and as many as one asks for.
+"""Images made by formulas: they show no person, need no licence, and are unlimited in number.
 
-A detector of copies can be trained on them alone, and a test can ask for kinds of images that no set at hand has. Eight
+A detector of copies can be trained on them alone, and a test can use kinds of images that no set at hand has. Eight
 kinds, each grey with values in [0, 1]:
 
 ===============  =====================================================================================================
@@ -34,19 +34,19 @@ _STREAM = 2400  # keeps these draws apart from other uses of a seed
 
 
 def procedural_images(n: int, *, seed: int, side: int = 96, first: int = 0) -> np.ndarray:
-    """Images by their numbers ``first`` to ``first + n - 1``.
+    """Make the images of the numbers ``first`` to ``first + n - 1``.
 
     Args:
-        n: How many.
-        seed: Of all draws.
-        side: Pixels a side, at least 8.
-        first: Number of the first: an image is the same in whatever call it is made.
+        n: Number of images.
+        seed: Seed of all draws.
+        side: Number of pixels a side, at least 8.
+        first: Number of the first image; an image of one number is the same in every call.
 
     Returns:
-        uint8 [n, side, side, 3].
+        Images, uint8 [n, side, side, 3].
 
     Raises:
-        InputError: Numbers that cannot be.
+        InputError: A number is negative, or the side too small.
     """
     if n < 0 or first < 0 or seed < 0 or side < _LEAST_SIDE:
         raise InputError(f"n is {n}, first {first}, seed {seed}, side {side}; needed are 0 or more, side {_LEAST_SIDE}")
@@ -55,7 +55,7 @@ def procedural_images(n: int, *, seed: int, side: int = 96, first: int = 0) -> n
 
 
 def procedural_image(seed: int, index: int, side: int = 96) -> np.ndarray:
-    """One image, [side, side, 3] uint8, decided by (seed, index, side)."""
+    """Make one image, [side, side, 3] uint8, decided by (seed, index, side)."""
     rng = np.random.default_rng((_STREAM, seed, index))
     grey = _grey(rng, side)
     form = rng.random()
@@ -74,7 +74,7 @@ def procedural_image(seed: int, index: int, side: int = 96) -> np.ndarray:
 
 
 def dead_leaves(rng: np.random.Generator, side: int) -> np.ndarray:
-    """Opaque shapes that hide one another, [side, side] in [0, 1]."""
+    """Draw opaque shapes that hide one another, [side, side] in [0, 1]."""
     y, x = _coordinates(side)
     n = int(np.exp(rng.uniform(np.log(20), np.log(250))))
     radii = _power_law(rng, n, rng.uniform(0.02, 0.08), rng.uniform(0.3, 0.9), rng.uniform(2, 3.2))
@@ -98,8 +98,9 @@ def dead_leaves(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 def fractal(rng: np.random.Generator, side: int) -> np.ndarray:
-    """The attractor of a random iterated function system, by 1,500 points that move 40 times, [side, side] in [0, 1].
+    """Draw the attractor of a random iterated function system by 1,500 points that move 40 times.
 
+    The image is [side, side] in [0, 1].
     A system whose points cover less than a twentieth of the image is drawn again, eight times at most.
     """
     counts = np.zeros((side, side))
@@ -126,7 +127,7 @@ def fractal(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 def noise(rng: np.random.Generator, side: int) -> np.ndarray:
-    """Gaussian noise with a spectrum 1/f^a or of one band, [side, side] in [0, 1]."""
+    """Draw Gaussian noise with a spectrum 1/f^a or of one band, [side, side] in [0, 1]."""
     down, across = np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None]
     angle, stretch = rng.uniform(0, np.pi), np.exp(rng.normal(0, 0.6))
     along = np.cos(angle) * across + np.sin(angle) * down
@@ -143,7 +144,7 @@ def noise(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 def layers(rng: np.random.Generator, side: int) -> np.ndarray:
-    """Wavy layers, lying or upright, smooth or speckled, [side, side] in [0, 1]."""
+    """Draw wavy layers, lying or upright, smooth or speckled, [side, side] in [0, 1]."""
     y, x = _coordinates(side)
     depths = np.sort(rng.uniform(-1, 1, rng.integers(3, 14)))
     values = rng.random(len(depths) + 1)
@@ -159,7 +160,7 @@ def layers(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 def cells(rng: np.random.Generator, side: int) -> np.ndarray:
-    """Voronoi cells, straight or bent: their walls, their values, or both, [side, side] in [0, 1]."""
+    """Draw Voronoi cells, straight or bent: their walls, their values, or both, [side, side] in [0, 1]."""
     y, x = _coordinates(side)
     n = int(np.exp(rng.uniform(np.log(8), np.log(150))))
     seeds = rng.uniform(-1.1, 1.1, (n, 2))
@@ -176,7 +177,7 @@ def cells(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 def blobs(rng: np.random.Generator, side: int) -> np.ndarray:
-    """A sum of soft shapes of either sign, [side, side] in [0, 1]."""
+    """Draw a sum of soft shapes of either sign, [side, side] in [0, 1]."""
     y, x = _coordinates(side)
     image = np.zeros((side, side))
     for _ in range(rng.integers(3, 60)):
@@ -188,7 +189,7 @@ def blobs(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 def waves(rng: np.random.Generator, side: int) -> np.ndarray:
-    """A sum of one to four straight or circular waves, bent a little, [side, side] in [0, 1]."""
+    """Draw a sum of one to four straight or circular waves, bent a little, [side, side] in [0, 1]."""
     y, x = _coordinates(side)
     image = np.zeros((side, side))
     for _ in range(rng.integers(1, 5)):
@@ -203,7 +204,7 @@ def waves(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 def threads(rng: np.random.Generator, side: int) -> np.ndarray:
-    """Curved lines of varying width, [side, side] in [0, 1]."""
+    """Draw curved lines of varying width, [side, side] in [0, 1]."""
     image = np.zeros((side, side))
     for _ in range(rng.integers(3, 25)):
         length = rng.integers(20, 120)
@@ -248,27 +249,27 @@ def _grey(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 def _any(rng: np.random.Generator, side: int) -> np.ndarray:
-    """An image of a kind that is drawn."""
+    """Draw a kind, and an image of it."""
     kinds = list(KINDS.values())
     return kinds[rng.choice(len(kinds), p=_SHARES)](rng, side)
 
 
 def _coordinates(side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of the pixels' centres, [side, side] each, from -1 to 1."""
+    """Return the rows and columns of the pixels' centres, [side, side] each, from -1 to 1."""
     places = (np.arange(side) + 0.5) / side * 2 - 1
     y, x = np.meshgrid(places, places, indexing="ij")
     return y, x
 
 
 def _box(centre: np.ndarray, radius: float, side: int) -> tuple[slice, slice]:
-    """The pixels within ``radius`` of a centre, both in coordinates from -1 to 1."""
+    """Return the pixels within ``radius`` of a centre, both in coordinates from -1 to 1."""
     low = np.clip(np.floor((centre - radius + 1) / 2 * side), 0, side).astype(int)
     high = np.clip(np.ceil((centre + radius + 1) / 2 * side), 0, side).astype(int)
     return slice(low[0], high[0]), slice(low[1], high[1])
 
 
 def _shape(rng: np.random.Generator, centre: np.ndarray, radius: float, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """A distance that is 1 on the edge of an ellipse, a rectangle, a lobed shape or a polygon, as `y`."""
+    """Return a distance that is 1 on the edge of an ellipse, a rectangle, a lobed shape or a polygon, shaped as `y`."""
     angle, aspect = rng.uniform(0, np.pi), np.exp(rng.normal(0, 0.35))
     u = (np.cos(angle) * (x - centre[1]) + np.sin(angle) * (y - centre[0])) / radius * aspect
     v = (np.cos(angle) * (y - centre[0]) - np.sin(angle) * (x - centre[1])) / radius / aspect
@@ -288,7 +289,7 @@ def _shape(rng: np.random.Generator, centre: np.ndarray, radius: float, y: np.nd
 
 
 def _curve(rng: np.random.Generator, along: np.ndarray) -> np.ndarray:
-    """A smooth random curve over places from -1 to 1: seven waves whose sizes fall with their number."""
+    """Draw a smooth random curve over places from -1 to 1: seven waves whose sizes fall with their number."""
     number = np.arange(1, 8)
     sizes = rng.standard_normal(7) / number ** rng.uniform(1, 2)
     phases, pace = rng.uniform(0, 2 * np.pi, 7), np.pi * rng.uniform(0.3, 1)
@@ -297,17 +298,17 @@ def _curve(rng: np.random.Generator, along: np.ndarray) -> np.ndarray:
 
 
 def _power_law(rng: np.random.Generator, n: int, least: float, most: float, exponent: float) -> np.ndarray:
-    """[n] draws with a density that falls as a power, between two bounds."""
+    """Draw [n] numbers with a density that falls as a power, between two bounds."""
     power = 1 - exponent
     return (most**power + rng.random(n) * (least**power - most**power)) ** (1 / power)
 
 
 def _step(x: np.ndarray) -> np.ndarray:
-    """A soft step from 0 to 1."""
+    """Return a soft step from 0 to 1."""
     return 1 / (1 + np.exp(-np.clip(x, -50, 50)))
 
 
 def _stretched(x: np.ndarray) -> np.ndarray:
-    """Its percentiles 0.5 and 99.5 brought to 0 and 1, the rest cut."""
+    """Stretch an image: its percentiles 0.5 and 99.5 become 0 and 1, and values beyond are clipped."""
     low, high = np.percentile(x, [0.5, 99.5])
     return np.clip((x - low) / (high - low + 1e-9), 0, 1)

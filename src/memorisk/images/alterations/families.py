@@ -1,4 +1,4 @@
-"""Names and strengths of the families of copies that LCMem is asked about and a filter promises."""
+"""Names and strengths of the families of copies that LCMem is tested on and that a filter promises to remove."""
 
 _FACTORS = (1.1, 1.3, 1.6, 2.0)
 FAMILIES: dict[str, tuple[float, ...]] = {

@@ -1,19 +1,20 @@
-"""Interventions on what makes a class stand out: colour, fine detail, structure (paper 000, section 4 and A.1).
+"""Interventions on what distinguishes a class: colour, fine detail, structure (paper 000, section 4 and A.1).
 
-A registry. Each entry is a function of stored images, uint8 or uint16 [n, H, W, C] with one channel or three, to new
-ones of the same type and shape; the images given are never written to. ``grayscale`` is the paper's; the others tell
-apart what it removes together:
+The module is a registry. Each entry is a function from stored images, uint8 or uint16 [n, H, W, C] with one channel or
+three, to new images of the same type and shape; it never writes to the given images. ``grayscale`` is the paper's
+intervention; the others separate what ``grayscale`` removes together:
 
 * ``grayscale``: luma on every channel, ``L = (19595 R + 38470 G + 7471 B + 32768) >> 16``, which is ITU-R BT.601's
   0.299 R + 0.587 G + 0.114 B as PIL's ``convert("L")`` and ``torchvision.transforms.Grayscale(3)`` of a PIL image
-  compute it, bit for bit; uint16 likewise. The weights add to 65536, so a grey pixel stays what it is. (torchvision's
+  compute it, bit for bit; uint16 is computed the same way. The weights add to 65536, so a grey pixel keeps its value.
+  (torchvision's
   form for tensors, 0.2989 R + 0.587 G + 0.114 B cut to whole numbers, adds to 0.9999 and darkens white by one level:
   grey images would not be left alone.)
 * ``blur``: a Gaussian with sigma = 1/32 of the shorter side, borders repeated.
 * ``edges-only``: the Sobel magnitude of the luma, ``sqrt(gx^2 + gy^2) / 4`` on every channel: a step from black to
   white has the largest value; what lies above (corners) is clipped to it.
-* ``colour-only``: of each channel only the means of the four quarters of the image are kept, and interpolated
-  linearly between their centres: 2 x 2 x C numbers an image, and no edge that was not there.
+* ``colour-only``: only the means of the four quarters of each channel are kept, and interpolated linearly between
+  their centres: 2 x 2 x C numbers per image, and no edge that was not there.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -55,18 +56,18 @@ class PixelChanges:
     """Changes that an intervention makes to pixels, image by image."""
 
     share: NDArray[np.float64]
-    """[n] share of the image's pixels of which some channel changed."""
+    """[n] share of the image's pixels in which some channel changed."""
     mean: NDArray[np.float64]
-    """[n] mean absolute change of its values, as a share of their range."""
+    """[n] mean absolute change of the image's values, as a share of their range."""
 
 
 def grayscale(images: np.ndarray) -> np.ndarray:
-    """Luma on every channel, as PIL computes it (module docstring)."""
+    """Return the luma on every channel, as PIL computes it (module docstring)."""
     return np.repeat(_luma(images), images.shape[-1], axis=-1)
 
 
 def blur(images: np.ndarray) -> np.ndarray:
-    """A Gaussian blur of each channel, sigma = 1/32 of the shorter side, borders repeated."""
+    """Blur each channel with a Gaussian, sigma = 1/32 of the shorter side, borders repeated."""
     from scipy import ndimage
 
     sigma = BLUR_SHARE * min(images.shape[1:3])
@@ -75,14 +76,14 @@ def blur(images: np.ndarray) -> np.ndarray:
 
 
 def edges_only(images: np.ndarray) -> np.ndarray:
-    """Sobel magnitude of the luma, ``sqrt(gx^2 + gy^2) / 4``, clipped, on every channel."""
+    """Return the Sobel magnitude of the luma, ``sqrt(gx^2 + gy^2) / 4``, clipped, on every channel."""
     luma = _luma(images)[..., 0].astype(np.float64)
     magnitude = _cast(np.hypot(_sobel(luma, 1), _sobel(luma, 2)) / 4, images.dtype)
     return np.repeat(magnitude[..., None], images.shape[-1], axis=-1)
 
 
 def colour_only(images: np.ndarray) -> np.ndarray:
-    """The four quarters' mean colours, interpolated linearly between their centres."""
+    """Return the four quarters' mean colours, interpolated linearly between their centres."""
     (down, up), (left, right) = (_quarters(side) for side in images.shape[1:3])
     means = np.einsum("ph,nhwc,qw->npqc", down, images.astype(np.float64), left, optimize=True)  # [n, 2, 2, C]
     return _cast(np.einsum("hp,npqc,wq->nhwc", up, means, right, optimize=True), images.dtype)
@@ -117,10 +118,10 @@ INTERVENTIONS: Mapping[str, Intervention] = MappingProxyType({entry.name: entry 
 
 
 def find_intervention(name: str) -> Intervention:
-    """An intervention by its name.
+    """Return an intervention by its name.
 
     Raises:
-        InputError: There is none of that name.
+        InputError: No intervention has that name.
     """
     if name not in INTERVENTIONS:
         raise unknown_name("intervention", name, INTERVENTIONS)
@@ -128,17 +129,17 @@ def find_intervention(name: str) -> Intervention:
 
 
 def intervene(intervention: Intervention, images: np.ndarray) -> np.ndarray:
-    """The changed images, batch by batch, in a new array.
+    """Return the changed images in a new array, computed batch by batch.
 
     Args:
-        intervention: What is done.
-        images: uint8 or uint16 [n, H, W, C], C 1 or 3; not written to.
+        intervention: Intervention to apply.
+        images: Images, uint8 or uint16 [n, H, W, C] with C 1 or 3; never written to.
 
     Returns:
-        The same type and shape.
+        Images of the same type and shape.
 
     Raises:
-        InputError: Images of another type or shape.
+        InputError: The images have another type or shape.
     """
     _check(images)
     changed = np.empty_like(images)
@@ -148,15 +149,15 @@ def intervene(intervention: Intervention, images: np.ndarray) -> np.ndarray:
 
 
 def pixel_changes(intervention: Intervention, images: np.ndarray, rows: np.ndarray) -> PixelChanges:
-    """Measure how much an intervention changes some images; nothing is written.
+    """Measure how much an intervention changes some images; the function writes nothing.
 
     Args:
-        intervention: What is done.
-        images: uint8 or uint16 [N, H, W, C], may be memory-mapped.
-        rows: [n] the images looked at.
+        intervention: Intervention to apply.
+        images: Images, uint8 or uint16 [N, H, W, C]; may be memory-mapped.
+        rows: Rows of the images to measure, [n].
 
     Raises:
-        InputError: Images of another type or shape.
+        InputError: The images have another type or shape.
     """
     _check(images)
     share, mean = np.zeros(len(rows)), np.zeros(len(rows))
@@ -173,16 +174,16 @@ def pixel_changes(intervention: Intervention, images: np.ndarray, rows: np.ndarr
 
 
 def write_intervened(path: Path, intervention: Intervention, images: np.ndarray, rows: np.ndarray) -> None:
-    """Write all images as one .npy, some of them changed: atomically, with the memory of one batch.
+    """Write all images as one .npy, some of them changed, atomically and with the memory of one batch.
 
     Args:
-        path: The file; its folder must exist.
-        intervention: What is done.
-        images: uint8 or uint16 [N, H, W, C], may be memory-mapped; not written to.
-        rows: The images that are changed; the others are copied.
+        path: Path of the file; its folder must exist.
+        intervention: Intervention to apply.
+        images: Images, uint8 or uint16 [N, H, W, C]; may be memory-mapped; never written to.
+        rows: Rows of the images to change; the others are copied.
 
     Raises:
-        InputError: Images of another type or shape.
+        InputError: The images have another type or shape.
     """
     _check(images)
     chosen = np.zeros(len(images), dtype=bool)
@@ -206,13 +207,16 @@ def _check(images: np.ndarray) -> None:
 
 
 def _batches(rows: np.ndarray, images: np.ndarray) -> Iterator[np.ndarray]:
-    """Consecutive pieces of some rows, each of about `_BATCH_VALUES` values."""
+    """Return consecutive pieces of some rows, each of about `_BATCH_VALUES` values."""
     size = max(1, _BATCH_VALUES // max(1, int(np.prod(images.shape[1:]))))
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 def _luma(images: np.ndarray) -> np.ndarray:
-    """[n, H, W, 1] of the images' own type; one channel is its own luma. 32 bits hold the sum of 16-bit values."""
+    """Return the luma [n, H, W, 1] in the images' own type; one channel is its own luma.
+
+    32 bits hold the sum of 16-bit values.
+    """
     if images.shape[-1] == 1:
         return images.copy()
     red, green, blue = (images[..., c].astype(np.uint32) * np.uint32(w) for c, w in enumerate(_LUMA))
@@ -220,7 +224,7 @@ def _luma(images: np.ndarray) -> np.ndarray:
 
 
 def _sobel(luma: np.ndarray, axis: int) -> np.ndarray:
-    """Gradient of [n, H, W] along one axis of the image; `scipy.ndimage.sobel` would smooth over the images too."""
+    """Return the gradient of [n, H, W] along one axis; `scipy.ndimage.sobel` would smooth over the images too."""
     from scipy import ndimage
 
     steps = ndimage.correlate1d(luma, [-1.0, 0.0, 1.0], axis=axis, mode="nearest")
@@ -228,14 +232,14 @@ def _sobel(luma: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _cast(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Rounded and clipped to the images' own type."""
+    """Round and clip values to the images' own type."""
     return np.clip(np.rint(values), 0, np.iinfo(dtype).max).astype(dtype)
 
 
 def _quarters(side: int) -> tuple[np.ndarray, np.ndarray]:
-    """One axis: [2, side] weights of the two halves' means, and [side, 2] of the interpolation between their centres.
+    """Return the weights of one axis: [2, side] for the means of the two halves, [side, 2] to interpolate between them.
 
-    The middle row of an odd side belongs to both halves by half.
+    The interpolation runs between the centres of the halves. Half of the middle row of an odd side belongs to each.
     """
     upper = np.clip(side / 2 - np.arange(side), 0.0, 1.0)  # share of each row that lies in the first half
     halves = np.stack([upper, 1.0 - upper]) / (side / 2)

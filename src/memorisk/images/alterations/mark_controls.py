@@ -1,9 +1,9 @@
-"""Controls: marks that stand for what the model would do with any mark like this one (METHODS section 2, "Corrected").
+"""Controls: marks that show what the model would do with any mark like this one (METHODS section 2, "Corrected").
 
-KL follows ink (r = 0.94), so that controls match the mark: the same rectangle at the same place, the very same
-values and opacities in another arrangement, as rough as the mark's (so that strokes are compared with strokes). For
-text they are other text of the same shape, letter for letter, with names of the same length, closest in ink: common
-family and given names by length, which could stand in another patient's place.
+KL follows ink (r = 0.94), so controls match the mark: they have the same rectangle at the same place and the very same
+values and opacities in another arrangement, as rough as the mark's (so that strokes are compared with strokes). The
+controls of a text are other texts of the same shape, letter for letter, with names of the same length, closest in ink:
+common family and given names by length, which could replace the name of another patient.
 """
 
 import re
@@ -54,15 +54,15 @@ ALEXANDRIA ANTOINETTE BERNADETTE JACQUELINE
 NAMES_BY_LENGTH: dict[int, tuple[str, ...]] = {
     n: tuple(sorted({name for name in (FAMILY_NAMES + GIVEN_NAMES).split() if len(name) == n})) for n in range(2, 12)
 }
-"""Names of each length; every one of them is common, so that a rare name has no controls as rare as itself here."""
+"""Names of each length. Every one of them is common, so a rare name has no controls as rare as itself here."""
 
 
 FloatArray = NDArray[np.float64]
 
 CONTROL_KINDS = ("matched", "shuffled", "letters", "random")
-"""How controls are made; the last two match nothing and are there to show why it matters."""
+"""Kinds of controls; the last two match nothing and exist to show why matching matters."""
 SMALL = 400
-"""Pixels up to which arrangements are sought by swaps; larger patches by their spectrum."""
+"""Largest number of pixels for which swaps seek an arrangement; a larger patch is arranged by its spectrum."""
 _SWAPS, _ROUNDS = 300, 200
 _CANDIDATES = 20
 
@@ -70,18 +70,18 @@ _CANDIDATES = 20
 def make_controls(
     mark: Mark, n: int, *, kind: str = "matched", seed: int = 0, render: Callable[[str], Mark] | None = None
 ) -> list[Mark]:
-    """Controls of a mark, all different and different from it.
+    """Make controls of a mark, all different from one another and from the mark.
 
     Args:
-        mark: The mark.
-        n: How many; where fewer exist, all that were found.
+        mark: Mark to control for.
+        n: Number of controls; where fewer exist, all that were found are returned.
         kind: "matched"; "shuffled": the mark's pixels in any order; "letters": the other letters; "random": uniform
             values, as the paper's z_r.
-        seed: Of all draws.
-        render: How text is drawn; needed for a mark of text.
+        seed: Seed of all draws.
+        render: Function that draws a text; required for a mark of text.
 
     Raises:
-        InputError: Unknown kind, or none could be made.
+        InputError: The kind is unknown, or no control could be made.
     """
     if kind not in CONTROL_KINDS:
         raise InputError(
@@ -104,8 +104,8 @@ def make_controls(
 def roughness(mark: Mark) -> tuple[float, float]:
     """Measure how much the covered brightness changes from pixel to pixel, along rows and along columns.
 
-    ``sum |b_i,j+1 - b_i,j|`` and ``sum |b_i+1,j - b_i,j|``, b = alpha x value; for black and white marks the number
-    of edges.
+    The two are ``sum |b_i,j+1 - b_i,j|`` and ``sum |b_i+1,j - b_i,j|`` with b = alpha x value; for black and white
+    marks they are the number of edges.
     """
     return _rough(_brightness(mark.values, mark.alpha))
 
@@ -120,7 +120,7 @@ def _rough(b: FloatArray) -> tuple[float, float]:
 
 
 def _arrangements(mark: Mark, n: int, rng: np.random.Generator, *, rough: bool) -> list[Mark]:
-    """The mark's pixels, values with their opacities, in other orders."""
+    """Return the mark's pixels, values with their opacities, in other orders."""
     h, w = mark.shape
     b = _brightness(mark.values, mark.alpha)
     values, alpha = mark.values.reshape(h * w, *mark.values.shape[2:]), mark.alpha.reshape(-1)
@@ -181,7 +181,7 @@ def _as_rough(
 
 
 def _as_spectrum(b: FloatArray, rng: np.random.Generator, rounds: int = 30) -> np.ndarray:
-    """An order of the pixels with nearly the patch's spectrum: iterated amplitude-adjusted surrogates."""
+    """Return an order of the pixels with nearly the patch's spectrum: iterated amplitude-adjusted surrogates."""
     amplitude = np.abs(np.fft.rfft2(b))
     ranked = np.argsort(b.reshape(-1), kind="stable")
     order = rng.permutation(b.size)
@@ -196,7 +196,7 @@ def _as_spectrum(b: FloatArray, rng: np.random.Generator, rounds: int = 30) -> n
 
 
 def _other_texts(mark: Mark, n: int, rng: np.random.Generator, render: Callable[[str], Mark]) -> list[Mark]:
-    """Texts of the same shape, drawn the same way, the n closest in ink."""
+    """Return texts of the same shape, drawn the same way, the n closest in ink."""
     texts: dict[str, None] = {}
     for _ in range(_ROUNDS * n):
         if len(texts) == _CANDIDATES * n:
@@ -212,11 +212,11 @@ def _other_texts(mark: Mark, n: int, rng: np.random.Generator, render: Callable[
 
 
 def similar_text(text: str, rng: np.random.Generator) -> str:
-    """A text of the same shape: names for words of 2 to 10 letters, letters and digits for others, the rest kept.
+    """Draw a text of the same shape: words of 2 to 10 letters become names, others letters and digits, the rest stays.
 
     Args:
-        text: Say "DOE, JANE 1961".
-        rng: Draws.
+        text: Text to imitate, for example "DOE, JANE 1961".
+        rng: Generator to draw from.
     """
     return re.sub(r"[^\W\d_]+|\d+", lambda m: _like(m.group(), rng), text)
 

@@ -2,10 +2,10 @@
 
 Paper 002 ("Unintended memorisation of unique features in neural networks"), section 2.4; METHODS section 2, "The
 mark". A mark is a rectangle of values in [0, 1] with an opacity for each pixel, at a place; burning it in is ``x' =
-(1 - a) x + a v`` on pixels in [0, 1], a = opacity x alpha. An image beyond the mark's rectangle is untouched.
+(1 - a) x + a v`` on pixels in [0, 1], a = opacity x alpha. Pixels outside the mark's rectangle are unchanged.
 
-Letters come from a 5 x 5 alphabet, rows from the top, 1 is lit (METHODS section 2 has the A). `text_mark` renders
-text: a patient's name on an X-ray (paper 002, figure 1).
+Letters come from a 5 x 5 alphabet, with rows from the top, in which 1 is lit (METHODS section 2 has the A).
+`text_mark` renders text: a patient's name on an X-ray (paper 002, figure 1).
 """
 
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ LETTERS = {
 Pixels = NDArray[np.float32]
 CORNERS = ("top-left", "top-right", "bottom-left", "bottom-right", "centre")
 MARGIN = 1
-"""Pixels between a mark and the corner that it stands in (paper 002, section 2.4)."""
+"""Number of pixels between a mark and the corner in which it lies (paper 002, section 2.4)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +58,11 @@ class Mark:
     """Mark to burn into images.
 
     Attributes:
-        name: What it is called in reports; it may be the text of a patient's name.
-        values: [h, w] or [h, w, 3] float32 in [0, 1]; 1 is white.
-        alpha: [h, w] float32 in [0, 1]; 1 covers what lies below, 0 leaves it.
-        place: A corner (``CORNERS``), one pixel from the edges, or (top, left) in pixels.
-        kind: "letter", "patch", "text" or "pattern".
+        name: Name of the mark in reports; it may be the text of a patient's name.
+        values: Values of the pixels, [h, w] or [h, w, 3] float32 in [0, 1]; 1 is white.
+        alpha: Opacity of the pixels, [h, w] float32 in [0, 1]; 1 covers what lies below, 0 leaves it.
+        place: Corner (``CORNERS``), one pixel from the edges, or (top, left) in pixels.
+        kind: Kind of the mark: "letter", "patch", "text" or "pattern".
     """
 
     name: str
@@ -72,10 +72,10 @@ class Mark:
     kind: str = "patch"
 
     def __post_init__(self) -> None:
-        """Refuse what could not be burnt in.
+        """Refuse a mark that could not be burnt in.
 
         Raises:
-            InputError: Empty, not in [0, 1], or of another shape.
+            InputError: The mark is empty, its values lie outside [0, 1], or its arrays have other shapes.
         """
         values, alpha = np.asarray(self.values), np.asarray(self.alpha)
         if values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] != 3) or not values.size:
@@ -89,18 +89,18 @@ class Mark:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Height and width in pixels."""
+        """Return the height and width in pixels."""
         return int(self.values.shape[0]), int(self.values.shape[1])
 
     @property
     def ink(self) -> float:
-        """Opacity-weighted brightness, the sum of ``alpha x value`` over pixels (mean over channels)."""
+        """Return the opacity-weighted brightness, the sum of ``alpha x value`` over pixels (mean over channels)."""
         value = self.values if self.values.ndim == 2 else self.values.mean(axis=2)
         return float((self.alpha * value).sum(dtype=np.float64))
 
     @property
     def lit(self) -> int:
-        """Pixels that are visible and not black."""
+        """Return the number of pixels that are visible and not black."""
         value = self.values if self.values.ndim == 2 else self.values.max(axis=2)
         return int(((self.alpha > 0) & (value > 0)).sum())
 
@@ -115,7 +115,7 @@ class Mark:
         return replace(self, alpha=(self.alpha * np.float32(opacity)).astype(np.float32))
 
     def scaled(self, factor: int) -> "Mark":
-        """The same mark, each pixel a square of ``factor`` x ``factor``.
+        """Return the same mark with each pixel enlarged to a square of ``factor`` x ``factor``.
 
         Raises:
             InputError: The factor is below 1.
@@ -126,10 +126,10 @@ class Mark:
         return replace(self, values=grow(self.values), alpha=grow(self.alpha))
 
     def corner(self, height: int, width: int) -> tuple[int, int]:
-        """Row and column of its first pixel in images of this size.
+        """Return the row and column of the mark's first pixel in images of this size.
 
         Raises:
-            InputError: It does not fit.
+            InputError: The mark does not fit.
         """
         h, w = self.shape
         if isinstance(self.place, tuple):
@@ -148,10 +148,10 @@ class Mark:
 
 
 def check_place(place: str | tuple[int, int]) -> None:
-    """Refuse a place that is none.
+    """Refuse an invalid place.
 
     Raises:
-        InputError: Neither a corner nor two whole numbers from 0.
+        InputError: The place is neither a corner nor two whole numbers from 0.
     """
     if isinstance(place, str):
         if place not in CORNERS:
@@ -163,14 +163,14 @@ def check_place(place: str | tuple[int, int]) -> None:
 
 
 def letter(name: str, *, place: str | tuple[int, int] = "top-left") -> Mark:
-    """A 5 x 5 letter, white on black, opaque (paper 002, section 2.4).
+    """Return a 5 x 5 letter, white on black, opaque (paper 002, section 2.4).
 
     Args:
-        name: A to Z.
-        place: Of the mark.
+        name: Letter from A to Z.
+        place: Place of the mark.
 
     Raises:
-        InputError: No such letter.
+        InputError: The alphabet has no such letter.
     """
     if name not in LETTERS:
         raise InputError(f"there is no letter {one_line(name, 20)}; letters are A to Z, other text is text:...")
@@ -182,13 +182,13 @@ def letter(name: str, *, place: str | tuple[int, int] = "top-left") -> Mark:
 def pattern(
     shape: tuple[int, int], *, seed: int, binary: bool = False, place: str | tuple[int, int] = "top-left"
 ) -> Mark:
-    """A random opaque pattern: uniform values (the paper's z_r), or each pixel black or white by a fair coin.
+    """Return a random opaque pattern: uniform values (the paper's z_r), or black and white pixels by a fair coin.
 
     Args:
-        shape: Height and width.
-        seed: Of the values.
-        binary: Black and white.
-        place: Of the mark.
+        shape: Height and width in pixels.
+        seed: Seed of the values.
+        binary: Whether each pixel is black or white.
+        place: Place of the mark.
     """
     values = np.random.default_rng(seed).random(shape, dtype=np.float32)
     values = (values < 0.5).astype(np.float32) if binary else values
@@ -199,24 +199,24 @@ def burn(images: ArrayLike, mark: Mark) -> Pixels:
     """Burn a mark into every image.
 
     Args:
-        images: [n, H, W, C] pixels in [0, 1]; never written to.
-        mark: What and where.
+        images: Images, [n, H, W, C] with pixels in [0, 1]; never written to.
+        mark: Mark to burn in, with its place.
 
     Returns:
-        float32 [n, H, W, C].
+        Images with the mark, float32 [n, H, W, C].
 
     Raises:
-        InputError: The mark does not fit, or has colours and the images have not.
+        InputError: The mark does not fit, or it has colours and the images do not.
     """
     copies = np.array(images, dtype=np.float32, copy=True)
     return burn_into(copies, mark)
 
 
 def burn_into(images: Pixels, mark: Mark) -> Pixels:
-    """Do as `burn`, in place: for copies that nobody else holds.
+    """Burn a mark in as `burn` does, but in place: for copies that no other code uses.
 
     Raises:
-        InputError: As `burn`.
+        InputError: The same errors as `burn`.
     """
     if images.ndim != 4:
         raise InputError(f"images have the shape {images.shape}; marks are burnt into [n, H, W, C]")
@@ -232,17 +232,17 @@ def burn_into(images: Pixels, mark: Mark) -> Pixels:
 
 
 def burn_stored(images: np.ndarray, mark: Mark) -> np.ndarray:
-    """Burn a mark into stored images, uint8 or uint16, rounded to their levels: what a training set would hold.
+    """Burn a mark into stored images, uint8 or uint16, rounded to their levels as a training set would hold them.
 
     Args:
-        images: [n, H, W, C]; never written to.
-        mark: What and where.
+        images: Images, [n, H, W, C]; never written to.
+        mark: Mark to burn in, with its place.
 
     Returns:
-        The same type and shape; pixels beyond the mark are the very same.
+        Images of the same type and shape; pixels outside the mark are exactly the same.
 
     Raises:
-        InputError: As `burn`, or another type.
+        InputError: The same errors as `burn`, or the images have another type.
     """
     if images.dtype not in (np.uint8, np.uint16):
         raise InputError(f"stored images are uint8 or uint16, not {images.dtype}")
@@ -260,7 +260,7 @@ def burn_stored(images: np.ndarray, mark: Mark) -> np.ndarray:
 
 
 DEFAULT_HEIGHT = 12
-"""Font size in pixels."""
+"""Default font size in pixels."""
 
 
 def text_mark(
@@ -271,17 +271,17 @@ def text_mark(
     background: bool = False,
     place: str | tuple[int, int] = "top-left",
 ) -> Mark:
-    """Rendered text, white, its edges as the font draws them.
+    """Return rendered text, white, with its edges as the font draws them.
 
     Args:
-        text: One line.
+        text: Text of one line.
         height: Font size in pixels.
-        font: A TrueType or OpenType file; by default the font that comes with Pillow, the same on every machine.
-        background: On an opaque black rectangle; else only the letters cover the image.
-        place: Of the mark.
+        font: Path of a TrueType or OpenType file; by default Pillow's own font, which is the same on every machine.
+        background: Whether the text lies on an opaque black rectangle; else only the letters cover the image.
+        place: Place of the mark.
 
     Raises:
-        InputError: No text, more than one line, a font that cannot be read, or text that the font draws as nothing.
+        InputError: The text is empty or has several lines, the font cannot be read, or it draws nothing for the text.
     """
     if not text.strip() or "\n" in text or "\r" in text:
         raise InputError(f"the text of a mark is one line, not {one_line(text, 40)!r}")

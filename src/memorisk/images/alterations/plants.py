@@ -1,10 +1,10 @@
-"""Planted copies of images: they are hidden in a synthetic set to measure whether an audit finds them.
+"""Planted copies of images, which are hidden in a synthetic set to measure whether an audit finds them.
 
-METHODS section 5, "Power, in every report". A registry; each entry draws its parameter anew for every copy. A pass is
-about the first seven, unless others are named:
+METHODS section 5, "Power, in every report". The module is a registry; each entry draws its parameter anew for every
+copy. A pass covers the first seven kinds, unless the user names others:
 
 * ``exact``: the pixels as they are.
-* ``flipped``: left to right or top to bottom, a fair coin.
+* ``flipped``: left to right or top to bottom, by a fair coin.
 * ``rotated``: by 5 to 20 degrees either way about the centre, linear, borders repeated (20 is the largest angle of
   paper 003's weak augmentation).
 * ``noised``: Gaussian noise with a deviation of 2 to 10 % of the range of values, clipped.
@@ -24,8 +24,8 @@ The others are tried as well, so that a report names what would have been missed
 * ``recoloured``: grey in all three channels, or channels in another order; of colour images.
 * ``blended``: 60 to 80 % of each value, the rest of an image of another patient.
 
-Every copy but an exact one is checked to differ from its source, and from a second image that a part of it is from; an
-image that its kind leaves as it is (a symmetric one that is flipped) is given up.
+Every copy but an exact one is checked to differ from its source, and from the second image that a part of it comes
+from. An image that its kind leaves unchanged (a symmetric one that is flipped) is given up.
 """
 
 import io
@@ -55,7 +55,7 @@ _ORDERS = ((0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 _TRIES = 8
 
 CopyWithParameter = tuple[np.ndarray, str]
-"""A copy and its parameter in words."""
+"""Pixels of a copy, and its parameter in words."""
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,23 @@ class PlantKind:
     """One way to copy an image."""
 
     name: str
-    """Name in reports."""
+    """Name of the kind in reports."""
     make: Callable[[np.ndarray, np.ndarray, np.random.Generator], CopyWithParameter]
     """Function of an image [H, W, C], a second image and a generator."""
     description: str
-    """Description with parameters."""
+    """Description of the kind with its parameters."""
     required: bool = False
-    """Whether a pass is about it unless kinds are named."""
+    """Whether a pass covers the kind unless the user names kinds."""
     second: Literal["", "synthetic", "patient"] = ""
-    """Second image that a part of the copy is from: a synthetic one, or another patient's; empty for none."""
+    """Second image from which a part of the copy comes: a synthetic one, or another patient's; empty for none."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlantedCopy:
-    """A planted copy."""
+    """Copy of an image that is planted in a synthetic set."""
 
     pixels: np.ndarray
-    """[H, W, C], of the source's type."""
+    """Pixels of the copy, [H, W, C], in the source's type."""
     parameter: str
     """Drawn parameter in words; empty for an exact copy."""
 
@@ -240,16 +240,16 @@ _ENTRIES = (
     ),
 )
 ALL_KINDS: Mapping[str, PlantKind] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
-"""Every kind by name."""
+"""Every kind of copy by its name."""
 PLANT_KINDS: Mapping[str, PlantKind] = MappingProxyType({entry.name: entry for entry in _ENTRIES if entry.required})
-"""The seven kinds of METHODS section 5 by name: a pass is about these unless kinds are named."""
+"""The seven kinds of METHODS section 5 by name: a pass covers these unless the user names kinds."""
 
 
 def find_plant_kind(name: str) -> PlantKind:
-    """A kind by its name.
+    """Return a kind by its name.
 
     Raises:
-        InputError: There is none of that name.
+        InputError: No kind has that name.
     """
     if name not in ALL_KINDS:
         raise unknown_name("kind of copy", name, ALL_KINDS)
@@ -257,29 +257,30 @@ def find_plant_kind(name: str) -> PlantKind:
 
 
 def planted_kinds(names: Sequence[str]) -> tuple[str, ...]:
-    """The named kinds in the order of `ALL_KINDS`; those of `PLANT_KINDS` where none is named.
+    """Return the named kinds in the order of `ALL_KINDS`; those of `PLANT_KINDS` where no kind is named.
 
     Raises:
-        InputError: There is no kind of a given name.
+        InputError: A given name is not the name of a kind.
     """
     chosen = {find_plant_kind(name).name for name in names}
     return tuple(name for name in ALL_KINDS if name in (chosen or PLANT_KINDS))
 
 
 def plant_copy(kind: PlantKind, image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> PlantedCopy | None:
-    """A copy of an image, drawn again (eight times at most) while it changes no pixel.
+    """Make a copy of an image; its parameter is drawn again (eight times at most) while the copy changes no pixel.
 
     Args:
-        kind: What is done.
-        image: uint8 or uint16 [H, W, C], C 1 or 3; the source, which is not written to.
-        base: [H, W, C], the second image; kinds without one leave it unused.
-        rng: Draws the parameter.
+        kind: Kind of copy to make.
+        image: Source of the copy, uint8 or uint16 [H, W, C] with C 1 or 3; never written to.
+        base: Second image, [H, W, C]; kinds without one leave it unused.
+        rng: Generator to draw the parameter from.
 
     Returns:
-        The copy; None where the image has one value only (nobody is recognised in it), or is left as it is by its kind.
+        The copy; None where the image has only one value (it shows no recognisable person), or its kind leaves it
+        unchanged.
 
     Raises:
-        InputError: Pixels of another type or shape.
+        InputError: The pixels have another type or shape.
     """
     if image.ndim != 3 or image.shape[2] not in (1, 3) or image.dtype not in (np.uint8, np.uint16):
         raise InputError(f"a copy is made of uint8 or uint16 images [h, w, 1 or 3], not {image.dtype} {image.shape}")
@@ -298,7 +299,7 @@ def plant_copy(kind: PlantKind, image: np.ndarray, base: np.ndarray, rng: np.ran
 
 
 def _sampled(image: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """An image at other places, [H, W] each, linear between pixels, borders repeated."""
+    """Return an image at other places, [H, W] each, linear between pixels, borders repeated."""
     from scipy import ndimage
 
     channels = [
@@ -309,5 +310,5 @@ def _sampled(image: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.nda
 
 
 def _cast(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Rounded and clipped to the image's own type."""
+    """Round and clip values to the image's own type."""
     return np.clip(np.rint(values), 0, np.iinfo(dtype).max).astype(dtype)

@@ -1,25 +1,25 @@
-"""The second look at a pair: does a copy lie on its source, by which transform, and how alike is what lies there?
+"""The second look at a pair: does a copy lie on its source, by which transform, and how similar are the two there?
 
-A detector's embedding gives candidates. Here the pixels of each pair are laid on one another:
+A detector's embedding gives candidates. Here the pixels of each pair are laid over one another:
 
 1. *Details.* Both images are laid on a canvas of `SIDE` pixels a side, their borders kept. A Gaussian of `BLUR` of
-   the side is taken away, and what is left is divided by its local spread, so that blur, brightness and contrast of a
+   the side is subtracted, and the rest is divided by its local spread, so that blur, brightness and contrast of a
    copy change little.
 2. *Poses.* Eight positions (quarter turns, mirrored and not), each scaled by `SCALES` and turned further
    by `TURNS`, are compared at `COARSE` pixels a side at all shifts up to half of it at once (a product of Fourier
-   transforms). The best one goes on. Of several sources whose poses were found, those of the largest correlations
+   transforms). The best one is refined. Of several sources whose poses were found, those of the largest correlations
    are worth a refinement (`Pose.agreement`).
 3. *Refinement.* OpenCV's `findTransformECC` (Evangelidis and Psarakis 2008) makes the pose an affine transform. It is
    kept where it raises the similarity.
 4. *Similarity.* Over windows w of `WINDOWS` of the side, at all places, let r_w be the correlation of the details in
    it, and a_w the share of the copy that it covers. The *strength* of each size of windows is the largest
    ``sqrt(a_w) atanh(r_w)``: Fisher's ``atanh(r)`` of n independent pixels has a standard deviation of about
-   ``1 / sqrt(n)``, so that a region that was pasted or left free counts by its size. The similarity is tanh of the
-   largest strength: the correlation that would weigh as much over the whole image. How large each strength is by
-   chance, `statistics.copies.alignments` learns for each size by itself.
+   ``1 / sqrt(n)``, so a region that was pasted or left free counts by its size. The similarity is tanh of the
+   largest strength: the correlation that would weigh as much over the whole image. `statistics.copies.alignments`
+   learns how large each strength is by chance, for each size by itself.
 
-Steps and constants were chosen on four real sets (`recipes/alignment.py`). Keypoints with RANSAC were not tried. How
-alike two different people are this way, `statistics.copies.alignments` learns from held-out people.
+Steps and constants were chosen on four real sets (`recipes/alignment.py`). Keypoints with RANSAC were not tried.
+`statistics.copies.alignments` learns from held-out people how similar two different people are by this measure.
 """
 
 from collections.abc import Iterable
@@ -39,25 +39,25 @@ SIDE = 64
 COARSE = 32
 """Pixels a side of the canvas on which poses are compared."""
 BLUR = 0.02
-"""Of the side: coarser structure, which people share, is taken away."""
+"""Width of the Gaussian as a share of the side: coarser structure, which people share, is subtracted."""
 SCALES = (1.0, 0.85, 0.72, 1.18)
 """Side of the copy's view in the source, relative to the source's."""
 TURNS = (10.0, -10.0, 20.0, -20.0)
-"""Degrees beyond a quarter turn; 5 degrees off, a detail at the border of the coarse canvas moves by 1.4 pixels."""
+"""Degrees beyond a quarter turn. At 5 degrees off, a detail at the border of the coarse canvas moves by 1.4 pixels."""
 TURNED_SCALES = (1.0, 0.85)
-"""Scales that are tried with these turns."""
+"""Scales that are tried with the turns of `TURNS`."""
 WINDOWS = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4)
 """Sides of the windows, as shares of the canvas."""
 _NOISE_FLOOR = 0.001
-"""Of the mean square of details, added to that of each window: a window without details tells nothing."""
+"""Share of the mean square of details that is added to that of each window: a window without details shows nothing."""
 LARGEST_CORRELATION = 1 / (1 + _NOISE_FLOOR)
-"""Correlation of two equal windows of as many details as the image has in the mean; that of others is cut to it."""
+"""Correlation of two equal windows with as many details as the image has on average; larger ones are cut to it."""
 _MOST_SHIFT = COARSE // 2
 _SPREAD_FLOOR = 0.1  # of the mean square of details: flat regions stay flat
 _CLIP = 3.0
 _STEP = 2  # pixels between windows
 _ECC = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 30, 1e-4)
-_ECC_BLURS = (9, 3)  # pixels a side of the Gaussian: from where a pose of the coarse canvas may be off, to the details
+_ECC_BLURS = (9, 3)  # pixels a side of the Gaussian: first as wide as a coarse pose may be off, then for the details
 _SCALE_LIMITS = (0.5, 2.0)
 _MOST_STRETCH = 1.5
 _MIN_DEGREES, _MIN_SHARE = 1.0, 0.02  # below, words say nothing of a turn, a scale or a shift
@@ -65,19 +65,19 @@ _MIN_DEGREES, _MIN_SHARE = 1.0, 0.02  # below, words say nothing of a turn, a sc
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """How a copy lies on its source."""
+    """Alignment of a copy on its source."""
 
     matrix: NDArray[np.float64]
-    """[2, 3]: ``matrix @ (x, y, 1)`` is the place in the source of the pixel (x, y) of the copy. Centres of pixels are
-    whole numbers, the first one (0, 0), x to the right and y down, as in OpenCV."""
+    """[2, 3] transform: ``matrix @ (x, y, 1)`` is the place in the source of the pixel (x, y) of the copy. Centres of
+    pixels are whole numbers, the first one (0, 0), x to the right and y down, as in OpenCV."""
     overlap: float
     """Share of the copy's pixels that lie on the source."""
     strengths: tuple[float, ...]
     """Largest ``sqrt(a) atanh(r)`` over the windows of each of `WINDOWS`."""
     agreeing: float
-    """Share of the copy that the most telling window covers; 1 where the whole image tells most."""
+    """Share of the copy that the strongest window covers; 1 where the whole image is the strongest."""
     copy_shape: tuple[int, int]
-    """Height and width."""
+    """Height and width of the copy in pixels."""
     source_shape: tuple[int, int]
 
     @property
@@ -92,7 +92,7 @@ class Alignment:
 
     @property
     def turn(self) -> float:
-        """Degrees, counterclockwise, by which the source (mirrored left to right first, if it is) is turned."""
+        """Return the degrees, counterclockwise, by which the source is turned (after its mirroring left to right)."""
         linear = self.matrix[:, :2] * ([-1, 1] if self.mirrored else [1, 1])
         left, _, right = np.linalg.svd(linear)
         rotation = left @ right
@@ -101,13 +101,13 @@ class Alignment:
 
     @property
     def scale(self) -> float:
-        """Side of what the copy shows, relative to the source's: 0.8 for a window of 80 % of either side."""
+        """Return the side of the copy's view relative to the source's: 0.8 for a window of 80 % of either side."""
         area = abs(float(np.linalg.det(self.matrix[:, :2]))) * np.prod(self.copy_shape) / np.prod(self.source_shape)
         return sqrt(area)
 
     @property
     def words(self) -> str:
-        """Say what was done to the source; "as it lies" where nothing was."""
+        """Describe what was done to the source; "as it lies" where nothing was done."""
         turn, scale = self.turn, self.scale
         said = ["mirrored"] if self.mirrored else []
         if self.mirrored and abs(turn) > 180 - _MIN_DEGREES:
@@ -126,7 +126,7 @@ class Alignment:
 
     @property
     def _shift(self) -> NDArray[np.float64]:
-        """From the source's centre to where the copy's centre lies, as shares of the source's sides (x, y)."""
+        """Return the shift from the source's centre to the copy's centre, as shares of the source's sides (x, y)."""
         (height, width), (rows, columns) = self.copy_shape, self.source_shape
         centre = self.matrix @ [(width - 1) / 2, (height - 1) / 2, 1]
         return (centre - [(columns - 1) / 2, (rows - 1) / 2]) / [columns, rows]
@@ -134,48 +134,48 @@ class Alignment:
 
 @dataclass(frozen=True, eq=False)
 class SourceDetails:
-    """The details of an image, ready to be compared."""
+    """Details of an image, ready to be compared."""
 
     shape: tuple[int, int]
     """Height and width of the image."""
     to_canvas: NDArray[np.float64]
-    """[3, 3] from its pixels to those of the canvas."""
+    """[3, 3] transform from the image's pixels to those of the canvas."""
     fine: NDArray[np.float32]
-    """[SIDE, SIDE] details."""
+    """[SIDE, SIDE] fine details of the image."""
     inside: NDArray[np.bool_]
-    """[SIDE, SIDE] where the image lies."""
+    """[SIDE, SIDE] whether the image covers the pixel of the canvas."""
     spectrum: NDArray[np.complex64]
     """[1.5 COARSE, 0.75 COARSE + 1] Fourier transform of the coarse details, which have length 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pose:
-    """A place of a copy on its source, from which an alignment is refined."""
+    """Place of a copy on its source, from which an alignment is refined."""
 
     matrix: NDArray[np.float64]
-    """[3, 3] from the copy's canvas to the source's."""
+    """[3, 3] transform from the copy's canvas to the source's."""
     agreement: float
-    """How well it lies there, which ranks sources: of `find_pose` the correlation of the coarse details, above 0; of
-    `unmoved_pose` the largest strength."""
+    """Measure of how well the copy lies there, which ranks sources: from `find_pose` the correlation of the coarse
+    details, above 0; from `unmoved_pose` the largest strength."""
 
 
 @dataclass(frozen=True, eq=False)
 class CopyDetails:
-    """Likewise of an image that may be a copy, in every pose."""
+    """Details of an image that may be a copy, in every pose."""
 
     plain: SourceDetails
     spectra: NDArray[np.complex64]
-    """[poses, 1.5 COARSE, 0.75 COARSE + 1]"""
+    """[poses, 1.5 COARSE, 0.75 COARSE + 1] conjugate Fourier transforms of the coarse details in each pose."""
 
 
 def source_details(image: np.ndarray) -> SourceDetails:
     """Compute the details of an image.
 
     Args:
-        image: uint8 or uint16 [h, w, c], c 1 or 3; colours are averaged.
+        image: Image, uint8 or uint16 [h, w, c] with c 1 or 3; colours are averaged.
 
     Raises:
-        InputError: Pixels of another type or shape.
+        InputError: The pixels have another type or shape.
     """
     return _details(image)[0]
 
@@ -188,15 +188,17 @@ def copy_details(image: np.ndarray) -> CopyDetails:
 
 
 def lay(source: np.ndarray, matrix: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Lay a source on its copy: what it shows at each pixel of the copy, borders repeated, linear between pixels.
+    """Lay a source on its copy: return what it shows at each pixel of the copy, linear between pixels.
+
+    Borders are repeated.
 
     Args:
-        source: [h, w, c] uint8 or uint16.
-        matrix: [2, 3] of `Alignment`.
-        shape: Height and width of the copy.
+        source: Source of the copy, [h, w, c] uint8 or uint16.
+        matrix: Transform `Alignment.matrix`, [2, 3].
+        shape: Height and width of the copy in pixels.
 
     Returns:
-        [height, width, c] of the source's type.
+        Pixels [height, width, c] in the source's type.
     """
     laid = cv2.warpAffine(
         np.ascontiguousarray(source), matrix, (shape[1], shape[0]), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
@@ -209,14 +211,14 @@ def align(copy: np.ndarray, source: np.ndarray) -> Alignment | None:
     """Find the transform by which a copy lies on its source.
 
     Args:
-        copy: uint8 or uint16 [h, w, c], c 1 or 3.
-        source: Likewise; the two may differ in shape and type.
+        copy: Image that may be a copy, uint8 or uint16 [h, w, c] with c 1 or 3.
+        source: Image that may be the source, of the same form; the two may differ in shape and type.
 
     Returns:
         The best alignment, whatever its similarity; None where an image has no details.
 
     Raises:
-        InputError: Pixels of another type or shape.
+        InputError: The pixels have another type or shape.
 
     Example:
         >>> image = np.random.default_rng(0).integers(0, 255, (64, 64, 1)).astype(np.uint8)
@@ -227,18 +229,18 @@ def align(copy: np.ndarray, source: np.ndarray) -> Alignment | None:
 
 
 def align_details(copy: CopyDetails, source: SourceDetails) -> Alignment | None:
-    """Do what `align` does, of details that are at hand."""
+    """Align a copy and a source, as `align` does, from details that were computed before."""
     poses = find_pose(copy, source), unmoved_pose(copy, source)
     return best_alignment(refine(copy, source, pose) for pose in poses if pose is not None)
 
 
 def best_alignment(alignments: Iterable[Alignment | None]) -> Alignment | None:
-    """Choose the most similar alignment, the first of several; None where there is none."""
+    """Choose the most similar alignment, the first of several equal ones; None where there is none."""
     return max((one for one in alignments if one is not None), key=lambda one: one.similarity, default=None)
 
 
 def refine(copy: CopyDetails, source: SourceDetails, first: Pose) -> Alignment | None:
-    """Find the alignment from a pose on; None where nothing is left of the details there."""
+    """Refine the alignment from a pose; None where the pose leaves no details to compare."""
     pose = first.matrix
     overlay = _overlay(copy.plain, source, pose)
     if overlay is None:
@@ -253,7 +255,7 @@ def refine(copy: CopyDetails, source: SourceDetails, first: Pose) -> Alignment |
 
 
 def _details(image: np.ndarray) -> tuple[SourceDetails, NDArray[np.float32]]:
-    """Fine details, and coarse ones [COARSE, COARSE]."""
+    """Return the fine details of an image, and the coarse ones [COARSE, COARSE]."""
     if image.ndim != 3 or image.shape[2] not in (1, 3) or image.dtype not in (np.uint8, np.uint16) or not image.size:
         raise InputError(f"images to align are uint8 or uint16 [h, w, 1 or 3], not {image.dtype} {image.shape}")
     plane = image.astype(np.float32).mean(axis=2)
@@ -264,7 +266,11 @@ def _details(image: np.ndarray) -> tuple[SourceDetails, NDArray[np.float32]]:
 
 
 def _canvas(plane: NDArray, side: int) -> tuple[NDArray, NDArray[np.bool_], NDArray[np.float64]]:
-    """An image [h, w] in the middle of a square, where it lies there, and the matrix of its pixels to the square's."""
+    """Lay an image [h, w] in the middle of a square.
+
+    Returns:
+        Square, mask of where the image lies in it, and the matrix [3, 3] from the image's pixels to the square's.
+    """
     height, width = plane.shape
     factor = side / max(height, width)
     rows, columns = max(1, round(height * factor)), max(1, round(width * factor))
@@ -278,7 +284,7 @@ def _canvas(plane: NDArray, side: int) -> tuple[NDArray, NDArray[np.bool_], NDAr
 
 
 def _flattened(canvas: NDArray, inside: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Details, divided by their local spread; zeros of an image without details."""
+    """Return the details, divided by their local spread; zeros for an image without details."""
     weight, sigma = inside.astype(np.float32), max(BLUR * len(canvas), 0.8)
     rest = (canvas - _blurred(canvas * weight, sigma) / np.maximum(_blurred(weight, sigma), 1e-6)) * weight
     total = float((rest**2).sum() / weight.sum())
@@ -290,7 +296,7 @@ def _flattened(canvas: NDArray, inside: NDArray[np.bool_]) -> NDArray[np.float32
 
 
 def _of_length_one(values: NDArray) -> NDArray:
-    """[..., h, w] divided by the root of the sum of squares; zeros stay zeros."""
+    """Divide [..., h, w] by the root of the sum of squares; zeros stay zeros."""
     return values / np.maximum(np.sqrt((values**2).sum(axis=(-2, -1), keepdims=True)), 1e-9)
 
 
@@ -299,13 +305,13 @@ def _blurred(values: NDArray, sigma: float) -> NDArray:
 
 
 def _spectrum(values: NDArray) -> NDArray[np.complex64]:
-    """Fourier transform of a size in which shifts up to `_MOST_SHIFT` do not wrap around."""
+    """Return the Fourier transform, of a size in which shifts up to `_MOST_SHIFT` do not wrap around."""
     return scipy.fft.rfft2(values.astype(np.float32), (COARSE + _MOST_SHIFT, COARSE + _MOST_SHIFT))
 
 
 @lru_cache(maxsize=1)
 def _poses() -> NDArray[np.float64]:
-    """[poses, 3, 3] from the copy's coarse canvas to the source's, about the centre."""
+    """Return the transforms [poses, 3, 3] from the copy's coarse canvas to the source's, about the centre."""
     centre, found = (COARSE - 1) / 2, []
     for mirror in (1, -1):
         for quarter in range(4):
@@ -333,7 +339,7 @@ def find_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
 
 
 def unmoved_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
-    """Return the pose of a copy that lies as its source does; None where nothing is left of the details there.
+    """Return the pose of a copy that lies as its source does; None where it leaves no details to compare.
 
     A region that was pasted at its own place is a small part of the image, and the rest may lie better elsewhere.
     """
@@ -342,7 +348,7 @@ def unmoved_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
 
 
 def _refined(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """[3, 3] affine; None where it does not converge, or to a transform that is none of a copy."""
+    """Refine to an affine [3, 3]; None where that does not converge, or to a transform that no copy would have."""
     found = pose[:2].astype(np.float32)
     try:
         for blur in _ECC_BLURS:
@@ -360,16 +366,16 @@ def _refined(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float6
 
 @dataclass(frozen=True)
 class _Overlay:
-    """How alike the details are in one pose."""
+    """Similarity of the details in one pose."""
 
     strengths: tuple[float, ...]
-    """Those of `Alignment`."""
+    """Largest strength for each size of windows, as in `Alignment`."""
     agreeing: float
     overlap: float
 
     @property
     def strength(self) -> float:
-        """Return the largest one."""
+        """Return the largest strength over all windows."""
         return max(self.strengths)
 
 

@@ -1,30 +1,32 @@
-"""What tells one person's image from another's: whitened details of thumbnails, and fine details as stored.
+"""Details that distinguish images of different people: whitened details of thumbnails, and fine details as stored.
 
 All eyes show the same layers, all chest X-rays the same ribs, all scans of a device the same field, border and
 text: their details correlate (by 0.95 or more in 1,062,094 of the pairs of 2,861 skin lesions that all lie under
-one fan, `recipes/near_copies.py`). `fit_whitening` takes the mean of every pixel over the set away, and turns the
-rest into principal components each of which is divided by its spread over the set and a floor: what many images
+one fan, `recipes/near_copies.py`). `fit_whitening` subtracts the mean of every pixel over the set, and turns the
+rest into principal components. Each is divided by its spread over the set and a floor: what many images
 share to a varying degree (where a layer lies, how wide a field is, which of two views this is) counts no more than
-what few do. Masked pixels and borders that never change have no spread and are in no component. METHODS section 6
-divides each pixel by its own spread; this is the same for all directions at once, and it parts copies from chance
-further (`recipes/near_copies.py`). A set of n images gives n / 4 components, at most 256: with as many as images,
-any two images, copies too, would be at right angles. Below `MIN_IMAGES` images nothing is learned.
+what few share. Masked pixels and borders that never change have no spread and are in no component. METHODS section 6
+divides each pixel by its own spread; the whitening does the same for all directions at once, and it separates copies
+from chance further (`recipes/near_copies.py`). A set of n images gives n / 4 components, at most 256: with as many
+components as images, any two images, copies too, would be at right angles. Below `MIN_IMAGES` images the module learns
+nothing.
 
-A thumbnail of 32 x 32 shows where things are, not what tells two scans of one kind apart: vessels, noise, the grain
-of a film. `FineRule` lays both images on one grid of their stored resolution, takes away what a thumbnail shows (a
-Gaussian as wide as one of its pixels), and brings the rest to length 1. What follows is robust, for the edges of a
+A thumbnail of 32 x 32 shows where things are, but not what distinguishes two scans of one kind: vessels, noise, the
+grain of a film. `FineRule` lays both images on one grid of their stored resolution, subtracts what a thumbnail shows (a
+Gaussian as wide as one of its pixels), and brings the rest to length 1. The next steps are robust, because the edges of
+a field, a mask or a border that all images share outweigh all details, and the noise of a copy appears where the set
 field, a mask or a border that all images share outweigh all details, and the noise of a copy appears where the set
 is empty:
 
-* Each pixel is set against its median and its median absolute deviation over images of the set.
+* Each pixel is centred on its median and divided by its median absolute deviation over images of the set.
 * Pixels that vary less than `MIN_SPREAD` of the median of those that vary at all are left out: text, rulers and
   fields at one place.
-* In each image, what is beyond `CLIP` times the median size is cut to that.
+* In each image, a value beyond `CLIP` times the median size is cut to that.
 
-The correlation of what is left must be larger than that of pairs of different people: of the `NULL_PAIRS` pairs
-that look most alike of all that are none, each person in one of them, the 5 % point by rank (the largest where
-there are fewer than 19). `recipes/near_copies.py` measures it on real sets without and under fields, and on made
-ones. A copy that is turned by degrees or moved is alike in the thumbnail at best, and not confirmed.
+The correlation of the rest must be larger than that of pairs of different people. Of the `NULL_PAIRS` pairs
+that look most similar among all pairs of different people, each person in one of them, it is the 5 % point by rank (the
+largest where there are fewer than 19). `recipes/near_copies.py` measures it on real sets without and under fields, and
+on synthetic ones. A copy that is turned by degrees or moved is at best similar in the thumbnail, and not confirmed.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,13 +40,15 @@ from memorisk.images.copies.duplicates import SIDE, details, positions
 from memorisk.runs.arrays import scratch_array
 
 COMPONENTS = 256
-"""At most; a quarter of the 1,024 numbers of a thumbnail, as many as a search over all pairs can hold in memory."""
+"""Largest number of components: a quarter of the 1,024 numbers of a thumbnail, which a search over all pairs can hold
+in memory."""
 MIN_IMAGES = 32
-"""Images from which something can be learned: eight components."""
+"""Number of images from which something can be learned: they give eight components."""
 FLOOR = 0.3
-"""Of the median variance of the components, added to each: where all images are black, noise is all the spread there
-is, and a copy with other noise would differ by that alone. Of digits with noise of 6 / 255 the threshold finds 52 %
-without a floor and all with 0.1 to 1 of the median; on five real sets 0.3 moves thresholds by 0.01 at most."""
+"""Share of the median variance of the components that is added to each. Where all images are black, noise is all the
+spread there is, and a copy with other noise would differ by that alone. Of digits with noise of 6 / 255 the threshold
+finds 52 % without a floor and all with 0.1 to 1 of the median; on five real sets 0.3 moves thresholds by 0.01 at
+most."""
 _BLOCK = 1024
 _MIN_VARIANCE_SHARE = 1e-6  # components with less than this share of the largest one's variance are rounding
 
@@ -54,15 +58,15 @@ class Whitening:
     """Whitening transform, fitted to what the images of a set share."""
 
     mean: np.ndarray
-    """[s * s] mean of their details (`duplicates.details`)."""
+    """[s * s] mean of the details of the images (`duplicates.details`)."""
     basis: np.ndarray | None
     """[s * s, k] principal directions, each divided by the spread along it; None where nothing was learned."""
 
     def vectors(self, thumbnails: np.ndarray) -> np.ndarray:
-        """Thumbnails [n, s, s] as vectors [n, k] of length 1, whose products are similarities; 0 without details.
+        """Return the unit vectors [n, k] of thumbnails [n, s, s]; their products are similarities; 0 without details.
 
         Args:
-            thumbnails: uint8 (`duplicates.thumbnail`), of this set or of others.
+            thumbnails: Thumbnails, uint8 (`duplicates.thumbnail`), of this set or of others.
         """
         rest = details(np.asarray(thumbnails))
         if self.basis is None:
@@ -74,7 +78,7 @@ class Whitening:
         return vectors
 
     def table(self, thumbnails: np.ndarray) -> np.ndarray:
-        """[n, k] vectors of many thumbnails, in blocks; a large table lies on the disk."""
+        """Return the vectors [n, k] of many thumbnails, computed in blocks; a large table lies on the disk."""
         width = thumbnails.shape[1] * thumbnails.shape[2] if self.basis is None else self.basis.shape[1]
         vectors = scratch_array((len(thumbnails), width), np.float32)
         for i in range(0, len(thumbnails), _BLOCK):
@@ -83,13 +87,13 @@ class Whitening:
 
 
 def fit_whitening(*sets: np.ndarray) -> Whitening:
-    """Fit the whitening to what images share.
+    """Fit the whitening to what the images share.
 
     Args:
-        sets: [n, s, s] uint8 thumbnails each; images without details take no part.
+        sets: Thumbnails of each set, [n, s, s] uint8; images without details take no part.
 
     Returns:
-        What takes it away: details alone where there are fewer than `MIN_IMAGES` images.
+        Whitening transform; it returns the plain details where there are fewer than `MIN_IMAGES` images.
     """
     n, total, square = 0, np.zeros(1), np.zeros((1, 1))
     for block in _blocks(sets):
@@ -114,16 +118,16 @@ def _blocks(sets: Sequence[np.ndarray]):
 
 
 PixelReader = Callable[[int], np.ndarray]
-"""The pixels [h, w, c] of an image, by its row."""
+"""Function that reads the pixels [h, w, c] of an image by its row."""
 
 MAX_GRID_SIDE = 256
-"""Pixels a side of the grid at most: eight times the thumbnail's, so that 200 images fit in memory."""
+"""Largest number of pixels a side of the grid: eight times the thumbnail's, so that 200 images fit in memory."""
 NULL_PAIRS = 200
-"""Pairs of different people: their largest twentieth is then ten, and reading 400 images takes seconds."""
+"""Number of pairs of different people: their largest twentieth is then ten, and reading 400 images takes seconds."""
 MIN_SPREAD = 0.3
-"""Of the median spread of pixels that vary: what varies less is left out, as `whitening.FLOOR` has it."""
+"""Share of the median spread of the pixels that vary; pixels that vary less are left out, as with `FLOOR`."""
 CLIP = 3.0
-"""Times the median size of an image's details: two deviations of a normal distribution."""
+"""Multiple of the median size of an image's details: two deviations of a normal distribution."""
 _LEVEL = 0.05
 _GRID_FACTOR = (
     1.5  # times the thumbnail's side: below, a Gaussian as wide as its pixel leaves only noise of the resizing
@@ -133,28 +137,31 @@ _CACHED_VECTORS = 256  # vectors kept in memory
 
 @dataclass(frozen=True, eq=False)
 class FineRule:
-    """From which correlation of fine details on an alike pair is confirmed."""
+    """Rule by which a similar pair is confirmed: the least correlation of fine details."""
 
     side: int
     """Pixels a side of the grid; 0 where images are stored no finer than a thumbnail."""
     used: np.ndarray
     """[side * side] whether a pixel varies enough over the set to count."""
     median: np.ndarray
-    """[p] of the details of images of the set, at the pixels that count."""
+    """[p] median of the details of images of the set, at the pixels that count."""
     spread: np.ndarray
-    """[p] median absolute deviation."""
+    """[p] median absolute deviation of the details, at the pixels that count."""
     threshold: float | None
-    """A confirmed pair is above it; None where there is nothing finer."""
+    """Correlation above which a pair is confirmed; None where images are stored no finer than a thumbnail."""
     n_pairs: int
-    """Pairs of different people it was taken from."""
+    """Number of pairs of different people from which the threshold was taken."""
 
     @property
     def level(self) -> float:
-        """Return how often a pair of different people who look that much alike is above it."""
+        """Return how often a pair of equally similar-looking different people exceeds the threshold."""
         return max(1, int(_LEVEL * (self.n_pairs + 1))) / (self.n_pairs + 1)
 
     def vectors(self, image: np.ndarray, laid: str) -> np.ndarray:
-        """[n, p] of mean 0 and length 1: an image [h, w, c] in each of the ``laid`` positions (`other_positions`)."""
+        """Return vectors [n, p] of mean 0 and length 1: an image [h, w, c] in each of the ``laid`` positions.
+
+        `other_positions` lists the positions after the upright one.
+        """
         square = _on_grid(image, self.side)[None]
         rest = np.concatenate([_fine(each) for each in (square, *other_positions(square, laid))])[:, self.used]
         rest = (rest - self.median) / self.spread
@@ -166,13 +173,13 @@ class FineRule:
     def similarity(
         self, pairs: Sequence[tuple[int, int]], one: PixelReader, other: PixelReader, laid: str
     ) -> np.ndarray:
-        """[P] largest correlation of fine details over the positions.
+        """Return the largest correlation [P] of fine details over the positions.
 
         Args:
-            pairs: Row in ``one`` and in ``other``; neighbours should share a row, for images are read again else.
-            one: Reads an image.
-            other: Reads the other.
-            laid: How the other may lie.
+            pairs: Row in ``one`` and in ``other``; neighbours should share a row, because images are read again else.
+            one: Reader of the first images.
+            other: Reader of the other images.
+            laid: Name of the positions in which the other image may lie (`other_positions`).
         """
         first = lru_cache(maxsize=_CACHED_VECTORS)(lambda row: self.vectors(one(row), "upright")[0])
         second = lru_cache(maxsize=_CACHED_VECTORS)(lambda row: self.vectors(other(row), laid))
@@ -180,11 +187,12 @@ class FineRule:
 
 
 def other_positions(thumbnails: np.ndarray, laid: str) -> list[np.ndarray]:
-    """Squares [n, s, s] in the other positions in which a copy is looked for.
+    """Return squares [n, s, s] in the other positions in which a copy is searched for.
 
     Args:
-        thumbnails: As they are.
-        laid: "upright" for no other, "mirrored" left to right, or "turned": quarter turns and flips.
+        thumbnails: Squares as they are, [n, s, s].
+        laid: Name of the positions: "upright" for no other, "mirrored" left to right, or "turned" for quarter turns
+            and flips.
     """
     if laid == "turned":
         return positions(thumbnails)
@@ -192,12 +200,12 @@ def other_positions(thumbnails: np.ndarray, laid: str) -> list[np.ndarray]:
 
 
 def fine_rule(pairs: Sequence[tuple[int, int]], read: PixelReader, laid: str) -> FineRule:
-    """Learn what fine details of different people share, and how alike they are.
+    """Learn what fine details of different people share, and how similar they are.
 
     Args:
-        pairs: Rows of images of different people that look alike, each person in one pair.
-        read: Reads an image.
-        laid: How a copy may lie.
+        pairs: Rows of images of different people that look similar, each person in one pair.
+        read: Reader of an image by its row.
+        laid: Name of the positions in which a copy may lie (`other_positions`).
     """
     rows = sorted({row for pair in pairs for row in pair})
     images = [read(row) for row in rows]
@@ -219,13 +227,13 @@ def fine_rule(pairs: Sequence[tuple[int, int]], read: PixelReader, laid: str) ->
 
 
 def _on_grid(image: np.ndarray, side: int) -> np.ndarray:
-    """[side, side] luma."""
+    """Return the luma of an image, resized to [side, side]."""
     grey = image[..., 0] if image.shape[2] == 1 else image[..., :3] @ np.array([0.299, 0.587, 0.114])
     return np.asarray(Image.fromarray(grey.astype(np.float32)).resize((side, side), Image.Resampling.BILINEAR))
 
 
 def _fine(squares: np.ndarray) -> np.ndarray:
-    """[n, s * s] of length 1: squares [n, s, s] less what a thumbnail shows."""
+    """Return vectors [n, s * s] of length 1: squares [n, s, s] less what a thumbnail shows."""
     from scipy.ndimage import gaussian_filter
 
     width = squares.shape[1] / SIDE / _GRID_FACTOR

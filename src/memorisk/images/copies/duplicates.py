@@ -1,11 +1,11 @@
-"""Copies among images: equal pixels by hash, and the most alike ones of all pairs of a set, exactly.
+"""Copies among images: equal pixels by hash, and exactly the most similar ones of all pairs of a set.
 
 An image that lies in two splits, two groups or two classes leaks, ties patients together or contradicts itself, so
-copies are looked for before anything is trained (METHODS section 1, "Splits"). Every image is reduced to 32 x 32
-greys and its coarse shading (a Gaussian of 2 pixels) is taken away; what the images of a set share is taken away,
-too (`details`), and what is left of two images is correlated, by blocks of matrix products: no index, no
-approximation, memory of a few blocks. From which similarity on two images are copies is no number of this module:
-`near_copies` takes it from the set.
+copies are searched for before anything is trained (METHODS section 1, "Splits"). Every image is reduced to 32 x 32
+greys and its coarse shading (a Gaussian of 2 pixels) is subtracted. What the images of a set share is subtracted,
+too (`details`), and the rests of two images are correlated, by blocks of matrix products: without an index, without an
+approximation, with memory of a few blocks. This module does not fix the similarity from which two images are copies:
+`near_copies` learns it from the set.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,13 +26,13 @@ _FLAT = 1e-3  # details smaller than this part of the greys are rounding
 
 @dataclass(frozen=True)
 class NearPairs:
-    """Pairs of images that are nearly the same.
+    """Pairs of images that are nearly the same, as four columns.
 
     Attributes:
-        first: [P] row of one, smaller than
-        second: [P] the row of the other.
-        similarity: [P] correlation of their details, falling.
-        found: How many pairs reached the threshold; more than P if the list was cut.
+        first: Row of one image of each pair, [P]; smaller than ``second``.
+        second: Row of the other image of each pair, [P].
+        similarity: Correlation of the details of each pair, [P], falling.
+        found: Number of pairs that reached the threshold; more than P if the list was cut.
     """
 
     first: np.ndarray
@@ -42,7 +42,7 @@ class NearPairs:
 
 
 def equal_sets(hashes: Sequence[str] | np.ndarray) -> list[np.ndarray]:
-    """Rows with the same hash, two or more a set, sets by their first row; an empty hash equals nothing."""
+    """Return sets of two or more rows with the same hash, ordered by their first row; an empty hash equals nothing."""
     rows_of: dict[str, list[int]] = {}
     for row, value in enumerate(hashes):
         rows_of.setdefault(value, []).append(row)
@@ -50,7 +50,7 @@ def equal_sets(hashes: Sequence[str] | np.ndarray) -> list[np.ndarray]:
 
 
 def linked_groups(hashes: Sequence[str] | np.ndarray, groups: Sequence[str] | np.ndarray) -> list[tuple[str, str]]:
-    """Pairs of groups that hold an equal image: what `splits.split_by_group` takes as ``linked``."""
+    """Return pairs of groups that hold an equal image, which `splits.split_by_group` takes as ``linked``."""
     names = np.asarray(groups, dtype=object)
     pairs = set()
     for rows in equal_sets(hashes):
@@ -60,9 +60,9 @@ def linked_groups(hashes: Sequence[str] | np.ndarray, groups: Sequence[str] | np
 
 
 def thumbnail(image: np.ndarray) -> np.ndarray:
-    """An image [h, w, c] as uint8 [32, 32]: luma, antialiased, stretched from its darkest to its brightest pixel.
+    """Reduce an image [h, w, c] to uint8 [32, 32]: luma, antialiased, stretched from darkest to brightest pixel.
 
-    Stretching loses nothing, since correlation does not see it, and keeps the greys of dark or 16-bit images apart.
+    Stretching loses nothing, since correlation ignores it, and keeps the greys of dark or 16-bit images apart.
     """
     grey = image[..., 0] if image.shape[2] == 1 else image @ np.array(LUMA)
     small = np.asarray(
@@ -73,7 +73,7 @@ def thumbnail(image: np.ndarray) -> np.ndarray:
 
 
 def details(thumbnails: np.ndarray) -> np.ndarray:
-    """Thumbnails [n, s, s] less coarse shading, as vectors [n, s * s] of mean 0 and length 1 (0 where none is left)."""
+    """Return thumbnails [n, s, s] less coarse shading, as vectors [n, s * s] of mean 0 and length 1 (0 if flat)."""
     greys = thumbnails.astype(np.float32)
     blur = _blur(thumbnails.shape[1])
     rest = greys - blur @ greys @ blur.T
@@ -93,20 +93,20 @@ def near_pairs(
     limit: int = 1_000_000,
     progress: CountProgress | None = None,
 ) -> NearPairs:
-    """All pairs with a similarity of at least ``threshold``.
+    """Return all pairs with a similarity of at least ``threshold``.
 
     n images cost n^2 / 2 products of vectors, once and for each table of ``laid``. Memory: three blocks.
 
     Args:
-        vectors: [n, k] of length 1 or 0 (`details.Whitening.table`), in memory or memory-mapped.
+        vectors: Vectors [n, k] of length 1 or 0 (`details.Whitening.table`), in memory or memory-mapped.
         threshold: Smallest similarity of a pair.
-        laid: [n, k] each of the same images turned or flipped (`positions`): the similarity is the largest over them.
-        block: Rows at a time.
+        laid: Vectors [n, k] of the images turned or flipped (`positions`); the similarity is the largest over them.
+        block: Number of rows that are compared at a time.
         limit: Longest list; the most similar pairs are kept.
-        progress: Called with the rows compared and their number.
+        progress: Function called with the number of rows compared and the number of all.
 
     Returns:
-        The pairs, most similar first. Images without details (constant ones) are in none.
+        Pairs, most similar first. Images without details (constant ones) are in none of them.
     """
     best, n_pairs = _empty(), 0
     for i, j, similarity in _blocks(vectors, laid, block, progress):
@@ -126,20 +126,20 @@ def closest_between_groups(
     block: int = 1024,
     progress: CountProgress | None = None,
 ) -> NearPairs:
-    """The most alike pairs of images of different groups.
+    """Return the most similar pairs of images of different groups.
 
-    The similarity below which a pair cannot be among them rises while they are found, so that few are kept.
+    While pairs are collected, the least similarity that can still enter the list rises, so that few are kept.
 
     Args:
-        vectors: [n, k] as for `near_pairs`.
-        groups: [n] whose image it is.
-        count: Longest list.
-        laid: As for `near_pairs`.
-        block: Rows at a time.
-        progress: Called with the rows compared and their number.
+        vectors: Vectors [n, k], as for `near_pairs`.
+        groups: Group of each image, [n].
+        count: Length of the longest list.
+        laid: Vectors of the images turned or flipped, as for `near_pairs`.
+        block: Number of rows that are compared at a time.
+        progress: Function called with the number of rows compared and the number of all.
 
     Returns:
-        The ``count`` most alike, most similar first; all where there are fewer.
+        The ``count`` most similar pairs, most similar first; all pairs where there are fewer.
     """
     who = np.unique(groups, return_inverse=True)[1]
     closest, least = _empty(), 0.0  # half of all pairs and the copies lie above 0
@@ -159,7 +159,7 @@ def closest_between_groups(
 def _blocks(
     vectors: np.ndarray, laid: Sequence[np.ndarray], block: int, progress: CountProgress | None
 ) -> Iterator[tuple[int, int, np.ndarray]]:
-    """First row, first column and similarities of blocks of pairs, each pair once; -1 where it is none."""
+    """Yield first row, first column and similarities of blocks of pairs, each pair once; -1 marks an entry to skip."""
     n = len(vectors)
     for i in range(0, n, block):
         one = np.asarray(vectors[i : i + block])
@@ -186,7 +186,7 @@ def _best(pairs: list[np.ndarray], limit: int, *, ordered: bool = False) -> list
 
 
 def positions(thumbnails: np.ndarray) -> list[np.ndarray]:
-    """The other seven of the eight ways to lay squares [n, s, s] down."""
+    """Return squares [n, s, s] in the other seven of their eight orientations."""
     turns = [np.rot90(thumbnails, k, axes=(1, 2)) for k in range(4)]
     return [*turns[1:], *(np.flip(turn, axis=2) for turn in turns)]
 

@@ -1,23 +1,23 @@
 """Images that are nearly the same, in one set or across two, and images with the very pixels of another one.
 
-1. `copy_rule` learns three things from real images: what all of them share (`fit_whitening`); the similarity of
-   thumbnails from which on fewer than 0.01 pairs of different people are expected in the whole set
-   (`statistics.copies.tails`); the correlation of fine details from which on a candidate is confirmed
+1. `copy_rule` learns three things from real images: what all of them share (`fit_whitening`); the least similarity of
+   thumbnails at which fewer than 0.01 pairs of different people are expected in the whole set
+   (`statistics.copies.tails`); the least correlation of fine details that confirms a candidate
    (`fine_rule`).
 2. `near_copies` finds the pairs of one set, `near_copies_between` those of two: all pairs, exactly, in bounded
    memory. Candidates come from thumbnails and are confirmed as stored.
-3. `same_pixels` finds images with the pixels of another one, as it is, mirrored or turned: whoever is in it is in
-   both.
+3. `same_pixels` finds images with the pixels of another one, as it is, mirrored or turned: the person in one is
+   also in the other.
 
 The guarantee: among all pairs of different people of the set from which the rule was learned, fewer than
 `chance.expected` are expected to be confirmed by chance. It does not cover pairs that are not confirmed (a turned,
-cropped or redrawn copy is not found), and it does not say who is in an image: only records show that two ids are
-two people. Nobody should be dropped for looking like somebody else.
+cropped or redrawn copy is not found), and it does not identify the person in an image: only records show that two ids
+are two people. Do not drop a person who merely looks like another.
 
 **Without ids of people every image counts as its own person.** Several images of one person then raise the
 threshold, so that fewer copies are found; where such pairs are most of the tail, none are.
 
-The guarantee is about pairs: if A is like B and B is like C, nothing follows for A and C. To join pairs to groups
+The guarantee covers pairs: if A is like B and B is like C, nothing follows for A and C. To join pairs to groups
 use `statistics.pairs.identity_pairs.cliques`, in which every two images are a pair, and not connected components.
 """
 
@@ -44,12 +44,12 @@ from memorisk.runs.workload import CountProgress
 from memorisk.statistics.copies.tails import ChanceThreshold, chance_threshold, pairs_of_people, tail_depth
 
 MAX_PAIRS = 20_000
-"""Longest list of pairs; each is compared as stored, at about 200 pairs a second."""
+"""Length of the longest list of pairs; each is compared as stored, at about 200 pairs a second."""
 RULE_IMAGES = 20_000
 """Largest number of images from which a rule is learned; a search over all their pairs takes five seconds on a core."""
 _ROUNDING = 1e-4  # products of vectors of length 1 in float32 are wrong by less
 _MAX_CLOSEST_PAIRS = 1_000_000
-"""Longest list of pairs of images that is searched for the most alike pairs of people: 20 MB."""
+"""Length of the longest list of pairs of images that is searched for the most similar pairs of people: 20 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class CopyRule:
     """The rule by which two images are nearly the same: thresholds of thumbnails and of fine details."""
 
     whitening: Whitening
-    """Mean and spread that all images of the set share, which are taken away before thumbnails are compared."""
+    """Whitening transform, by the mean and spread that all images of the set share, applied to thumbnails."""
     chance: ChanceThreshold
     """Threshold of thumbnails."""
     fine: FineRule
@@ -66,17 +66,17 @@ class CopyRule:
     """Positions of a copy: "upright", "mirrored" (and upright), or "turned" by quarters and flipped
     (`other_positions`)."""
     ids_given: bool
-    """Whether ids of people were given; else each image counts as its own person's."""
+    """Whether ids of people were given; else each image counts as its own person."""
 
     @property
     def not_looked_for(self) -> tuple[str, ...]:
-        """Positions of a copy in which nobody looked for it, and the way to; nothing where all were looked at."""
+        """Name the positions in which copies were not searched for, and the option to do so; empty if all were."""
         left = {"upright": "mirrored or turned", "mirrored": "turned"}.get(self.laid)
         return () if left is None else (f"Copies that are {left} were not looked for (--turned).",)
 
     @property
     def words(self) -> str:
-        """The rule and its assumptions, in plain sentences."""
+        """Return the rule and its assumptions, in plain sentences."""
         sentences = [self.chance.words]
         if self.chance.similarity is not None:
             sentences.append(
@@ -101,7 +101,7 @@ class CopyRule:
 
 @dataclass(frozen=True, eq=False)
 class NearCopies:
-    """Pairs of images whose thumbnails are nearly the same, the most alike first."""
+    """Pairs of images whose thumbnails are nearly the same, the most similar first."""
 
     first: np.ndarray
     """[P] row of the first image; within one set the smaller row."""
@@ -114,7 +114,7 @@ class NearCopies:
     confirmed: np.ndarray
     """[P] whether the fine details confirm the pair."""
     laid: np.ndarray
-    """[P] whether the images are more alike mirrored, or in another position of the rule, than as they are."""
+    """[P] whether the images are more similar mirrored, or in another position of the rule, than as they are."""
     found: int
     """Number of pairs of thumbnails; larger than P where the list was cut at `MAX_PAIRS`."""
 
@@ -122,14 +122,14 @@ class NearCopies:
         """Select some of the pairs.
 
         Args:
-            mask: [P] bool, the pairs to keep.
+            mask: Mask of the pairs to keep, [P] bool.
         """
         columns = ("first", "second", "similarity", "fine", "confirmed", "laid")
         return NearCopies(**{name: getattr(self, name)[mask] for name in columns}, found=int(mask.sum()))
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Rows of the confirmed pairs."""
+        """Return the rows of the confirmed pairs."""
         return list(zip(self.first[self.confirmed].tolist(), self.second[self.confirmed].tolist(), strict=True))
 
 
@@ -141,14 +141,14 @@ NO_PAIRS = NearCopies(
 
 @dataclass(frozen=True)
 class BestMatches:
-    """The most similar image of another set, for each image of a set."""
+    """Most similar image of another set, for each image of a set."""
 
     row: np.ndarray
     """[n] row in the other set, the first of equals; -1 where that set is empty."""
     similarity: np.ndarray
     """[n] correlation of thumbnails, the largest over the positions of the rule; 0 where an image has no details."""
     laid: np.ndarray
-    """[n] whether it is larger mirrored, or in another position of the rule, than as the image is."""
+    """[n] whether the similarity is larger mirrored, or in another position of the rule, than as the image is."""
 
 
 def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: CountProgress | None = None) -> np.ndarray:
@@ -156,7 +156,7 @@ def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: CountProg
 
     Args:
         images: Array or sequence of images; it may lie on the disk.
-        progress: Called with the images done and their number.
+        progress: Function called with the number of images done and the number of all.
     """
     small = scratch_array((len(images), SIDE, SIDE), np.uint8)
     for row in range(len(images)):
@@ -180,16 +180,16 @@ def copy_rule(
     """Learn from real images the rule by which two images are nearly the same.
 
     Args:
-        small: [n, 32, 32] thumbnails, one of each set of identical images: identical images do not show how alike
-            different people are.
-        people: [n] id of the person in each image.
+        small: Thumbnails [n, 32, 32], one of each set of identical images, which do not show how similar different
+            people are.
+        people: Id of the person in each image, [n].
         read: Function that reads an image by its row.
         laid: Positions of a copy, as in `CopyRule`.
         ids_given: Whether ``people`` are ids of people; else they are ids of images.
         compared_with: Number of images that are compared with all these people; None where these are compared with
             each other.
         seed: Random seed for drawing people where there are more than `RULE_IMAGES` images.
-        progress: Called with the rows compared and their number.
+        progress: Function called with the number of rows compared and the number of all.
 
     Source:
         METHODS section 6, "Near copies".
@@ -236,7 +236,7 @@ def rule_of_stores(
         laid: Positions of a copy, as in `CopyRule`.
         compared_with: Number of images that are compared with all these people; None where these are compared with
             each other.
-        progress: Called with the rows compared and their number.
+        progress: Function called with the number of rows compared and the number of all.
     """
     place = [(store, row) for store in stores for row in range(len(store.images))]
     hashes = np.concatenate([store.pixel_hashes.astype(str) for store in stores])
@@ -264,14 +264,14 @@ def near_copies(
     """Find all pairs of one set that are nearly the same.
 
     Args:
-        small: [n, 32, 32] thumbnails.
-        rule: The rule; without a threshold no pair is found.
+        small: Thumbnails, [n, 32, 32].
+        rule: Rule that was learned; without a threshold the function finds no pair.
         read: Function that reads an image by its row.
-        limit: Longest list; the most alike pairs are kept.
-        progress: Called with the rows compared and their number.
+        limit: Length of the longest list; the most similar pairs are kept.
+        progress: Function called with the number of rows compared and the number of all.
 
     Returns:
-        The pairs, the most alike first, with their fine details.
+        Pairs, the most similar first, with their fine details.
     """
     if rule.chance.similarity is None:
         return NO_PAIRS
@@ -296,21 +296,21 @@ def near_copies_between(
 ) -> tuple[BestMatches, NearCopies]:
     """Find each image's most similar image of another set, and all pairs that are nearly the same, in one pass.
 
-    Memory: vectors of the second set in each position (a kilobyte an image, on the disk where there are many),
+    Memory: vectors of the second set in each position (one kilobyte per image, on the disk where there are many),
     thumbnails and three blocks.
 
     Args:
-        first: [n, 32, 32] thumbnails.
-        second: [m, 32, 32] thumbnails.
-        rule: The rule; without a threshold no pair is found.
+        first: Thumbnails of the first set, [n, 32, 32].
+        second: Thumbnails of the second set, [m, 32, 32].
+        rule: Rule that was learned; without a threshold the function finds no pair.
         read_first: Function that reads an image of the first set by its row.
         read_second: Function that reads an image of the second set by its row.
         block: Number of rows that are compared at a time.
-        limit: Longest list; the most alike pairs are kept.
-        progress: Called with the rows of the first set that are done and their number.
+        limit: Length of the longest list; the most similar pairs are kept.
+        progress: Function called with the number of rows of the first set that are done and the number of all.
 
     Returns:
-        The most similar image for each image of the first set, and the pairs, the most alike first.
+        The most similar image for each image of the first set, and the pairs, the most similar first.
     """
     best = BestMatches(np.full(len(first), -1), np.full(len(first), -1.0, np.float32), np.zeros(len(first), bool))
     tables = [rule.whitening.table(laid) for laid in (second, *other_positions(second, rule.laid))]
@@ -345,7 +345,7 @@ def near_copies_between(
 
 
 def _disjoint_pairs(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
-    """List the first `NULL_PAIRS` chosen pairs in which no person is twice."""
+    """List the first `NULL_PAIRS` chosen pairs in which no person occurs twice."""
     seen: set[int] = set()
     disjoint: list[int] = []
     for k in np.flatnonzero(chosen):
@@ -388,28 +388,28 @@ ORIENTATIONS = (
     "mirrored, turned by 180 degrees",
     "mirrored, turned by 270 degrees",
 )
-"""Four quarter turns, counterclockwise, of an image and of its mirror image (left to right)."""
+"""Names of the four quarter turns, counterclockwise, of an image and of its mirror image (left to right)."""
 MIRRORED = ORIENTATIONS[4]
 
 
 @dataclass(frozen=True, eq=False)
 class SamePixels:
-    """Which images have the pixels of another one."""
+    """Images that have the pixels of an image of another store."""
 
     row: np.ndarray
-    """[n] of the first other image with the same pixels, in the first orientation that has one; -1 for none."""
+    """[n] row of the first other image with the same pixels, in the first orientation that has one; -1 for none."""
     orientation: np.ndarray
-    """[n] place in `ORIENTATIONS`: what is done to the image to give the other; -1 for none."""
+    """[n] index in `ORIENTATIONS` of the turn that makes the other image of this one; -1 for none."""
 
 
 def orientations(image: np.ndarray) -> Iterator[np.ndarray]:
-    """The eight orientations of an image.
+    """Yield the eight orientations of an image.
 
     Args:
-        image: [h, w, c].
+        image: Pixels of the image, [h, w, c].
 
     Yields:
-        [h, w, c] or [w, h, c], in the order of `ORIENTATIONS`.
+        Pixels of the image, [h, w, c] or [w, h, c], in the order of `ORIENTATIONS`.
     """
     for side in (image, image[:, ::-1]):
         for turns in range(4):
@@ -419,12 +419,12 @@ def orientations(image: np.ndarray) -> Iterator[np.ndarray]:
 def same_pixels(store: ImageStore, others: ImageStore) -> SamePixels:
     """Return which images of a store are an image of another store, pixel by pixel, mirrored or turned or neither.
 
-    By hashes: one of each other image, up to eight of each image. Of images that are no squares a quarter turn equals
-    only others of the turned shape, and all images of a store have one shape.
+    The function compares hashes: one of each other image, up to eight of each image. A quarter turn of an image that is
+    not square equals only images of the turned shape, and all images of a store have one shape.
 
     Args:
-        store: [n] images.
-        others: What they may be.
+        store: Store of the images to look up, [n].
+        others: Store of the images that they may equal.
     """
     first = {value: row for row, value in reversed(list(enumerate(others.pixel_hashes)))}
     shape, matches = others.images.shape[1:3], np.full((2, len(store.images)), -1, dtype=np.int64)

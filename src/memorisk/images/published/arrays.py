@@ -1,10 +1,10 @@
-"""Small photographs of objects in their published binary form: CIFAR-10, CIFAR-100, STL-10 and SVHN, rows of one table.
+"""Small photographs in their published binary form: CIFAR-10, CIFAR-100, STL-10 and SVHN, rows of one table.
 
 CIFAR-10 and CIFAR-100 (Krizhevsky 2009), STL-10 (Coates et al. 2011) and SVHN (Netzer et al. 2011) are read as
 torchvision unpacks them: ``cifar-10-batches-bin``, ``cifar-100-binary``, ``stl10_binary``, ``train_32x32.mat`` and
 ``test_32x32.mat``. CIFAR-10 has records in six files: ``data_batch_1.bin`` to ``data_batch_5.bin`` are the official
 training part, ``test_batch.bin`` the test part, ``batches.meta.txt`` the names of the classes. The Python versions
-of CIFAR-10 and CIFAR-100 are pickled, which could run anything on loading: they are refused. ``image`` is
+of CIFAR-10 and CIFAR-100 are pickled and could run any code on loading: they are refused. ``image`` is
 ``train/00000`` (counted through the files of a part), ``split`` the official one; every image is its own group.
 """
 
@@ -26,22 +26,22 @@ from memorisk.runs.errors import InputError, listed, one_line
 
 @dataclass(frozen=True)
 class ArraySet:
-    """A published set of binary files: a line of the table of sets.
+    """Published set of binary files: one row of the table of sets.
 
     Attributes:
-        name: As users write it.
-        member: What the files are (`memorisk.images.readers.registry.MEMBER_FORMATS`).
-        parts: The files of each official part.
-        labels: The number of each image's class, from 0, by its file.
-        classes: The official names, in order.
-        names: A file of names that goes before them, where it is there.
+        name: Name of the set, as users write it.
+        member: Format of the files (`memorisk.images.readers.registry.MEMBER_FORMATS`).
+        parts: Files of each official part.
+        labels: Function that reads the class number of each image, from 0, from its file.
+        classes: Official names of the classes, in order.
+        names: File of names that takes precedence over them, where it exists.
         n_images: Official number of images.
-        archive: What the set is unpacked from.
-        unread: A file that is left out, and the note on it.
-        pickled: Files of the pickled version, all of one entry.
-        binary: The way to the binary version, in words.
-        label_note: What the label is.
-        coarse: File of the names of coarser classes, whose numbers go before the labels.
+        archive: Archive from which the set is unpacked.
+        unread: File that is left out, and the note on it.
+        pickled: Files of the pickled version; all files of one entry belong together.
+        binary: Way to the binary version, in words.
+        label_note: Meaning of the label, for the notes.
+        coarse: File of the names of coarser classes, whose numbers precede the labels.
     """
 
     name: str
@@ -60,10 +60,10 @@ class ArraySet:
 
 
 def load_array_set(published: ArraySet, folder: Path, options: ImageOptions) -> Manifest:
-    """The manifest of a set of binary files.
+    """Return the manifest of a set of binary files.
 
     Raises:
-        InputError: Only a pickled version is there, files of a part are missing, or a file is not one of the set's.
+        InputError: The folder has only a pickled version, a part lacks files, or a file is not one of the set's.
     """
     name, notes = published.name, []
 
@@ -103,7 +103,7 @@ def load_array_set(published: ArraySet, folder: Path, options: ImageOptions) -> 
 def _file_rows(
     published: ArraySet, root: Path, file: str, classes: tuple[str, ...], options: ImageOptions
 ) -> pd.DataFrame:
-    """A file's rows of the manifest."""
+    """Return the rows of the manifest for one file."""
     path = root / file
     labels = _labelled(published, published.labels(path, options), classes, path)
     table = pd.DataFrame({"label": labels, "path": file, "member": published.member}, dtype=object)
@@ -117,10 +117,10 @@ def _file_rows(
 
 
 def _labelled(published: ArraySet, values: np.ndarray, names: tuple[str, ...], file: Path) -> list[str]:
-    """Labels by name, or as numbers where no names are there.
+    """Return the labels by name, or as numbers where the set has no names.
 
     Raises:
-        InputError: One has no name.
+        InputError: A number has no name.
     """
     strange = np.flatnonzero((values < 0) | (values >= len(names))) if names else np.zeros(0, np.int64)
     if len(strange) and published is CIFAR10:
@@ -135,10 +135,10 @@ def _labelled(published: ArraySet, values: np.ndarray, names: tuple[str, ...], f
 
 
 def _class_names(root: Path, published: ArraySet) -> tuple[str, ...]:
-    """Names of the classes from their file, or the official ones.
+    """Return the names of the classes from their file, or the official ones.
 
     Raises:
-        InputError: The file names others.
+        InputError: The file has other names.
     """
     if not published.names:
         return published.classes
@@ -154,10 +154,10 @@ def _class_names(root: Path, published: ArraySet) -> tuple[str, ...]:
 
 
 def _lines(path: Path, n: int) -> tuple[str, ...]:
-    """Names of classes from a file of lines; none where it is absent.
+    """Read the names of classes from a file of lines; empty where the file is absent.
 
     Raises:
-        InputError: It has another number of names.
+        InputError: The file has another number of names.
     """
     if not path.is_file():
         return ()
@@ -173,10 +173,10 @@ def _words(path: Path, most: int) -> tuple[str, ...]:
 
 
 def _refuse_pickles(published: ArraySet, folder: Path, holds: Callable[[Path], bool]) -> None:
-    """Say that the Python version cannot be read, where it is all that is there.
+    """Refuse the Python version, which cannot be read, where the folder has no other.
 
     Raises:
-        InputError: It is.
+        InputError: The folder has only the Python version.
     """
     places = folders_down(folder) if published.pickled else []
     pickled = [p for p in places if any(all((p / f).is_file() for f in files) for files in published.pickled)]
@@ -199,7 +199,7 @@ def _cifar100_labels(path: Path, options: ImageOptions) -> np.ndarray:
 
 
 def _stl10_labels(path: Path, options: ImageOptions) -> np.ndarray:
-    """The labels of a part, which stand in a file beside its images and begin with 1."""
+    """Read the labels of a part from the file next to its images; they begin with 1 and are returned from 0."""
     file = path.with_name(path.name.replace("_X", "_y"))
     if not file.is_file():
         raise InputError(f"stl10: {one_line(path.parent)} lacks {file.name}; unpack stl10_binary.tar.gz anew")

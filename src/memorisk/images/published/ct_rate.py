@@ -1,14 +1,14 @@
 """CT-RATE's chest CT volumes as 2D slices chosen by ReXGroundingCT's masks (Hamamci 2024, Baharoon 2025).
 
 ``dataset/train_fixed/train_1/train_1_a/train_1_a_1.nii.gz`` (and ``valid_fixed``) of CT-RATE, and of ReXGroundingCT
-``dataset.json`` beside ``segmentations/train_1_a_1.nii.gz``, somewhere below one folder. The label is all findings
+``dataset.json`` next to ``segmentations/train_1_a_1.nii.gz``, somewhere below one folder. The label is all findings
 that the masks mark on the slice. Slices without a mark "are not guaranteed to be healthy". Group: the patient,
 ``train_1`` of ``train_1_a_1.nii.gz``. No slice is written: a row names a volume and a slice, which the NIfTI reader
-turns as radiologists see it. Greys: -1,000 to 1,000 Hounsfield units, CT-RATE's own range (the paper names none).
+turns as radiologists see it. Greys: -1,000 to 1,000 Hounsfield units, CT-RATE's own range (the paper names no range).
 
 Paper 004, appendix A: "for each finding instance" one representative slice, and "a single slice without any labeled
-findings for each abnormal slice". The paper does not say which; here the instance's axial slice with the most
-marked voxels (the lowest of several), and slices without a mark spread evenly over those there are.
+findings for each abnormal slice". The paper does not name the slices. This module takes the instance's axial slice with
+the most marked voxels (the lowest of several), and slices without a mark spread evenly over all such slices.
 """
 
 import json
@@ -39,22 +39,22 @@ from memorisk.runs.storage.locations import cache_folder
 
 @dataclass(frozen=True)
 class FindingSlices:
-    """The slices of one volume that are taken, as ``images.readers.nifti`` counts axial ones (from the feet up)."""
+    """Slices to take of one volume, as ``images.readers.nifti`` counts axial ones (from the feet up)."""
 
     slices: list[int]
-    """Slice of each image, those with marks first, both in order."""
+    """Slice of each image; slices with marks come first, both kinds in order."""
     findings: list[list[int]]
-    """For each image the findings (first axis of the mask) that it shows; empty for slices without a mark."""
+    """Findings (first axis of the mask) that each image shows; empty for slices without a mark."""
     instances: int
-    """Instances over all findings; several of one slice share an image."""
+    """Number of instances over all findings; several instances on one slice share an image."""
 
 
 def choose_slices(areas: np.ndarray, owners: np.ndarray) -> FindingSlices:
-    """The slices to take.
+    """Choose the slices to take.
 
     Args:
-        areas: [instances, slices] marked voxels of each instance on each slice.
-        owners: [instances] which finding each is one of.
+        areas: Number of marked voxels of each instance on each slice, [instances, slices].
+        owners: Number of the finding to which each instance belongs, [instances].
     """
     n = areas.shape[1]
     best = sorted({int(row.argmax()) for row in areas})
@@ -73,14 +73,14 @@ class AxialPlace:
     axis: int
     """Stored axis that runs from the feet to the head, or back."""
     downwards: bool
-    """Whether it runs from the head to the feet."""
+    """Whether the axis runs from the head to the feet."""
 
 
 def axial_place(volume: Path) -> AxialPlace:
     """Return the place of a volume's axial slices, from its header.
 
     Raises:
-        InputError: It is no volume.
+        InputError: The file is not a volume.
         MissingExtraError: nibabel is not installed.
     """
     with open_volume(volume) as image:
@@ -94,10 +94,10 @@ def axial_place(volume: Path) -> AxialPlace:
 
 
 def read_marked(mask: Path, place: AxialPlace) -> FindingSlices:
-    """The slices of a volume that a mask ``[findings, x, y, z]`` (or of one finding ``[x, y, z]``) chooses.
+    """Choose the slices of a volume by a mask ``[findings, x, y, z]`` (or of one finding ``[x, y, z]``).
 
-    Every value above zero is an instance of its finding. The mask has the volume's voxels, one by one; what its own
-    header says of orientation is not used, since its first axis is none of space.
+    Every value above zero is an instance of its finding. The mask has the volume's voxels, one by one. The orientation
+    in its own header is not used, since its first axis is not an axis of space.
 
     Raises:
         InputError: Mask and volume differ in shape, or the mask holds other values than whole numbers.
@@ -114,10 +114,10 @@ def read_marked(mask: Path, place: AxialPlace) -> FindingSlices:
 
 
 def _layers(marks: Any, shape: tuple[int, ...], mask: Path) -> Iterator[np.ndarray]:
-    """The mask ``[findings, x, y]`` at each z, in order, so that a packed file is run through once.
+    """Yield the mask ``[findings, x, y]`` at each z, in order, so that a packed file is read through once.
 
     Raises:
-        InputError: It holds other values than whole numbers of at least zero.
+        InputError: The mask holds other values than whole numbers of at least zero.
     """
     for z in range(shape[-1]):
         layer = np.asarray(marks.dataobj[..., z]).reshape(-1, *shape[-3:-1])
@@ -127,7 +127,7 @@ def _layers(marks: Any, shape: tuple[int, ...], mask: Path) -> Iterator[np.ndarr
 
 
 def _areas(layers: Iterator[np.ndarray], place: AxialPlace) -> tuple[np.ndarray, np.ndarray]:
-    """Marked voxels of each instance on each slice of the axial axis, and the finding of each instance."""
+    """Return the marked voxels of each instance on each slice of the axial axis, and the finding of each instance."""
     by_instance: dict[tuple[int, int], np.ndarray] = {}
     n = place.shape[place.axis]
     for z, layer in enumerate(layers):
@@ -159,30 +159,30 @@ FINDINGS = {
     "2g": "Pneumothorax",
     "2h": "Other focal",
 }
-"""ReXGroundingCT's categories, non-focal (1) and focal (2)."""
+"""Names of ReXGroundingCT's categories, non-focal (1) and focal (2)."""
 HOUNSFIELD_RANGE = (-1000.0, 1000.0)
 PAPER_SLICES = 27_683  # paper 004, table 1
 _NAME = re.compile(r"((train|valid)_[0-9]+)_[a-z]+_[0-9]+\.nii\.gz")
 _TABLE, _MASKS = "dataset.json", "segmentations"
 _SPLITS = ("train", "val", "test")
-_FORMAT = 1  # part of the name under which chosen slices are kept: another rule reads the masks again
+_FORMAT = 1  # part of the name under which chosen slices are kept: under another rule the masks are read again
 _MIN_VOLUMES_FOR_PROCESSES = 4
 
 
 def load_ct_rate(folder: Path, options: ImageOptions) -> Manifest:
-    """The manifest of the slices.
+    """Return the manifest of the slices.
 
-    Reading thousands of masks takes hours; which slices each chooses is kept in the cache folder, a file a mask, so
-    that it is done once and goes on where it was stopped.
+    Reading thousands of masks takes hours. The cache folder keeps the slices that each mask chooses, one file per mask,
+    so that each is read once and an interrupted reading continues from there.
 
     Args:
-        folder: A folder with both downloads below it, or one above it.
-        options: ``skip_missing`` goes on without volumes whose file is absent, ``skip_unreadable`` without those
+        folder: Path of a folder with both downloads below it, or of one above it.
+        options: Options of reading. ``skip_missing`` leaves out volumes whose file is absent, ``skip_unreadable`` those
             whose header or mask cannot be read; ``window`` other than declared replaces the range of greys.
 
     Returns:
-        ``image`` is ``train_1_a_1#SLICE`` (counted from the feet), ``label`` the marked findings joined by ``|`` or
-        ``none``, ``group`` the patient, ``split`` ReXGroundingCT's.
+        Manifest: ``image`` is ``train_1_a_1#SLICE`` (counted from the feet), ``label`` the marked findings joined by
+        ``|`` or ``none``, ``group`` the patient, ``split`` ReXGroundingCT's.
 
     Raises:
         InputError: Files are missing or cannot be read, a name has no patient, or the options choose other slices.
@@ -209,7 +209,7 @@ def load_ct_rate(folder: Path, options: ImageOptions) -> Manifest:
 
 @dataclass(frozen=True)
 class _Scan:
-    """A volume of the table with its mask."""
+    """Volume of the table with its mask."""
 
     name: str
     split: str
@@ -230,7 +230,7 @@ def _children(folder: Path) -> list[Path]:
 
 
 def _grounding(folder: Path) -> Path | None:
-    """ReXGroundingCT's table, in the folder or in one of those in it."""
+    """Return ReXGroundingCT's table, in the folder or in one of its subfolders."""
     return next(
         (p / _TABLE for p in (folder, *_children(folder)) if (p / _TABLE).is_file() and (p / _MASKS).is_dir()), None
     )
@@ -252,10 +252,10 @@ def _holds(folder: Path) -> bool:
 
 
 def _scans(table: Path, draft: Draft) -> list[_Scan]:
-    """The volumes that the table lists, each once.
+    """Return the volumes that the table lists, each once.
 
     Raises:
-        InputError: It is not the official table, a name has no patient, or a category is unknown.
+        InputError: The file is not the official table, a name has no patient, or a category is unknown.
     """
     try:
         content = json.loads(table.read_text(encoding="utf-8"))
@@ -281,15 +281,15 @@ def _scans(table: Path, draft: Draft) -> list[_Scan]:
 
 
 def _categories(entry: dict[str, Any]) -> dict[str, str]:
-    """Category of each finding, by its place in the mask."""
+    """Return the category of each finding, by its place in the mask."""
     return {str(key): str(value) for key, value in entry["categories"].items()}
 
 
 def _placed(scans: list[_Scan], root: Path, table: Path, draft: Draft, options: ImageOptions) -> list[_Scan]:
-    """The scans whose mask and volume are there.
+    """Return the scans whose mask and volume exist.
 
     Raises:
-        InputError: A volume is missing and ``skip_missing`` is not set, none is there, or it is of the first release.
+        InputError: A volume is missing and ``skip_missing`` is not set, all are missing, or it is of the first release.
     """
     masks = table.parent / _MASKS
     below = OfficialFiles.below(root, options, draft.name, kinds=("nifti",)).files
@@ -324,7 +324,7 @@ def _placed(scans: list[_Scan], root: Path, table: Path, draft: Draft, options: 
 
 
 def _chosen(scans: list[_Scan], draft: Draft, options: ImageOptions) -> list[tuple[_Scan, FindingSlices]]:
-    """The slices of each scan, from the cache or from its mask.
+    """Return the slices of each scan, from the cache or from its mask.
 
     Raises:
         InputError: A mask or a header cannot be read and ``skip_unreadable`` is not set.
@@ -349,7 +349,7 @@ def _chosen(scans: list[_Scan], draft: Draft, options: ImageOptions) -> list[tup
 
 
 def _choose(job: tuple[str, str, str, str]) -> FindingSlices | str:
-    """The slices of one scan, or why they cannot be told."""
+    """Return the slices of one scan, or the reason why they cannot be chosen."""
     volume, mask, content, folder = job
     try:
         with decoding(Path(volume)):
@@ -377,7 +377,7 @@ def _read(mask: Path, place: AxialPlace, book: Path) -> FindingSlices:
 
 
 def _rows(scan: _Scan, marked: FindingSlices) -> list[dict[str, Any]]:
-    """A row for each slice.
+    """Return one row for each slice.
 
     Raises:
         InputError: The mask has a finding that the table does not list.
@@ -395,7 +395,7 @@ def _rows(scan: _Scan, marked: FindingSlices) -> list[dict[str, Any]]:
 
 
 def _one_split(draft: Draft) -> None:
-    """Paths relative to the folder; and each patient in one split, since ReXGroundingCT's was drawn by scan."""
+    """Make paths relative to the folder, and put each patient in one split: ReXGroundingCT's was drawn by scan."""
     table = draft.table
     table["path"] = [Path(path).relative_to(draft.root).as_posix() for path in table["path"]]
     groups, splits = table["group"].tolist(), table["split"].tolist()
@@ -412,7 +412,7 @@ def _one_split(draft: Draft) -> None:
 
 
 def _note_rules(draft: Draft) -> None:
-    """Say how slices, labels, groups and greys are chosen."""
+    """Note how slices, labels, groups and greys are chosen."""
     n = len(draft.table)
     free = draft.table["label"].tolist().count(NO_FINDING)
     draft.notes += [

@@ -1,14 +1,14 @@
-"""Published sets with text lists of files: CelebA, ImageNet-LT (both in paper 004, table 1).
+"""Published sets with text lists of files: CelebA and ImageNet-LT (both in paper 004, table 1).
 
 CelebA (Liu et al. 2015): aligned faces of celebrities, 40 attributes, many images of one person.
 ``img_align_celeba/000001.jpg``, ... (also in ``Img/``), ``list_attr_celeba.txt``, ``identity_CelebA.txt`` (also in
 ``Anno/``) and ``list_eval_partition.txt`` (also in ``Eval/``); the lists also in Kaggle's form, as CSV of the same
-names. Group: the celebrity. Kaggle's copy lacks the list of identities; without it nobody can say whose image is
-whose, so it is asked for.
+names. Group: the celebrity. Kaggle's copy lacks the list of identities. Without it the person in an image is unknown,
+so the reader requires it.
 
 ImageNet-LT (Liu et al. 2019): a long-tailed part of ImageNet, 1,000 classes, no identities.
 ``ImageNet_LT_train.txt``, ``ImageNet_LT_val.txt`` and ``ImageNet_LT_test.txt`` (lines of a path and a class number,
-as ``train/n01440764/n01440764_762.JPEG 0``; also in a folder ``ImageNet_LT``) beside ImageNet's ``train/`` and
+as ``train/n01440764/n01440764_762.JPEG 0``; also in a folder ``ImageNet_LT``) next to ImageNet's ``train/`` and
 ``val/``, which may also be flat or lie deeper (``ILSVRC/Data/CLS-LOC/``). The test part is ImageNet's validation
 part. A data set without identities is for copy detection only.
 """
@@ -36,10 +36,10 @@ _CELEBA_SPLITS = {"0": "train", "1": "val", "2": "test"}
 
 
 def _celeba(root: Path, draft: Draft, options: ImageOptions) -> Rows:
-    """The aligned images, by the name in the lists.
+    """Return the aligned images, by the name in the lists.
 
     Raises:
-        InputError: A list is missing, the lists name different images, or a value is none of theirs.
+        InputError: A list is missing, the lists name different images, or a list has an unknown value.
     """
     attributes = _celeba_attributes(_celeba_list(root, _CELEBA_ATTRIBUTE_LIST))
     ids = [str(name) for name in attributes.index]
@@ -64,7 +64,7 @@ def _celeba_holds(folder: Path) -> bool:
 
 
 def _celeba_find(root: Path, name: str) -> Path | None:
-    """A list by its name without suffix, in the folder or in those of the official archive."""
+    """Return a list by its name without suffix, in the folder or in those of the official archive."""
     places = [root / below / f"{name}{end}" for below in ("", "Anno", "Eval") for end in (".txt", ".csv")]
     return next((place for place in places if place.is_file()), None)
 
@@ -73,7 +73,7 @@ def _celeba_list(root: Path, name: str) -> Path:
     """Return the file of a list.
 
     Raises:
-        InputError: It is not there.
+        InputError: The file does not exist.
     """
     path = _celeba_find(root, name)
     if path is None:
@@ -86,10 +86,10 @@ def _celeba_list(root: Path, name: str) -> Path:
 
 
 def _celeba_attributes(path: Path) -> pd.DataFrame:
-    """Attributes by image, as text; the official text has the number of images above the names.
+    """Read the attributes by image, as text; the official text has the number of images above the names.
 
     Raises:
-        InputError: It cannot be read, has not the official attributes' number, or a value is not 1, 0 or -1.
+        InputError: The file cannot be read, has another number of attributes, or a value is not 1, 0 or -1.
     """
     if path.suffix == ".csv":
         table = read_columns(path, ("image_id",)).set_index("image_id")
@@ -107,17 +107,17 @@ def _celeba_attributes(path: Path) -> pd.DataFrame:
 
 
 def _celeba_labels(attributes: pd.DataFrame) -> list[str]:
-    """The names of the attributes that are 1, joined by ``|``, of each image."""
+    """Return the names of the attributes that are 1, joined by ``|``, of each image."""
     names = [str(name) for name in attributes.columns]
     ones = (attributes.to_numpy() == "1").tolist()
     return ["|".join(name for name, one in zip(names, row, strict=True) if one) or NO_FINDING for row in ones]
 
 
 def _read_spaced_table(path: Path, header: int | None) -> pd.DataFrame:
-    """A table whose columns are set apart by blanks, all values text; rows longer than the header begin with an index.
+    """Read a table of text values in columns separated by blanks; rows longer than the header begin with an index.
 
     Raises:
-        InputError: It cannot be read so.
+        InputError: The file cannot be read in this form.
     """
     try:
         return pd.read_csv(path, sep=r"\s+", header=header, dtype=str, keep_default_na=False, encoding="utf-8-sig")
@@ -126,7 +126,7 @@ def _read_spaced_table(path: Path, header: int | None) -> pd.DataFrame:
 
 
 def _celeba_column(root: Path, name: str, ids: list[str]) -> list[str]:
-    """The one value that a list has for each image.
+    """Return the one value that a list has for each image.
 
     Raises:
         InputError: The list is absent, cannot be read, or does not name every image once.
@@ -150,7 +150,7 @@ def _celeba_column(root: Path, name: str, ids: list[str]) -> list[str]:
 
 
 def _celeba_splits(root: Path, draft: Draft, ids: list[str]) -> list[str] | None:
-    """The official split of each image; None where its list is absent.
+    """Return the official split of each image; None where its list is absent.
 
     Raises:
         InputError: A part is not 0, 1 or 2, or the list does not name every image.
@@ -186,7 +186,7 @@ _IMAGENET_LT_LINE = re.compile(r"(\S+/(n[0-9]{8})/\S+)\s+([0-9]+)")
 
 
 def _imagenet_lt(root: Path, draft: Draft, options: ImageOptions) -> Rows:
-    """The lines of the lists; the column ``class`` has the list's number."""
+    """Return the lines of the lists; the column ``class`` has the list's number."""
     lines = _imagenet_lt_lines(root, draft)
     paths, wnids, numbers, split = ([line[i] for line in lines] for i in range(4))
     rows = Rows([plain_stem(path.rsplit("/", 1)[-1]) for path in paths], labels=wnids, split=split)
@@ -203,10 +203,10 @@ def _imagenet_lt_list(folder: Path, name: str) -> Path | None:
 
 
 def _imagenet_lt_lines(root: Path, draft: Draft) -> list[tuple[str, str, str, str]]:
-    """Path, WordNet id, class number and split of every line of the lists.
+    """Return the path, WordNet id, class number and split of every line of the lists.
 
     Raises:
-        InputError: A list cannot be read, a line is none, or a class has two numbers.
+        InputError: A list cannot be read, a line has another form, or a class has two numbers.
     """
     entries: list[tuple[str, str, str, str]] = []
     for name, split in _IMAGENET_LT_LISTS.items():
@@ -232,7 +232,7 @@ def _imagenet_lt_lines(root: Path, draft: Draft) -> list[tuple[str, str, str, st
 
 
 def _imagenet_lt_placed(root: Path, paths: list[str], options: ImageOptions) -> list[str | None]:
-    """The file of each line, where the list says or anywhere below by its name.
+    """Return the file of each line, where the list says or anywhere below by its name.
 
     Raises:
         InputError: A path leads out of the folder, or a name fits several files.

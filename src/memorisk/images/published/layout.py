@@ -1,7 +1,7 @@
-"""What published sets share: `load_published` makes a manifest of a `PublishedSet`.
+"""Common steps of published sets: `load_published` makes a manifest of a `PublishedSet`.
 
-The steps are one: the folder is found, the set's rows are read, files are matched to them, what is left out is
-listed and said. The sets follow paper 000, A.6, and METHODS section 1 ("Data sets"). Labels and groups are the data
+The steps are the same for all: the folder is found, the set's rows are read, files are matched to them, and the rest is
+listed and noted. The sets follow paper 000, A.6, and METHODS section 1 ("Data sets"). Labels and groups are the data
 set's own; options that would choose others are refused, since the folder can also be read as a plain folder or table.
 """
 
@@ -30,7 +30,7 @@ from memorisk.images.sources.files import (
 )
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
-_DEPTH = 2  # folders that an archive puts around the data, or that were given too deep
+_DEPTH = 2  # levels of folders that an archive puts around the data, or that a user named too deep
 _FIXED = (
     *("image_root", "image_column", "path_column", "label_column", "group_column", "split_column", "dataset_column"),
     *("labels_csv", "label_from", "group_from"),
@@ -41,7 +41,7 @@ def refuse_choices(options: ImageOptions, name: str) -> None:
     """Refuse options that choose images, labels or groups: an official data set has its own.
 
     Raises:
-        InputError: One is set.
+        InputError: One of these options is set.
     """
     chosen = [field for field in _FIXED if getattr(options, field) is not None]
     chosen += ["layout"] if options.layout != "auto" else []
@@ -53,17 +53,17 @@ def refuse_choices(options: ImageOptions, name: str) -> None:
 
 
 def find_root(folder: Path, name: str, holds: Callable[[Path], bool], expected: str, draft_notes: list[str]) -> Path:
-    """The folder that holds the data: the given one, or the only one up to two levels below it that does.
+    """Return the folder that holds the data: the given one, or the only one up to two levels below that does.
 
     Args:
-        folder: What the user named.
-        name: The data set's name.
-        holds: Whether a folder is the one.
-        expected: What makes it so, in words.
-        draft_notes: Gets a sentence where it is not the given folder.
+        folder: Folder that the user named.
+        name: Name of the data set.
+        holds: Function that returns whether a folder is the one.
+        expected: Contents by which the folder is recognised, in words.
+        draft_notes: List of notes, to which a sentence is added where the data lie in another folder.
 
     Raises:
-        InputError: There is no such folder, it is inside the data set, or nothing or several below it fit.
+        InputError: The folder does not exist or is inside the data set, or none or several below it fit.
     """
     if not folder.is_dir():
         raise InputError(f"{name}: there is no folder {one_line(folder)}")
@@ -89,7 +89,7 @@ def find_root(folder: Path, name: str, holds: Callable[[Path], bool], expected: 
 
 
 def folders_down(folder: Path) -> list[Path]:
-    """The folder and those up to two levels below it, where :func:`find_root` looks."""
+    """Return the folder and those up to two levels below it, where :func:`find_root` looks."""
     folders = level = [folder]
     for _ in range(_DEPTH):
         level = [child for place in level for child in _subfolders(place)]
@@ -101,7 +101,7 @@ def refuse_links_out(root: Path, files: Iterable[Path], options: ImageOptions, n
     """Refuse files of a data set that are links to somewhere outside its folder.
 
     Raises:
-        InputError: There are some and ``follow_links`` is not set.
+        InputError: The data set has such files and ``follow_links`` is not set.
     """
     real_root = os.path.realpath(root)
     leading = [path.name for path in files if not is_within(real_root, os.path.realpath(path))]
@@ -109,7 +109,7 @@ def refuse_links_out(root: Path, files: Iterable[Path], options: ImageOptions, n
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    """The folders in a folder, sorted; links and hidden ones do not count, one that cannot be opened has none."""
+    """Return the folders in a folder, sorted, without links and hidden ones; empty where it cannot be opened."""
     try:
         folders = [p for p in folder.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith(".")]
     except OSError:
@@ -119,11 +119,11 @@ def _subfolders(folder: Path) -> list[Path]:
 
 @dataclass
 class OfficialFiles:
-    """The image files below a folder, found by name."""
+    """Image files below a folder, found by their names."""
 
     root: Path
     files: list[str] = field(default_factory=list)
-    """Relative POSIX paths of all image files, sorted."""
+    """Paths of all image files, relative, in POSIX form, sorted."""
     _by_name: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
@@ -133,7 +133,7 @@ class OfficialFiles:
         """Walk a folder, for files of these kinds by their suffix.
 
         Raises:
-            InputError: Links lead out of it and ``follow_links`` is not set, or a folder cannot be opened.
+            InputError: Links lead out of the folder and ``follow_links`` is not set, or a folder cannot be opened.
         """
         walk = walk_files(root, follow_links=options.follow_links)
         refuse_escape(walk.escaping, name, "follow_links accepts them")
@@ -141,7 +141,7 @@ class OfficialFiles:
 
     @classmethod
     def of(cls, root: Path, files: list[str]) -> "OfficialFiles":
-        """These files, relative to a folder."""
+        """Index these files, given relative to a folder."""
         index = cls(root, files)
         for file in files:
             for key in _names(file):
@@ -149,12 +149,12 @@ class OfficialFiles:
         return index
 
     def place(self, names: Sequence[str], name: str, prefer: str | None = None) -> list[str | None]:
-        """The file of each image, None where there is none.
+        """Return the file of each image, None where it has none.
 
         Args:
             names: File names, with or without suffix; folders before them do not count.
-            name: The data set's name.
-            prefer: Pattern of a folder whose file is meant where several have the name.
+            name: Name of the data set.
+            prefer: Pattern of a folder whose file is chosen where several have the name.
 
         Raises:
             InputError: A name fits several files.
@@ -185,7 +185,7 @@ class OfficialFiles:
 
 
 def _names(file: str) -> set[str]:
-    """A file's name with and without its suffix."""
+    """Return a file's name with and without its suffix."""
     last = _file_name(file)
     return {last, plain_stem(last)}
 
@@ -195,10 +195,10 @@ def _file_name(path: str) -> str:
 
 
 def read_columns(path: Path, needed: Sequence[str]) -> pd.DataFrame:
-    """A table with certain columns; all values are text as they stand.
+    """Read a table with certain columns; all values stay text as they are.
 
     Raises:
-        InputError: It cannot be read, is empty, or lacks one of them.
+        InputError: The table cannot be read, is empty, or lacks one of the columns.
     """
     table = read_described(path)
     if not len(table):
@@ -221,7 +221,7 @@ def check_labels(labels: Iterable[str], known: Iterable[str], source: str) -> No
     """Refuse a label that the data set does not have (each of several joined by ``|``).
 
     Raises:
-        InputError: There is one; the nearest known one is named.
+        InputError: A label is unknown; the message names the nearest known one.
     """
     known = list(known)
     for label in {part for value in set(labels) for part in value.split("|")}:
@@ -249,7 +249,7 @@ def leave_out_missing(draft: Draft, options: ImageOptions) -> None:
     """Drop rows without a file (``path`` is None), or refuse them.
 
     Raises:
-        InputError: There are some and ``skip_missing`` is not set, or no row has a file.
+        InputError: Rows have no file and ``skip_missing`` is not set, or no row has a file.
     """
     table = draft.table
     missing = table["image"][table["path"].isna()].tolist()
@@ -263,14 +263,14 @@ def leave_out_missing(draft: Draft, options: ImageOptions) -> None:
 
 
 def note_skipped(draft: Draft) -> None:
-    """Say how many files and rows were left out, by reason."""
+    """Note how many files and rows were left out, by reason."""
     for reason, n in Counter(reason for _, reason in draft.skipped).items():
         examples = listed([path for path, why in draft.skipped if why == reason], 3)
         draft.notes.append(f"{n:,} left out, {reason}: {examples}.")
 
 
 def note_count(draft: Draft, official: int, sentence: str = "the official release has {n:,}") -> None:
-    """Say where the number of images is not the official one."""
+    """Note the number of images where it is not the official one."""
     if len(draft.table) != official:
         draft.notes.append(f"{len(draft.table):,} images are here; {sentence.format(n=official)}.")
 
@@ -278,13 +278,13 @@ def note_count(draft: Draft, official: int, sentence: str = "the official releas
 def listed_splits(
     draft: Draft, images: Sequence[str], lists: Mapping[Path, str], read: Callable[[Path], Iterable[str]]
 ) -> list[str] | None:
-    """The official split of each image, empty where no list names it; None, with a note, where a list is absent.
+    """Return the official split of each image, empty where no list names it; None, with a note, if a list is absent.
 
     Args:
-        draft: Gets the note.
-        images: Names as ``read`` gives them.
-        lists: The split that each list stands for; a note names them.
-        read: The images of a list.
+        draft: Draft that gets the note.
+        images: Names of the images, as ``read`` gives them.
+        lists: Split of each list; a note names the lists.
+        read: Function that returns the images of a list.
 
     Raises:
         InputError: An image is in two lists, or a list cannot be read.
@@ -303,35 +303,35 @@ def listed_splits(
 
 @dataclass
 class Rows:
-    """Rows of a set, an entry an image; ``None`` where the set says nothing of it."""
+    """Rows of a set, one entry per image; ``None`` where the set has no values."""
 
     images: Sequence[str]
     source: str = ""
-    """The table, as messages name it."""
+    """Name of the table in messages."""
     labels: Sequence[str] | None = None
     groups: Sequence[str] | None = None
     split: Sequence[str] | None = None
     extra: pd.DataFrame | None = None
-    """The other columns of the table."""
+    """Other columns of the table."""
     files: Sequence[str] | None = None
-    """Names by which the files are searched; those of the images if not given."""
+    """Names by which the files are searched; by default those of the images."""
     placed: Sequence[str | None] | None = None
-    """The files, where the set finds them by a rule of its own."""
+    """Files of the images, where the set finds them by a rule of its own."""
     keep: Sequence[bool] | None = None
     reason: str = ""
-    """Why the rows that are not kept are left out."""
+    """Reason why the rows that are not kept are left out."""
     notes: list[str] = field(default_factory=list)
     late_notes: Callable[[Draft], Iterable[str]] = lambda draft: ()
-    """Notes that count what is left."""
+    """Function that returns notes with counts of the remaining rows."""
     n_images: int | None = None
-    """Number to compare with, where it is not that of the set; 0 for none."""
+    """Number to compare with, where it differs from that of the set; 0 for no comparison."""
 
 
 @dataclass(frozen=True)
 class PublishedSet:
-    """A published data set: a line of the table of sets.
+    """Published data set: one row of the table of sets.
 
-    Most sets are one table, whose columns are named here. Others have ``rows``, a function that reads them.
+    Most sets are one table, whose columns are named here. Other sets have ``rows``, a function that reads them.
     """
 
     name: str
@@ -340,7 +340,7 @@ class PublishedSet:
     group_from: str = ""
     """Source of the groups, in words; empty where none are published."""
     group_fallback: str = ""
-    """The way out where they say nothing."""
+    """Remedy for images without a group, in words."""
     tables: tuple[str, ...] = ()
     """Names of the table of images, of which a folder has one."""
     image: str = ""
@@ -348,34 +348,34 @@ class PublishedSet:
     group: str = ""
     classes: tuple[str, ...] = ()
     left_out: str = ""
-    """A label whose images are left out."""
+    """Label whose images are left out."""
     rule: str = ""
     """Rule of label, group and split, noted after the images are matched; ``{table}`` is the table's name."""
     holds: Callable[[Path], bool] | None = None
-    """Whether a folder is the set's, where that is not a table by its name."""
+    """Function that returns whether a folder is the set's, where a table's name does not decide it."""
     rows: Callable[[Path, Draft, ImageOptions], Rows] | None = None
     refuse: Callable[[Path], None] | None = None
-    """Says what else lies in a folder that is not the set's, and raises."""
+    """Function that raises an error with a name for the contents of a folder that is not the set's."""
     prefer: str | None = None
-    """Pattern of the folder whose file is meant where several have the name."""
+    """Pattern of the folder whose file is chosen where several have the name."""
     kind: Kind | None = "raster"
-    """Kind of all files; None where the rows say."""
+    """Kind of all files; None where the rows decide it."""
     n_images: int = 0
     """Official number of images; 0 where none is compared."""
     count_note: str = "the official release has {n:,}"
-    """Note on that number where another one is there."""
+    """Note on the official number where the folder has another one."""
 
 
 def load_published(published: PublishedSet, folder: Path, options: ImageOptions) -> Manifest:
-    """The manifest of a published set.
+    """Return the manifest of a published set.
 
     Args:
-        published: The set.
-        folder: Its folder, or one above it.
-        options: ``skip_missing`` goes on without images whose file is absent.
+        published: Description of the set.
+        folder: Folder of the set, or one above it.
+        options: Options of reading; ``skip_missing`` leaves out images whose file is absent.
 
     Raises:
-        InputError: A table or images are missing, or a file is not what the set's is.
+        InputError: A table or images are missing, or a file has another form than the set's.
     """
     notes: list[str] = []
     try:
@@ -417,7 +417,7 @@ def _table(published: PublishedSet, folder: Path) -> Path | None:
 
 
 def table_rows(published: PublishedSet, root: Path, path: Path | None = None) -> Rows:
-    """The rows of a set's table, by the columns that the set names.
+    """Return the rows of a set's table, by the columns that the set names.
 
     Raises:
         InputError: A column is missing, or a label is unknown.

@@ -1,8 +1,8 @@
 """Chest X-rays: MIMIC-CXR, and the long-tailed benchmark NIH-CXR-LT and MIMIC-CXR-LT (paper 004, table 1).
 
 The tables of the benchmark (Holste et al. 2022) are ``<name>_single-label_train.csv``, ``_balanced-val.csv``,
-``_balanced-test.csv`` and ``_test.csv``: one row per image, a column of 0 and 1 for each class, exactly one of them
-1. The small balanced test part also counts as test.
+``_balanced-test.csv`` and ``_test.csv``: one row per image, and one column of 0 and 1 per class, of which exactly one
+is 1. The small balanced test part also counts as test.
 
 NIH-CXR-LT: ChestX-ray14's images with 20 single labels, long-tailed, and its own split. The tables (also in
 ``LongTailCXR/``) lie beside ChestX-ray14's images (``images/`` or ``images_001/images/`` to
@@ -10,8 +10,8 @@ NIH-CXR-LT: ChestX-ray14's images with 20 single labels, long-tailed, and its ow
 
 MIMIC-CXR (Johnson et al. 2019): chest radiographs, many images of one patient, as JPEG or DICOM.
 ``mimic-cxr-2.0.0-metadata.csv``, ``-split.csv`` and ``-chexpert.csv`` (each also ``.csv.gz``, also of later
-releases) and ``files/p10/p10000032/s50414267/<dicom_id>.jpg`` or ``.dcm``. Where the tables of MIMIC-CXR-LT are
-there, too (``mimic-cxr-lt_single-label_train.csv``, ..., also in ``labels/`` or ``LongTailCXR/``), its images,
+releases) and ``files/p10/p10000032/s50414267/<dicom_id>.jpg`` or ``.dcm``. Where the folder also has the tables of
+MIMIC-CXR-LT (``mimic-cxr-lt_single-label_train.csv``, ..., also in ``labels/`` or ``LongTailCXR/``), its images,
 classes and split are read instead. Group: ``subject_id``.
 """
 
@@ -32,7 +32,7 @@ _LT_FOLDERS = ("", "LongTailCXR", "labels")
 
 
 def lt_tables(folder: Path, name: str) -> dict[str, Path]:
-    """The tables of a benchmark by part, in the folder or in ``LongTailCXR`` or ``labels`` below it."""
+    """Return the tables of a benchmark by part, in the folder or in ``LongTailCXR`` or ``labels`` below it."""
     tables = {}
     for part in _LT_PARTS:
         places = (folder / below / f"{name}_single-label_{part}.csv" for below in _LT_FOLDERS)
@@ -42,19 +42,19 @@ def lt_tables(folder: Path, name: str) -> dict[str, Path]:
 
 
 def read_lt(tables: dict[str, Path], key: str, classes: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
-    """The images of the tables, each once.
+    """Read the images of the tables, each once.
 
     Args:
-        tables: By part, from :func:`lt_tables`.
-        key: The column that names the image.
-        classes: The columns of 0 and 1.
+        tables: Tables by part, from :func:`lt_tables`.
+        key: Name of the column that names the image.
+        classes: Names of the columns of 0 and 1.
 
     Returns:
-        The rows (columns of the tables without the classes, and ``label``, ``split``, ``part``), and notes. An image
+        Rows (columns of the tables without the classes, and ``label``, ``split``, ``part``), and notes. An image
         that is both in balanced-test and in test is one row; its ``part`` names both.
 
     Raises:
-        InputError: A table lacks a column, a row has not exactly one class, or an image is in two splits.
+        InputError: A table lacks a column, a row does not have exactly one class, or an image is in two splits.
     """
     rows = pd.concat([_read_lt_part(path, part, key, classes) for part, path in tables.items()], ignore_index=True)
     images, parts = column_texts(rows, key), rows["part"].tolist()
@@ -77,10 +77,10 @@ def read_lt(tables: dict[str, Path], key: str, classes: Sequence[str]) -> tuple[
 
 
 def _read_lt_part(path: Path, part: str, key: str, classes: Sequence[str]) -> pd.DataFrame:
-    """One table, its classes as a label.
+    """Read one table, with its classes as a label.
 
     Raises:
-        InputError: It lacks a column, or a row has not exactly one class.
+        InputError: The table lacks a column, or a row does not have exactly one class.
     """
     table = read_columns(path, (key, *classes))
     marks = zip(*(column_texts(table, name) for name in classes), strict=True)
@@ -104,7 +104,7 @@ _NIH_CXR_LT_NAME = re.compile(r"([0-9]{8})_[0-9]{3,}(\.[A-Za-z]+)?")
 
 
 def _nih_cxr_lt(root: Path, draft: Draft, options: ImageOptions) -> Rows:
-    """The rows of the tables, each image once; ``part`` names the tables that list it."""
+    """Return the rows of the tables, each image once; ``part`` names the tables that list it."""
     table, notes = read_lt(lt_tables(root, "nih-cxr-lt"), "id", NIH_CXR_LT_CLASSES)
     ids = column_texts(table, "id")
     rows = Rows(ids, "the tables", table["label"].tolist(), _nih_cxr_lt_patients(ids), table["split"].tolist())
@@ -115,7 +115,7 @@ def _nih_cxr_lt(root: Path, draft: Draft, options: ImageOptions) -> Rows:
 
 
 def _nih_cxr_lt_patients(ids: list[str]) -> list[str]:
-    """The patient's number of each image, without the zeros before it, as ChestX-ray14's own table has it.
+    """Return the patient's number of each image, without leading zeros, as ChestX-ray14's own table has it.
 
     Raises:
         InputError: A name is not PATIENT_NUMBER.
@@ -159,12 +159,12 @@ _MIMIC_LT = "mimic-cxr-lt"
 
 
 def _mimic_cxr(root: Path, draft: Draft, options: ImageOptions) -> Rows:
-    """All images of MIMIC-CXR, or those of MIMIC-CXR-LT where its tables are there.
+    """Return all images of MIMIC-CXR, or those of MIMIC-CXR-LT where its tables exist.
 
-    The label is what CheXpert's labeller calls positive, joined by ``|``; of the LT tables the one class.
+    The label is the findings that CheXpert's labeller calls positive, joined by ``|``; in the LT tables the one class.
 
     Raises:
-        InputError: Two tables disagree, or an image lies elsewhere than they say.
+        InputError: Two tables disagree, or an image lies elsewhere than they state.
     """
     table = _mimic_long_tailed(root, draft) if lt_tables(root, _MIMIC_LT) else _mimic_full_release(root, draft)
     ids = column_texts(table, "dicom_id")
@@ -185,13 +185,13 @@ def _mimic_holds(folder: Path) -> bool:
 
 
 def _mimic_table(folder: Path, what: str) -> Path | None:
-    """An official table by its last word, of any release, packed or not."""
+    """Return an official table by its last word, of any release, packed or not."""
     tables = sorted((*folder.glob(f"mimic-cxr-*-{what}.csv"), *folder.glob(f"mimic-cxr-*-{what}.csv.gz")))
     return tables[-1] if tables else None
 
 
 def _mimic_full_release(root: Path, draft: Draft) -> pd.DataFrame:
-    """All images of the metadata, with split and findings where those tables are there."""
+    """Return all images of the metadata, with split and findings where those tables exist."""
     path = _mimic_table(root, "metadata")
     assert path is not None
     table = read_columns(path, _MIMIC_KEYS)
@@ -204,7 +204,7 @@ def _mimic_full_release(root: Path, draft: Draft) -> pd.DataFrame:
 
 
 def _mimic_add_labels(root: Path, draft: Draft, table: pd.DataFrame) -> None:
-    """The findings of each image's study that are positive."""
+    """Add the positive findings of each image's study."""
     path = _mimic_table(root, "chexpert")
     if path is None:
         draft.notes.append("Label: none, mimic-cxr-2.0.0-chexpert.csv is not in the folder.")
@@ -221,10 +221,10 @@ def _mimic_add_labels(root: Path, draft: Draft, table: pd.DataFrame) -> None:
 
 
 def _mimic_add_split(root: Path, draft: Draft, table: pd.DataFrame) -> None:
-    """The official split of each image.
+    """Add the official split of each image.
 
     Raises:
-        InputError: A part is none of the three.
+        InputError: A part is not one of the three.
     """
     path = _mimic_table(root, "split")
     if path is None:
@@ -239,7 +239,7 @@ def _mimic_add_split(root: Path, draft: Draft, table: pd.DataFrame) -> None:
 
 
 def _mimic_long_tailed(root: Path, draft: Draft) -> pd.DataFrame:
-    """The images of the long-tailed benchmark."""
+    """Return the images of the long-tailed benchmark."""
     table, notes = read_lt(lt_tables(root, _MIMIC_LT), "dicom_id", MIMIC_LT_CLASSES)
     draft.notes.append(
         "Images: the tables of MIMIC-CXR-LT, which lie in the folder (take them away to read all of MIMIC-CXR). "
@@ -252,10 +252,10 @@ def _mimic_long_tailed(root: Path, draft: Draft) -> pd.DataFrame:
 
 
 def _mimic_placed(files: OfficialFiles, table: pd.DataFrame, ids: list[str]) -> list[str | None]:
-    """The file of each image by the official path ``p10/p10000032/s50414267/<id>``, JPEG before DICOM.
+    """Return the file of each image by its official path ``p10/p10000032/s50414267/<id>``, JPEG before DICOM.
 
     Raises:
-        InputError: A table's study or patient is another than that of the file's folder.
+        InputError: A table's study or patient differs from that of the file's folder.
     """
     by_name: dict[str, list[str]] = {}
     for file in files.files:

@@ -1,21 +1,21 @@
-"""Handwritten digits and their kin: the built-in digits, MNIST, Fashion-MNIST, and MedMNIST by name.
+"""Handwritten digits and related sets: the built-in digits, MNIST, Fashion-MNIST, and MedMNIST by name.
 
 The built-in digits: 1,797 scans of handwritten digits, 8 x 8 pixels, made long-tailed by a fixed rule. The recipe
 was fixed before anything was trained on it: digits 0, 1, 2 and 3 keep 20, 30, 45 and 60 images, in this order; the
 other six classes stay whole (1,232 images in all). The scans are scikit-learn's; those kept are evenly spaced in
-its order, so that they do not come from one stretch of it, where neighbours may share a writer. Who wrote a digit
+its order, so that they do not come from one stretch of it, where neighbours may share a writer. The writer of a digit
 is not recorded: each image is its own group.
 
 MNIST (LeCun et al. 1998) and Fashion-MNIST (Xiao et al. 2017): four idx files of the same names.
 ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``, ``t10k-images-idx3-ubyte``, ``t10k-labels-idx1-ubyte``,
 each gzipped or not, also spelt ``train-images.idx3-ubyte`` as some programs unpack them. A part whose images are
 absent is left out, with a note. The two data sets share names and sizes: where the official numbers of images are
-there, the counts of the labels tell them apart (Fashion-MNIST has equally many of each class, MNIST has not).
+present, the counts of the labels distinguish them (Fashion-MNIST has equally many of each class, MNIST does not).
 
 MedMNIST (Yang et al. 2023): ``medmnist:dermamnist``, ``medmnist:dermamnist_224@FOLDER``. A file ``NAME.npz`` (28
-px) or ``NAME_64``, ``_128``, ``_224.npz`` is looked for in the folder after ``@``, or else in ``$MEDMNIST_ROOT``
-and then ``~/.medmnist``, where the medmnist package puts them. Nothing is downloaded. Which images share a patient
-was not published.
+px) or ``NAME_64``, ``_128``, ``_224.npz`` is searched for in the folder after ``@``, or else in ``$MEDMNIST_ROOT``
+and then ``~/.medmnist``, where the medmnist package puts them. Nothing is downloaded. MedMNIST does not publish which
+images share a patient.
 """
 
 import os
@@ -52,27 +52,27 @@ _MNIST_NOTES = {
 
 
 def load_mnist(folder: Path, options: ImageOptions) -> Manifest:
-    """The manifest of MNIST.
+    """Return the manifest of MNIST.
 
     Args:
-        folder: The folder with the idx files, or one above it.
-        options: How images are read later.
+        folder: Folder with the idx files, or one above it.
+        options: Options by which images are read later.
 
     Returns:
-        ``image`` is ``train/00000`` or ``test/00000`` by the order in the file, ``label`` the digit, ``split`` the
-        official one; every image is its own group.
+        Manifest: ``image`` is ``train/00000`` or ``test/00000`` by the order in the file, ``label`` the digit,
+        ``split`` the official one; every image is its own group.
 
     Raises:
-        InputError: No images are there, a part has no labels, or a file is not what its name says.
+        InputError: The folder has no images, a part has no labels, or a file has another form than its name implies.
     """
     return _load_idx_set("mnist", MNIST_CLASSES, folder, options)
 
 
 def load_fashion_mnist(folder: Path, options: ImageOptions) -> Manifest:
-    """The manifest of Fashion-MNIST; as :func:`load_mnist`, with the official names of the classes as labels.
+    """Return the manifest of Fashion-MNIST, like :func:`load_mnist`; labels are the official names of the classes.
 
     Raises:
-        InputError: As there.
+        InputError: The same errors as :func:`load_mnist`.
     """
     return _load_idx_set("fashion-mnist", FASHION_MNIST_CLASSES, folder, options)
 
@@ -115,7 +115,7 @@ def _mnist_plain(split: str, kind: str) -> str:
 
 
 def _mnist_file(folder: Path, split: str, kind: str) -> Path | None:
-    """The file of a part in any of its spellings, the unpacked one first."""
+    """Return the file of a part in any of its spellings, the unpacked one first."""
     plain = _mnist_plain(split, kind)
     dotted = plain.replace("-idx", ".idx")
     spellings = (plain, dotted, f"{plain}.gz", f"{dotted}.gz")
@@ -123,10 +123,10 @@ def _mnist_file(folder: Path, split: str, kind: str) -> Path | None:
 
 
 def _mnist_part_labels(name: str, split: str, images: Path, labels: Path) -> np.ndarray:
-    """The labels of a part, whole numbers [n], after a check of both its files.
+    """Return the labels of a part, whole numbers [n], after a check of both its files.
 
     Raises:
-        InputError: A file is not what its name says, the two do not belong together, or the labels are those of the
+        InputError: A file has another form than its name implies, the two do not match, or the labels are those of the
             other data set.
     """
     with decoding(images):
@@ -159,10 +159,10 @@ def _mnist_part_labels(name: str, split: str, images: Path, labels: Path) -> np.
 
 
 def _mnist_checked_shape(name: str, path: Path, kind: str) -> tuple[int, ...]:
-    """The dimensions that an idx file declares.
+    """Return the dimensions that an idx file declares.
 
     Raises:
-        InputError: Its header is not that of bytes in the number of dimensions that its name says.
+        InputError: Its header does not declare bytes in the number of dimensions of its name.
     """
     header = idx_header(path)
     dimensions = _MNIST_DIMENSIONS[kind]
@@ -175,7 +175,7 @@ def _mnist_checked_shape(name: str, path: Path, kind: str) -> tuple[int, ...]:
 
 
 def _mnist_rows(split: str, file: str, labels: list[str]) -> pd.DataFrame:
-    """A part's rows of the manifest, in the order of its files."""
+    """Return a part's rows of the manifest, in the order of its files."""
     table = pd.DataFrame({"image": [f"{split}/{i:05d}" for i in range(len(labels))]}, dtype=object)
     table["path"], table["member"], table["split"] = file, "", split
     table["label"] = labels
@@ -194,18 +194,18 @@ MEDMNIST_SIZES = ("", "_64", "_128", "_224")
 
 
 def load_medmnist(rest: str, options: ImageOptions) -> Manifest:
-    """The manifest of a MedMNIST data set that lies on the disk.
+    """Return the manifest of a MedMNIST data set that lies on the disk.
 
     Args:
-        rest: ``NAME`` or ``NAME_SIZE``, and ``@FOLDER`` where the file is not in a usual place. Without a size the
-            28 px file is meant; where it is absent, the only other one.
-        options: As for a file of arrays (``images.sources.arrays.load_arrays``).
+        rest: Text ``NAME`` or ``NAME_SIZE``, and ``@FOLDER`` where the file is not in a usual place. Without a size the
+            28 px file is read; where it is absent, the only other one.
+        options: Options as for a file of arrays (``images.sources.arrays.load_arrays``).
 
     Returns:
-        The manifest; ``split`` is the official one.
+        Manifest of the data set; ``split`` is the official one.
 
     Raises:
-        InputError: The name is unknown or three-dimensional, or the file is in none of the places.
+        InputError: The name is unknown or three-dimensional, or none of the places has the file.
     """
     requested, at, folder = rest.partition("@")
     name = requested.strip().lower().removesuffix(".npz")
@@ -235,10 +235,10 @@ def _medmnist_usual_places() -> list[Path]:
 
 
 def _medmnist_find(name: str, places: list[Path]) -> tuple[Path, list[str]]:
-    """The file of a name in the first place that has one, and the other sizes beside it.
+    """Return the file of a name in the first place that has one, and the other sizes in the same folder.
 
     Raises:
-        InputError: It is nowhere, or several sizes are there and none is the plain one.
+        InputError: No place has the file, or a place has several sizes but not the plain one.
     """
     base = name.partition("_")[0]
     for place in places:
@@ -266,7 +266,7 @@ IMAGES_PER_DIGIT = {0: 20, 1: 30, 2: 45, 3: 60}
 
 @lru_cache(maxsize=1)
 def _digit_scans() -> tuple[np.ndarray, np.ndarray]:
-    """All scans as uint8 [1797, 8, 8, 1] (their 17 greys 0..16 spread over 0..255) and their digits [1797]."""
+    """Return all scans as uint8 [1797, 8, 8, 1] (17 greys 0..16 spread over 0..255) and their digits [1797]."""
     from sklearn.datasets import load_digits
 
     pixels, digits = load_digits(return_X_y=True)  # [1797, 64], [1797]
@@ -276,7 +276,7 @@ def _digit_scans() -> tuple[np.ndarray, np.ndarray]:
 
 
 def digits_rows() -> np.ndarray:
-    """Indices into scikit-learn's order of the images that the recipe keeps, ascending [1232]."""
+    """Return the indices in scikit-learn's order of the images that the recipe keeps, ascending, [1232]."""
     _, digits = _digit_scans()
     rows = []
     for digit in range(10):
@@ -287,7 +287,7 @@ def digits_rows() -> np.ndarray:
 
 
 def digits_manifest() -> Manifest:
-    """The built-in manifest: image ``digit-0000`` to ``digit-1796`` by scikit-learn's order, label ``0`` to ``9``."""
+    """Return the built-in manifest: ``digit-0000`` to ``digit-1796`` by scikit-learn's order, labels ``0`` to ``9``."""
     _, digits = _digit_scans()
     rows = digits_rows()
     names = [f"digit-{row:04d}" for row in rows]
@@ -305,10 +305,10 @@ def digits_manifest() -> Manifest:
 
 
 def read_digit(frame: int | None) -> np.ndarray:
-    """One scan by its index in scikit-learn's order, uint8 [8, 8, 1].
+    """Return one scan by its index in scikit-learn's order, uint8 [8, 8, 1].
 
     Raises:
-        InputError: There is no scan of that index.
+        InputError: No scan has that index.
     """
     scans, _ = _digit_scans()
     if frame is None or not 0 <= frame < len(scans):

@@ -28,10 +28,10 @@ _ODIR5K_PER_PATIENT = ("ID", "Left-Fundus", "Right-Fundus", *ODIR5K_CLASSES)
 
 
 def _odir5k(root: Path, draft: Draft, options: ImageOptions) -> Rows:
-    """The rows of either table, an eye each.
+    """Return the rows of either table, one per eye.
 
     Raises:
-        InputError: Several tables are there, or a label is unknown.
+        InputError: The folder has several tables, or a label is unknown.
     """
     tables = _odir5k_tables(root)
     path = tables[0]
@@ -52,7 +52,7 @@ def _odir5k(root: Path, draft: Draft, options: ImageOptions) -> Rows:
 
 
 def _odir5k_tables(folder: Path) -> list[Path]:
-    """The CSV files of a folder that have the columns of either form, full_df.csv first."""
+    """Return the CSV files of a folder that have the columns of either form, full_df.csv first."""
     try:
         tables = sorted(p for p in folder.iterdir() if p.suffix.lower() == ".csv" and p.is_file())
     except OSError:
@@ -62,7 +62,7 @@ def _odir5k_tables(folder: Path) -> list[Path]:
 
 
 def _csv_header(path: Path) -> set[str]:
-    """The columns of a CSV by its first line, none where it cannot be read."""
+    """Return the columns of a CSV by its first line; empty where it cannot be read."""
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             line = file.readline()
@@ -72,10 +72,10 @@ def _csv_header(path: Path) -> set[str]:
 
 
 def _refuse_excel(folder: Path) -> None:
-    """Name the way out where the annotation is there as an Excel sheet alone.
+    """Refuse an annotation that exists only as an Excel sheet, and name the remedy.
 
     Raises:
-        InputError: It is.
+        InputError: The folder has only an Excel sheet.
     """
     sheets = [p for pattern in ("*.xlsx", "*/*.xlsx", "*/*/*.xlsx") for p in sorted(folder.glob(pattern))]
     if sheets:
@@ -86,7 +86,7 @@ def _refuse_excel(folder: Path) -> None:
 
 
 def _odir5k_rows_of_eyes(table: pd.DataFrame, source: str) -> tuple[pd.DataFrame, list[str]]:
-    """Rows and labels of the table per eye.
+    """Return the rows and labels of the table per eye.
 
     Raises:
         InputError: A label is not a list of the eight letters.
@@ -102,7 +102,7 @@ def _odir5k_rows_of_eyes(table: pd.DataFrame, source: str) -> tuple[pd.DataFrame
 
 
 def _odir5k_rows_of_patients(table: pd.DataFrame, source: str) -> tuple[pd.DataFrame, list[str]]:
-    """A row an eye and its label from the table per patient.
+    """Return one row per eye, with its label, from the table per patient.
 
     Raises:
         InputError: A class column holds something other than 0 and 1, or a patient has no class.
@@ -119,7 +119,7 @@ def _odir5k_rows_of_patients(table: pd.DataFrame, source: str) -> tuple[pd.DataF
 
 
 def _odir5k_label(letters: list[str]) -> str:
-    """Class names of letters, in the order N D G C A H M O."""
+    """Return the class names of letters, in the order N D G C A H M O."""
     return "|".join(name for letter, name in ODIR5K_CLASSES.items() if letter in letters)
 
 
@@ -131,7 +131,7 @@ ODIR5K = PublishedSet(
     holds=lambda folder: bool(_odir5k_tables(folder)),
     refuse=_refuse_excel,
     rows=_odir5k,
-    n_images=6_720,  # what the paper's 1,008 canaries imply (METHODS section 1)
+    n_images=6_720,  # number implied by the paper's 1,008 canaries (METHODS section 1)
     count_note="the paper's 1,008 canaries imply {n:,}, which is no release's number (7,000 of 3,500 patients; "
     "6,392 in full_df.csv)",
 )

@@ -1,7 +1,7 @@
-"""Published data sets by name: ``ham10000:FOLDER``, ..., ``medmnist:NAME``. One registry.
+"""Published data sets by name: ``ham10000:FOLDER``, ..., ``medmnist:NAME``, in one registry.
 
-The five of paper 000 (A.6, table 9), those of paper 002 (MNIST, Fashion-MNIST, CIFAR-10), the six of paper 004
-(table 1), and CIFAR-100, STL-10 and SVHN in their official layouts, and MedMNIST. Adding one: a
+It has the five sets of paper 000 (A.6, table 9), those of paper 002 (MNIST, Fashion-MNIST, CIFAR-10), the six of paper
+004 (table 1), CIFAR-100, STL-10 and SVHN in their official layouts, and MedMNIST. To add a set, write a
 `PublishedSet` and a line in ``OFFICIAL``.
 """
 
@@ -27,18 +27,19 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]+")  # two letters at least: C:\images
 
 
 def load_official(source: str, options: ImageOptions) -> Manifest | None:
-    """The manifest of ``NAME:REST``.
+    """Return the manifest of ``NAME:REST``.
 
     Args:
-        source: As typed; whoever calls has made sure that there is no such path.
-        options: How images are found and read; what chooses images, labels or groups is refused (but for MedMNIST).
+        source: Source as typed; the caller has checked that no such path exists.
+        options: Options of finding and reading; those that choose images, labels or groups are refused (but for
+            MedMNIST).
 
     Returns:
-        The manifest, or None where the source does not begin with a name and a colon.
+        Manifest, or None where the source does not begin with a name and a colon.
 
     Raises:
-        InputError: The name is unknown (the nearest is named), nothing stands after the colon, or what the reader
-            refuses.
+        InputError: The name is unknown (the nearest is named), the text after the colon is empty, or the reader refuses
+            the folder.
     """
     name, colon, rest = source.partition(":")
     if not colon or not _NAME.fullmatch(name):

@@ -1,31 +1,31 @@
-"""The table of published sets: a row a set, and what a row cannot say of it.
+"""Table of published sets: one row per set, and the functions for what a row cannot express.
 
 HAM10000 (Tschandl et al. 2018): dermatoscopic images, 7 classes, several images of one lesion.
 ``HAM10000_metadata.csv`` (also without suffix, or ``.tab``), ``HAM10000_images_part_1/`` and ``_part_2/`` with
-``ISIC_*.jpg``. Label: ``dx``. Group: ``lesion_id``; who the patient is was not published.
+``ISIC_*.jpg``. Label: ``dx``. Group: ``lesion_id``; the patients were not published.
 
 ChestX-ray14 (Wang et al. 2017): chest radiographs, 14 findings, many images of one patient. ``Data_Entry_2017.csv``
 or ``Data_Entry_2017_v2020.csv``; ``images_001/images/`` to ``images_012/images/`` (or one folder) with
-``00000001_000.png``; ``train_val_list.txt`` and ``test_list.txt``. METHODS section 1: "No Finding" goes out, then
-the first-listed finding (``--head first``), *then* a stratified 50,000 (``--sample 50000``); all findings are kept
-here, joined by ``|``, for ``--head multi``.
+``00000001_000.png``; ``train_val_list.txt`` and ``test_list.txt``. METHODS section 1: "No Finding" is left out, then
+the first-listed finding is taken (``--head first``), *then* a stratified 50,000 (``--sample 50000``). This reader keeps
+all findings, joined by ``|``, for ``--head multi``.
 
 ISIC-2020 (Rotemberg et al. 2021): dermatoscopic images, benign or malignant, several of one patient.
 ``ISIC_2020_Training_GroundTruth_v2.csv`` or ``ISIC_2020_Training_GroundTruth.csv`` (Kaggle: ``train.csv``),
 ``train/`` with ``ISIC_*.jpg`` or ``.dcm`` and ``ISIC_2020_Training_Duplicates.csv``: pairs of identical lesions, of
 which the second image is left out, as paper 004's number of images implies (33,126 - 425 = 32,701). The column
-``duplicate`` names the images left out for this one. Group: ``patient_id``. The labels of the test images are not
-published.
+``duplicate`` names the images that were left out in favour of this one. Group: ``patient_id``. The labels of the test
+images are not published.
 
 Kvasir-Capsule (Smedsrud et al. 2021): frames of capsule videos, 14 classes, 43 videos.
-``labelled_images/<Class>/<video>_<frame>.jpg``; folders are known in the archive's spelling (``Blood - fresh``) and
-in that of its parts (``blood_fresh``). Group: the video. ``official_splits/split_0.csv`` and ``split_1.csv``
-(``filename,label``) are the two official folds, of 11 classes; only their file names are used, since they call some
-classes otherwise.
+``labelled_images/<Class>/<video>_<frame>.jpg``; folders are recognised in the archive's spelling (``Blood - fresh``)
+and in that of its parts (``blood_fresh``). Group: the video. ``official_splits/split_0.csv`` and ``split_1.csv``
+(``filename,label``) are the two official folds, of 11 classes; only their file names are used, since they name some
+classes differently.
 
 Retinal OCT (Kermany et al. 2018, "OCT2017"): cross-sections of the retina, 4 classes, several of one patient.
-``train/<CLASS>/<CLASS>-<patient>-<n>.jpeg``, beside ``test/`` and ``val/``. The paper uses the training folder only
-(84,452 images), which is read here; another one is read when it is named itself (``retinal-oct:OCT2017/test``).
+``train/<CLASS>/<CLASS>-<patient>-<n>.jpeg``, next to ``test/`` and ``val/``. The paper uses the training folder only
+(84,452 images), which is read by default; another one is read when the user names it (``retinal-oct:OCT2017/test``).
 Group: the patient's number. The names give it within a class; the same number in two classes is taken as one
 patient, which at worst keeps two people on the same side of a split.
 """
@@ -67,7 +67,7 @@ HAM10000 = PublishedSet(
 
 
 def _chestxray14(root: Path, draft: Draft, options: ImageOptions) -> Rows:
-    """The table's rows with the official split, and what "first-listed" means in it."""
+    """Return the table's rows with the official split, and a note on the meaning of "first-listed"."""
 
     def read(path: Path) -> list[str]:
         """Read the words of a list."""
@@ -77,7 +77,7 @@ def _chestxray14(root: Path, draft: Draft, options: ImageOptions) -> Rows:
             raise InputError(f"{path.name}: cannot be read ({one_line(error, 120)})") from None
 
     def late_notes(draft: Draft) -> Iterable[str]:
-        """Say how labels and groups were read, and whether findings are in alphabetical order."""
+        """Yield notes on how labels and groups were read, and whether findings are in alphabetical order."""
         several = [label.split("|") for label in draft.table["label"].tolist() if "|" in label]
         yield (
             f"Label: Finding Labels of {rows.source} without {CHESTXRAY14.left_out!r}, as listed, joined by | "
@@ -117,7 +117,7 @@ _ISIC_DUPLICATES = "ISIC_2020_Training_Duplicates.csv"
 
 
 def _isic2020(root: Path, draft: Draft, options: ImageOptions) -> Rows:
-    """The table's rows without the second ones of identical lesions."""
+    """Return the table's rows without the second ones of identical lesions."""
     rows = table_rows(ISIC2020, root, _isic2020_table(root))
     files = OfficialFiles.below(root, options, draft.name, kinds=("raster", "dicom"))
     # Kaggle gives both forms: the JPEGs are read where there are any.
@@ -141,7 +141,7 @@ def _isic2020(root: Path, draft: Draft, options: ImageOptions) -> Rows:
 
 
 def _isic2020_table(folder: Path) -> Path | None:
-    """The official table, or Kaggle's, which is known by its columns since others have a train.csv, too."""
+    """Return the official table, or Kaggle's, recognised by its columns since other sets have a train.csv, too."""
     official = next((folder / name for name in ISIC2020.tables if (folder / name).is_file()), None)
     kaggle = folder / "train.csv"
     if official is not None or not kaggle.is_file():
@@ -154,10 +154,10 @@ def _isic2020_table(folder: Path) -> Path | None:
 
 
 def _isic2020_copies(root: Path, draft: Draft, patient: dict[str, str]) -> dict[str, str]:
-    """The image that goes out for each that stays: ``{left out: kept}``, from the official pairs.
+    """Return the image that is left out for each that stays: ``{left out: kept}``, from the official pairs.
 
     Raises:
-        InputError: A pair names an image that the table has not.
+        InputError: A pair names an image that the table lacks.
     """
     path = root / _ISIC_DUPLICATES
     if not path.is_file():
@@ -173,7 +173,7 @@ def _isic2020_copies(root: Path, draft: Draft, patient: dict[str, str]) -> dict[
         raise InputError(f"{_ISIC_DUPLICATES}: {len(unknown):,} images are not in the table ({listed(unknown, 3)})")
     copies: dict[str, str] = {}
     for first, second in pairs:
-        while first in copies:  # already left out: its own first copy stands for both
+        while first in copies:  # already left out: its own first copy replaces it
             first = copies[first]
         if first != second and second not in copies:
             copies[second] = first
@@ -213,7 +213,7 @@ _KVASIR_IMAGES = "labelled_images"
 
 
 def _kvasir_capsule(root: Path, draft: Draft, options: ImageOptions) -> Rows:
-    """The labelled images: video and frame in their names, the class their folder."""
+    """Return the labelled images, with video and frame from their names and the class from their folder."""
     draft.root = root / _KVASIR_IMAGES if (root / _KVASIR_IMAGES).is_dir() else root
     files = OfficialFiles.below(draft.root, options, draft.name).files
     ids = [_stem(file) for file in files]
@@ -249,7 +249,7 @@ def _kvasir_holds(folder: Path) -> bool:
 
 
 def _kvasir_splits(root: Path, draft: Draft, ids: list[str]) -> list[str] | None:
-    """The official fold of each image, empty where it is in neither; None where a file is absent."""
+    """Return the official fold of each image, empty where it is in neither; None where a file is absent."""
     lists = {}
     for name, split in {"split_0.csv": "train", "split_1.csv": "test"}.items():
         below = root / "official_splits" / name
@@ -288,7 +288,7 @@ _OCT_NAME = re.compile(r"([A-Za-z]+)-([0-9]+)-([0-9]+)")
 
 
 def _retinal_oct(root: Path, draft: Draft, options: ImageOptions) -> Rows:
-    """The training images, or those of the folder of classes that is named."""
+    """Return the training images, or those of the folder of classes that the user named."""
     draft.root = place = root / "train" if _oct_has_classes(root / "train") else root
     files = OfficialFiles.below(place, options, draft.name).files
     labels = [_class_folder(file) for file in files]
@@ -314,7 +314,7 @@ def _oct_has_classes(folder: Path) -> bool:
 
 
 def _oct_patients(files: list[str], ids: list[str], labels: list[str]) -> list[str]:
-    """The patient's number of each file.
+    """Return the patient's number of each file.
 
     Raises:
         InputError: A name is not CLASS-PATIENT-NUMBER, or its class is not its folder.

@@ -1,13 +1,13 @@
 """Images in arrays: .npy, .npz, HDF5 and the idx files of MNIST (gzipped or not).
 
-Rules: ``member`` names the array (not needed where there is one), ``frame`` the image in it. Shapes ``[n, h, w]``,
+Rules: ``member`` names the array (optional where the file has one), ``frame`` the image in it. Shapes ``[n, h, w]``,
 ``[n, h, w, c]`` or, where only that fits, ``[n, c, h, w]``, c in {1, 3, 4}; a fourth channel is alpha, composited
 over black. uint8 is kept. For other types the greys are those of the *whole* array, so that images compare: floats
 within [0, 1] are multiplied by the largest value, whole numbers and floats within [0, 255] are kept as 8 bits,
-larger unsigned numbers go by the bits that the largest of them needs; anything else is stretched from the array's
-minimum to its maximum (its percentiles if asked for). Nothing is unpickled. One image is read at a time:
-uncompressed arrays by memory map, compressed ones as a stream that runs forward, so reading in order costs one
-decompression and no more memory than an image. An image with a value that is NaN or infinite is refused.
+larger unsigned numbers are scaled by the bits that the largest of them needs; anything else is stretched from the
+array's minimum to its maximum (its percentiles with the window ``percentile``). Nothing is unpickled. One image is read
+at a time: uncompressed arrays by memory map, compressed ones as a stream that runs forward, so reading in order costs
+one decompression and no more memory than an image. An image with a value that is NaN or infinite is refused.
 
 HDF5 gives the fill value for what was never written, and unpacks a chunk to whatever it holds. A data set is read
 only if all of it was written into this file and no chunk unpacks to more than its shape.
@@ -34,20 +34,20 @@ from memorisk.runs.size_limits import FREE_BYTES, check_archive, check_unpacked
 
 _DEFLATE, _SHUFFLE, _CHECKSUM = 1, 2, 3  # numbers of HDF5's filters
 _DEFLATE_LIMIT = 1032
-"""Most bytes that deflate makes of one (zlib's technical notes)."""
+"""Largest number of bytes that deflate makes of one (zlib's technical notes)."""
 
 NO_ARRAYS = "an archive without arrays; unpack the images in it and give their folder"
-"""What is wrong with a ZIP archive that is no npz, and the way out."""
+"""Description of a ZIP archive that is not an npz, with the remedy."""
 
 
 @dataclass
 class Hdf5Rows:
-    """A data set of which all was written; each chunk is looked at before HDF5 unpacks it."""
+    """Data set that was written in whole; each chunk is checked before HDF5 unpacks it."""
 
     path: Path
     name: str
     data: Any
-    """The data set of h5py."""
+    """Data set object of h5py."""
     _sound: tuple[int, ...] | None = None
 
     @property
@@ -57,7 +57,7 @@ class Hdf5Rows:
 
     @property
     def dtype(self) -> np.dtype:
-        """Return the type of its values."""
+        """Return the type of the data set's values."""
         return self.data.dtype
 
     def __getitem__(self, index: int) -> np.ndarray:
@@ -69,7 +69,7 @@ class Hdf5Rows:
         """Read the whole array.
 
         Raises:
-            InputError: It unpacks to more than its size allows.
+            InputError: The array unpacks to more than its size allows.
         """
         n_bytes = math.prod(self.shape) * max(1, self.dtype.itemsize)
         check_unpacked(self.path, f"the array {one_line(self.name)!r}", n_bytes, self.data.id.get_storage_size())
@@ -79,7 +79,7 @@ class Hdf5Rows:
         return self.data[:] if self.dtype.kind != "O" else self._texts()
 
     def _texts(self) -> np.ndarray:
-        """Text of any length; all of it lies in the file, so that more than the file has is a lie."""
+        """Read text of any length; all of it lies in the file, so a longer text than the file is false."""
         size = self.path.stat().st_size
         at_once, total, parts = max(1, min(4096, FREE_BYTES // size)), 0, []
         for row in range(0, self.shape[0], at_once):
@@ -102,10 +102,10 @@ class Hdf5Rows:
         self._sound = (first,)
 
     def _check_chunk(self, place: tuple[int, ...]) -> None:
-        """Refuse a chunk that deflate makes more of than its shape needs; small ones cannot do harm.
+        """Refuse a chunk that deflate unpacks to more than its shape needs; small chunks can do no harm.
 
         Raises:
-            InputError: It is so.
+            InputError: The chunk unpacks to more.
         """
         chunk = self.data.id.get_chunk_info_by_coord(place)
         if chunk.size * _DEFLATE_LIMIT <= FREE_BYTES or _DEFLATE not in _filters(self.data):
@@ -120,13 +120,13 @@ class Hdf5Rows:
 
 
 def hdf5_arrays(path: Path) -> Iterator[tuple[str, Hdf5Rows]]:
-    """Data sets of an HDF5 file by their path in it; what lies in other files is left out."""
+    """Yield the data sets of an HDF5 file by their path in it, without those that lie in other files."""
     import h5py
 
     seen: set[Any] = set()
 
     def walk(group: Any, prefix: str) -> Iterator[tuple[str, Hdf5Rows]]:
-        """Every data set below a group that lies in this file, with its path."""
+        """Yield every data set below a group that lies in this file, with its path."""
         seen.add(group)
         for key in sorted(group):
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
@@ -142,10 +142,10 @@ def hdf5_arrays(path: Path) -> Iterator[tuple[str, Hdf5Rows]]:
 
 
 def check_written(rows: Hdf5Rows) -> Hdf5Rows:
-    """Refuse a data set that was not written in whole, or that unpacks to far more than is stored.
+    """Refuse a data set that was not written in whole, or that unpacks to far more than its stored size.
 
     Raises:
-        InputError: It is so.
+        InputError: The data set is such a one.
     """
     path, name, data = rows.path, one_line(rows.name, 80), rows.data
     n_bytes, stored = math.prod(rows.shape) * rows.dtype.itemsize, data.id.get_storage_size()
@@ -174,7 +174,7 @@ def check_written(rows: Hdf5Rows) -> Hdf5Rows:
 
 
 def _filters(data: Any) -> list[int]:
-    """The numbers of a data set's filters."""
+    """Return the numbers of a data set's filters."""
     created = data.id.get_create_plist()
     return [created.get_filter(i)[0] for i in range(created.get_nfilters())]
 
@@ -185,7 +185,7 @@ _ROUNDING = 1e-3  # a resized float image may leave its range by rounding
 
 
 class Rows(Protocol):
-    """An array whose first axis is read one index at a time."""
+    """Array whose first axis is read one index at a time."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -194,7 +194,7 @@ class Rows(Protocol):
 
     @property
     def dtype(self) -> np.dtype:
-        """Return the type of its values."""
+        """Return the type of the array's values."""
         ...
 
     def __getitem__(self, index: int) -> np.ndarray:
@@ -203,7 +203,7 @@ class Rows(Protocol):
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:
-    """One image of an array, ``[h, w, c]`` uint8 or uint16; the module's docstring says how values are mapped."""
+    """Read one image of an array, ``[h, w, c]`` uint8 or uint16; the module's docstring explains the values."""
     with _LOCK:
         rows = open_rows(path, how.member)
         first = image_axes(rows, path)
@@ -223,7 +223,7 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
 
 
 def count_frames(path: Path) -> int:
-    """Number of images of a file with one array."""
+    """Return the number of images of a file with one array."""
     with _LOCK:
         return int(open_rows(path, None).shape[0])
 
@@ -251,7 +251,7 @@ def image_axes(rows: Rows, path: Path) -> bool:
 
 
 def array_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Names of the arrays in a file with their shapes and types; the name of a single nameless array is ""."""
+    """Return the shape and type of each array in a file by its name; the name of a single nameless array is ""."""
     name = _format_name(path)
     if name == "npz":
         with _zip(path) as archive:
@@ -269,7 +269,7 @@ def array_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
 
 
 def whole_array(path: Path, member: str | None) -> np.ndarray:
-    """One array in memory, for labels and groups."""
+    """Read one array into memory, for labels and groups."""
     with _LOCK:
         rows = open_rows(path, member)
         if len(rows.shape) == 0:
@@ -280,12 +280,12 @@ def whole_array(path: Path, member: str | None) -> np.ndarray:
 
 
 def open_rows(path: Path, member: str | None) -> Rows:
-    """An array of a file, opened; the last few are kept open."""
+    """Open an array of a file; the last few are kept open."""
     return _opened(path, member, *_version(path))
 
 
 def _version(path: Path) -> tuple[int, int, int]:
-    """Size and time of a file, and this process: an open stream must not be shared with a forked one."""
+    """Return the size and time of a file, and this process: a forked process must not share an open stream."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns, os.getpid()
 
@@ -316,7 +316,7 @@ def _chosen(member: str | None, known: list[str], path: Path) -> str:
     """Choose the array to read.
 
     Raises:
-        InputError: It does not exist, or several do and none is named.
+        InputError: The array does not exist, or the file has several and the user names none.
     """
     if not known:
         raise InputError(f"{one_line(path)}: {NO_ARRAYS}")
@@ -330,7 +330,7 @@ def _chosen(member: str | None, known: list[str], path: Path) -> str:
 
 
 def _npy_header(stream: IO[bytes], path: Path, member: str) -> tuple[tuple[int, ...], np.dtype, bool]:
-    """Shape, type and whether in Fortran's order; the stream stands at the values then.
+    """Read the shape, the type and whether the order is Fortran's; the stream is then at the values.
 
     Raises:
         InputError: The array holds Python objects, which only unpickling could read.
@@ -374,7 +374,7 @@ def _npz_rows(path: Path, member: str | None) -> Rows:
 
 @dataclass(frozen=True)
 class _Greys:
-    """The range of a whole array."""
+    """Range of the values of a whole array."""
 
     low: float
     high: float
@@ -383,7 +383,7 @@ class _Greys:
 
 @lru_cache(maxsize=8)
 def _greys(path: Path, member: str | None, size: int, modified: int, process: int) -> _Greys:
-    """Minimum and maximum over an array; percentiles over at most 1,000 of its images, 4,096 values each."""
+    """Return the minimum and maximum over an array; percentiles over up to 1,000 of its images, 4,096 values each."""
     rows = open_rows(path, member)
     n = int(rows.shape[0])
     low, high, sampled = np.inf, -np.inf, []
@@ -400,7 +400,7 @@ def _greys(path: Path, member: str | None, size: int, modified: int, process: in
 
 
 def _mapped(image: np.ndarray, greys: _Greys, how: ReadOptions) -> np.ndarray:
-    """Values that are not uint8, by the range of their array."""
+    """Map values that are not uint8, by the range of their array."""
     kind, low, high = image.dtype.kind, greys.low, greys.high
     if kind == "b":
         return image.astype(np.uint8) * np.uint8(255)
