@@ -1,19 +1,19 @@
 """DICOM through pydicom: uncompressed, RLE, JPEG (baseline, extended, lossless, LS) and JPEG 2000.
 
-Rules: the middle frame (number of frames // 2) of a multi-frame file unless one is asked for. Grey: modality LUT or
+Rules: the middle frame (number of frames // 2) of a multi-frame file unless the caller names one. Grey: modality LUT or
 rescale, then the window (``images.readers.greys`` has the order), MONOCHROME1 inverted last. Colour: YBR becomes
 RGB, PALETTE COLOR becomes RGB, no window; deeper colour is taken at its full range of stored bits. Overlays and
-colour profiles are left out. Of a stored value only the bits count that the file declares: BitsStored of them, the
+colour profiles are left out. Only the bits of a stored value that the file declares count: BitsStored of them, the
 highest being HighBit (PS3.5 8.1.1), whatever codec carried it; a palette is scaled by the bits that its entries need.
 Libraries of permissive licences decode compressed frames in a fixed order, so that
 two machines with the same libraries give the same pixels: Pillow for baseline JPEG, GDCM for JPEG Lossless and
 JPEG-LS, OpenJPEG for JPEG 2000, pydicom for RLE. Extended JPEG of 12 bits needs pylibjpeg-libjpeg (GPL), which
 memorisk does not install, and is refused without it.
 
-GDCM and OpenJPEG run in a child process. GDCM is the one decoder of its kinds of a permissive licence, and a broken
-stream can make it end its process (a C++ exception that nobody catches); OpenJPEG may write beside its memory
+GDCM and OpenJPEG run in a child process. GDCM is the only decoder of its kinds with a permissive licence, and a broken
+stream can make it end its process (an uncaught C++ exception); OpenJPEG may write outside its memory
 (CVE-2025-54874). A run must outlive one bad file: the child process is started when the first such file is met,
-asked for one frame at a time, and started anew if it died. It ends with the process that started it.
+receives one frame at a time, and is started anew if it died. It ends with the process that started it.
 """
 
 import atexit
@@ -39,9 +39,9 @@ from memorisk.runs.processes import SAFE_ENVIRONMENT, safe_command
 from memorisk.runs.size_limits import check_unpacked
 
 DECODERS = {"gdcm": "GDCM", "pylibjpeg": "OpenJPEG"}
-"""What decodes in the process apart, by pydicom's name of it."""
+"""Names of the libraries that decode in the child process, by pydicom's name of their plugin."""
 _CHILD_TIMEOUT_S = (
-    300.0  # a frame takes milliseconds to a few seconds; a decoder that loops for ever must not hold the run
+    300.0  # a frame takes milliseconds to a few seconds; a decoder in an endless loop must not hold the run
 )
 _CHILD_CODE = "from memorisk.images.readers.dicom import answer_requests; answer_requests()"
 _LOCK = threading.Lock()
@@ -49,15 +49,15 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def decode_in_child(path: Path, frame: int, plugin: str) -> np.ndarray:
-    """Stored values of one frame, decoded in the process apart.
+    """Return the stored values of one frame, decoded in the child process.
 
     Args:
-        path: A DICOM file.
+        path: Path of a DICOM file.
         frame: Index of the frame.
-        plugin: One of `DECODERS`.
+        plugin: Name of a plugin, one of `DECODERS`.
 
     Returns:
-        ``[h, w]`` or ``[h, w, 3]``, as pydicom gives them.
+        Values ``[h, w]`` or ``[h, w, 3]``, as pydicom returns them.
 
     Raises:
         InputError: The decoder refused the frame, died of it, or took too long.
@@ -90,7 +90,7 @@ def decode_in_child(path: Path, frame: int, plugin: str) -> np.ndarray:
 
 
 def answer_requests() -> None:
-    """The process apart: decode what is asked for on standard input, until it closes."""
+    """Decode, as the child process, the frames requested on standard input, until it closes."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the decoder prints must not mix with the replies
     for line in sys.stdin.buffer:
@@ -112,7 +112,7 @@ def _decode(path: Path, frame: int, plugin: str) -> np.ndarray:
 
 
 def _child() -> subprocess.Popen[bytes]:
-    """The process apart of this process (a forked copy of it must not share one)."""
+    """Return the child process of this process (a forked copy of it must not share one)."""
     child = _children.get(os.getpid())
     if child is None or child.poll() is not None:
         if not _children:
@@ -130,7 +130,7 @@ def _child() -> subprocess.Popen[bytes]:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a process apart and let go of its pipes."""
+    """End a child process and close its pipes."""
     child.kill()
     child.wait()
     for pipe in (child.stdin, child.stdout):
@@ -164,14 +164,14 @@ _RECENT_SYNTAXES = {
 }
 """Transfer syntaxes that pydicom's dictionary may lack, by UID."""
 _MOST_SAMPLES = 4
-"""Values of a pixel that DICOM has ever allowed (PS3.3 C.7.6.3.1.1; four in retired colour spaces)."""
+"""Largest number of values of a pixel in DICOM's history (PS3.3 C.7.6.3.1.1; four in retired colour spaces)."""
 
 
 def pydicom_module() -> Any:
-    """The library, imported when the first DICOM file is met.
+    """Return the library pydicom, imported when the first DICOM file is met.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: The library is not installed.
     """
     try:
         import pydicom
@@ -182,10 +182,10 @@ def pydicom_module() -> Any:
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:
-    """One frame, ``[h, w, c]`` uint8 or uint16; the module's docstring says how values are mapped.
+    """Read one frame, ``[h, w, c]`` uint8 or uint16; the module's docstring explains how values are mapped.
 
     Raises:
-        InputError: No pixels, no such frame, too large, or pixels that cannot be decoded.
+        InputError: The file has no pixels or no such frame, is too large, or its pixels cannot be decoded.
     """
     pydicom_module()
     data = dataset(path)
@@ -210,13 +210,13 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
 
 
 def count_frames(path: Path) -> int:
-    """Number of frames; 1 where the file does not say."""
+    """Return the number of frames; 1 where the file does not declare it."""
     pydicom_module()
     return frame_count(dataset(path))
 
 
 def dataset(path: Path) -> Any:
-    """A file with pixels, parsed; the last one is kept, so that the frames of a stack need one parsing."""
+    """Parse a file with pixels; the last one is kept, so that the frames of a stack need one parsing."""
     status = path.stat()
     return _parsed(path, status.st_size, status.st_mtime_ns)
 
@@ -233,7 +233,7 @@ def _parsed(path: Path, size: int, modified: int) -> Any:
 
 
 def content_class(data: Any) -> Any:
-    """The SOP class; that of the file where the data set names none, as a DICOMDIR."""
+    """Return the SOP class; that of the file where the data set names none, as in a DICOMDIR."""
     return data.get("SOPClassUID") or getattr(data, "file_meta", {}).get("MediaStorageSOPClassUID")
 
 
@@ -244,10 +244,10 @@ def content_name(data: Any) -> str:
 
 
 def frame_count(data: Any) -> int:
-    """Number of frames that a data set declares; 1 where it declares none.
+    """Return the number of frames that a data set declares; 1 where it declares none.
 
     Raises:
-        InputError: The value is no whole number.
+        InputError: The value is not a whole number.
     """
     return max(1, _whole(data, "NumberOfFrames", 1))
 
@@ -265,7 +265,7 @@ def _whole(data: Any, keyword: str, default: int | None = None) -> int:
 
 
 def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
-    """Stored values of one frame, ``[h, w]`` or ``[h, w, 3]`` (RGB), native byte order."""
+    """Return the stored values of one frame, ``[h, w]`` or ``[h, w, 3]`` (RGB), in native byte order."""
     pixel_array = pydicom_module().pixels.pixel_array
     syntax = _transfer_syntax(data)
     name = _decodable(syntax, path)
@@ -290,7 +290,7 @@ def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
 
 
 def _decodable(syntax: Any, path: Path) -> str:
-    """Name of a transfer syntax.
+    """Return the name of a transfer syntax.
 
     Raises:
         InputError: No decoder exists for it, as for video, JPIP and syntaxes newer than the library.
@@ -309,7 +309,7 @@ def _refuse_short(data: Any, path: Path) -> None:
     """Refuse uncompressed pixels of fewer bytes than the header declares.
 
     Raises:
-        InputError: It is so.
+        InputError: The pixels have fewer bytes.
     """
     if "PixelData" not in data:
         return
@@ -321,20 +321,20 @@ def _refuse_short(data: Any, path: Path) -> None:
 
 
 def stored_bits(values: np.ndarray, data: Any, precision: int | None, path: Path) -> np.ndarray:
-    """Decoded values without the bits that are no part of them (PS3.5 8.1.1).
+    """Return decoded values without the bits that do not belong to them (PS3.5 8.1.1).
 
-    ``value = (word >> (HighBit + 1 - BitsStored)) & (2**BitsStored - 1)``, with its sign where values are signed. What
-    lies outside, overlays of older files among them, may be anything. A codec that was given the BitsStored bits
+    ``value = (word >> (HighBit + 1 - BitsStored)) & (2**BitsStored - 1)``, with its sign where values are signed. The
+    bits outside, overlays of older files among them, may be anything. A codec that was given the BitsStored bits
     alone returns them in place.
 
     Args:
         values: Whole numbers as decoded, any shape; floats have no such bits and are returned as they are.
-        data: The data set.
+        data: DICOM data set.
         precision: Number of bits of a value in the compressed stream; None for all bits of the type.
-        path: The file, for the message.
+        path: Path of the file, for the message.
 
     Returns:
-        Same shape and type.
+        Values of the same shape and type.
 
     Raises:
         InputError: HighBit does not fit the bits.
@@ -353,7 +353,7 @@ def stored_bits(values: np.ndarray, data: Any, precision: int | None, path: Path
 
 
 def _plugins(syntax: Any) -> list[str]:
-    """Decoders in the order they are tried; "" is pydicom's own.
+    """Return the decoders in the order they are tried; "" is pydicom's own.
 
     Raises:
         MissingExtraError: None of them is installed.
@@ -379,7 +379,7 @@ def _short(error: Exception, path: Path) -> str:
 
 
 def _transfer_syntax(data: Any) -> Any:
-    """The transfer syntax; where the file lacks one, that by which pydicom could parse it."""
+    """Return the transfer syntax; where the file lacks one, the one by which pydicom could parse it."""
     meta = getattr(data, "file_meta", None)
     uid = meta.get("TransferSyntaxUID") if meta is not None else None
     if uid:
@@ -395,7 +395,7 @@ def _transfer_syntax(data: Any) -> Any:
 
 
 def _palette(values: np.ndarray, data: Any, depth: int) -> np.ndarray:
-    """PALETTE COLOR through its table, at the full range of the bits that the table's entries need."""
+    """Map PALETTE COLOR through its table, at the full range of the bits that the table's entries need."""
     entries, first, bits = (int(v) for v in data.RedPaletteColorLookupTableDescriptor)
     entries = entries or 1 << 16
     if values.dtype.kind == "i" and first >= 1 << 15:  # written as unsigned where a signed value was meant
@@ -407,7 +407,7 @@ def _palette(values: np.ndarray, data: Any, depth: int) -> np.ndarray:
 
 
 def _colour(values: np.ndarray, data: Any, how: ReadOptions) -> np.ndarray:
-    """RGB; deeper than 8 bits at the full range of the stored bits, or by percentiles if asked for."""
+    """Map colours to RGB; deeper than 8 bits at the full range of the stored bits, or by the window ``percentile``."""
     bits = _whole(data, "BitsStored", 8)
     if values.dtype == np.uint8 and bits == 8:
         return to_depth(values, how.depth)
@@ -421,7 +421,7 @@ def refuse_deflate_bomb(path: Path) -> None:
     """Refuse a deflated data set that inflates beyond what its size allows: pydicom inflates it whole.
 
     Raises:
-        InputError: It does.
+        InputError: The data set inflates beyond that.
     """
     with path.open("rb") as file:
         head = file.read(4096)
@@ -438,7 +438,7 @@ def refuse_deflate_bomb(path: Path) -> None:
 
 
 def _after_meta(head: bytes) -> int:
-    """Tell where the data set begins: after the elements of group 0002, which are always explicit and little-endian."""
+    """Return where the data set begins: after the elements of group 0002, always explicit and little-endian."""
     place = 132
     while head[place : place + 2] == b"\x02\0":
         if head[place + 4 : place + 6] in (b"OB", b"OW", b"UN", b"SQ", b"UT"):
@@ -449,7 +449,7 @@ def _after_meta(head: bytes) -> int:
 
 
 def _check_codestream(data: Any, frame: int, path: Path, max_pixels: int) -> int | None:
-    """Check what a compressed frame says of itself, which decoders believe: its size, and for JPEG that it ends.
+    """Check the declarations of a compressed frame, which decoders trust: its size, and for JPEG that it ends.
 
     Returns:
         Number of bits of a value in the stream; None where it declares none.

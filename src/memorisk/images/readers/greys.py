@@ -1,21 +1,21 @@
-"""From the values that a file holds to 8 or 16 bits: the mappings that all readers share, and those of DICOM.
+"""Mappings from the values of a file to 8 or 16 bits: those that all readers share, and those of DICOM.
 
 * Full range: 16 bits become 8 by ``round(v / 257)`` (65535 -> 255), 8 bits become 16 by ``v * 257``: both exact at
   the ends.
 * The scale of a whole number is that of the bits which its container needs: a palette or lookup table by its largest
-  entry, an array by its largest value. A file of one image says nothing of the others of its set, so that its values
-  go by the full range of their type; `images check` and the audits name images that then span few grey levels.
+  entry, an array by its largest value. A file of one image does not reveal the others of its set, so its values
+  are scaled by the full range of their type; `images check` and the audits name images that then span few grey levels.
 * A window ``low..high``: ``round(clip((v - low) / (high - low), 0, 1) * max)``, max = 255 or 65535.
 * Percentiles: the window from the 0.5th to the 99.5th percentile of the values, where a source declares none.
-* Alpha: composited over black, ``round(v * alpha / max)``: what is transparent is background, and black in medical
+* Alpha: composited over black, ``round(v * alpha / max)``: transparent pixels are background, and black in medical
   images.
 
 DICOM (PS3.3 C.11.1, C.11.2, C.7.6.16.2), from the stored values of a grey frame to what a viewer shows: modality
 LUT or rescale slope and intercept; then VOI; then MONOCHROME1 is inverted. Attributes of the frame's own functional
-groups go before the shared ones, and those before the data set's. VOI by ``window``:
+groups take precedence over the shared ones, and those over the data set's. VOI by ``window``:
 
 * ``declared``: the first item of the VOI LUT sequence if there is one, else the first window centre and width
-  (linear, linear exact or sigmoid), else percentiles. A window of no width is none. What a window clips stays
+  (linear, linear exact or sigmoid), else percentiles. A window of width 0 is ignored. Values that a window clips stay
   clipped, a whole frame too: slices of a series must compare, and ``images check`` lists frames of one grey.
 * ``percentile``: the 0.5th to 99.5th percentile of the frame's values; padding values do not count.
 * ``full``: all values that the stored bits (or the modality LUT's entries) can hold.
@@ -29,30 +29,30 @@ from memorisk.images.options import Window
 from memorisk.runs.errors import InputError
 
 PERCENTILES = (0.5, 99.5)
-_BLOCK = 1 << 20  # values mapped at a time, 8 MiB in 64 bits: more at once is no faster
+_BLOCK = 1 << 20  # values mapped at a time, 8 MiB in 64 bits: larger blocks are not faster
 
 
 def max_value(depth: int) -> int:
-    """Largest value of a depth: 255 or 65535."""
+    """Return the largest value of a depth: 255 or 65535."""
     return 255 if depth == 8 else 65535
 
 
 def to_depth(image: np.ndarray, depth: int) -> np.ndarray:
-    """A uint8 or uint16 image of full range at another depth, uint8 or uint16, same shape."""
+    """Convert a uint8 or uint16 image of full range to another depth, uint8 or uint16, of the same shape."""
     if image.dtype == np.uint8:
         return image if depth == 8 else image.astype(np.uint16) * np.uint16(257)
     return image if depth == 16 else ((image.astype(np.uint32) + 128) // 257).astype(np.uint8)
 
 
 def refuse_not_finite(values: np.ndarray, name: str) -> None:
-    """Refuse pixels that are NaN or infinite: no grey shows them.
+    """Refuse pixels that are NaN or infinite, since a grey cannot show them.
 
     Args:
-        values: Of any number type and shape.
-        name: The image, for the message.
+        values: Pixels of any number type and shape.
+        name: Name of the image, for the message.
 
     Raises:
-        InputError: Some are.
+        InputError: Some values are NaN or infinite.
     """
     if values.dtype.kind != "f":
         return
@@ -62,20 +62,20 @@ def refuse_not_finite(values: np.ndarray, name: str) -> None:
 
 
 def stretch(values: np.ndarray, low: float, high: float, depth: int) -> np.ndarray:
-    """Values mapped linearly, clipped: ``low`` to 0, ``high`` to the largest value; all 0 where low == high."""
+    """Map values linearly and clip: ``low`` to 0, ``high`` to the largest value; all 0 where low == high."""
     span = float(high) - float(low)
     greys = np.zeros(values.shape, np.uint8 if depth == 8 else np.uint16)
     if not span > 0:
         return greys
     at_once = max(1, _BLOCK * len(values) // max(1, values.size))
-    for row in range(0, len(values), at_once):  # in 64 bits, which a whole large image would not leave memory for
+    for row in range(0, len(values), at_once):  # in 64 bits, for which a whole large image would not leave memory
         share = np.clip((values[row : row + at_once].astype(np.float64) - float(low)) / span, 0.0, 1.0)
         greys[row : row + at_once] = np.rint(share * max_value(depth))
     return greys
 
 
 def percentile_range(values: np.ndarray) -> tuple[float, float]:
-    """The 0.5th and 99.5th percentile of the finite values; minimum and maximum where those two are equal."""
+    """Return the 0.5th and 99.5th percentile of the finite values; minimum and maximum where they are equal."""
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values.ravel()
     if not finite.size:
         return 0.0, 0.0
@@ -84,7 +84,7 @@ def percentile_range(values: np.ndarray) -> tuple[float, float]:
 
 
 def to_greys(values: np.ndarray, window: Window, depth: int) -> np.ndarray:
-    """Values of any number type as an image, for sources that declare no window.
+    """Convert values of any number type to an image, for sources that declare no window.
 
     uint8 is kept. uint16 is taken at full range, or by percentiles if ``window`` is ``percentile``. Other types have no
     usable full range: percentiles, or minimum to maximum if ``window`` is ``full``. All values must be finite.
@@ -99,7 +99,7 @@ def to_greys(values: np.ndarray, window: Window, depth: int) -> np.ndarray:
 
 
 def over_black(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """An image ``[h, w, c]`` with alpha ``[h, w]`` of the same type, composited over black."""
+    """Composite an image ``[h, w, c]`` with alpha ``[h, w]`` of the same type over black."""
     full = np.iinfo(image.dtype).max
     if bool((alpha == full).all()):
         return image
@@ -114,7 +114,7 @@ _VOI = ("VOILUTSequence", "WindowCenter", "WindowWidth", "VOILUTFunction")
 
 
 def grey_image(stored: np.ndarray, data: Any, frame: int, window: Window, depth: int) -> np.ndarray:
-    """A frame's stored values ``[h, w]`` as it is shown, uint8 or uint16 ``[h, w]``."""
+    """Convert a frame's stored values ``[h, w]`` to the greys that a viewer shows, uint8 or uint16 ``[h, w]``."""
     settings = frame_settings(data, frame)
     values = modality_values(stored, data, settings)
     share = _voi_share(values, data, settings) if window == "declared" else None
@@ -129,7 +129,7 @@ def grey_image(stored: np.ndarray, data: Any, frame: int, window: Window, depth:
 
 
 def frame_settings(data: Any, frame: int) -> dict[str, Any]:
-    """Modality and VOI attributes that hold for one frame: its functional groups, the shared ones, the data set."""
+    """Return the modality and VOI attributes of one frame: its functional groups, the shared ones, the data set."""
     settings: dict[str, Any] = {}
     groups = []
     own, shared = data.get("PerFrameFunctionalGroupsSequence"), data.get("SharedFunctionalGroupsSequence")
@@ -146,7 +146,7 @@ def frame_settings(data: Any, frame: int) -> dict[str, Any]:
 
 
 def modality_values(stored: np.ndarray, data: Any, settings: dict[str, Any]) -> np.ndarray:
-    """Stored values after the modality LUT or ``slope * v + intercept``, float64 ``[h, w]``."""
+    """Return stored values after the modality LUT or ``slope * v + intercept``, float64 ``[h, w]``."""
     if "ModalityLUTSequence" in settings:
         return _through_table(stored, settings["ModalityLUTSequence"][0], _signed(data), _little(data))[0]
     slope, intercept = _number(settings.get("RescaleSlope"), 1.0), _number(settings.get("RescaleIntercept"), 0.0)
@@ -154,7 +154,7 @@ def modality_values(stored: np.ndarray, data: Any, settings: dict[str, Any]) -> 
 
 
 def _voi_share(values: np.ndarray, data: Any, settings: dict[str, Any]) -> np.ndarray | None:
-    """Values through the declared VOI, as shares of the display range in [0, 1]; None where none is usable."""
+    """Return values through the declared VOI, as shares of the display range in [0, 1]; None without a usable one."""
     if "VOILUTSequence" in settings:
         signed = bool(values.min(initial=0) < 0)
         mapped, largest = _through_table(values, settings["VOILUTSequence"][0], signed, _little(data))
@@ -171,7 +171,7 @@ def _voi_share(values: np.ndarray, data: Any, settings: dict[str, Any]) -> np.nd
 
 
 def _windowed(values: np.ndarray, centre: float, width: float, kind: str) -> np.ndarray:
-    """PS3.3 C.11.2.1.2: LINEAR, LINEAR_EXACT or SIGMOID, onto [0, 1]."""
+    """Map values to [0, 1] by PS3.3 C.11.2.1.2: LINEAR, LINEAR_EXACT or SIGMOID."""
     if kind == "SIGMOID":
         return 1 / (1 + np.exp(np.clip(-4 * (values - centre) / width, -700, 700)))
     if kind == "LINEAR_EXACT":
@@ -180,7 +180,7 @@ def _windowed(values: np.ndarray, centre: float, width: float, kind: str) -> np.
 
 
 def _through_table(values: np.ndarray, item: Any, signed: bool, little: bool) -> tuple[np.ndarray, float]:
-    """Values through a LUT item, and the largest value the LUT can give.
+    """Return values through a LUT item, and the largest value the LUT can give.
 
     The descriptor holds the number of entries (0 for 65,536), the first value mapped and the bits of an entry; values
     outside the table take its ends. pydicom's own functions wrap around where an 8-bit table has more than 256 entries.
@@ -201,9 +201,9 @@ def _through_table(values: np.ndarray, item: Any, signed: bool, little: bool) ->
 
 
 def table_limit(table: np.ndarray, bits: int) -> float:
-    """Largest value that the entries of a lookup table stand for.
+    """Return the largest value that the entries of a lookup table can have.
 
-    ``2**bits - 1`` of the declared bits, or the largest entry where it is larger. Entries that all fit 8 bits are of 8
+    ``2**bits - 1`` of the declared bits, or the largest entry where it is larger. Entries that all fit 8 bits count as 8
     bits, whatever is declared: writers put such tables into words of 16 and copy 16 into the descriptor.
     """
     largest = int(table.max())
@@ -213,7 +213,7 @@ def table_limit(table: np.ndarray, bits: int) -> float:
 def _range(
     values: np.ndarray, stored: np.ndarray, data: Any, settings: dict[str, Any], window: Window
 ) -> tuple[float, float]:
-    """Low and high of the shown range: percentiles without padding, or all that the stored bits can hold."""
+    """Return low and high of the shown range: percentiles without padding, or the full range of the stored bits."""
     if window == "full" and "ModalityLUTSequence" in settings:
         item = settings["ModalityLUTSequence"][0]
         return 0.0, _through_table(stored, item, _signed(data), _little(data))[1]
@@ -230,7 +230,7 @@ def _range(
 
 
 def _padding(stored: np.ndarray, data: Any) -> np.ndarray:
-    """Tell where stored values are padding: Pixel Padding Value, to Range Limit where there is one; bool ``[h, w]``."""
+    """Mark padding by Pixel Padding Value, up to Range Limit where there is one; bool ``[h, w]``."""
     value, limit = _number(data.get("PixelPaddingValue")), _number(data.get("PixelPaddingRangeLimit"))
     if value is None:
         return np.zeros(stored.shape, dtype=bool)
@@ -254,7 +254,7 @@ def _filled(item: Any, keyword: str) -> bool:
 
 
 def _number(value: Any, default: Any = None) -> Any:
-    """The first number of a value that may hold several; the default where there is none."""
+    """Return the first number of a value that may hold several; the default where there is none."""
     if value is None or isinstance(value, (bytes, str)):
         return default
     first = value[0] if hasattr(value, "__len__") and len(value) else value

@@ -21,7 +21,7 @@ from memorisk.images.readers.registry import count_frames, file_format
 from memorisk.images.sources.files import KIND_BY_SUFFIX, suffix
 
 _DEEP = ("I", "F")
-"""Pillow's modes of more than 8 bits begin so."""
+"""Prefixes of Pillow's modes of more than 8 bits."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Header:
     """Header of an image, as its file stores it."""
 
     height: int
-    """Height in pixels; of a slice of a volume, either way round."""
+    """Height in pixels; the height of a slice of a volume may be exchanged with its width."""
     width: int
     """Width in pixels."""
     deep: bool
@@ -37,18 +37,18 @@ class Header:
 
 
 def image_header(path: str | Path, member: str | None = None) -> Header | None:
-    """The header of an image; None of files that have none that says it (records, idx), or cannot be read.
+    """Return the header of an image; None for files whose header lacks it (records, idx), or that cannot be read.
 
     Args:
-        path: Of the file.
-        member: Array in it, or plane of a volume, as in a manifest.
+        path: Path of the file.
+        member: Array in the file, or plane of a volume, as in a manifest.
     """
     try:
         file_type = file_format(path)
         if file_type is None or file_type.name.startswith("idx"):
             return None
         return _READERS[file_type.kind](Path(path), member or "")
-    except Exception:  # its pixels were read: what a library says of an odd header stops nothing
+    except Exception:  # the image's pixels were read: a library's error on an odd header must not stop the run
         return None
 
 
@@ -91,7 +91,7 @@ _STACKS = frozenset(("TIFF", "GIF", "WEBP", "PNG", "DICOM", "NIfTI", "NIfTI, gzi
 
 
 def is_volume(root: Path, path: str) -> bool:
-    """Return whether a file is a NIfTI volume: by its suffix, by its content where that says nothing."""
+    """Return whether a file is a NIfTI volume: by its suffix, or by its content where the suffix decides nothing."""
     if suffix(path) in KIND_BY_SUFFIX or path.startswith(BUILTIN):
         return KIND_BY_SUFFIX.get(suffix(path)) == "nifti"
     file_type = file_format(root / path)
@@ -99,7 +99,7 @@ def is_volume(root: Path, path: str) -> bool:
 
 
 def is_stack(path: Path, *, volume: bool) -> bool:
-    """Return whether a file is of a kind that may hold several images, or a JPEG that does."""
+    """Return whether a file is of a kind that may hold several images, or is a JPEG with several."""
     file_type = file_format(path)
     if volume or file_type is None:
         return volume
@@ -109,7 +109,7 @@ def is_stack(path: Path, *, volume: bool) -> bool:
 
 
 def frame_count(path: Path, *, volume: bool, plane: str) -> int | None:
-    """Frames, pages or, of a volume, slices in a plane; None of a file that cannot be read that far.
+    """Return the number of frames, pages or, of a volume, slices in a plane; None if it cannot be read that far.
 
     The store counts such a file, with the reason.
     """
@@ -120,11 +120,11 @@ def frame_count(path: Path, *, volume: bool, plane: str) -> int | None:
 
 
 def uncovered_frames(manifest: Manifest, plane: str) -> dict[str, int]:
-    """Count the frames, pages and slices of a manifest's files without a row, by path: they are not checked.
+    """Count the unchecked frames, pages and slices of a manifest's files, those without a row, by path.
 
     Args:
-        manifest: Of single images, or of some frames of each file; arrays have no such frames.
-        plane: Of the slices of volumes.
+        manifest: Manifest of single images, or of some frames of each file; arrays have no such frames.
+        plane: Plane of the slices of volumes.
     """
     if manifest.root is None:
         return {}

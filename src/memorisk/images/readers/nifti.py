@@ -4,8 +4,8 @@ Rules: the volume is turned to the nearest standard orientation (right, anterior
 flipping axes, never by resampling; the plane is ``member`` (axial, coronal, sagittal; axial if not given), the
 slice is ``frame`` (the middle one, n // 2, if not given). A manifest may declare the greys of its rows as part of
 ``member`` (``axial@-1000:1000``, :func:`declared_plane`). Slices are shown as radiologists see them: the patient's
-right at the left of axial and coronal slices, anterior (axial) or superior at the top. Of a series of volumes the
-first is taken. Greys, over the whole volume so that its slices compare: the row's range or the header's
+right at the left of axial and coronal slices, anterior (axial) or superior at the top. The first volume of a series
+is taken. Greys, over the whole volume so that its slices compare: the row's range or the header's
 cal_min..cal_max if they declare one, else percentiles; minimum to maximum with ``window`` full. A volume with voxels
 that are NaN or infinite is refused.
 """
@@ -33,10 +33,10 @@ _PIECE = 1 << 20  # bytes read at a time
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:
-    """One slice, ``[h, w, c]`` uint8 or uint16.
+    """Read one slice, ``[h, w, c]`` uint8 or uint16.
 
     Raises:
-        InputError: No such plane or slice, too large, or no volume.
+        InputError: The file has no such plane or slice, is too large, or is not a volume.
         MissingExtraError: nibabel is not installed.
     """
     plane, declared = _plane(path, how.member or "axial")
@@ -68,15 +68,15 @@ def count_frames(path: Path, plane: str = "axial") -> int:
 
 
 def declared_plane(plane: str, low: float, high: float) -> str:
-    """Write a manifest's ``member`` for slices of a plane whose greys go from ``low`` to ``high``."""
+    """Return a manifest's ``member`` for slices of a plane whose greys range from ``low`` to ``high``."""
     return f"{plane}@{low:g}:{high:g}"
 
 
 def _plane(path: Path, member: str) -> tuple[str, tuple[float, float] | None]:
-    """Plane and declared greys of a member.
+    """Return the plane and the declared greys of a member.
 
     Raises:
-        InputError: The greys are no two numbers, the first below the second.
+        InputError: The greys are not two numbers, the first below the second.
     """
     plane, at, greys = member.partition("@")
     if not at:
@@ -92,7 +92,7 @@ def _plane(path: Path, member: str) -> tuple[str, tuple[float, float] | None]:
 
 @contextmanager
 def open_volume(path: Path) -> Iterator[Any]:
-    """A volume's header (a nibabel image whose values are not read), while it is open.
+    """Open a volume's header (a nibabel image whose values are not read).
 
     Raises:
         InputError: The header declares more than the file can hold.
@@ -114,7 +114,7 @@ class _Volume:
     inter: float
     declared: tuple[float, float] | None
     n_not_finite: int
-    """Stored values that are NaN or infinite."""
+    """Number of stored values that are NaN or infinite."""
 
     def slice(self, axis: int, index: int) -> np.ndarray:
         """Return the greys of a slice."""
@@ -124,17 +124,17 @@ class _Volume:
         return _nibabel().volumeutils.apply_read_scaling(np.asarray(values), self.slope, self.inter)
 
     def _ends(self, ends: tuple[float, float]) -> tuple[float, float]:
-        """Stored ends of a range as greys, the lower one first: a slope may be negative."""
+        """Return the stored ends of a range as greys, the lower one first: a slope may be negative."""
         low, high = (float(v) for v in self._scaled(np.array(ends)))
         return min(low, high), max(low, high)
 
     @cached_property
     def percentiles(self) -> tuple[float, float]:
-        """Over all values; a second or more for a scan of the chest, so only where they are asked for."""
+        """Return the percentiles over all values; a chest scan takes a second or more, so they are read only on need."""
         return self._ends(percentile_range(self.values))
 
     def limits(self, window: str, declared: tuple[float, float] | None) -> tuple[float, float]:
-        """The greys shown: ``declared`` by a row goes before the header's own."""
+        """Return the range of greys shown; ``declared`` by a row takes precedence over the header's own."""
         declared = declared or self.declared
         if window == "declared" and declared is not None:
             return declared
@@ -144,7 +144,7 @@ class _Volume:
 
 
 def _volume(path: Path, max_pixels: int) -> _Volume:
-    """A volume, decoded; the last one is kept, so that its slices need one decoding."""
+    """Decode a volume; the last one is kept, so that its slices need one decoding."""
     status = path.stat()
     return _loaded(path, status.st_size, status.st_mtime_ns, max_pixels)
 
@@ -181,7 +181,7 @@ def _loaded(path: Path, size: int, modified: int, max_pixels: int) -> _Volume:
 
 
 def _first_volume(stream: IO[bytes] | GzipStream, image: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The stored values of the first volume: memory fills as they are read, and nothing behind them is."""
+    """Return the stored values of the first volume; memory fills as they are read, and reading ends with them."""
     values = np.empty(shape, dtype=image.get_data_dtype().newbyteorder(image.header.endianness), order="F")
     content = values.reshape(-1, order="F").view(np.uint8)
     stream.seek(image.dataobj.offset)
@@ -194,10 +194,10 @@ def _first_volume(stream: IO[bytes] | GzipStream, image: Any, shape: tuple[int, 
 
 
 def _nibabel() -> Any:
-    """The library, imported when the first volume is met.
+    """Return the library nibabel, imported when the first volume is met.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: The library is not installed.
     """
     try:
         import nibabel
@@ -205,27 +205,27 @@ def _nibabel() -> Any:
         raise MissingExtraError("nibabel", "medical", "reading NIfTI") from None
     logger = logging.getLogger("nibabel.global")
     if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
-        logger.addHandler(logging.NullHandler())  # while its own is taken away, Python would print beside our one line
+        logger.addHandler(logging.NullHandler())  # without a handler Python would print a second line to our own
     return nibabel
 
 
 def _quiet() -> Any:
-    """While it is open, nibabel does not print what it finds odd in headers."""
+    """Return a context in which nibabel does not print its remarks on odd headers."""
     return _nibabel().imageglobals.LoggingOutputSuppressor()
 
 
 def _stream(path: Path) -> IO[bytes] | GzipStream:
-    """The file's content, unpacked if it is gzip, whatever its name says."""
+    """Open the file's content, unpacked if it is gzip, whatever its name is."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     return GzipStream(path) if packed else path.open("rb")
 
 
 def _image(stream: IO[bytes] | GzipStream) -> Any:
-    """The header and a lazy view of the values; gzip is unpacked no further than the header declares.
+    """Return the header and a lazy view of the values; gzip is unpacked no further than the header declares.
 
     Raises:
-        InputError: It declares voxels beyond the end of the file, or beyond what gzip may unpack to.
+        InputError: The header declares voxels beyond the end of the file, or beyond what gzip may unpack to.
     """
     nibabel = _nibabel()
     second = stream.read(8)[4:8] == b"n+2\0"
@@ -245,10 +245,10 @@ def _image(stream: IO[bytes] | GzipStream) -> Any:
 
 
 def _axes(image: Any, path: Path) -> np.ndarray:
-    """Standard axis and direction of each stored axis, ``[3, 2]``, by nibabel's nearest orientation.
+    """Return the standard axis and direction of each stored axis, ``[3, 2]``, by nibabel's nearest orientation.
 
-    The sform counts where its code is set, else the qform, else the stored order. A sform that gives no axes (zeros,
-    NaN) gives way to a qform whose code is set.
+    The sform counts where its code is set, else the qform, else the stored order. Where a sform gives no axes (zeros,
+    NaN), a qform whose code is set is used instead.
 
     Raises:
         InputError: The header gives no axes.
@@ -266,7 +266,7 @@ def _axes(image: Any, path: Path) -> np.ndarray:
 
 
 def canonical_shape(image: Any, path: Path) -> tuple[int, ...]:
-    """Number of voxels along x, y and z of the standard orientation."""
+    """Return the number of voxels along x, y and z of the standard orientation."""
     shape = [1, 1, 1]
     axes = _axes(image, path)[:, 0].astype(int)
     for axis, size in zip(axes, (*image.shape, 1, 1)[:3], strict=True):

@@ -1,11 +1,11 @@
 """PNG, JPEG, GIF, WebP, BMP, JPEG 2000, PGM/PPM through Pillow, and the markers of JPEG streams.
 
-Rules: the first frame of an animation unless one is asked for; EXIF orientation is turned; palettes become RGB; 1,
+Rules: the first frame of an animation unless the caller names one; EXIF orientation is turned; palettes become RGB; 1,
 2 and 4 bit greys are spread over 0..255; alpha is composited over black; CMYK (Adobe's inverted form too) becomes
 RGB by Pillow's formula, without colour profiles; 16-bit grey (PNG, PGM, JPEG 2000) keeps its 16 bits at depth 16
-and is ``round(v / 257)`` at depth 8 (or percentiles, if asked for). Colour PNG of 16 bits: Pillow gives the higher
-byte of each value, so depth 16 adds nothing there; TIFF keeps both bytes. A truncated file is an error, never a
-grey half.
+and is ``round(v / 257)`` at depth 8 (or percentiles, with the window ``percentile``). Colour PNG of 16 bits: Pillow
+gives the higher byte of each value, so depth 16 adds nothing there; TIFF keeps both bytes. A truncated file is an
+error, never a grey half.
 
 The markers of a JPEG, JPEG-LS or JPEG 2000 stream (ITU T.81 B, T.800 A) are read without decoding: size, end,
 scans.
@@ -25,7 +25,7 @@ from memorisk.images.readers.registry import FREE_PIXELS, ReadOptions, check_siz
 from memorisk.runs.errors import InputError, one_line
 
 _START, _END, _SCAN = b"\xff\xd8", b"\xff\xd9", 0xDA
-_MEANINGLESS = b"\0" + bytes(range(1, 255, 2)) * 2  # no ff, which begins markers; 00 first, which undoes one
+_MEANINGLESS = b"\0" + bytes(range(1, 255, 2)) * 2  # without ff, which begins markers; 00 first, which undoes one
 _JPEG_2000 = b"\xff\x4f\xff\x51"
 _FRAMES = frozenset((*range(0xC0, 0xD0), 0xF7)) - {0xC4, 0xC8, 0xCC}
 
@@ -36,7 +36,7 @@ def is_jpeg(stream: bytes) -> bool:
 
 
 def declared_size(stream: bytes) -> tuple[int, int] | None:
-    """Width and height that a stream declares, or None where it says neither."""
+    """Return the width and height that a stream declares, or None where it declares neither."""
     if stream[:4] == _JPEG_2000 and len(stream) >= 24:
         x1, y1, x0, y0 = (int.from_bytes(stream[i : i + 4], "big") for i in (8, 12, 16, 20))
         return x1 - x0, y1 - y0
@@ -47,7 +47,7 @@ def declared_size(stream: bytes) -> tuple[int, int] | None:
 
 
 def declared_precision(stream: bytes) -> int | None:
-    """Number of bits of a value that a stream declares, or None where it does not."""
+    """Return the number of bits of a value that a stream declares, or None where it does not."""
     if stream[:4] == _JPEG_2000 and len(stream) > 42:
         return (stream[42] & 0x7F) + 1
     return next((content[0] for marker, content in _segments(stream) if marker in _FRAMES and content), None)
@@ -59,10 +59,10 @@ def has_end(stream: bytes) -> bool:
 
 
 def with_more_data(stream: bytes) -> bytes | None:
-    """The stream with meaningless data in front of its last end marker; None where it has none.
+    """Return the stream with meaningless data in front of its last end marker; None where it has none.
 
-    A decoder that has all it needs passes over them. One that lacks data takes them for those: within a segment as they
-    come, between two segments after the restart marker that it waits for there.
+    A decoder that has all its data skips them. One that lacks data takes them for the missing ones: within a segment
+    directly, between two segments after the restart marker that it expects there.
     """
     end = stream.rfind(_END)
     if end < 0:
@@ -73,7 +73,7 @@ def with_more_data(stream: bytes) -> bytes | None:
 
 
 def scans_missing(stream: bytes) -> bool:
-    """Tell if a progressive JPEG lacks scans: some coefficient of some component was never sent to its last bit."""
+    """Return whether a progressive JPEG lacks scans: some coefficient was never sent to its last bit."""
     component_ids: bytes | None = None
     lowest: dict[int, list[int]] = {}
     for marker, content in _segments(stream):
@@ -96,7 +96,7 @@ def scans(stream: bytes) -> int:
 
 
 def _segments(stream: bytes) -> Iterator[tuple[int, bytes]]:
-    """Marker and content of each segment of a JPEG; the coded data after a scan's header are passed over."""
+    """Yield the marker and content of each segment of a JPEG, without the coded data after a scan's header."""
     place = 2 if is_jpeg(stream) else len(stream)
     while place + 4 <= len(stream):
         if stream[place] != 0xFF:  # coded data: the next ff that is neither stuffed, a fill byte nor a restart
@@ -122,12 +122,12 @@ _BITS, _COLOUR_TYPE = 24, 25  # bytes of a PNG file: bits of a value; grey (0, 4
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:
-    """One image, ``[h, w, c]`` uint8 or uint16; the module's docstring says how colours and depths are mapped."""
+    """Read one image, ``[h, w, c]`` uint8 or uint16; the module's docstring explains how values are mapped."""
     return read_data(path.read_bytes(), path, how)
 
 
 def read_data(data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
-    """Read as :func:`read`, from the content of a file; ``path`` names it in messages."""
+    """Read an image as :func:`read` does, from the content of a file; ``path`` names it in messages."""
     try:
         return _decoded(data, path, how)
     except ValueError:
@@ -138,7 +138,7 @@ def read_data(data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
 
 
 def _without_text(data: bytes) -> bytes:
-    """A PNG without its chunks of text and colour profile, which change no pixel here; other data as they are."""
+    """Return a PNG without its chunks of text and colour profile, which change no pixel here; other data unchanged."""
     if not data.startswith(_PNG):
         return data
     chunks, place = [_PNG], len(_PNG)
@@ -164,7 +164,7 @@ def _decoded(data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
 
 
 def count_frames(path: Path) -> int:
-    """Number of frames of an animation, or of pictures in a JPEG (CIPA DC-007); 1 for a single image."""
+    """Return the number of frames of an animation, or of pictures in a JPEG (CIPA DC-007); 1 for a single image."""
     with path.open("rb") as file:
         head = file.read(8)
         if head == _PNG and not _animated(file):
@@ -175,7 +175,7 @@ def count_frames(path: Path) -> int:
 
 
 def _animated(file: BinaryIO) -> bool:
-    """Return whether a PNG has the chunk of an animation, which stands before the pixels: the rest is not read."""
+    """Return whether a PNG has the chunk of an animation; it precedes the pixels, so the rest is not read."""
     while len(head := file.read(8)) == 8 and head[4:] != b"IDAT":
         if head[4:] == b"acTL":
             return True
@@ -184,7 +184,7 @@ def _animated(file: BinaryIO) -> bool:
 
 
 def _of_several_pictures(file: BinaryIO) -> bool:
-    """Tell if a JPEG has the segment that lists further pictures, before the coded data: the rest is not read."""
+    """Return whether a JPEG lists further pictures in a segment before the coded data; the rest is not read."""
     file.seek(2)
     while (head := file.read(8))[:1] == b"\xff" and len(head) == 8 and head[1] not in (0xDA, 0xD9):
         if head[1] == 0xE2 and head[4:] == b"MPF\0":
@@ -194,7 +194,7 @@ def _of_several_pictures(file: BinaryIO) -> bool:
 
 
 def open_image(data: bytes, path: Path) -> Image.Image:
-    """Open, without decoding, by the format of the content.
+    """Open an image, without decoding, by the format of its content.
 
     Pillow's own classes are called instead of ``Image.open``, which would try other formats and hold its own, global
     limit on pixels: ours is an option.
@@ -211,10 +211,10 @@ def open_image(data: bytes, path: Path) -> Image.Image:
 
 
 def seek(image: Image.Image, frame: int, path: Path) -> None:
-    """Go to a frame.
+    """Move an image to a frame.
 
     Raises:
-        InputError: There is no such frame.
+        InputError: The image has no such frame.
     """
     n = int(getattr(image, "n_frames", 1))
     if not 0 <= frame < n:
@@ -226,10 +226,10 @@ def pixels(image: Image.Image, how: ReadOptions, name: str, *, grey_only: bool =
     """Decode a Pillow image to ``[h, w, c]``.
 
     Args:
-        image: As Pillow opened it.
-        how: Depth and window.
-        name: Of the image, for messages.
-        grey_only: For grey that Pillow can only hold as colour.
+        image: Image as Pillow opened it.
+        how: Options of reading: depth and window.
+        name: Name of the image, for messages.
+        grey_only: Whether the image is grey that Pillow can only hold as colour.
 
     Raises:
         InputError: Its values are floats, and some are not finite.
@@ -253,7 +253,7 @@ def pixels(image: Image.Image, how: ReadOptions, name: str, *, grey_only: bool =
 
 
 def _deep_grey(values: np.ndarray, transparent: object, how: ReadOptions) -> np.ndarray:
-    """Grey of more than 8 bits; a transparent grey value (PNG tRNS) becomes black."""
+    """Map grey of more than 8 bits; a transparent grey value (PNG tRNS) becomes black."""
     if values.dtype == np.int32 and values.min(initial=0) >= 0 and values.max(initial=0) <= 65535:
         values = values.astype(np.uint16)
     if isinstance(transparent, int):
@@ -264,11 +264,11 @@ def _deep_grey(values: np.ndarray, transparent: object, how: ReadOptions) -> np.
 def _refuse_scans(image: Image.Image, data: bytes, path: Path) -> None:
     """Refuse a JPEG of so many scans that going over all its pixels in each would take minutes.
 
-    An empty scan takes a few bytes; encoders write about ten. Allowed are 100 scans of an image of `FREE_PIXELS`,
+    An empty scan takes a few bytes; encoders write about ten. The limit is 100 scans of an image of `FREE_PIXELS`,
     which take some ten seconds, and as many pixels in fewer or more scans.
 
     Raises:
-        InputError: It has more.
+        InputError: The file has more scans.
     """
     n = scans(data)
     if n * image.width * image.height > _MOST_SCANS * FREE_PIXELS:
@@ -278,13 +278,13 @@ def _refuse_scans(image: Image.Image, data: bytes, path: Path) -> None:
 def refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
     """Refuse a JPEG whose data end before its pixels do, although an end marker follows.
 
-    Pillow reports a file that breaks off, but where an end marker follows libjpeg fills what is missing with zeros,
-    mid-grey, and says nothing. More data in front of that marker change nothing in a complete image (they lie after
-    the last block), and what is missing in another. The second decoding this takes is spent only where the last pixel
+    Pillow reports a file that breaks off. Where an end marker follows, libjpeg fills the missing part with zeros,
+    mid-grey, without a warning. More data in front of that marker change nothing in a complete image (they lie after
+    the last block), but replace the missing part in another. This needs a second decoding, done only where the last pixel
     is that grey, or where there are several scans, whose later ones can be missing without a grey pixel.
 
     Raises:
-        InputError: It is so.
+        InputError: The data end too early.
     """
     image.load()
     last = image.getpixel((image.width - 1, image.height - 1))
@@ -300,14 +300,14 @@ def refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
 
 
 def _spread_transparent_grey(image: Image.Image, data: bytes) -> None:
-    """Pillow spreads greys of 2 and 4 bits over 0..255, but not the one that a PNG says is transparent."""
+    """Spread the transparent value of a PNG's 2 or 4 bit greys over 0..255, as Pillow does with the other values."""
     transparent = image.info.get("transparency")
     if isinstance(transparent, int) and data[_BITS] in (2, 4):
         image.info["transparency"] = transparent * 255 // ((1 << data[_BITS]) - 1)
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """The image turned as its EXIF orientation says; a broken EXIF block says nothing."""
+    """Turn the image as its EXIF orientation declares; a broken EXIF block is ignored."""
     try:
         orientation = image.getexif().get(0x0112, 1)
     except Exception:  # Pillow raises whatever the broken bytes lead to; the pixels are fine

@@ -1,8 +1,8 @@
 """Arrays in plain binary files: idx files (MNIST), records (CIFAR-10, CIFAR-100, STL-10) and SVHN's matrices.
 
 An idx file, gzipped or not, has two zeros, a number type, the number of dimensions, the dimensions, and the values.
-It must hold exactly what its header declares. Of a gzipped one no more than that is ever decompressed: once, a
-piece at a time, when it is opened, which also checks its checksum, and then as a stream. A plain one is mapped.
+It must hold exactly what its header declares. A gzipped one is never decompressed beyond that: once, one piece at a
+time, when it is opened, which also checks its checksum, and then as a stream. A plain one is mapped.
 `ArrayStream` reads an array in a compressed file as a stream: in order, it costs one decompression and the memory
 of an image.
 
@@ -13,8 +13,8 @@ of the registry), and its ``frame`` the record. `read` and `count_frames` are fo
 module ``arrays`` reads idx files.
 
 SVHN's cropped digits are MATLAB files (version 5) with ``X`` ``[32, 32, 3, n]`` and ``y`` ``[n, 1]``, read with SciPy.
-The matrix is packed as a whole, so a process that decodes holds it: 225 MB of the training part. What a file declares
-is checked before it is unpacked. Nothing in such a file is code.
+The matrix is packed as a whole, so a process that decodes holds it: 225 MB for the training part. The declarations of a
+file are checked before it is unpacked. Such a file never contains code that runs.
 """
 
 import gzip
@@ -42,7 +42,7 @@ from memorisk.runs.size_limits import check_unpacked
 
 @dataclass
 class ArrayStream:
-    """An array in a compressed file; going back restarts the decompression, going on continues it."""
+    """Array in a compressed file; a step back restarts the decompression, a step forward continues it."""
 
     stream: IO[bytes]
     start: int
@@ -98,10 +98,10 @@ class IdxHeader:
 
 
 def idx_header(path: Path) -> IdxHeader:
-    """The header of an idx file.
+    """Read the header of an idx file.
 
     Raises:
-        InputError: It has none, or declares more than gzip may unpack to.
+        InputError: The file has none, or declares more than gzip may unpack to.
     """
     with path.open("rb") as file:
         gzipped = file.read(2) == b"\x1f\x8b"
@@ -123,10 +123,10 @@ def idx_header(path: Path) -> IdxHeader:
 
 
 def open_idx(path: Path) -> np.ndarray | ArrayStream:
-    """The array of an idx file, mapped or as a stream.
+    """Open the array of an idx file, mapped or as a stream.
 
     Raises:
-        InputError: It is no idx file, or holds less or more than it declares.
+        InputError: The file is not an idx file, or holds less or more than it declares.
     """
     header = idx_header(path)
     held = _unpacked_bytes(path, header) if header.gzipped else path.stat().st_size - header.start
@@ -178,13 +178,13 @@ class Record:
     name: str
     """Name of the data set."""
     side: int
-    """Side in pixels."""
+    """Side of an image in pixels."""
     labels: int
-    """Bytes before the pixels."""
+    """Number of bytes before the pixels, one per label."""
     by_column: bool
-    """Whether a colour's values go down the columns."""
+    """Whether the values of a colour run down the columns."""
     archive: str
-    """Archive that the files come in."""
+    """Name of the archive that contains the files."""
 
     @property
     def n_bytes(self) -> int:
@@ -202,10 +202,10 @@ RECORD_BYTES = RECORDS[CIFAR10_RECORDS].n_bytes
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:
-    """One image, ``[h, w, 3]`` uint8 or uint16.
+    """Read one image, ``[h, w, 3]`` uint8 or uint16.
 
     Raises:
-        InputError: The file is no whole number of records, or has no such record.
+        InputError: The file is not a whole number of records, or has no such record.
     """
     kind = how.member or CIFAR10_RECORDS
     if kind == SVHN_MATRIX:
@@ -227,7 +227,7 @@ def count_frames(path: Path, kind: str = CIFAR10_RECORDS) -> int:
     """Count the records.
 
     Raises:
-        InputError: The file's length is no multiple of a record's, or zero.
+        InputError: The file's length is zero or not a multiple of a record's.
     """
     size, record = path.stat().st_size, RECORDS[kind]
     if not size or size % record.n_bytes:
@@ -241,10 +241,10 @@ def count_frames(path: Path, kind: str = CIFAR10_RECORDS) -> int:
 
 
 def record_labels(path: Path, kind: str = CIFAR10_RECORDS, place: int = 0) -> np.ndarray:
-    """A label of each record, uint8 [n]; ``place`` is its byte.
+    """Return a label of each record, uint8 [n]; ``place`` is the index of its byte.
 
     Raises:
-        InputError: As :func:`count_frames`.
+        InputError: The same errors as :func:`count_frames`.
     """
     n = count_frames(path, kind)
     records = np.memmap(path, dtype=np.uint8, mode="r", shape=(n, RECORDS[kind].n_bytes))
@@ -265,10 +265,10 @@ def _read_svhn(path: Path, how: ReadOptions) -> np.ndarray:
 
 
 def count_svhn(path: Path) -> int:
-    """Number of images that a file of SVHN declares.
+    """Return the number of images that a file of SVHN declares.
 
     Raises:
-        InputError: It has no such matrices as SVHN's.
+        InputError: The file has no matrices like SVHN's.
     """
     from scipy.io import whosmat
 
@@ -287,10 +287,10 @@ def count_svhn(path: Path) -> int:
 
 
 def svhn_matrix(path: Path, name: str) -> np.ndarray:
-    """``X`` or ``y`` of a file of SVHN; the last one is kept.
+    """Return ``X`` or ``y`` of a file of SVHN; the last one is kept.
 
     Raises:
-        InputError: As `count_svhn`.
+        InputError: The same errors as `count_svhn`.
     """
     status = path.stat()
     return _loaded_svhn(path, name, status.st_size, status.st_mtime_ns, os.getpid())

@@ -1,12 +1,12 @@
-"""Kinds of image files by their first bytes, limits on what they may declare, and `read_image`, which reads them.
+"""Kinds of image files by their first bytes, limits on their declarations, and `read_image`, which reads them.
 
-Every reader gives ``[h, w, c]``, c = 1 (grey) or 3 (RGB), uint8 or uint16, and refuses with one line what it cannot
+Every reader returns ``[h, w, c]``, c = 1 (grey) or 3 (RGB), uint8 or uint16, and refuses with one line what it cannot
 read. A file's content decides its reader, never its name. A new format needs one :class:`Format` in ``FORMATS`` and
-one module with ``read(path, how)`` and ``count_frames(path)``; where no first bytes tell it, the :class:`Format`
-stands in ``MEMBER_FORMATS``.
+one module with ``read(path, how)`` and ``count_frames(path)``; where the first bytes do not identify it, the
+:class:`Format` belongs in ``MEMBER_FORMATS``.
 
-Limits are checked before memory is allocated. A declared size is held against ``max_pixels`` and against the bytes
-that the file really has, of which each may stand for `memorisk.runs.size_limits.EXPANSION` pixels at most unless
+Limits are checked before memory is allocated. A declared size is compared with ``max_pixels`` and with the bytes
+that the file really has: each may yield `memorisk.runs.size_limits.EXPANSION` pixels at most unless
 the image is small (`FREE_PIXELS`).
 """
 
@@ -34,7 +34,7 @@ BUILTIN_DIGITS = "builtin:digits"  # the path of the images that come with the p
 # members of rows in files without first bytes of their own
 CIFAR10_RECORDS, CIFAR100_RECORDS, STL10_RECORDS = "records:cifar10", "records:cifar100", "records:stl10"
 SVHN_MATRIX = "matrix:svhn"
-HEAD_BYTES = 352  # a NIfTI-1 header with its extension flag is the longest that is looked at
+HEAD_BYTES = 352  # a NIfTI-1 header with its extension flag is the longest head that is examined
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file: its name, what it holds, how its first bytes look and the module that reads it."""
+    """Kind of file: its name, its contents, a test of its first bytes and the module that reads it."""
 
     name: str
     kind: Kind
@@ -70,7 +70,7 @@ def _is_webp(head: bytes) -> bool:
 
 
 def _is_bmp(head: bytes) -> bool:
-    """``BM`` alone is two letters of any text: the size of the second header must be one that exists."""
+    """Return whether a file is BMP: ``BM`` may begin any text, so the size of the second header must exist."""
     return (
         head[:2] == b"BM"
         and len(head) >= 18
@@ -83,17 +83,17 @@ def _is_pnm(head: bytes) -> bool:
 
 
 def _is_nifti(head: bytes) -> bool:
-    """NIfTI-1 or -2 in one file (magic ``n+1``, ``n+2``)."""
+    """Return whether a file is NIfTI-1 or -2 in one file (magic ``n+1``, ``n+2``)."""
     return head[344:348] == b"n+1\0" or head[4:8] == b"n+2\0"
 
 
 def _is_idx(head: bytes) -> bool:
-    """The format of MNIST: two zeros, a number type, the number of dimensions."""
+    """Return whether a file has the form of MNIST: two zeros, a number type, the number of dimensions."""
     return len(head) > 4 and head[:2] == b"\0\0" and head[2] in (8, 9, 11, 12, 13, 14) and 1 <= head[3] <= 4
 
 
 def _is_arrow_stream(head: bytes) -> bool:
-    """A continuation mark and the length of the first message, a schema."""
+    """Return whether a file begins with a continuation mark and the length of the first message, a schema."""
     return head[:4] == b"\xff" * 4 and 0 < int.from_bytes(head[4:8], "little") < 1 << 26 and not head[4] % 8
 
 
@@ -103,7 +103,7 @@ _VALUE_TYPES = frozenset(
 
 
 def _is_dicom(head: bytes) -> bool:
-    """``DICM`` after the preamble; or, without a preamble, a first element of group 0002 or 0008 that makes sense."""
+    """Return whether ``DICM`` follows the preamble or, without one, a plausible element of group 0002 or 0008 begins."""
     if head[128:132] == b"DICM":
         return True
     if len(head) < 12 or head[:2] not in (b"\x02\0", b"\x08\0", b"\0\x08"):
@@ -121,7 +121,7 @@ def _gzipped(matches: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
 
 
 def _inflated_head(head: bytes) -> bytes:
-    """The first bytes of a gzip file's content; empty where it is none."""
+    """Return the first bytes of a gzip file's content; empty where the file is not gzip."""
     try:
         return zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
     except zlib.error:
@@ -156,7 +156,7 @@ FORMATS = (
     Format("Arrow stream", "arrays", _is_arrow_stream, SHARDS),
 )
 _MORE = Registry("memorisk.readers", {own.name: own for own in FORMATS}, Format)
-"""All of these, and those that other packages bring."""
+"""Registry of all of these, and of those that other packages bring."""
 
 MEMBER_FORMATS = {
     CIFAR10_RECORDS: Format("CIFAR-10 records", "arrays", lambda head: False, _RECORDS),
@@ -168,17 +168,17 @@ MEMBER_FORMATS = {
 
 
 def sniff(head: bytes) -> Format | None:
-    """The format whose first bytes these are, or None."""
+    """Return the format whose first bytes these are, or None."""
     found = next((f for f in FORMATS if f.matches(head)), None)
     return found or next((f for f in _MORE.more.values() if f.matches(head)), None)
 
 
 def file_head(path: str | Path) -> bytes:
-    """The first bytes of a file; for gzip enough of them to see what is inside.
+    """Read the first bytes of a file; for gzip enough of them to recognise the content.
 
     Raises:
-        InputError: It is a folder, a device or a pipe, whose bytes might never come or never end.
-        OSError: It is absent, or cannot be opened.
+        InputError: The path is a folder, a device or a pipe, whose bytes might never come or never end.
+        OSError: The file is absent, or cannot be opened.
     """
     refuse_special(path)
     with Path(path).open("rb") as file:
@@ -187,7 +187,7 @@ def file_head(path: str | Path) -> bytes:
 
 
 def file_format(path: str | Path) -> Format | None:
-    """The format of a file by its content, or None; a file that cannot be opened has none."""
+    """Return the format of a file by its content, or None; a file that cannot be opened has none."""
     try:
         return sniff(file_head(path))
     except (InputError, OSError, ValueError):
@@ -195,19 +195,19 @@ def file_format(path: str | Path) -> Format | None:
 
 
 FREE_PIXELS = 1 << 24
-"""What any file may declare for a frame: 16 million pixels, at most 1 GiB while they are decoded and mapped (up to four
-channels of 64 bits, and a copy)."""
+"""Number of pixels that any file may declare for a frame: 16 million, at most 1 GiB while they are decoded and mapped
+(up to four channels of 64 bits, and a copy)."""
 
 
 def check_size(path: Path, width: int, height: int, max_pixels: int, *, stored: int | None = None) -> None:
     """Refuse a frame that declares more pixels than allowed, before it is decoded.
 
     Args:
-        path: The file, for the message.
-        width: In pixels.
-        height: In pixels.
+        path: Path of the file, for the message.
+        width: Width in pixels.
+        height: Height in pixels.
         max_pixels: Largest number of pixels allowed.
-        stored: Bytes that hold the frame where they are compressed; None where the reader compares the sizes itself.
+        stored: Number of bytes that hold the frame compressed; None where the reader compares the sizes itself.
 
     Raises:
         InputError: width x height is above max_pixels or beyond any compression of the stored bytes, or one is 0.
@@ -230,7 +230,7 @@ def check_count(path: Path, n: int, what: str) -> None:
     """Refuse more images than the file has bytes: each needs at least one.
 
     Raises:
-        InputError: It is so.
+        InputError: The file declares more images than it has bytes.
     """
     stored = path.stat().st_size
     if n > stored:
@@ -249,17 +249,17 @@ def read_image(
     """Read one image.
 
     Args:
-        path: The file, or the name of built-in images.
-        member: Array in an npz or HDF5 file, plane of a NIfTI volume (axial if not given), or what a file without
-            first bytes of its own is (``MEMBER_FORMATS``).
+        path: Path of the file, or the name of built-in images.
+        member: Array in an npz or HDF5 file, plane of a NIfTI volume (axial if not given), or kind of a file without
+            first bytes of its own (``MEMBER_FORMATS``).
         frame: Index in a stack; None for the reader's own rule (middle of DICOM and NIfTI, first page of TIFF and GIF).
-        depth: 8 or 16 bits. 8-bit sources at depth 16 are multiplied by 257.
-        window: Which greys of a deep source are shown: the declared window, percentiles, or the full range
-            (``greys`` and the readers say exactly what).
+        depth: Number of bits, 8 or 16. 8-bit sources at depth 16 are multiplied by 257.
+        window: Range of greys that is shown of a deep source: the declared window, percentiles, or the full range
+            (``greys`` and the readers define them exactly).
         max_pixels: Largest number of pixels a frame may declare; refused before anything is decoded.
 
     Returns:
-        ``[h, w, c]`` with c in {1, 3}, uint8 (depth 8) or uint16 (depth 16).
+        Pixels ``[h, w, c]`` with c in {1, 3}, uint8 (depth 8) or uint16 (depth 16).
 
     Raises:
         InputError: The file is absent, empty, of no known kind, broken, without pixels or too large.
@@ -279,7 +279,7 @@ def read_image(
 
 
 def count_frames(path: str | Path) -> int:
-    """Number of frames, pages or (for NIfTI, in its axial plane) slices of a file; 1 for a single image.
+    """Return the number of frames, pages or (NIfTI, axial plane) slices of a file; 1 for a single image.
 
     Raises:
         InputError: The file cannot be read that far.
@@ -294,10 +294,10 @@ def count_frames(path: str | Path) -> int:
 
 @contextmanager
 def decoding(file: Path) -> Iterator[None]:
-    """Around the calls of decoders: what they warn of is not repeated, what they raise becomes one line.
+    """Wrap calls of decoders: their warnings are not repeated, and their exceptions become one line.
 
     Raises:
-        InputError: Anything was raised; to the user it is an unreadable image.
+        InputError: A decoder raised an exception; to the user the image is unreadable.
     """
     try:
         with warnings.catch_warnings():
@@ -314,10 +314,10 @@ def decoding(file: Path) -> Iterator[None]:
 
 
 def _known_format(file: Path, member: str | None = None) -> Format:
-    """The format of a file: the one that its row names, else by its first bytes.
+    """Return the format of a file: the one that its row names, else by its first bytes.
 
     Raises:
-        InputError: It is absent, no file, empty, or of no known kind.
+        InputError: The file is absent, not a file, empty, or of an unknown kind.
     """
     try:
         head = file_head(file)
@@ -333,7 +333,7 @@ def _known_format(file: Path, member: str | None = None) -> Format:
 
 
 def unknown_kind(head: bytes) -> str:
-    """Reason why a file of these first bytes is not read, with the way out where its kind is clear."""
+    """Return why a file of these first bytes is not read, with the remedy where its kind is clear."""
     if head.startswith(b"version https://git-lfs.github.com/spec/"):
         return "a pointer of Git LFS in place of the file; fetch the file itself with: git lfs pull"
     if _TAR in (head[257:262], _inflated_head(head)[257:262]):

@@ -2,13 +2,13 @@
 
 ``member`` names the column, ``frame`` the row. A value is the content of an image file (PNG, JPEG, TIFF, DICOM,
 ...), alone or as ``bytes`` of a struct, and is read by the reader of its own first bytes, with all of that reader's
-rules and refusals. Rows are read one at a time, forward: in order, a file is gone through once, with the memory of
+rules and refusals. Rows are read one at a time, forward: in order, a file is read through once, with the memory of
 one row of Parquet or one batch of Arrow, which is mapped. Every batch is validated before a value is taken, since
 Arrow does not examine offsets that point outside it.
 
-The features of a data set are which columns hold images, which hold classes, and the classes' names. The library
+The features of a data set are the columns that hold images, those that hold classes, and the classes' names. The library
 writes them as JSON into the schema of every Arrow and Parquet file (key ``huggingface``), into
-``dataset_info.json``, and on the hub as YAML into ``README.md``. Where none of them is there, a column of structs
+``dataset_info.json``, and on the hub as YAML into ``README.md``. Where all of these are absent, a column of structs
 with exactly the fields ``bytes`` and ``path`` holds images.
 """
 
@@ -37,7 +37,7 @@ from memorisk.runs.size_limits import check_table
 from memorisk.runs.yaml_files import parse_yaml
 
 NOTE = b"memorisk_note"
-"""Key of a sentence in a schema that a manifest's notes repeat: where the data set came from."""
+"""Key of a sentence in a schema that a manifest's notes repeat: the origin of the data set."""
 _CARD_BYTES = 1 << 20
 _INFO = "dataset_info.json"
 
@@ -49,20 +49,20 @@ class Features:
     images: tuple[str, ...]
     """Columns that hold images, in the schema's order."""
     lists: tuple[str, ...] = ()
-    """Columns of which each value is a list of images."""
+    """Columns in which each value is a list of images."""
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the classes by column; the column holds their numbers, or lists of them."""
 
 
 def read_features(schema: pa.Schema, folder: Path) -> Features:
-    """The features of a file.
+    """Read the features of a file.
 
     Args:
-        schema: Of the file.
-        folder: Where ``dataset_info.json`` or ``README.md`` of the data set may lie.
+        schema: Schema of the file.
+        folder: Folder that may hold ``dataset_info.json`` or ``README.md`` of the data set.
 
     Returns:
-        Images and classes; a column that none of the three describes is an image by its type alone.
+        Columns of images and classes; a column that none of the three describes is an image by its type alone.
     """
     described = _in_schema(schema) or _in_info(folder / _INFO) or _in_card(folder / "README.md")
     images = [name for name, kind in zip(schema.names, schema.types, strict=True) if holds_images(kind)]
@@ -107,7 +107,7 @@ def _in_info(path: Path) -> dict[str, Any]:
 
 
 def _in_card(path: Path) -> dict[str, Any]:
-    """Read ``dataset_info`` from a card's YAML, whose ``features`` are a list; of several configurations the first."""
+    """Read ``dataset_info`` from a card's YAML, whose ``features`` are a list; the first of several configurations."""
     try:
         with path.open("rb") as file:
             _, head, _ = file.read(_CARD_BYTES).split(b"---", 2)
@@ -145,7 +145,7 @@ def _kind(feature: Any) -> Any:
 
 
 def _class_names(feature: Any) -> tuple[str, ...]:
-    """Names of a column of classes, or of lists of classes; empty where it is neither."""
+    """Return the names of a column of classes, or of lists of classes; empty where it is neither."""
     if isinstance(feature, list) and feature:
         return _class_names(feature[0])
     if not isinstance(feature, dict):
@@ -162,19 +162,19 @@ _GZIP_HEAD = 4096
 
 @dataclass
 class ShardColumn:
-    """A column of a file, read forward; going back starts again at the nearest beginning of a row group."""
+    """Column of a file, read forward; a step back starts again at the nearest beginning of a row group."""
 
     path: Path
     column: str
     starts: list[int]
-    """First row of each row group of Parquet; of Arrow the first row alone."""
+    """First row of each row group of Parquet; for Arrow the first row alone."""
     n: int
     _batches: Iterator[Any] = field(default_factory=lambda: iter(()))
     _first: int = 0
     _now: Any = None
 
     def bytes_at(self, row: int) -> bytes | None:
-        """The content of the image of a row; None where it has none.
+        """Return the content of the image of a row; None where it has none.
 
         Raises:
             InputError: The file has fewer rows.
@@ -191,7 +191,7 @@ class ShardColumn:
         return value["bytes"] if isinstance(value, dict) else value
 
     def _begin(self, group: int) -> Iterator[pa.Array]:
-        """The column's values from a row group on, a batch at a time."""
+        """Yield the column's values from a row group on, one batch at a time."""
         if _is_parquet(self.path):
             file = _parquet(self.path)
             leaf = f"{self.column}.bytes" if holds_images(file.schema_arrow.field(self.column).type) else self.column
@@ -206,7 +206,7 @@ class ShardColumn:
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:
-    """One image, ``[h, w, c]`` uint8 or uint16, by the reader of its content.
+    """Read one image, ``[h, w, c]`` uint8 or uint16, by the reader of its content.
 
     Raises:
         InputError: The row does not exist, is empty or holds no image of a known kind.
@@ -239,10 +239,10 @@ def count_frames(path: Path) -> int:
 
 
 def shard_schema(path: Path) -> pa.Schema:
-    """The columns of a file.
+    """Return the columns of a file.
 
     Raises:
-        InputError: Two have one name, or there are more than any table has.
+        InputError: Two columns have one name, or the file has more than any table has.
     """
     if _is_parquet(path):
         schema = _parquet(path).schema_arrow
@@ -258,7 +258,7 @@ def shard_schema(path: Path) -> pa.Schema:
 
 
 def shard_columns(path: Path, columns: list[str]) -> pa.Table:
-    """Some columns of a file in memory, validated; ``image.path`` is a field of the column ``image``."""
+    """Read some columns of a file into memory, validated; ``image.path`` is a field of the column ``image``."""
     if _is_parquet(path):
         table = _parquet(path).read(columns=columns, use_threads=False)
     else:
@@ -272,13 +272,13 @@ def shard_columns(path: Path, columns: list[str]) -> pa.Table:
 
 
 def null_counts(path: Path, column: str) -> int | None:
-    """Count the missing values of a Parquet leaf by the file's statistics; None where they do not say."""
+    """Count the missing values of a Parquet leaf by the file's statistics; None where they lack the count."""
     file = _parquet(path)
     metadata = file.metadata
     leaves = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     total = 0
     for group in range(metadata.num_row_groups):
-        # a value is read first: where it cannot be, that is an error, while asking its statistics ends the process
+        # a value is read first: a failed read raises an error, while a request for statistics would end the process
         next(file.iter_batches(batch_size=1, row_groups=[group], columns=[column], use_threads=False), None)
         statistics = metadata.row_group(group).column(leaves.index(column)).statistics
         if statistics is None or not statistics.has_null_count:
@@ -288,7 +288,7 @@ def null_counts(path: Path, column: str) -> int | None:
 
 
 def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The batches of an Arrow file or stream, mapped, one after another."""
+    """Yield the batches of an Arrow file or stream, mapped, one after another."""
     with _arrow(path) as file:
         if isinstance(file, pa.ipc.RecordBatchFileReader):
             for i in range(file.num_record_batches):
@@ -315,7 +315,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _version(path: Path) -> tuple[int, int, int]:
-    """Size and time of a file, and this process: an open stream must not be shared with a forked one."""
+    """Return the size and time of a file, and this process: a forked process must not share an open stream."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns, os.getpid()
 
@@ -332,7 +332,7 @@ def _opened(path: Path, column: str, size: int, modified: int, process: int) -> 
 
 
 def _through_file(data: bytes, place: Path, module: str, how: ReadOptions) -> np.ndarray:
-    """Read by a reader that needs a file: a private one, gone when it is read."""
+    """Read data by a reader that needs a file: a private one, deleted after the reading."""
     reader: Any = import_module(module)
     with tempfile.TemporaryDirectory(prefix="memorisk-") as folder:
         file = Path(folder) / "image"

@@ -1,10 +1,10 @@
 """TIFF through tifffile, and through Pillow (libtiff) for the compressions that tifffile alone cannot decode.
 
-Rules: the first page unless one is asked for (further pages are mostly thumbnails, masks or other sizes);
+Rules: the first page unless the caller names one (further pages are mostly thumbnails, masks or other sizes);
 orientation is turned; MINISWHITE is inverted; palettes become RGB; alpha is composited over black; 16 bits are kept
-at depth 16, grey or colour, and ``round(v / 257)`` at depth 8 (percentiles, if asked for). Signed, 32-bit and
-floating values have no usable full range: percentiles of the page (minimum to maximum with ``window`` full). Of
-more than three channels that are not alpha, or with values that are NaN or infinite, the file is refused.
+at depth 16, grey or colour, and ``round(v / 257)`` at depth 8 (or percentiles, with the window ``percentile``). Signed,
+32-bit and floating values have no usable full range: percentiles of the page (minimum to maximum with ``window`` full).
+A file with more than three channels that are not alpha, or with values that are NaN or infinite, is refused.
 """
 
 import logging
@@ -19,7 +19,7 @@ from memorisk.images.readers.raster import open_image, pixels, seek
 from memorisk.images.readers.registry import ReadOptions, check_size
 from memorisk.runs.errors import InputError, one_line
 
-# without a handler of its own Python prints tifffile's log of a broken file beside our one line
+# without a handler of its own Python prints tifffile's log of a broken file in addition to our one line
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 _MOST_CHANNELS = 4  # RGB and alpha
@@ -30,7 +30,7 @@ _PLAIN = (PHOTOMETRIC.MINISBLACK, PHOTOMETRIC.MINISWHITE, PHOTOMETRIC.RGB)
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:
-    """One page, ``[h, w, c]`` uint8 or uint16; the module's docstring says how colours and depths are mapped."""
+    """Read one page, ``[h, w, c]`` uint8 or uint16; the module's docstring explains how values are mapped."""
     with TiffFile(path) as file:
         n = len(file.pages)
         if not n:
@@ -41,7 +41,7 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
         if not isinstance(page, TiffPage):
             page = page.aspage()
         check_size(path, page.imagewidth, page.imagelength, how.max_pixels, stored=path.stat().st_size)
-        if page.samplesperpixel > _MOST_CHANNELS:  # before they are decoded: a few bytes may promise thousands
+        if page.samplesperpixel > _MOST_CHANNELS:  # before they are decoded: a few bytes may declare thousands
             raise InputError(_CHANNELS.format(one_line(path), page.samplesperpixel))
         values = _decoded(page) if page.photometric in _PLAIN and page.imagedepth == 1 else None
         if values is not None:
@@ -58,7 +58,7 @@ def count_frames(path: Path) -> int:
 
 
 def _decoded(page: TiffPage) -> np.ndarray | None:
-    """Values ``[h, w, c]``; None where tifffile has no decoder without a further library."""
+    """Return the values ``[h, w, c]``; None where tifffile has no decoder without a further library."""
     try:
         values = page.asarray()
     except (ValueError, ImportError, KeyError):  # a codec of tifffile's that is not installed, or unknown to it
@@ -71,7 +71,7 @@ def _decoded(page: TiffPage) -> np.ndarray | None:
 
 
 def _image(values: np.ndarray, page: TiffPage, how: ReadOptions, path: Path) -> np.ndarray:
-    """Values of a page as an image: bits, inversion, alpha, depth."""
+    """Convert values of a page to an image: bits, inversion, alpha, depth."""
     if values.dtype == bool:
         values = values.astype(np.uint8) * np.uint8(255)
     elif values.dtype.kind == "u" and _bits(page) not in (8, 16, 32, 64):
@@ -100,7 +100,7 @@ def _orientation(page: TiffPage) -> int:
 
 
 def _turned(image: np.ndarray, orientation: int) -> np.ndarray:
-    """The image turned upright: the eight values of TIFF tag 274, which EXIF took over."""
+    """Turn the image upright by the eight values of TIFF tag 274, which EXIF took over."""
     if orientation in (5, 6, 7, 8):
         image = image.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
@@ -111,7 +111,7 @@ def _turned(image: np.ndarray, orientation: int) -> np.ndarray:
 
 
 def _through_pillow(path: Path, how: ReadOptions, compression: int) -> np.ndarray:
-    """The same page by Pillow, which turns TIFF upright itself.
+    """Read the same page by Pillow, which turns TIFF upright itself.
 
     Raises:
         InputError: Pillow's libtiff does not decode the compression.
@@ -124,7 +124,7 @@ def _through_pillow(path: Path, how: ReadOptions, compression: int) -> np.ndarra
         seek(image, how.frame or 0, path)
         check_size(path, image.size[0], image.size[1], how.max_pixels, stored=len(data))
         image.load()
-    except OSError:  # Pillow's words are those of libtiff's decoders
+    except OSError:  # Pillow repeats the words of libtiff's decoders
         raise InputError(
             f"{one_line(path)}: a TIFF of compression {one_line(getattr(compression, 'name', compression), 40)} that "
             "cannot be decoded: broken, or of a codec that is not installed; save it anew with LZW or Deflate"
