@@ -1,8 +1,8 @@
-"""Are these images fit to be audited? Found out before any GPU hour is spent.
+"""Check whether a set of images is fit to be audited, before any GPU hour is spent.
 
 Unreadable, empty and duplicated images; copies across labels, splits or groups; groups across given splits; classes
 too small to split; sizes. *Problems* make an audit wrong (a patient in training and test, one image under two labels)
-or stop it; *remarks* are only said.
+or stop it; *remarks* are only listed.
 """
 
 import math
@@ -33,7 +33,7 @@ from memorisk.runs.settings import named_settings, takes_settings
 from memorisk.runs.workload import CountProgress
 
 ROLES = ("label", "group", "split")
-"""What may differ between copies of one image."""
+"""Columns in which copies of one image may differ."""
 
 
 @dataclass(frozen=True)
@@ -41,32 +41,32 @@ class ImageCheck:
     """Result of the check of a set of images.
 
     Attributes:
-        name: Of the source.
-        n: Images.
-        notes: What was assumed when the source was read.
-        id_doubts: Doubts about who is who.
-        near_rule: From which similarity on images count as nearly the same, taken from this set, and how often two
-            different people would be called one (`near_copies`).
-        unreadable: ``image, path, reason``.
-        not_read: ``path, reason``: files and rows that may hold images and are none of the ``n``.
-        empty: ``image, path, label, group, split``: every pixel is the same.
-        few_levels: ``image, path, label, group, split, levels``: images that span fewer than `FEW_LEVELS` of 256 grey
-            levels and are not empty.
-        duplicates: Images with equal pixels, a row an image: ``copy`` (number of the set), ``kind`` ("bytes" where
-            all files of the set are equal, else "pixels"), ``image, path, label, group, split`` and ``across`` (which
-            of label, group and split differ within the set, joined by ", ").
-        near: Pairs that look alike in a thumbnail, most similar first: ``image_a, image_b, similarity, fine``
+        name: Name of the source.
+        n: Number of images.
+        notes: Assumptions made when the source was read.
+        id_doubts: Doubts about the identity of people.
+        near_rule: Rule by which images count as nearly the same, learned from this set: the least similarity, and how
+            often two different people would be called one (`near_copies`).
+        unreadable: Table ``image, path, reason`` of images that cannot be read.
+        not_read: Table ``path, reason`` of files and rows that may hold images and are not among the ``n``.
+        empty: Table ``image, path, label, group, split`` of images in which every pixel is the same.
+        few_levels: Table ``image, path, label, group, split, levels`` of images that span fewer than `FEW_LEVELS` of
+            256 grey levels and are not empty.
+        duplicates: Table of images with equal pixels, one row per image: ``copy`` (number of the set), ``kind``
+            ("bytes" where all files of the set are equal, else "pixels"), ``image, path, label, group, split`` and
+            ``across`` (those of label, group and split that differ within the set, joined by ", ").
+        near: Table of pairs that look alike in a thumbnail, most similar first: ``image_a, image_b, similarity, fine``
             (correlation of fine details as stored), ``confirmed`` (nearly the same as stored, too), both labels,
             groups and splits, and ``across``. Of images with equal pixels only the first takes part.
-        near_found: How many pairs look alike; more than rows where the list was cut.
-        crossing_groups: ``group, splits, images``: groups with images in several of the given splits.
-        classes: ``label, images, share, groups, largest_group, auditable``; "" stands for images without a label.
-        groups: ``group, images, labels``.
-        splits: ``split, images, groups``; no rows where the source gives none.
-        split_copies: ``split, also_in, images``: how many images of a given split have an equal one in another split;
-            in the split itself, how many there are beyond the first of their kind.
-        sizes: ``height, width, colour, images``.
-        frames_left: ``path, frames``: how many frames, pages and slices of a file are not among the images.
+        near_found: Number of pairs that look alike; more than rows where the list was cut.
+        crossing_groups: Table ``group, splits, images`` of groups with images in several of the given splits.
+        classes: Table ``label, images, share, groups, largest_group, auditable``; "" means images without a label.
+        groups: Table ``group, images, labels`` with the number of images and labels of each group.
+        splits: Table ``split, images, groups``; empty where the source gives no splits.
+        split_copies: Table ``split, also_in, images``: number of images of a given split that have an equal one in
+            another split; within one split, the number of images beyond the first of their kind.
+        sizes: Table ``height, width, colour, images`` with the number of images of each size.
+        frames_left: Table ``path, frames`` with the frames, pages and slices of a file that are not among the images.
         linked: Pairs of groups that hold an equal image; `splits.split_by_group` keeps them together.
     """
 
@@ -93,7 +93,7 @@ class ImageCheck:
 
     @property
     def ok(self) -> bool:
-        """Return whether there is no problem; pairs nearly the same across groups alone are only a remark."""
+        """Return whether the set has no problem; pairs nearly the same across groups alone are only a remark."""
         return not any(self.problems.values())
 
     @property
@@ -111,13 +111,13 @@ class ImageCheck:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in JSON's own types, tables as lists of records."""
+        """Return the whole check in JSON's own types, tables as lists of records."""
         tables = {name: value for name, value in vars(self).items() if isinstance(value, pd.DataFrame)}
         records = {name: table.astype(object).to_dict("records") for name, table in tables.items()}
         return self.summary() | json_value({**records, "linked": self.linked})
 
     def summary(self) -> dict[str, Any]:
-        """Name, counts, problems, notes and the rule of near copies, in JSON's own types."""
+        """Return name, counts, problems, notes and the rule of near copies, in JSON's own types."""
         return json_value(
             {
                 "name": self.name,
@@ -146,23 +146,23 @@ def check_images(
     progress: CountProgress | None = None,
     **settings: Any,
 ) -> ImageCheck:
-    """Look at every image once and compare all pairs.
+    """Read every image once and compare all pairs.
 
     Args:
-        source: What `load_manifest` takes, or a manifest.
-        options: How images are found and read; ``size`` plays no part, pixels are compared as they are.
-        turned: Find quarter turns and flips as well.
-        near: Correlation of thumbnails from which on images are near copies; None learns it from the set.
+        source: Source as `load_manifest` takes it, or a manifest.
+        options: Options of finding and reading; ``size`` plays no part, since pixels are compared as they are.
+        turned: Whether quarter turns and flips are found as well.
+        near: Least correlation of thumbnails of near copies; None learns it from the set.
         fractions: Shares of the split that classes must be large enough for.
-        processes: Processes that decode; by default the cores this process may use.
-        progress: Called with the images done and their number.
-        **settings: Any field of ``ImageOptions``, in place of that of ``options``.
+        processes: Number of processes that decode; by default the number of cores that this process may use.
+        progress: Function called with the number of images done and the number of all.
+        **settings: Values of fields of ``ImageOptions``, in place of those of ``options``.
 
     Returns:
-        What was found.
+        Result of the check.
 
     Raises:
-        InputError: The source cannot be read, or there is no such setting.
+        InputError: The source cannot be read, or a setting does not exist.
     """
     options = replace(options or ImageOptions(), **named_settings(ImageOptions, settings))
     options.validate()
@@ -171,7 +171,7 @@ def check_images(
     scan, contents = _scan(manifest, options, processes, progress)
     hashes = np.array(scan.pixel_hash, dtype=object)
     empty = np.array(scan.empty)
-    comparable = (hashes != "") & ~empty  # a black image is no copy of another
+    comparable = (hashes != "") & ~empty  # black images do not count as copies of one another
     hashes = np.where(comparable, hashes, "")
     described = described_images(manifest)
     first_of_set = comparable.copy()
@@ -181,7 +181,7 @@ def check_images(
     small, sources, reader = scan.thumbnails[candidates], manifest_sources(manifest), PixelRule.of(options)
 
     def read(row: int) -> np.ndarray:
-        """The pixels of a candidate."""
+        """Read the pixels of a candidate."""
         return reader.read(sources[candidates[row]])
 
     rule = copy_rule(
@@ -223,7 +223,7 @@ def check_images(
 def _scan(
     manifest: Manifest, options: ImageOptions, processes: int | None, progress: CountProgress | None
 ) -> tuple[Scan, list[tuple]]:
-    """Describe each image, and the bytes it is in: (fingerprint of the file, member, frame)."""
+    """Scan each image, and describe its bytes: (fingerprint of the file, member, frame)."""
     sources = manifest_sources(manifest)
     workers = process_count(processes, sources)
     prints = content_fingerprints(list(dict.fromkeys(s.file for s in sources)), None, processes=workers)
@@ -261,7 +261,7 @@ def described_images(manifest: Manifest) -> pd.DataFrame:
 
 
 def crossed_roles(rows: pd.DataFrame) -> str:
-    """Name the roles in which copies of one image differ; a row without a split is in none."""
+    """Name the roles in which copies of one image differ; rows without a split do not count for the split."""
     return ", ".join(what for what in ROLES if len(set(rows[what]) - ({""} if what == "split" else set())) > 1)
 
 

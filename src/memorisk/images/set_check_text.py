@@ -1,4 +1,4 @@
-"""An image check as plain lines of text: what is wrong first, then what was found."""
+"""An image check as plain lines of text: problems first, then the other results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _UNLABELLED = ", but no image has a label: these images cannot be audited for wh
 
 
 def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
-    """Lines for a terminal or a file.
+    """Return the lines of a check for a terminal or a file.
 
     Args:
-        check: What was found.
-        shown: Longest listing of one kind; what is left out is counted.
+        check: Result of the check.
+        shown: Length of the longest listing of one kind; the rest is counted.
 
     Returns:
         Lines without line breaks or control characters in them, whatever the names of files and labels hold.
@@ -58,7 +58,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
 
 
 def _across_groups(check: ImageCheck) -> str:
-    """Return what the headline adds where images of two groups are nearly the same."""
+    """Return the addition to the headline where images of two groups are nearly the same."""
     confirmed = check.near.loc[check.near["confirmed"].astype(bool), "across"].tolist()
     n = sum("group" in roles.split(", ") for roles in confirmed)
     if not n:
@@ -68,7 +68,7 @@ def _across_groups(check: ImageCheck) -> str:
 
 
 def missing_data_notes(check: ImageCheck) -> list[str]:
-    """List what the data do not say, and what therefore could not be checked."""
+    """List the missing data, and the checks that were therefore impossible."""
     notes = []
     if len(check.groups) == check.n > 1:
         notes.append(
@@ -81,7 +81,7 @@ def missing_data_notes(check: ImageCheck) -> list[str]:
 
 
 def frame_notes(check: ImageCheck) -> list[str]:
-    """List what of the files is not among the images, and the way to it."""
+    """List the frames that are not among the images, and the option that reads them."""
     n, files = sum(check.frames_left["frames"].tolist()), len(check.frames_left)
     if not n:
         return []
@@ -150,7 +150,7 @@ def _split_copies(row: _Row) -> str:
 
 
 def _near(check: ImageCheck, shown: int) -> list[str]:
-    """Confirmed pairs, and pairs that only look alike, both most similar first."""
+    """List confirmed pairs, then pairs that only look alike, both most similar first."""
     rows = _rows(check.near)
     sure = [row for row in rows if row["confirmed"]]
     cut = check.near_found - len(rows)

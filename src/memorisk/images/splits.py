@@ -8,15 +8,15 @@ balanced sampling (Deville and Tillé, Biometrika 91, 2004), with several parts 
 shares as its probabilities. The flight moves them at random, without drift, in directions that leave every class's
 number of images in every part as it is, until groups are decided. The landing is the linear program of that paper:
 among all ways to decide the last few groups, a distribution with exactly their chances that misses the totals
-least. Only what groups hold enters, never which they are, and they come in random order: groups that hold the same
-are exchangeable.
+least. Only the contents of groups enter, never their names, and they come in random order: groups with the same
+contents are exchangeable.
 
-Why a share is met within the images of the class's largest group, when every group holds one class: a walk that
-keeps the class's images in three parts ends with at most two undecided groups, which have one part in common. They
-can be decided with exactly their chances so that never both land there (or never neither, if the chances ask for
+A share is met within the images of the class's largest group, when every group holds one class, for this reason: a walk
+that keeps the class's images in three parts ends with at most two undecided groups, which have one part in common. They
+can be decided with exactly their chances so that never both land there (or never neither, if the chances require
 it), and then no part is off by more than one of the two. The landing minimises the expected excess over all laws
-with these chances, hence finds 0. With several labels a group there is no such theorem (a split that good need not
-exist): groups are then moved while that helps, and `share_table` reports what was reached.
+with these chances, hence finds 0. No such theorem exists for groups with several labels (a split that good need not
+exist): groups are then moved while that helps, and `share_table` reports the result.
 """
 
 from collections import Counter
@@ -30,19 +30,19 @@ import scipy
 from memorisk.runs.errors import InputError, one_line
 
 _ZERO = 1e-9  # chances this near 0 or 1 are decided
-_OUTCOMES = 1500  # ways to decide the last units that the landing looks at together: 3^6 = 729, 2^10 = 1024
+_OUTCOMES = 1500  # ways to decide the last units that the landing considers together: 3^6 = 729, 2^10 = 1024
 _MOVES, _DRAWS = 500, 5
 _EXCESS_WEIGHT = 1000.0  # an image beyond the allowance weighs more than a part without the class
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """Units to divide into parts, and the shares.
+    """Units to divide into parts, and the shares of the parts.
 
     Attributes:
-        images: [U, C] images of each class in the unit.
-        composition: [U] a number for what the unit holds; the same number, the same row of ``images``.
-        shares: [P] positive, adding up to 1.
+        images: Number of images of each class in the unit, [U, C].
+        composition: Number for the contents of the unit, [U]; the same number means the same row of ``images``.
+        shares: Shares of the parts, [P], positive, adding up to 1.
     """
 
     images: np.ndarray
@@ -55,21 +55,21 @@ class Rounding:
         return float(self.penalty(self.images.T @ one_hot, (self.images > 0).T.astype(float) @ one_hot))
 
     def penalty(self, images: np.ndarray, units: np.ndarray) -> np.ndarray:
-        """The excess of class totals: images and units [..., C, P] -> [...]."""
+        """Return the excess of class totals: images and units [..., C, P] -> [...]."""
         off = np.abs(images - self.images.sum(axis=0)[:, None] * self.shares)
         beyond = np.maximum(off - self.images.max(axis=0)[:, None] - _ZERO, 0.0)
         return _EXCESS_WEIGHT * beyond.sum(axis=(-2, -1)) + (units < 0.5).sum(axis=(-2, -1))
 
 
 def draw_rounding(problem: Rounding, rng: np.random.Generator) -> np.ndarray:
-    """Draw one result.
+    """Draw one division of the units into parts.
 
     Args:
-        problem: Units, what they hold, and the shares.
-        rng: Its draws decide.
+        problem: Units, their contents, and the shares.
+        rng: Generator to draw from.
 
-    Returns: [U] a part for every unit. For units of one class the excess in images is 0 by theorem. With several
-        classes a unit, a result that exceeds is repaired by moving units while that helps, and drawn again if it does
+    Returns: Part of every unit, [U]. For units of one class the excess in images is 0 by theorem. With several
+        classes per unit, a result that exceeds is repaired by moving units while that helps, and drawn again if it does
         not (the only steps that may move a unit's chances); the best is returned.
     """
     best, least = np.zeros(len(problem.images), dtype=np.intp), np.inf
@@ -84,12 +84,12 @@ def draw_rounding(problem: Rounding, rng: np.random.Generator) -> np.ndarray:
 
 
 def _draw(problem: Rounding, rng: np.random.Generator) -> np.ndarray:
-    """Bulk, flight, landing; every unit's chances of a part are the shares."""
+    """Draw by bulk, flight and landing; every unit's chances of a part are the shares."""
     images = problem.images.astype(float)
     chances = _bulk(problem, rng)
     order = rng.permutation(len(chances))
     order = order[np.lexsort((problem.images.sum(axis=1)[order], problem.images.argmax(axis=1)[order]))]
-    # Totals in images and in units first; then units give way, then the classes with the widest allowance.
+    # Totals in images and in units first; then units are dropped, then the classes with the widest allowance.
     widest_first = np.argsort(-problem.images.max(axis=0), kind="stable")
     weight_sets = [np.hstack([images, images > 0])] + [images[:, widest_first[i:]] for i in range(images.shape[1])]
     for weights in weight_sets:
@@ -136,7 +136,7 @@ def _flight(chances: np.ndarray, weights: np.ndarray, rng: np.random.Generator) 
 
 
 def _walk(chances: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One window's walk: along each direction that keeps all sums, up or down until a probability reaches 0 or 1."""
+    """Walk in one window along each direction that keeps all sums, until a probability reaches 0 or 1."""
     chances = chances.copy()
     unit, part = np.nonzero(_undecided(chances))
     basis = _kernel(unit, part, weights, chances.shape[1])
@@ -156,7 +156,7 @@ def _walk(chances: np.ndarray, weights: np.ndarray, rng: np.random.Generator) ->
 
 
 def _kernel(unit: np.ndarray, part: np.ndarray, weights: np.ndarray, n_parts: int) -> np.ndarray:
-    """An orthonormal basis [entries, d] of the moves that keep each unit's sum and each class's sum in each part."""
+    """Return an orthonormal basis [entries, d] of the moves that keep unit sums and each class's sum in each part."""
     n_units, n_classes = weights.shape
     constraints = np.zeros((n_units + n_classes * n_parts, len(unit)))
     entry = np.arange(len(unit))
@@ -171,7 +171,7 @@ def _kernel(unit: np.ndarray, part: np.ndarray, weights: np.ndarray, n_parts: in
 
 
 def _without(basis: np.ndarray, entry: int) -> np.ndarray:
-    """The directions of a basis that leave one entry alone; one dimension fewer unless all of them did."""
+    """Return the directions of a basis that leave one entry alone; one dimension fewer unless all of them did."""
     if not basis.shape[1]:
         return basis
     pivot = int(np.abs(basis[entry]).argmax())
@@ -215,7 +215,7 @@ def _land(problem: Rounding, chances: np.ndarray, rng: np.random.Generator) -> n
 
 
 def _independent(targets: np.ndarray, marginals: np.ndarray) -> np.ndarray:
-    """The product law of the outcomes: it has the wanted chances too, and no program to solve."""
+    """Return the product law of the outcomes: it has the wanted chances too, without a program to solve."""
     return np.exp(marginals.T @ np.log(np.maximum(targets, 1e-300)))
 
 
@@ -274,19 +274,19 @@ def split_by_group(
     and the seed, not on the order of the rows.
 
     Args:
-        labels: [N] label of each image; several labels joined by "|".
-        groups: [N] group of each image; a group is never divided.
+        labels: Label of each image, [N]; several labels joined by "|".
+        groups: Group of each image, [N]; a group is never divided.
         fractions: Shares of T, C and E; they add up to 1. ``balanced`` has (0, 0.85, 0.15).
-        seed: Decides the split.
+        seed: Seed that decides the split.
         linked: Pairs of groups to keep together, such as groups that share an identical image.
 
-    Returns: [N] "train", "canary" or "test"; "not auditable" for images of a class too small to split
-        (`small_classes`), which join training only. The other images of their groups are "train", whatever the
+    Returns: Part of each image, [N]: "train", "canary" or "test"; "not auditable" for images of a class too small to
+        split (`small_classes`), which join training only. The other images of their groups are "train", whatever the
         shares.
 
     Raises:
-        InputError: Shares that do not add up to 1, arrays of different length, no images, or a linked group that is
-            not there.
+        InputError: The shares do not add up to 1, the arrays differ in length, there are no images, or a linked group
+            does not occur.
     """
     shares = _checked_shares(fractions)
     units = _units(labels, groups, linked)
@@ -312,9 +312,9 @@ def small_classes(
     fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
     linked: Iterable[tuple[str, str]] | None = None,
 ) -> list[str]:
-    """Classes too small to split: fewer groups than give every part one, that is fewer than 1 / (the smallest share).
+    """List the classes too small to split: fewer groups than parts can each get one, 1 / (the smallest share).
 
-    Their groups join training only. A class that this leaves with too few groups is too small as well, and so on.
+    Their groups join training only. A class that is left with too few groups is then too small as well, and so on.
     """
     units = _units(labels, groups, linked)
     return [units.classes[c] for c in _small(units, _checked_shares(fractions))]
@@ -324,14 +324,14 @@ def merge_linked(groups: Sequence[str] | np.ndarray, linked: Iterable[tuple[str,
     """Give groups that belong together one name, the first of theirs in alphabetical order.
 
     Args:
-        groups: [N] group of each image.
-        linked: Pairs of groups.
+        groups: Group of each image, [N].
+        linked: Pairs of groups that belong together.
 
     Returns:
-        [N] the merged group of each image.
+        Merged group of each image, [N].
 
     Raises:
-        InputError: A linked group that no image has.
+        InputError: No image has a linked group.
     """
     names, of_image = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     place = {name: i for i, name in enumerate(names)}
@@ -357,10 +357,10 @@ def share_table(
     *,
     fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
 ) -> pd.DataFrame:
-    """Tabulate what a split gave each class.
+    """Tabulate the result of a split for each class.
 
-    Returns: A row a class: ``label, images, groups, largest_group, train, canary, test`` (images in each part; those
-        that are "not auditable" count as training), ``*_groups`` and ``off`` (the largest |images in a part - its
+    Returns: One row per class: ``label, images, groups, largest_group, train, canary, test`` (images in each part;
+        those that are "not auditable" count as training), ``*_groups`` and ``off`` (the largest |images in a part - its
         share|). The share is met within one group where ``off <= largest_group``.
     """
     shares = _checked_shares(fractions)
@@ -387,11 +387,11 @@ class _Units:
     """Groups (merged where linked), in the order of their names.
 
     Attributes:
-        classes: [C] sorted labels.
-        of_image: [N] unit of each image.
-        images: [U, C] images of the class in the unit.
-        label_of_image: [N, C] whether the image has the label.
-        composition: [U] a number for each multiset of (joined) labels.
+        classes: Labels, sorted, [C].
+        of_image: Unit of each image, [N].
+        images: Number of images of the class in the unit, [U, C].
+        label_of_image: Whether the image has the label, [N, C].
+        composition: Number for each multiset of (joined) labels, [U].
     """
 
     classes: list[str]
@@ -431,7 +431,7 @@ def _units(labels: Sequence[str] | np.ndarray, groups: Sequence[str] | np.ndarra
 
 
 def _small(units: _Units, shares: np.ndarray) -> np.ndarray:
-    """Class numbers that are too small to split, to the fixed point."""
+    """Return the numbers of classes that are too small to split, to the fixed point."""
     needed = 1 / shares[shares > 0].min()
     small = np.zeros(len(units.classes), dtype=bool)
     while True:
@@ -443,7 +443,7 @@ def _small(units: _Units, shares: np.ndarray) -> np.ndarray:
 
 
 def _blocks(images: np.ndarray, forced: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Units and classes that can be split apart from the others: (units, classes) with no label in two blocks."""
+    """Return units and classes that can be split separately: (units, classes) with no label in two blocks."""
     free = np.flatnonzero(~forced)
     n_classes = images.shape[1]
     unit, label = np.nonzero(images[free])

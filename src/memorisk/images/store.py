@@ -1,13 +1,13 @@
 """The image store: every image decoded once, to one size, in one memory-mapped array that later runs reuse.
 
-A store is a folder named by a key: a hash of the content of the files (`file_hashes` says when a file is read
-again), of which rows of them are images, and of the options that decide pixels (depth, window, size, resize,
-channels, max_pixels). A changed file or option is another key, hence another store; labels, groups and splits are
-not in the key, since they change no pixel. Under the key stand ``images.npy`` [N, H, W, C], ``rows.parquet`` (of
+A store is a folder named by a key: a hash of the content of the files (`file_hashes` decides when a file is read
+again), of the rows of them that are images, and of the options that decide pixels (depth, window, size, resize,
+channels, max_pixels). A changed file or option gives another key, hence another store; labels, groups and splits are
+not in the key, since they change no pixel. The folder holds ``images.npy`` [N, H, W, C], ``rows.parquet`` (for
 each row a hash of its pixels, or why it could not be read) and ``meta.json``.
 
 Building is parallel, with the memory of a few images whatever their number; it is resumable (blocks of rows that
-are done are kept and, on the next try, checked against their hashes); and it is atomic: the folder takes its name
+are done are kept and, on the next try, checked against their hashes); and it is atomic: the folder gets its name
 when all is written. One process builds, others wait for it.
 """
 
@@ -41,20 +41,20 @@ from memorisk.runs.locks import folder_lock
 from memorisk.runs.storage.locations import cache_folder
 from memorisk.runs.workload import CountProgress
 
-_FORMAT = 2  # part of the key: a change of what pixels are stored makes new stores
+_FORMAT = 2  # part of the key: a change of the stored pixels makes new stores
 
 
 @dataclass(frozen=True)
 class ImageStore:
-    """Decoded images, ready to train on.
+    """Store of decoded images, ready to train on.
 
     Attributes:
-        images: [N, H, W, C] uint8 or uint16, memory-mapped, read-only.
-        manifest: Rows in the same order; images that could not be read are left out.
+        images: Decoded images, [N, H, W, C] uint8 or uint16, memory-mapped, read-only.
+        manifest: Manifest with rows in the same order; images that could not be read are left out.
         key: Name of the store's content.
-        folder: Where it lies.
-        skipped: Images left out: ``image, path, reason``.
-        pixel_hashes: [N] hash of each stored image.
+        folder: Folder of the store.
+        skipped: Table ``image, path, reason`` of the images left out.
+        pixel_hashes: Hash of each stored image, [N].
     """
 
     images: np.ndarray
@@ -66,7 +66,7 @@ class ImageStore:
 
     @cached_property
     def data_hash(self) -> str:
-        """Hash over (id, label, group, split, pixels) of every image: what a result was computed from."""
+        """Hash (id, label, group, split, pixels) of every image: the data from which a result was computed."""
         splits = self.manifest.splits
         columns = [self.manifest.images, self.manifest.labels, self.manifest.groups, self.pixel_hashes]
         columns += [] if splits is None else [splits]
@@ -74,7 +74,7 @@ class ImageStore:
         return fingerprint(layout, *(column.tolist() for column in columns), length=32)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pixels that lie in the store's folder stay there when it goes to another process or machine."""
+        """Pickle the store without pixels that lie in its folder: they stay there when it moves to another process."""
         pixels = self.images
         whole = isinstance(pixels, np.memmap) and isinstance(pixels.base, mmap.mmap)
         in_folder = whole and Path(str(getattr(pixels, "filename", ""))) == (self.folder / IMAGES).absolute()
@@ -83,7 +83,7 @@ class ImageStore:
 
 
 def _unpickle(images: np.ndarray | None, manifest: Manifest, key: str, folder: Path, *rest: Any) -> "ImageStore":
-    """A store that came from another process; its pixels are read from its folder where they lie there."""
+    """Return a store that came from another process; its pixels are read from its folder where they lie there."""
     pixels = read_array(folder / IMAGES, mmap=True) if images is None else images
     return ImageStore(pixels, manifest, key, folder, *rest)
 
@@ -95,24 +95,24 @@ def build_store(
     processes: int | None = None,
     progress: CountProgress | None = None,
 ) -> ImageStore:
-    """Decode the images of a manifest once, or find the store where that was done.
+    """Decode the images of a manifest once, or find the store of an earlier run.
 
     Without ``size`` the images keep their common size. ``channels`` auto stores one channel when every image is grey
     (three equal channels count as grey), else three; 1 turns colour to luma, 3 repeats grey.
 
     Args:
-        manifest: Which images.
-        options: How they are read and resized, and where stores are kept.
-        processes: Processes that decode; by default the cores this process may use. Never more than there are files.
-        progress: Called with the images done and their number.
+        manifest: Manifest of the images.
+        options: Options by which images are read and resized, and the place of stores.
+        processes: Number of processes that decode; by default the cores this process may use. Never more than files.
+        progress: Function called with the number of images done and the number of all.
 
     Returns:
-        The store, its rows in the manifest's order.
+        Store with rows in the manifest's order.
 
     Raises:
-        InputError: Images cannot be read (listed; ``skip_unreadable`` leaves them out), differ in size while none is
-            given, or the folder cannot be written.
-        MemoriskError: The disk is full; what is done is kept.
+        InputError: Images cannot be read (listed; ``skip_unreadable`` leaves them out), differ in size while ``size``
+            is not set, or the folder cannot be written.
+        MemoriskError: The disk is full; finished blocks are kept.
     """
     options.validate()
     rule = PixelRule.of(options)

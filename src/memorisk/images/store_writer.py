@@ -1,12 +1,12 @@
-"""How an image store is written: laid out, decoded in blocks by several processes, resumed, finished.
+"""Writing of an image store: it is laid out, decoded in blocks by several processes, resumed and finished.
 
-The rows go straight to their place in ``images.npy`` of a hidden folder beside the stores. Its space is reserved
-first, so that a full disk is found before work is done. A journal names each block that stands in the file, with a
+The rows are written to their place in ``images.npy`` of a hidden folder next to the stores. Its space is reserved
+first, so that a full disk is found before work is done. A journal names each block that is in the file, with a
 hash of every row; on resuming, those blocks are read again and kept if the hashes agree. A few images decide
 whether the array has one channel or three; where this guess fails, the array is copied once, as a stream.
 
-The module also turns the rows of a manifest into work: where their pixels are, how many processes decode, which
-error lists the images that cannot be read.
+The module also turns the rows of a manifest into work: the places of their pixels, the number of processes that decode,
+and the error that lists the images that cannot be read.
 """
 
 import json
@@ -39,7 +39,7 @@ _MIN_IMAGES_FOR_PROCESSES = 200  # images; starting a process costs about as muc
 
 
 def manifest_sources(manifest: Manifest) -> list[Source]:
-    """Return where the pixels of each row are."""
+    """Return the places of the pixels of each row."""
     table, root = manifest.table, manifest.root
     members: list[Any] = table["member"].tolist() if "member" in table else [None] * manifest.n
     frames: list[Any] = table["frame"].tolist() if "frame" in table else [None] * manifest.n
@@ -54,14 +54,14 @@ def manifest_sources(manifest: Manifest) -> list[Source]:
 
 
 def process_count(requested: int | None, sources: Sequence[Source]) -> int:
-    """Choose the number of decoding processes: the request, else this process's cores; at most one a file.
+    """Choose the number of decoding processes: the request, else this process's cores; at most one per file.
 
     The images of one file are read in order by one process: a compressed array is a stream, which each process would
-    have to run through from the start. Rows of Parquet and Arrow are not decoded to get past them, so that several
+    have to read through from the start. Rows of Parquet and Arrow can be skipped without decoding, so several
     processes may share a file.
 
     Raises:
-        InputError: Fewer than one is asked for.
+        InputError: The request is below one.
     """
     if requested is not None and requested < 1:
         raise InputError(f"processes is {requested}; give at least 1")
@@ -77,13 +77,13 @@ def process_count(requested: int | None, sources: Sequence[Source]) -> int:
 
 
 def row_blocks(n: int) -> list[tuple[int, int]]:
-    """About 64 blocks (first, end), of 16 to 512 rows: what a worker does at a time, and what a kill loses."""
+    """Return about 64 blocks (first, end), of 16 to 512 rows: a worker's work at a time, and the loss by a kill."""
     size = min(512, max(16, -(-n // 64)))
     return [(first, min(first + size, n)) for first in range(0, n, size)]
 
 
 def unreadable_error(manifest: Manifest, rows: Sequence[int] | np.ndarray, reasons: Sequence[str]) -> InputError:
-    """The one line that lists images that cannot be read: the first three, and how many there are."""
+    """Return the one-line error that lists images that cannot be read: the first three, and their number."""
     first = manifest.table.iloc[list(rows[:3])]
     names = [file_and_image(str(p), str(i), 80) for p, i in zip(first["path"], first["image"], strict=True)]
     examples = [f"{name} ({reason})" for name, reason in zip(names, reasons[:3], strict=True)]
@@ -97,7 +97,7 @@ def unreadable_error(manifest: Manifest, rows: Sequence[int] | np.ndarray, reaso
 IMAGES, ROWS, META = "images.npy", "rows.parquet", "meta.json"
 _PROBES = 16
 DECODED_IMAGES = "decoded images"
-"""What a store holds, for messages."""
+"""Name of a store's contents, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class StorePlan:
 
     @property
     def building(self) -> Path:
-        """The hidden folder of the unfinished store."""
+        """Return the hidden folder of the unfinished store."""
         return self.stores / f".{self.key}.building"
 
     @property
@@ -154,7 +154,7 @@ class _Layout:
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether a finished store lies there whose every image has the hash that its table says."""
+    """Return whether a folder is a finished store whose images all have the hashes of its table."""
     if not (is_intact(folder / META) and is_intact(folder / ROWS)):
         return False
     try:
@@ -172,7 +172,7 @@ def is_complete(folder: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _are_pixels_intact(folder: Path, layout: _Layout, _version: tuple[int, ...]) -> bool:
-    """Return whether an array has its header and, image by image, the hashes of its table; once for each version."""
+    """Return whether an array has its header and, image by image, the hashes of its table; cached for each version."""
     with (folder / IMAGES).open("rb") as file:
         if file.read(len(layout.header)) != layout.header or _version[0] != layout.total_bytes:
             return False
@@ -183,7 +183,7 @@ def _are_pixels_intact(folder: Path, layout: _Layout, _version: tuple[int, ...])
     def is_block_intact(block: tuple[int, int]) -> bool:
         return all(hash_pixels(images[row]) == hashes[row] for row in range(*block))
 
-    with ThreadPoolExecutor(available_cores()) as pool:  # a hash of pixels lets other threads run
+    with ThreadPoolExecutor(available_cores()) as pool:  # hashing pixels lets other threads run
         return len(hashes) == layout.n and all(pool.map(is_block_intact, row_blocks(layout.n)))
 
 
@@ -192,7 +192,7 @@ def write_store(plan: StorePlan, *, processes: int, progress: CountProgress | No
 
     Raises:
         InputError: Images cannot be read or differ in size.
-        MemoriskError: The disk is full, or workers failed; what is done is kept.
+        MemoriskError: The disk is full, or workers failed; finished blocks are kept.
     """
     remove_abandoned(plan.stores)
     shutil.rmtree(plan.stores / plan.key, ignore_errors=True)  # damaged, or it would have been used
@@ -208,7 +208,7 @@ def write_store(plan: StorePlan, *, processes: int, progress: CountProgress | No
 
 
 def _guess_layout(plan: StorePlan) -> _Layout:
-    """Size and channels from a few images spread over the manifest, or more until one can be read."""
+    """Return size and channels from a few images spread over the manifest, or more until one can be read."""
     n = len(plan.sources)
     spread = np.unique(np.linspace(0, n - 1, min(n, _PROBES)).astype(int)).tolist()
     rest = (row for row in range(n) if row not in spread)
@@ -240,7 +240,7 @@ def _sizes_differ(plan: StorePlan, size: tuple[int, ...], row: int, shape: tuple
 
 
 def _resume(plan: StorePlan, layout: _Layout) -> tuple[_Layout, dict[int, DecodedBlock]]:
-    """Return what an earlier try left if its pixels match their hashes, else an empty array with its space reserved."""
+    """Return the result of an earlier try if its pixels match their hashes, else an empty array with reserved space."""
     array = plan.building / IMAGES
     try:
         first, *lines = (plan.building / JOURNAL).read_text(encoding="utf-8").split("\n")
@@ -306,7 +306,7 @@ def _decode(
     processes: int,
     progress: CountProgress | None,
 ) -> list[DecodedBlock]:
-    """Decode blocks, noting each that stands in the file in ``done`` and in the journal."""
+    """Decode blocks, noting each that is in the file in ``done`` and in the journal."""
     n = len(plan.sources)
     finished = sum(len(block.hashes) for block in done.values())
     with write_guard(plan.stores, DECODED_IMAGES), (plan.building / JOURNAL).open("a", encoding="utf-8") as journal:
@@ -365,7 +365,7 @@ def _copy(array: Path, layout: _Layout, rows: np.ndarray) -> None:
 
 
 def _finish(plan: StorePlan, layout: _Layout, blocks: list[DecodedBlock]) -> None:
-    """Refuse or leave out what could not be read, settle the channels, write the tables and give the store its name."""
+    """Refuse or leave out unreadable images, settle the channels, write the tables and give the store its name."""
     reasons = np.full(layout.n, "", dtype=object)
     for row, reason in (bad for block in blocks for bad in block.unreadable):
         reasons[row] = reason

@@ -1,9 +1,9 @@
-"""Blocks of a page: frozen dataclasses that say what stands where, not how it looks.
+"""Blocks of a page: frozen dataclasses that define its contents and their order, not its looks.
 
-Texts written by this project are plain ``str``; whatever comes from the user (names of classes, ids, notes) is
-wrapped in :class:`Name`, or stands in a table cell or caption slot that treats everything as a name. `data_uri`
-makes the small pictures of a gallery: the one place of the report with pixels, and only when a gallery is asked
-for.
+Texts written by this project are plain ``str``; text from the user (names of classes, ids, notes) is
+wrapped in :class:`Name`, or is put in a table cell or caption slot that treats everything as a name. `data_uri`
+makes the small pictures of a gallery: the one place of the report with pixels, and only when the user requests a
+gallery.
 """
 
 import base64
@@ -22,21 +22,21 @@ Tone = Literal["good", "middling", "bad", "quiet"]
 
 @dataclass(frozen=True)
 class Name:
-    """A piece of text of unknown origin: isolated, with invisible characters shown."""
+    """Piece of text of unknown origin: isolated, with invisible characters shown."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Strong:
-    """An emphasised piece of text."""
+    """Emphasised piece of text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Link:
-    """A link to another section of the same page."""
+    """Link to another section of the same page."""
 
     text: str
     section: str
@@ -48,14 +48,14 @@ Text = Inline | Sequence[Inline]
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Running text."""
+    """Running text as one paragraph."""
 
     text: Text
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A list of items; numbered when their order matters."""
+    """List of items; numbered when their order matters."""
 
     items: Sequence[Text]
     ordered: bool = False
@@ -63,7 +63,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Definitions:
-    """Terms and what they mean, or settings and their values."""
+    """Terms with their meanings, or settings with their values."""
 
     items: Sequence[tuple[Text, Text]]
     compact: bool = False
@@ -71,7 +71,7 @@ class Definitions:
 
 @dataclass(frozen=True)
 class Fact:
-    """One number a reader should carry away."""
+    """One number that a reader should remember."""
 
     label: str
     value: str
@@ -80,7 +80,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Facts:
-    """A row of numbers."""
+    """Row of numbers to remember."""
 
     items: Sequence[Fact]
 
@@ -90,20 +90,20 @@ class Column:
     """Column of a table: its heading and form."""
 
     source: str
-    """The column of the frame."""
+    """Name of the column in the frame."""
     heading: str
     format: str = "text"
-    """A name in :data:`memorisk.report.columns.FORMATS`."""
+    """Name of a format in :data:`memorisk.report.columns.FORMATS`."""
     interval: tuple[str, str] | None = None
-    """Columns with the lower and upper limit, shown in brackets behind the value."""
+    """Names of the columns of the lower and upper limit, shown in brackets behind the value."""
     gates: tuple[float, ...] = ()
-    """Gates that decimals are compared with: no rounding carries a number to or across one of them."""
+    """Gates to which decimals are compared: no rounding carries a number to or across one of them."""
     tones: Mapping[str, Tone] = field(default_factory=dict)
-    """Values, as they are written, that are shown as a badge, and its tone."""
+    """Tone of the badge for each value that is shown as one, by the value as it is written."""
     wide: bool = False
-    """Whether sentences stand in it, which need some width to be read."""
+    """Whether the column holds sentences, which need some width to be read."""
     missing: str = ""
-    """Text where there is no value; a dash if not given."""
+    """Text where the value is missing; a dash if not given."""
     row_heading: bool = False
     """Whether this column names the row."""
 
@@ -126,52 +126,52 @@ def number(source: str, heading: str, kind: str = "decimal", *, missing: str = "
 def estimate(
     source: str, heading: str, kind: str = "decimal", low: str = "", high: str = "", *, missing: str = ""
 ) -> Column:
-    """Return a column of estimates with limits, which stand in ``SOURCE_low`` and ``SOURCE_high`` if not named."""
+    """Return a column of estimates with limits from ``SOURCE_low`` and ``SOURCE_high`` if not named."""
     ends = (low or f"{source}_low", high or f"{source}_high")
     return Column(source=source, heading=heading, format=kind, interval=ends, missing=missing)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A data frame as a table; long ones keep their first rows in sight and fold the rest away."""
+    """Data frame as a table; a long one shows its first rows and folds the rest away."""
 
     frame: pd.DataFrame
     columns: Sequence[Column]
     caption: str
     visible_rows: int = 25
     most_rows: int = 500
-    """Rows beyond this are counted, not shown."""
+    """Number of rows that are shown at most; rows beyond it are counted."""
     elsewhere: str = ""
-    """The file that holds all rows, named when some are not shown."""
+    """Name of the file with all rows, given when some are not shown."""
     empty: str = "None."
-    """Text in the table's place when there is no row."""
+    """Text in the table's place when it has no rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A drawing with its caption, and the same content as text and numbers for whoever cannot see it."""
+    """Drawing with its caption, and the same content as text and numbers for readers who cannot see it."""
 
     svg: str
-    """From :mod:`memorisk.report.figures.memorization`; inserted as it is, so never built from a user's text by hand.
-    """
+    """Drawing from :mod:`memorisk.report.figures.memorization`; inserted as it is, so never built from a user's text by
+    hand."""
     title: str
     caption: Text
     alternative: Text
     """Description of the figure, in sentences."""
     table: Table | None = None
-    """The drawn numbers."""
+    """Table of the drawn numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Thumbnail:
-    """One picture of a gallery."""
+    """Single picture of a gallery."""
 
     data_uri: str
-    """``data:image/png;base64,...``, from :func:`memorisk.report.blocks.data_uri`."""
+    """Picture as ``data:image/png;base64,...``, from :func:`memorisk.report.blocks.data_uri`."""
     caption: Sequence[Text]
-    """Short lines below it."""
+    """Short lines below the picture."""
     alternative: str = ""
-    """Text where the picture is not seen; empty when the caption says all."""
+    """Text for readers who cannot see the picture; empty when the caption contains it all."""
 
     def __post_init__(self) -> None:
         if not self.data_uri.startswith("data:image/png;base64,"):
@@ -180,7 +180,7 @@ class Thumbnail:
 
 @dataclass(frozen=True, kw_only=True)
 class Gallery:
-    """Pictures side by side."""
+    """Pictures side by side with a caption."""
 
     items: Sequence[Thumbnail]
     caption: str
@@ -188,7 +188,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Callout:
-    """A box that must not be missed. Its kind is said by words and a symbol, never by colour alone."""
+    """Box that must not be missed. Words and a symbol show its kind, never colour alone."""
 
     kind: Kind
     title: Text
@@ -207,7 +207,7 @@ class Details:
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading within a section."""
+    """Heading within a section."""
 
     text: Text
 
@@ -219,7 +219,7 @@ Block = (
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading, listed in its contents."""
+    """Part of the page with a heading, listed in its contents."""
 
     title: str
     blocks: Sequence[Block]
@@ -228,30 +228,29 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """One report."""
+    """One report page with its sections."""
 
     title: Text
     lead: Sequence[Block]
-    """Blocks before the contents: the verdict."""
+    """Blocks before the contents, with the verdict."""
     sections: Sequence[Section]
     subtitle: Text = ""
     footer: Sequence[Block] = ()
     redacted: bool = False
-    """Whether ids and images were left out: the page then says that this is true of it alone."""
+    """Whether ids and images were left out; the page then states that this holds for it alone."""
 
 
 def data_uri(pixels: np.ndarray, *, side: int = 160) -> str:
     """Shrink an image to fit ``side`` x ``side`` and write it as a PNG inside a data URI.
 
     Args:
-        pixels: ``[h, w]`` or ``[h, w, c]`` with c in {1, 3}, uint8, or uint16, which is stretched from its own minimum
-        and
-            maximum to 8 bits. Images smaller than half of ``side`` are enlarged by whole factors, so that pixels stay
-            sharp.
-        side: Longest edge, in pixels.
+        pixels: Image ``[h, w]`` or ``[h, w, c]`` with c in {1, 3}, uint8, or uint16, which is stretched from its own
+            minimum and maximum to 8 bits. Images smaller than half of ``side`` are enlarged by whole factors, so that
+            pixels stay sharp.
+        side: Longest edge in pixels.
 
     Raises:
-        ValueError: If shape or dtype are others.
+        ValueError: The pixels have another shape or dtype.
     """
     array = np.asarray(pixels)
     if array.ndim == 3 and array.shape[2] == 1:

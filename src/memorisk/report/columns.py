@@ -1,6 +1,6 @@
 """Columns of a table: read as plain arrays, and their values written for a reader.
 
-A column is read whatever dtype it came with and whether it is there at all. `FORMATS` has a function for each way
+A column is read whatever dtype it has, and whether it exists or not. `FORMATS` has a function for each way
 to write a value; the specification of a column names it.
 """
 
@@ -19,52 +19,52 @@ _DECIMALS = 3
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether there is no value: None, NaN, or pandas' own mark for it."""
+    """Return whether a value is missing: None, NaN, or pandas' own mark for it."""
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True
     return isinstance(value, float | np.floating) and math.isnan(value)
 
 
 def text(value: Any) -> str:
-    """A name or any other value, as it is."""
+    """Write a name or any other value, as it is."""
     return str(value)
 
 
 def capitalized(sentence: str) -> str:
-    """A sentence with its first letter large, the others as they are: names may stand in it."""
+    """Return a sentence with a capital first letter and the others as they are, since it may contain names."""
     return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def count(value: Any) -> str:
-    """A whole number with commas between thousands; None where nobody could count."""
+    """Write a whole number with commas between thousands; None as "not known"."""
     return "not known" if value is None else _signed(f"{float(value):,.0f}")
 
 
 def decimal(value: Any, gates: Sequence[float] = ()) -> str:
-    """A number with three decimals, more where rounding would carry it to or across a gate."""
+    """Write a number with three decimals, more where rounding would carry it to or across a gate."""
     return _signed(format_against_gates(float(value), *gates, digits=_DECIMALS))
 
 
 def short(value: Any) -> str:
-    """A number with two decimals."""
+    """Write a number with two decimals."""
     return _signed(f"{float(value):.2f}")
 
 
 def mean_count(value: Any) -> str:
-    """A mean of numbers of things: whole as a count, else two decimals."""
+    """Write a mean of counts: a whole one as a count, else with two decimals."""
     number = float(value)
     return count(number) if number.is_integer() else short(number)
 
 
 def percent(value: Any) -> str:
-    """A share as a percentage: one decimal, more only where the share is below 0.1 %."""
+    """Write a share as a percentage: one decimal, more only where the share is below 0.1 %."""
     share = 100 * float(value)
     digits = 1 if share == 0 or abs(share) >= 0.1 else 3
     return _signed(f"{share:.{digits}f}") + "\N{NO-BREAK SPACE}%"
 
 
 def probability(value: Any) -> str:
-    """A p-value: three decimals, or the power of ten it lies below."""
+    """Write a p-value: three decimals, or scientific notation where it is below 0.001."""
     p = float(value)
     if p >= 0.001:
         return f"{p:.3f}"
@@ -72,7 +72,7 @@ def probability(value: Any) -> str:
 
 
 def power(value: Any) -> str:
-    """A number of any size with two digits that count: ``75000`` as ``7.5e4``."""
+    """Write a number of any size with two significant digits: ``75000`` as ``7.5e4``."""
     number = float(value)
     if number == 0 or 0.01 <= abs(number) < 1000:
         return _signed(f"{number:.3g}")
@@ -101,7 +101,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
 
 
 def _signed(digits: str) -> str:
-    """The same number with a true minus sign, and without one before zero."""
+    """Return the same number with a true minus sign, and without one before zero."""
     digits = digits.replace("inf", "\N{INFINITY}")
     if digits == "-\N{INFINITY}":
         return MINUS + "\N{INFINITY}"
@@ -111,7 +111,7 @@ def _signed(digits: str) -> str:
 
 
 def column_numbers(table: pd.DataFrame, column: str) -> np.ndarray:
-    """A column as ``[n]`` float64; NaN for what is missing, for text, and for a column that is not there."""
+    """Return a column as ``[n]`` float64; NaN for missing values, for text, and for a column that does not exist."""
     out = np.full(len(table), np.nan)
     if column in table:
         for i, value in enumerate(table[column]):
@@ -121,26 +121,26 @@ def column_numbers(table: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def booleans(table: pd.DataFrame, column: str) -> np.ndarray:
-    """A column as ``[n]`` booleans; False for what is missing and for a column that is not there."""
+    """Return a column as ``[n]`` booleans; False for missing values and for a column that does not exist."""
     if column not in table:
         return np.zeros(len(table), dtype=bool)
     return np.array([not is_missing(v) and bool(v) for v in table[column]], dtype=bool)
 
 
 def column_texts(table: pd.DataFrame, column: str) -> list[str]:
-    """A column as texts; empty for what is missing and for a column that is not there."""
+    """Return a column as texts; empty for missing values and for a column that does not exist."""
     if column not in table:
         return [""] * len(table)
     return ["" if is_missing(v) else str(v) for v in table[column]]
 
 
 def rows(table: pd.DataFrame, chosen: np.ndarray | Sequence[bool]) -> pd.DataFrame:
-    """The rows where a mask is true."""
+    """Return the rows where a mask is true."""
     return table.take(np.flatnonzero(np.asarray(chosen, dtype=bool)).tolist())
 
 
 def largest_first(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The rows by a number, largest first, equal ones in their order, those without one at the end."""
+    """Sort the rows by a number, largest first, equal ones in their order, those without one at the end."""
     values = column_numbers(table, column)
     return table.take(np.argsort(np.where(np.isnan(values), np.inf, -values), kind="stable").tolist())
 
@@ -152,10 +152,10 @@ def estimate_arrays(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.nd
 
 
 def distinct_scored(table: pd.DataFrame, column: str) -> int:
-    """Count the different ids of a table, of those with a score where it has a column M; rows where ids are left out.
+    """Count the different ids of a table, of those with a score where it has a column M; rows where it has no ids.
 
     Args:
-        table: Images, or patients, perhaps in several classes.
+        table: Table of images, or of patients, perhaps in several classes.
         column: Name of the column of ids.
     """
     scored = rows(table, ~np.isnan(column_numbers(table, "M"))) if "M" in table else table

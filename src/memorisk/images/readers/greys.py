@@ -203,8 +203,8 @@ def _through_table(values: np.ndarray, item: Any, signed: bool, little: bool) ->
 def table_limit(table: np.ndarray, bits: int) -> float:
     """Return the largest value that the entries of a lookup table can have.
 
-    ``2**bits - 1`` of the declared bits, or the largest entry where it is larger. Entries that all fit 8 bits count as 8
-    bits, whatever is declared: writers put such tables into words of 16 and copy 16 into the descriptor.
+    ``2**bits - 1`` of the declared bits, or the largest entry where it is larger. Entries that all fit 8 bits count as
+    8 bits, whatever is declared: writers put such tables into words of 16 and copy 16 into the descriptor.
     """
     largest = int(table.max())
     return 255.0 if largest < 256 else float(max((1 << bits) - 1, largest))

@@ -130,7 +130,7 @@ class _Volume:
 
     @cached_property
     def percentiles(self) -> tuple[float, float]:
-        """Return the percentiles over all values; a chest scan takes a second or more, so they are read only on need."""
+        """Return the percentiles over all values, computed only on need: a chest scan takes a second or more."""
         return self._ends(percentile_range(self.values))
 
     def limits(self, window: str, declared: tuple[float, float] | None) -> tuple[float, float]:

@@ -280,7 +280,7 @@ def refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
 
     Pillow reports a file that breaks off. Where an end marker follows, libjpeg fills the missing part with zeros,
     mid-grey, without a warning. More data in front of that marker change nothing in a complete image (they lie after
-    the last block), but replace the missing part in another. This needs a second decoding, done only where the last pixel
+    the last block), but replace the missing part in another. The second decoding is done only where the last pixel
     is that grey, or where there are several scans, whose later ones can be missing without a grey pixel.
 
     Raises:

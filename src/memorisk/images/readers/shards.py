@@ -6,7 +6,7 @@ rules and refusals. Rows are read one at a time, forward: in order, a file is re
 one row of Parquet or one batch of Arrow, which is mapped. Every batch is validated before a value is taken, since
 Arrow does not examine offsets that point outside it.
 
-The features of a data set are the columns that hold images, those that hold classes, and the classes' names. The library
+The features of a data set are its columns of images, its columns of classes, and the classes' names. The library
 writes them as JSON into the schema of every Arrow and Parquet file (key ``huggingface``), into
 ``dataset_info.json``, and on the hub as YAML into ``README.md``. Where all of these are absent, a column of structs
 with exactly the fields ``bytes`` and ``path`` holds images.

@@ -1,4 +1,4 @@
-"""Arrays of images: npz (MedMNIST's layout too), npy, HDF5 and the idx files of MNIST, with labels and groups beside.
+"""Arrays of images with labels and groups: npz (MedMNIST's layout too), npy, HDF5 and the idx files of MNIST.
 
 Arrays are found by their names: ``train_images, train_labels, val_images, ...`` (MedMNIST) or ``x_train, y_train,
 ...`` give the split; otherwise ``images`` (``x``, ``data``), ``labels`` (``y``, ``targets``) and ``groups``
@@ -32,7 +32,7 @@ _SPLITS = {"train": ("train",), "val": ("val", "valid", "validation"), "test": (
 
 @dataclass(frozen=True)
 class Part:
-    """Arrays that belong together: images, and where there are any labels, groups and ids; all by name."""
+    """Arrays that belong together, by name: images, and labels, groups and ids where the file has them."""
 
     split: str
     images: str
@@ -42,11 +42,11 @@ class Part:
 
 
 def load_arrays(path: Path, options: ImageOptions) -> Manifest:
-    """The manifest of a file of arrays.
+    """Return the manifest of a file of arrays.
 
     Raises:
-        InputError: No array of images, arrays of different lengths, pickled objects, or what
-            :func:`memorisk.images.sources.draft.finish_draft` refuses.
+        InputError: The file has no array of images, arrays of different lengths, or pickled objects, or
+            :func:`memorisk.images.sources.draft.finish_draft` refuses it.
     """
     draft = Draft(table=pd.DataFrame(), root=path.parent, name=path.stem.removesuffix(".npy"))
     refuse_unused(options, path.name, allowed=("image_column", "label_column", "group_column"))
@@ -67,10 +67,10 @@ def load_arrays(path: Path, options: ImageOptions) -> Manifest:
 
 
 def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions) -> list[Part]:
-    """Return which arrays are images, labels, groups and ids.
+    """Return the arrays that are images, labels, groups and ids.
 
     Raises:
-        InputError: A named array does not exist, or none looks like images.
+        InputError: A named array does not exist, or no array looks like images.
     """
     if list(shapes) == [""]:
         return [Part(split="", images="")]
@@ -104,10 +104,10 @@ def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions
 
 
 def _split_part(split: str, spellings: tuple[str, ...], shapes: dict[str, tuple[int, ...]]) -> Part | None:
-    """The arrays of one split: ``train_images`` or ``images_train``, with what belongs to them."""
+    """Return the arrays of one split: ``train_images`` or ``images_train``, with the arrays that belong to them."""
 
     def of(kinds: tuple[str, ...]) -> str | None:
-        """The first array that is called like one of these kinds."""
+        """Return the first array whose name is one of these kinds."""
         names = [n for s in spellings for k in kinds for n in (f"{s}_{k}", f"{k}_{s}", f"{s}/{k}")]
         return _first(tuple(names), shapes)
 
@@ -118,7 +118,7 @@ def _split_part(split: str, spellings: tuple[str, ...], shapes: dict[str, tuple[
 
 
 def _first(names: tuple[str, ...], shapes: dict[str, tuple[int, ...]]) -> str | None:
-    """The first of some names that exists, whatever its case."""
+    """Return the first of some names that exists, whatever its case."""
     known: dict[str, str] = {}
     for name in shapes:
         known.setdefault(name.lower(), name)
@@ -126,13 +126,13 @@ def _first(names: tuple[str, ...], shapes: dict[str, tuple[int, ...]]) -> str | 
 
 
 def _only_images(shapes: dict[str, tuple[int, ...]]) -> str | None:
-    """The only array with the dimensions of images, if there is just one."""
+    """Return the only array with the dimensions of images, if there is just one."""
     candidates = [name for name, shape in shapes.items() if len(shape) in (3, 4) and min(shape) > 0]
     return candidates[0] if len(candidates) == 1 else None
 
 
 def _part_table(path: Path, part: Part, shapes: dict[str, tuple[int, ...]], options: ImageOptions) -> pd.DataFrame:
-    """Rows of one array of images."""
+    """Return the rows of one array of images."""
     image_axes(open_rows(path, part.images or None), path)
     n = shapes[part.images][0]
     width = len(str(max(n - 1, 0)))
@@ -160,10 +160,10 @@ def _part_table(path: Path, part: Part, shapes: dict[str, tuple[int, ...]], opti
 
 
 def _column(path: Path, name: str, shapes: dict[str, tuple[int, ...]], n: int, *, single: bool = False) -> np.ndarray:
-    """An array with a value (or, unless it is ``single``, a row) for each image.
+    """Read an array with a value (or, unless it is ``single``, a row) for each image.
 
     Raises:
-        InputError: It has another length.
+        InputError: The array has another length.
     """
     shape = shapes[name]
     if not shape or shape[0] != n or (single and math.prod(shape) != n):
@@ -172,10 +172,10 @@ def _column(path: Path, name: str, shapes: dict[str, tuple[int, ...]], n: int, *
 
 
 def _beside(path: Path, kinds: tuple[str, ...], n: int) -> np.ndarray | None:
-    """The array of a partner file of .npy and idx files, or None.
+    """Return the array of a partner file of .npy and idx files, or None.
 
     Raises:
-        InputError: It has another length.
+        InputError: The array has another length.
     """
     file_type = file_format(path)
     if file_type is None or file_type.name not in ("npy", "idx", "idx, gzipped"):
@@ -194,15 +194,17 @@ def _beside(path: Path, kinds: tuple[str, ...], n: int) -> np.ndarray | None:
 
 
 def array_labels(values: np.ndarray, path: Path, names: Sequence[str] | None = None) -> list[str]:
-    """Labels as text: ``[n]`` or ``[n, 1]`` one each, ``[n, L]`` of 0 and 1 the columns of the ones, joined by ``|``.
+    """Return labels as text: ``[n]`` or ``[n, 1]`` one each, ``[n, L]`` of 0 and 1 the names of the ones.
+
+    Several names are joined by ``|``.
 
     Args:
-        values: Labels.
-        path: Where they come from, for messages.
+        values: Labels of the images, ``[n]``, ``[n, 1]`` or ``[n, L]``.
+        path: Path of their file, for messages.
         names: Names of the L columns; by default their positions.
 
     Raises:
-        InputError: Another shape, or values other than 0 and 1 in several columns.
+        InputError: The labels have another shape, or several columns have values other than 0 and 1.
     """
     if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1):
         return texts(values.ravel())

@@ -1,11 +1,11 @@
 """Items of data sets that are Python objects: the image, the label and the columns that each holds.
 
-Of torchvision's folders of files an image is the file's own bytes, as if the folder had been named. Of any other data
-set it is what an item holds, as PNG: an image of Pillow (by the rules of ``images.readers.raster``), an array ``[h,
-w]`` or ``[h, w, c]`` or a tensor ``[c, h, w]``, of 8 bits, of 16 bits where it is grey, or of floats from 0 to 1 (255
-times their value, rounded). Of an item with keys, those of single values (a patient's number, a split, an age) are
-columns as those of a table are; a key that says whose an image is and holds anything else is refused, never passed
-over.
+An image of torchvision's folders of files is the file's own bytes, as if the user had named the folder. An image of any
+other data set is the image in an item, as PNG: an image of Pillow (by the rules of ``images.readers.raster``), an array
+``[h, w]`` or ``[h, w, c]`` or a tensor ``[c, h, w]``, of 8 bits, of 16 bits where it is grey, or of floats from 0 to 1
+(255 times their value, rounded). The single values of an item with keys (a patient's number, a split, an age) become
+columns as those of a table do. A key that should name the person of an image but holds anything else is refused, never
+skipped.
 """
 
 import copy
@@ -34,19 +34,19 @@ _IMAGES, _LABELS = ("image", "img"), ("label", "labels")
 
 @dataclass(frozen=True)
 class Item:
-    """Item of a data set, as far as it is read."""
+    """Item of a data set, with the parts of it that are read."""
 
     image: dict[str, Any]
-    """Its ``bytes`` and the name of its file, ``path``."""
+    """Bytes of the image (``bytes``) and name of its file (``path``)."""
     label: Any = None
     columns: dict[str, str] = field(default_factory=dict)
-    """Its other keys of single values, as text."""
+    """Other keys of single values in the item, as text."""
     unread: tuple[str, ...] = ()
-    """Names of what else it holds."""
+    """Names of the other contents of the item, which are not read."""
 
 
 def plain_items(dataset: Any, source: str) -> tuple[Any, str]:
-    """A data set without its transforms, where its items are images then; and what to say of it."""
+    """Return a data set without its transforms, where its items are images then; and a phrase that notes it."""
     if hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
         inner, note = plain_items(dataset.dataset, source)
         return _with(dataset, dataset=inner), note
@@ -59,13 +59,13 @@ def plain_items(dataset: Any, source: str) -> tuple[Any, str]:
     plain = _with(dataset, **set_ones)
     try:
         read_item(plain, 0, source)
-    except Exception:  # without them its items are something else, or it cannot do without
+    except Exception:  # without its transforms the data set fails, or its items are not images
         return dataset, ", as its transform gives it"
     return plain, ", without its transform"
 
 
 def _with(dataset: Any, /, **attributes: Any) -> Any:
-    """A shallow copy with other attributes; the user's own object stays as it is."""
+    """Return a shallow copy with other attributes; the user's own object stays as it is."""
     copied = copy.copy(dataset)
     for name, value in attributes.items():
         setattr(copied, name, value)
@@ -73,7 +73,7 @@ def _with(dataset: Any, /, **attributes: Any) -> Any:
 
 
 def class_names(dataset: Any) -> list[str] | None:
-    """Names of the classes that a data set gives, or those of the data set that it is a part of."""
+    """Return the names of the classes that a data set gives, or those of the data set that it is a part of."""
     for holder in (dataset, getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())[:1]):
         classes = getattr(holder, "classes", None)
         if isinstance(classes, (list, tuple)) and all(isinstance(name, str) for name in classes):
@@ -85,14 +85,14 @@ def read_item(dataset: Any, row: int, source: str) -> Item:
     """Read an item's image, label and columns.
 
     Raises:
-        InputError: It holds no image, or a key that says whose it is holds no single value.
+        InputError: The item holds no image, or a key that names its person does not hold a single value.
     """
     try:
         file = _own_file(dataset, row)
         if file is not None:
             return Item({"bytes": file[0].read_bytes(), "path": file[1]}, file[2])
         item = dataset[row]
-    except Exception as error:  # anybody's class
+    except Exception as error:  # the class may be the user's own and raise anything
         raise InputError(
             f"{source}: item {row} cannot be read ({one_line(error or type(error).__name__, 160)})"
         ) from error
@@ -109,7 +109,7 @@ def _mapping_item(item: Mapping[Any, Any], source: str) -> Item:
     """Read an item with keys.
 
     Raises:
-        InputError: See `read_item`.
+        InputError: The same errors as `read_item`.
     """
     image = next((key for key in _IMAGES if key in item), None)
     others = [key for key in item if key != image]
@@ -133,7 +133,7 @@ def _mapping_item(item: Mapping[Any, Any], source: str) -> Item:
 
 
 def _single(value: Any) -> str | None:
-    """A single value as text; None where it is none."""
+    """Return a single value as text; None for anything else."""
     if type(value).__module__.startswith(("numpy", "torch", "monai")) and hasattr(value, "item"):
         value = value.item() if np.prod(value.shape) == 1 else [value]
     if value is None or isinstance(value, (str, bytes, int, float)):
@@ -146,7 +146,7 @@ def _image(image: Any, source: str) -> dict[str, Any]:
 
 
 def _own_file(dataset: Any, row: int) -> tuple[Path, str, int] | None:
-    """The file, its name below the root, and the class of an item of torchvision's folders, read as they read them."""
+    """Return the file, its name below the root, and the class of an item of torchvision's folders."""
     if hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
         return _own_file(dataset.dataset, int(dataset.indices[row]))
     if isinstance(getattr(dataset, "datasets", None), (list, tuple)):
@@ -157,7 +157,7 @@ def _own_file(dataset: Any, row: int) -> tuple[Path, str, int] | None:
     folder = sys.modules.get("torchvision.datasets.folder")
     if folder is None or not isinstance(dataset, folder.DatasetFolder) or dataset.loader is not folder.default_loader:
         return None
-    if type(dataset).__getitem__ is not folder.DatasetFolder.__getitem__:  # its items are something of its own
+    if type(dataset).__getitem__ is not folder.DatasetFolder.__getitem__:  # its items differ from the folder's files
         return None
     path, target = dataset.samples[row]
     return Path(path), os.path.relpath(path, dataset.root).replace(os.sep, "/"), target
@@ -167,7 +167,7 @@ def item_label(value: Any, classes: list[str] | None, row: int, source: str) -> 
     """Return a label as text: a number, and each 1 in a row of 0 and 1, by the name of its class, else as a number.
 
     Raises:
-        InputError: It is neither.
+        InputError: The label is neither of these.
     """
     if value is None or isinstance(value, str):
         return value or ""
@@ -188,10 +188,10 @@ def item_label(value: Any, classes: list[str] | None, row: int, source: str) -> 
 
 
 def _png(image: Any, source: str) -> bytes:
-    """An image as the bytes of a PNG file.
+    """Return an image as the bytes of a PNG file.
 
     Raises:
-        InputError: It is none.
+        InputError: The value is not an image.
     """
     if isinstance(image, Image.Image):
         if 0 in image.size:
@@ -209,7 +209,7 @@ def _png(image: Any, source: str) -> bytes:
 
 
 def _array(image: Any, source: str) -> np.ndarray:
-    """Pixels ``[h, w, c]`` uint8 or uint16 of an array or tensor.
+    """Return the pixels ``[h, w, c]`` uint8 or uint16 of an array or tensor.
 
     Raises:
         InputError: Its shape or values are not those of an image.
@@ -217,7 +217,7 @@ def _array(image: Any, source: str) -> np.ndarray:
     is_tensor = type(image).__module__.startswith(("torch", "monai"))
     try:
         array = np.asarray(image.detach().cpu().numpy() if is_tensor else image)
-    except Exception:  # any object at all
+    except Exception:  # the object may be of any type
         array = np.empty(0, object)
     if array.ndim == 2:
         array = array[..., None]

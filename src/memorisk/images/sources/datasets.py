@@ -1,13 +1,13 @@
 """Data sets that are Python objects: of the ``datasets`` library, of torchvision, or of any class.
 
-``save_dataset`` writes one into the cache folder, as Parquet in the layout of the Hugging Face hub, and gives the
-folder; every public function of ``memorisk`` does so itself with a data set where a source is asked for. From there
-on it is a source like another (``images.sources.shards``): it is decoded into a store by the same rules, a finished
+``save_dataset`` writes one into the cache folder, as Parquet in the layout of the Hugging Face hub, and returns the
+folder. Every public function of ``memorisk`` does so itself with a data set given as a source. Afterwards
+it is a source like any other (``images.sources.shards``): it is decoded into a store by the same rules, a finished
 run can be opened again, and the same pixels have the same hashes as in a folder of files.
 
-The pixels of a ``datasets`` data set are the files' own bytes; those of any other are what ``dataset_items`` finds
-in its items, without its ``transform`` where that leaves images: an audit needs pixels, not what training made of
-them at random.
+The pixels of a ``datasets`` data set are the files' own bytes. Those of any other data set are the images that
+``dataset_items`` finds in its items, without its ``transform`` where that leaves images: an audit needs the pixels, not
+the random changes of training.
 """
 
 import os
@@ -38,14 +38,14 @@ from memorisk.runs.storage.locations import cache_folder
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 T = TypeVar("T")
 ImageSource = str | Path | pd.DataFrame | tuple[Any, ...] | np.ndarray | Any
-"""What public functions take for images: a path or name, a table, arrays ``(X, y, groups)``, or a data set."""
+"""Sources that public functions take: a path or name, a table, arrays ``(X, y, groups)``, or a data set."""
 SOURCES = frozenset(("images", "source", "train", "synthetic", "held_out", "calibration"))
-"""Parameters that sources are given to."""
+"""Names of the parameters that take sources."""
 STUDY_SOURCES = frozenset(("images", "probes"))
-"""Settings of a study's data set that sources are given to."""
+"""Names of the settings of a study's data set that take sources."""
 _SPLIT = re.compile(r"\w+")
-_ROWS = 64  # in a row group
-_REPEATED_ITEMS = 8  # items that are compared with themselves
+_ROWS = 64  # rows in a row group
+_REPEATED_ITEMS = 8  # items that are read twice and compared
 
 
 def save_dataset(
@@ -55,27 +55,27 @@ def save_dataset(
     labels: Sequence[Any] | np.ndarray | None = None,
     store: str | Path | None = None,
 ) -> Path:
-    """Write a data set that is a Python object where memorisk can read it.
+    """Write a data set that is a Python object to a folder that memorisk can read.
 
     Args:
-        dataset: A table of pandas with a column of files (``path``, ``file`` and the like); arrays ``(X, y, groups)``
-            or ``X`` alone; ``datasets.Dataset`` or ``DatasetDict``; a data set of torchvision, MedMNIST, MONAI or
-            anybody's with ``len()`` and items by number, each an image, ``(image, label)`` or ``{"image": ...,
-            "label": ...}``; or a dictionary of these by split.
-        groups: Whose each image is: the name of a column (of a dictionary's items: of a key), or a value for each
-            image, [n]. Columns of a ``datasets`` data set, and keys of items that hold single values, are kept: one
-            of a usual name (``patient_id``) is found by itself, and ``group_column`` chooses another later.
-        labels: A label for each image, [n]; else the items' own. Numbers are named by the data set's ``classes``.
-        store: The cache folder, as the setting of that name.
+        dataset: Data set: a table of pandas with a column of files (``path``, ``file`` and the like); arrays
+            ``(X, y, groups)`` or ``X`` alone; ``datasets.Dataset`` or ``DatasetDict``; a data set of torchvision,
+            MedMNIST, MONAI or any other class with ``len()`` and items by number, each an image, ``(image, label)`` or
+            ``{"image": ..., "label": ...}``; or a dictionary of these by split.
+        groups: Groups of the images: the name of a column (for items that are dictionaries, of a key), or a value for
+            each image, [n]. Columns of a ``datasets`` data set, and keys of items that hold single values, are kept: a
+            column of a usual name (``patient_id``) is found by itself, and ``group_column`` chooses another later.
+        labels: Labels of the images, [n]; by default the items' own. Numbers are named by the data set's ``classes``.
+        store: Folder of the cache, as the setting of that name.
 
     Returns:
-        A folder of Parquet files, named by its content: the same data set is written once. It holds the images, as a
-        store does: personal data, readable by their owner alone. Of a table of files a table; the files stay where
-        they are.
+        Folder of Parquet files, named by its content: the same data set is written once. It holds the images, as a
+        store does: personal data, readable by their owner alone. For a table of files the function returns a table; the
+        files stay where they are.
 
     Raises:
-        InputError: An item holds no image, or another one when it is asked again; values of another number than
-            images; a stream; images at addresses instead of files.
+        InputError: An item holds no image, or a different one at a second reading; the number of values differs from
+            that of images; the data set is a stream; images are at addresses instead of in files.
 
     Example:
         >>> folder = save_dataset(CIFAR10("data"), groups=patients)  # doctest: +SKIP
@@ -114,7 +114,7 @@ def save_dataset(
 
 
 def _saved(dataset: Any, parts: Mapping[str, Any], place: Path, building: Path, groups: Any, labels: Any) -> Path:
-    """The folder of a data set's parts, written beside its place and moved there."""
+    """Write a data set's parts to a temporary folder, move it to its place, and return that folder."""
     names = []
     for split, part in parts.items():
         names.append(f"{split}-00000-of-00001.parquet" if split else "data.parquet")
@@ -129,11 +129,11 @@ def _saved(dataset: Any, parts: Mapping[str, Any], place: Path, building: Path, 
 
 
 def is_dataset(value: Any, *, as_source: bool = False) -> bool:
-    """Return whether a value is a data set that `save_dataset` takes.
+    """Return whether a value is a data set that `save_dataset` accepts.
 
     Args:
-        value: Anything.
-        as_source: It stands where a source is asked for: then an object of any class with a length and items is one.
+        value: Value of any type.
+        as_source: Whether the value is given as a source: then an object of any class with a length and items is one.
 
     Returns:
         True for data sets of ``datasets`` and of PyTorch, and for a dictionary of them.
@@ -144,14 +144,14 @@ def is_dataset(value: Any, *, as_source: bool = False) -> bool:
         return bool(value) and all(is_dataset(part, as_source=as_source) for part in value.values())
     if _is_hugging(value):
         return True
-    torch_data = sys.modules.get("torch.utils.data")  # without it there is no such object
+    torch_data = sys.modules.get("torch.utils.data")  # unless it is imported, such an object cannot exist
     return (torch_data is not None and isinstance(value, torch_data.Dataset)) or (as_source and _has_items(value))
 
 
 def taking_datasets(function: T) -> T:
-    """A function that takes data sets where it takes sources: each argument that is one is saved first.
+    """Wrap a function so that it takes data sets as sources: each argument that is one is saved first.
 
-    Anything but a function is given back as it is, and `save_dataset`, which takes nothing else.
+    Anything but a function is returned as it is, and so is `save_dataset`, which takes nothing else.
     """
     if not isfunction(function) or function is save_dataset:
         return function
@@ -168,7 +168,7 @@ def taking_datasets(function: T) -> T:
         table_settings = {name: named.get(name) for name in ("image_root", "path_column", "image_column")}
 
         def saved(name: str, value: Any) -> Any:
-            """A data set's folder; any other value as it is."""
+            """Return a data set's folder; any other value as it is."""
             if name == "config":
                 return with_saved_images(value)
             if isinstance(value, pd.DataFrame) and name in SOURCES:
@@ -183,13 +183,13 @@ def taking_datasets(function: T) -> T:
 
 
 def with_saved_images(config: Any) -> Any:
-    """A study's settings with a path in place of each object that a data set of it names as its images.
+    """Return a study's settings with a path in place of each object that a data set of it names as its images.
 
     Args:
-        config: As the study takes it; anything else is given back as it is.
+        config: Settings as the study takes them; anything else is returned as it is.
 
     Raises:
-        InputError: As `save_dataset`.
+        InputError: The same errors as `save_dataset`.
     """
     sets = config.get("datasets") if isinstance(config, Mapping) else None
     if not isinstance(sets, Mapping):
@@ -199,7 +199,7 @@ def with_saved_images(config: Any) -> Any:
 
 
 def _saved_set(values: Any, shared: Any) -> Any:
-    """The settings of a study's data set, its objects saved where its own settings or the study's say."""
+    """Return the settings of a study's data set, its objects saved where its own settings or the study's say."""
     if not isinstance(values, Mapping):
         return values
     settings = {**(shared if isinstance(shared, Mapping) else {}), **values}
@@ -208,7 +208,7 @@ def _saved_set(values: Any, shared: Any) -> Any:
     store = Path(store) if isinstance(store, (str, Path)) and "://" not in str(store) else None
 
     def saved(value: Any) -> Any:
-        """The path of an object's images as text; what is no path and no data set as it is."""
+        """Return the path of an object's images as text; a value that is neither path nor data set unchanged."""
         if isinstance(value, pd.DataFrame):
             return str(save_table(value, store=store, **reading))
         if is_array(value) or is_dataset(value, as_source=True):
@@ -219,7 +219,7 @@ def _saved_set(values: Any, shared: Any) -> Any:
 
 
 def _has_items(value: Any) -> bool:
-    """Return whether a value is of somebody's own class with ``len()`` and items, no array, table or model."""
+    """Return whether a value has a class of the user's own with ``len()`` and items, not an array, table or model."""
     kind = type(value)
     return (
         hasattr(kind, "__len__")
@@ -231,10 +231,10 @@ def _has_items(value: Any) -> bool:
 
 
 def _refuse_other(value: Any) -> None:
-    """Refuse what is no data set: a path is a source as it is.
+    """Refuse a value that is not a data set; a path is a source as it is.
 
     Raises:
-        InputError: It is a path, or has neither items nor is a stream.
+        InputError: The value is a path, or has no items and is not a stream.
     """
     if isinstance(value, (str, bytes, os.PathLike)):
         raise InputError(
@@ -260,15 +260,15 @@ def _name(dataset: Any) -> str:
 
 
 def _message_name(dataset: Any) -> str:
-    """A data set's name in messages."""
+    """Return a data set's name in messages."""
     return one_line(_name(dataset), 60)
 
 
 def _write(path: Path, dataset: Any, groups: Any, labels: Any) -> None:
-    """One data set as one Parquet file.
+    """Write one data set as one Parquet file.
 
     Raises:
-        InputError: See `save_dataset`.
+        InputError: The same errors as `save_dataset`.
     """
     source = _message_name(dataset)
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
@@ -303,7 +303,7 @@ def _given_values(values: Any, n: int, role: str, source: str) -> list[str]:
 
 
 def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, source: str) -> Iterator[pa.Table]:
-    """The rows of a ``datasets`` data set, its images as the bytes of their files."""
+    """Yield the rows of a ``datasets`` data set, its images as the bytes of their files."""
     import datasets
 
     images = [name for name, feature in dataset.features.items() if isinstance(feature, datasets.Image)]
@@ -324,7 +324,7 @@ def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None
         or plain_name(f.name) in USUAL_NAMES["group"]
         or not (pa.types.is_struct(f.type) or pa.types.is_binary(f.type))
     ]
-    replaced = {*columns, *(["group"] if key is not None else [])}  # a column of such a name says something else
+    replaced = {*columns, *(["group"] if key is not None else [])}  # a column of such a name has another meaning
     columns_kept = [name for name in columns_kept if plain_name(name) not in replaced or name == key]
     dataset = dataset.select_columns(columns_kept).with_format("arrow")
     schema = dataset.features.arrow_schema
@@ -344,10 +344,10 @@ def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None
 
 
 def _with_bytes(value: Any, source: str) -> dict[str, Any] | None:
-    """An image of the library with its file's content.
+    """Return an image of the library with its file's content.
 
     Raises:
-        InputError: It lies at an address, or its file cannot be read.
+        InputError: The image is at an address, or its file cannot be read.
     """
     if value is None or value["bytes"] is not None or not value["path"]:
         return value
@@ -363,7 +363,7 @@ def _with_bytes(value: Any, source: str) -> dict[str, Any] | None:
 
 
 def _item_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, source: str) -> Iterator[pa.Table]:
-    """The items of any other data set, their keys of single values as columns."""
+    """Yield the items of any other data set, their keys of single values as columns."""
     plain, note = plain_items(dataset, source)
     n = len(plain)
     classes = class_names(dataset)
@@ -399,7 +399,7 @@ def _item_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, s
 
 
 def _refuse_late_keys(items: list[Item], columns_kept: list[str], first: int, source: str) -> None:
-    """Refuse a key of whose an image is, or of its split, that only later items have: the first rows are written."""
+    """Refuse a key of the group or the split that only later items have, since the first rows are written already."""
     for row, item in enumerate(items, first):
         for name in item.columns:
             if name not in columns_kept and plain_name(name) in (*USUAL_NAMES["group"], *USUAL_NAMES["split"]):
@@ -410,7 +410,7 @@ def _refuse_late_keys(items: list[Item], columns_kept: list[str], first: int, so
 
 
 def _group_of_item(item: Item, key: str, source: str) -> str:
-    """The group of an item, under a key."""
+    """Return the group of an item, under a key."""
     if key not in item.columns:
         raise InputError(f"{source} has no {one_line(key, 60)}; give groups as a value for each image")
     return item.columns[key]

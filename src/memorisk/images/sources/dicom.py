@@ -1,9 +1,9 @@
-"""A tree of DICOM files: whose image each is by a tag, what it shows by a tag or a joined table.
+"""Trees of DICOM files, with the patient from a tag and the label from a tag or a joined table.
 
-Files without pixels (reports, plans, DICOMDIR) and those whose pixels are no picture of the patient (dose grids,
+Files without pixels (reports, plans, DICOMDIR) and those whose pixels are not a picture of the patient (dose grids,
 segmentations, parametric maps) are left out and listed with the reason. A file that should be an image and ends before
-its pixels is unreadable. An image whose group tag is empty belongs
-to the patient of its study, failing that its study, failing that its series: images of one study never come apart.
+its pixels is unreadable. An image whose group tag is empty belongs to the patient of its study, failing that to its
+study, failing that to its series: images of one study are never separated.
 """
 
 import re
@@ -25,7 +25,7 @@ _ALWAYS = (
     *("IssuerOfPatientID", "PatientBirthDate"),
 )
 _PATIENT_GROUP = 0x0010
-"""Group of the tags that describe a patient."""
+"""Group number of the tags that describe a patient."""
 _FALLBACKS = ("StudyInstanceUID", "SeriesInstanceUID")
 _MAY_SHOW = ("Image", "Raw", "Encapsulated", "Video", "Surface")
 """Words in the kinds of DICOM objects that may show a patient; plans, reports and directories without pixels do not."""
@@ -46,7 +46,7 @@ _PIXEL_TAGS = (
 
 
 def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
-    """A draft's rows from DICOM headers; the pixels are not read.
+    """Fill a draft with rows from DICOM headers; the pixels are not read.
 
     Raises:
         InputError: A tag is unknown, headers cannot be read (and ``skip_unreadable`` is not set), or the group tag is
@@ -60,7 +60,7 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
     rows, broken = [], []
     for file in files:
         try:
-            with warnings.catch_warnings(action="ignore"):  # pydicom warns of values when they are looked at
+            with warnings.catch_warnings(action="ignore"):  # pydicom warns of values when they are read
                 header, reason = read_header(draft.root / file, [group_tag, *([label_tag] if label_tag else [])])
                 if reason:
                     draft.skip(file, reason)
@@ -91,14 +91,14 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
 
 _SHARED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "PatientID")
 _OF_PATIENTS = ("IssuerOfPatientID", "PatientBirthDate")
-"""Tags of which a patient has one value."""
+"""Tags that have one value for each patient."""
 
 
 def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
-    """The few elements of a header that are needed, and why the file is left out (empty where it is an image).
+    """Return the few elements of a header that are needed, and why the file is left out (empty for an image).
 
     Raises:
-        InputError: The file should be an image by its SOP class, or has none, and ends before its pixels.
+        InputError: The file should be an image by its SOP class, or has no SOP class, and ends before its pixels.
     """
     library = pydicom_module()
     refuse_deflate_bomb(path)
@@ -131,7 +131,7 @@ def _row(header: Any, file: str, group_tag: Any, label_tag: Any) -> dict[str, st
 
 
 def _value(header: Any, tag: Any) -> str:
-    """An element as text, several values joined by ``|``; empty where it is absent."""
+    """Return an element as text, several values joined by ``|``; empty where it is absent."""
     if tag not in header:
         return ""
     value = header[tag].value
@@ -143,10 +143,10 @@ def _value(header: Any, tag: Any) -> str:
 
 
 def _tag(name: str) -> Any:
-    """A tag by keyword (``PatientID``) or number (``0010,0020``).
+    """Return a tag by keyword (``PatientID``) or number (``0010,0020``).
 
     Raises:
-        InputError: There is no such keyword.
+        InputError: The keyword does not exist.
     """
     datadict = pydicom_module().datadict
     number = re.fullmatch(r"\(?\s*([0-9a-fA-F]{4})\s*,\s*([0-9a-fA-F]{4})\s*\)?", name)
@@ -167,7 +167,7 @@ def _tag(name: str) -> Any:
 
 
 def _refuse_broken(draft: Draft, broken: list[tuple[str, str]], options: ImageOptions) -> None:
-    """Headers that cannot be read are unreadable images."""
+    """Refuse or skip files whose headers cannot be read: they are unreadable images."""
     if broken and not options.skip_unreadable:
         headers = [f"{file}: {why}" for file, why in broken]
         raise InputError(
@@ -181,7 +181,7 @@ def _refuse_broken(draft: Draft, broken: list[tuple[str, str]], options: ImageOp
 
 
 def _settle_groups(draft: Draft, options: ImageOptions) -> None:
-    """Refuse a tag that says nothing, naming those that would; give images without it their study or series."""
+    """Refuse a tag without information, and name those that have some; give images without it their study or series."""
     groups = draft.table["group"].tolist()
     counts = [
         f"{name} ({len(set(draft.names[name]) - {''}):,} values)" for name in _FALLBACKS if name != options.dicom_group

@@ -1,10 +1,10 @@
-"""A manifest in the making: what a source found, and the steps that every source shares.
+"""A manifest in the making: the rows of a source, and the steps that every source shares.
 
 In order: labels from a table, label and group from patterns in file names, frames of stacks, groups for the images
 that have none, splits, columns, checks.
 
 The rows of a table of labels name images by path, file name, name without suffix, id, or for DICOM by SOP instance
-uid; a DICOM series, study or patient uid may stand for all its images. The column is the one the options name, else
+uid; a DICOM series, study or patient uid may name all its images. The column is the one the options name, else
 among the usual ones the one that matches most images.
 """
 
@@ -50,7 +50,7 @@ _SHARED_NAMES = ("SeriesInstanceUID", "StudyInstanceUID", "PatientID")
 
 
 def join_labels(draft: "Draft", options: ImageOptions) -> None:
-    """Give a draft's rows label, and where the table has them group, split and other columns.
+    """Add to a draft's rows the label and, where the table has them, group, split and other columns.
 
     Raises:
         InputError: The table has no label or no column that names images; rows of one image disagree; or a name fits
@@ -79,7 +79,7 @@ def join_labels(draft: "Draft", options: ImageOptions) -> None:
 def _best_key(
     draft: "Draft", table: pd.DataFrame, column: str | None, source: str, *, label: str
 ) -> tuple[str, list[list[int]]]:
-    """The column that names the images, and for each image the rows of the table that name it.
+    """Return the column that names the images, and for each image the rows of the table that name it.
 
     Raises:
         InputError: No column names an image, or a name fits several files.
@@ -117,11 +117,11 @@ def _best_key(
 
 
 def _index(draft: "Draft") -> dict[str, list[int]]:
-    """Every name of every image: id, path, file name, each without suffix, SOP instance uid."""
+    """Return the rows of every name of an image: id, path, file name, each without suffix, SOP instance uid."""
     rows_of: dict[str, list[int]] = {}
     uids = draft.names.get("SOPInstanceUID", [""] * len(draft.table))
     rows = zip(draft.table["image"].tolist(), draft.table["path"].tolist(), uids, strict=True)
-    several = draft.table["path"].duplicated().any()  # images of one array file: the file's name says nothing
+    several = draft.table["path"].duplicated().any()  # images of one array file: the file's name identifies none
     for row, (image, path, uid) in enumerate(rows):
         last = path.rsplit("/", 1)[-1]
         folder = path[: len(path) - len(last)]
@@ -132,12 +132,12 @@ def _index(draft: "Draft") -> dict[str, list[int]]:
 
 
 def _without_zeros(image: str) -> str:
-    """The id of an array's image as a plain number: ``0012`` is 12."""
+    """Return the id of an array's image as a plain number: ``0012`` is 12."""
     return str(int(image)) if image.isdecimal() else ""
 
 
 def _match_single(values: Iterable[str], index: dict[str, list[int]], n: int) -> tuple[list[list[int]], list[str]]:
-    """For each image the table rows that name it; and the names that fit several images."""
+    """Return for each image the table rows that name it, and the names that fit several images."""
     rows: list[list[int]] = [[] for _ in range(n)]
     doubtful = []
     for row, value in enumerate(values):
@@ -151,7 +151,7 @@ def _match_single(values: Iterable[str], index: dict[str, list[int]], n: int) ->
 
 
 def _match_shared(values: Iterable[str], owners: list[str]) -> list[list[int]]:
-    """For each image the table rows that name its series, study or patient."""
+    """Return for each image the table rows that name its series, study or patient."""
     of_value: dict[str, list[int]] = {}
     for row, value in enumerate(normal_ids(values)):
         if value:
@@ -163,10 +163,10 @@ def one_each(rows: list[list[int]], values: list[str], role: str, keys: list[str
     """Return the one value of each image, empty where it has no row.
 
     Args:
-        rows: For each image the rows of a table that describe it; rows that agree count as one.
+        rows: Rows of a table that describe each image; rows that agree count as one.
         values: Value of each row.
-        role: Label, group, split or dataset.
-        keys: What each row calls its image.
+        role: Name of the role: label, group, split or dataset.
+        keys: Name of the image in each row.
         source: Name of the table.
 
     Raises:
@@ -193,16 +193,16 @@ def take_columns(
     key: str,
     source: str,
 ) -> None:
-    """Group, split, data set and further columns of a table's rows.
+    """Add group, split, data set and further columns from a table's rows to a draft.
 
     Args:
-        draft: Whose rows get them.
-        table: The table.
-        rows: For each row of the draft those of the table; of further columns the first one counts.
-        options: Which columns are named.
-        used: Columns that have been taken.
-        key: Column that names the images.
-        source: The table's name.
+        draft: Draft whose rows get the columns.
+        table: Table with the columns.
+        rows: Rows of the table for each row of the draft; for further columns the first one counts.
+        options: Options that name columns.
+        used: Names of columns that have been taken.
+        key: Name of the column that names the images.
+        source: Name of the table.
 
     Raises:
         InputError: Rows of one image disagree.
@@ -222,7 +222,7 @@ def take_columns(
         used.add(column)
         if role == "group":
             draft.doubts.clear()
-            draft.headers.clear()  # they are about other ids
+            draft.headers.clear()  # they belong to other ids
             draft.group_from, draft.group_fallback = (
                 f"column {one_line(column, 60)}",
                 "name another group_column or a group_from",
@@ -239,28 +239,28 @@ class Draft:
     """Rows of a source before the shared steps."""
 
     table: pd.DataFrame
-    """Columns image and path, any of label, group, split, dataset, member, frame, and the source's own."""
+    """Table with columns image and path, any of label, group, split, dataset, member, frame, and the source's own."""
     root: Path
     name: str
     notes: list[str] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    """Path and reason of what was left out."""
+    """Path and reason of each file or row that was left out."""
     group_from: str = ""
     """Source of the group column, in words."""
     group_fallback: str = ""
-    """Option to suggest when that turns out empty or the same everywhere."""
+    """Option to suggest when that column is empty or the same everywhere."""
     kind: Kind | None = None
-    """Kind of all files, where that is known; otherwise each is looked at."""
+    """Kind of all files, where that is known; otherwise each file is examined."""
     called: list[str] | None = None
-    """Texts that patterns are searched in, one for each row; None for the paths."""
+    """Texts in which patterns are searched, one for each row; None for the paths."""
     doubts: list[IdDoubt] = field(default_factory=list)
-    """Doubts about who is who, also those of a manifest that was kept."""
+    """Doubts about the identity of people, including those of a manifest that was kept."""
     headers: dict[str, list[str]] = field(default_factory=dict)
-    """Values that a patient has one of, by tag of DICOM; a list as long as the table each."""
+    """Values of the DICOM tags of which a patient has one value, by tag; each list is as long as the table."""
     finer: bool = False
-    """Whether groups are smaller than patients, since the user named such a tag."""
+    """Whether groups are smaller than patients, because the user named such a tag."""
     names: dict[str, list[str]] = field(default_factory=dict)
-    """Further names by which a table may call the rows, as SOPInstanceUID; a list as long as the table each."""
+    """Further names by which a table may call the rows, such as SOPInstanceUID; each list is as long as the table."""
 
     def skip(self, path: str, reason: str) -> None:
         """Note a file or row that is left out."""
@@ -268,11 +268,11 @@ class Draft:
 
 
 def finish_draft(draft: Draft, options: ImageOptions) -> Manifest:
-    """The manifest of a draft, checked.
+    """Return the checked manifest of a draft.
 
     Raises:
-        InputError: No images, duplicate ids, a pattern that does not match, a group that says nothing, or what
-            :func:`memorisk.images.sources.draft.join_labels` refuses.
+        InputError: The draft has no images, duplicate ids, a pattern that does not match, or a group without
+            information, or :func:`memorisk.images.sources.draft.join_labels` refuses it.
     """
     if draft.table.empty:
         reasons = Counter(reason for _, reason in draft.skipped).most_common(3)
@@ -305,10 +305,10 @@ _COLUMNS = ("image_column", "path_column", "label_column", "group_column", "spli
 
 
 def refuse_unused(options: ImageOptions, source: str, allowed: tuple[str, ...] = ()) -> None:
-    """Refuse columns named for a source that has none, which would be passed over in silence.
+    """Refuse columns named for a source without any, which would be ignored in silence.
 
     Raises:
-        InputError: A column is named, and no table is joined that could have it.
+        InputError: A column is named, and no joined table could have it.
     """
     unused = [name for name in _COLUMNS if getattr(options, name) is not None and name not in allowed]
     if unused and options.labels_csv is None:
@@ -319,7 +319,7 @@ def refuse_unused(options: ImageOptions, source: str, allowed: tuple[str, ...] =
 
 
 def _apply_patterns(draft: Draft, options: ImageOptions) -> None:
-    """Label and group by regular expressions on the files' names."""
+    """Set label and group by regular expressions on the files' names."""
     paths = draft.table["path"].tolist() if draft.called is None else draft.called
     if options.label_from is not None:
         draft.table["label"] = _matched(options.label_from, "label", paths, paths, draft.name)
@@ -372,10 +372,10 @@ def _settle_names(draft: Draft) -> None:
 
 
 def _settle_identity(draft: Draft) -> None:
-    """Refuse patient ids that are placeholders, and note doubts about who is who.
+    """Refuse patient ids that are placeholders, and note doubts about the identity of people.
 
     Raises:
-        InputError: There are such ids.
+        InputError: Some ids are placeholders.
     """
     if "group" not in draft.table:
         return
@@ -390,10 +390,10 @@ def _settle_identity(draft: Draft) -> None:
 
 
 def _refuse_empty_group(draft: Draft) -> None:
-    """A group that is empty or the same for all images says nothing about whose they are.
+    """Refuse a group that is empty or the same for all images: it does not separate patients.
 
     Raises:
-        InputError: It is so; the way out is named.
+        InputError: The group is such a one; the message names the remedy.
     """
     if "group" not in draft.table or len(draft.table) < 2:
         return
@@ -408,7 +408,7 @@ def _refuse_empty_group(draft: Draft) -> None:
 
 
 def _expand_frames(draft: Draft, options: ImageOptions) -> None:
-    """Choose the frames of stacks; with ``all`` a row becomes one for each frame, all in the group of their file."""
+    """Choose the frames of stacks; with ``all`` a row becomes one row per frame, all in the group of their file."""
     paths = draft.table["path"].tolist()
     volumes = [draft.kind == "nifti" if draft.kind else is_volume(draft.root, path) for path in paths]
     if any(volumes):
@@ -429,7 +429,7 @@ def _expand_frames(draft: Draft, options: ImageOptions) -> None:
 
 
 def _chosen_frames(path: Path, volume: bool, options: ImageOptions) -> list[int | None]:
-    """Frames to take of one file; ``[None]`` leaves it to the reader's rule."""
+    """Return the frames to take of one file; ``[None]`` leaves it to the reader's rule."""
     if not is_stack(path, volume=volume):
         return [None]
     if options.frames == "first":
@@ -445,7 +445,7 @@ def _chosen_frames(path: Path, volume: bool, options: ImageOptions) -> list[int 
 
 
 def _fill_groups(draft: Draft) -> None:
-    """An image without a group is its own; its name must not be that of another's group."""
+    """Make an image without a group its own group; its name must differ from the names of other groups."""
     images = draft.table["image"].tolist()
     if "group" not in draft.table:
         draft.table["group"] = images
@@ -461,7 +461,7 @@ def _fill_groups(draft: Draft) -> None:
 
 
 def _note_shared_groups(draft: Draft) -> None:
-    """Say that a group of several data sets is taken as one person: the table may mean it so, or have numbered anew."""
+    """Note groups of several data sets, which count as one person: the table may intend it, or number them anew."""
     if "dataset" not in draft.table:
         return
     pairs = set(zip(texts(draft.table["group"]), texts(draft.table["dataset"]), strict=True))
@@ -474,7 +474,7 @@ def _note_shared_groups(draft: Draft) -> None:
 
 
 def _name_splits(draft: Draft) -> None:
-    """Splits by their usual names; the column goes if it is empty."""
+    """Give splits their usual names; an empty column is dropped."""
     if "split" not in draft.table:
         return
     splits = [canonical_split(value) for value in texts(draft.table["split"])]
@@ -485,7 +485,7 @@ def _name_splits(draft: Draft) -> None:
 
 
 def _ordered(table: pd.DataFrame) -> pd.DataFrame:
-    """The manifest's own columns first, as text; then the source's, in their order."""
+    """Order the columns: the manifest's own first, as text; then the source's, in their order."""
     table = table.reset_index(drop=True)
     if "label" not in table:
         table["label"] = ""
@@ -497,7 +497,7 @@ def _ordered(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def keep_user_columns(table: pd.DataFrame, extra: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """A draft's table with a source's other columns beside it, renamed ``user_<name>`` where the name is ours."""
+    """Add a source's other columns to a draft's table, renamed ``user_<name>`` where the name is ours."""
     for name, values in extra.items():
         column_name = name
         while column_name in RESERVED or column_name in table:

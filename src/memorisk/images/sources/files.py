@@ -1,4 +1,4 @@
-"""Files of a folder: regular files in a fixed order, and where files may lie, inside the folder of their manifest.
+"""Files of a folder: regular files in a fixed order, inside the folder of their manifest.
 
 `walk_files` also lists links that leave the folder, and hidden files, which are not read. `FileFinder` finds a file
 by the path, name or stem that a table gives.
@@ -26,7 +26,7 @@ def refuse_escape(values: Iterable[str], source: str, how: str) -> None:
     """Raise for paths that leave the folder, listing the first; nothing happens if there are none.
 
     Raises:
-        InputError: There are such paths.
+        InputError: Some paths leave the folder.
     """
     paths = list(values)
     if paths:
@@ -38,7 +38,7 @@ def refuse_escape(values: Iterable[str], source: str, how: str) -> None:
 
 
 def plain_stem(name: str) -> str:
-    """A file name without its suffix; ``.nii.gz`` counts as one."""
+    """Return a file name without its suffix; ``.nii.gz`` counts as one."""
     lower = name.lower()
     for double in (".nii.gz", ".dcm.gz"):
         if lower.endswith(double):
@@ -47,14 +47,14 @@ def plain_stem(name: str) -> str:
 
 
 class FileFinder:
-    """Finds the files that a table names, under a root, without ever leaving it.
+    """Finder of the files that a table names, under a root, which it never leaves.
 
     A name is taken as a path below the root; failing that by its last part, with or without suffix, and then the
     folders above it must agree as far as both sides have any (``00000001_000.png`` is found in ``images_001/images``).
     """
 
     def __init__(self, root: Path, files: Callable[[], Iterable[str]], *, follow_links: bool) -> None:
-        """``files`` gives the image files below the root, as relative POSIX paths; called when first needed."""
+        """Keep ``files``, which returns the image files below the root as relative POSIX paths when first needed."""
         self.root = root
         self.real_root = os.path.realpath(root)
         self.escaping: list[str] = []
@@ -65,7 +65,7 @@ class FileFinder:
         self._by_name: dict[str, list[str]] | None = None
 
     def find(self, value: str) -> str | None:
-        """The relative path of the file that a value names; None if there is none, or if it is refused.
+        """Return the relative path of the file that a value names; None if it does not exist, or is refused.
 
         An absolute path names its own file alone; any other value may be the end of a path.
 
@@ -89,7 +89,7 @@ class FileFinder:
         return None if os.path.isabs(name) else self._by_end(relative, value)  # noqa: PTH117
 
     def _relative(self, name: str) -> str | None:
-        """A name as a normal relative path, or None where it leaves the root by its words alone."""
+        """Return a name as a normal relative path, or None where its text alone leads out of the root."""
         base = os.path.abspath(self.root)  # noqa: PTH100
         full = os.path.normpath(os.path.join(base, name))  # noqa: PTH118
         if is_within(base, full) and full != base:
@@ -114,7 +114,7 @@ class FileFinder:
         return False
 
     def _by_end(self, relative: str, value: str) -> str | None:
-        """The file whose path ends like the value, with or without a suffix."""
+        """Return the file whose path ends like the value, with or without a suffix."""
         if self._by_name is None:
             self._by_name = {}
             for file in self._files():
@@ -141,7 +141,7 @@ def _keys(file: str) -> Iterator[str]:
 def _shared_folders(file: str, folders: list[str]) -> int | None:
     """Count the folders above a file that agree with those above a name; None if one differs.
 
-    One of the two may know more folders than the other: a table made elsewhere has others above, a plain name has none.
+    One path may have more folders than the other: a table made elsewhere has others above, a plain name has none.
     """
     own = normal_id(file).split("/")[:-1]
     pairs = list(zip(reversed(own), reversed(folders), strict=False))
@@ -174,17 +174,17 @@ _OF_SYSTEMS = frozenset(
 )
 """Files and folders that systems, network drives and viewers keep among a user's files, in lower case."""
 _BACKUP = re.compile(r".*~|~\$.*|#.*#", re.DOTALL)
-"""Names of editors' backups and of marks that a file is open."""
+"""Names of editors' backups and of marks for an open file."""
 
 
 @dataclass
 class Walk:
-    """The files of a folder and what was found beside them."""
+    """Files of a folder, and the other entries found with them."""
 
     files: list[str] = field(default_factory=list)
-    """Relative POSIX paths, sorted."""
+    """Paths of the files, relative, in POSIX form, sorted."""
     escaping: list[str] = field(default_factory=list)
-    """Links that lead out of the folder."""
+    """Paths of links that lead out of the folder."""
     not_utf8: list[str] = field(default_factory=list)
     """Names that are not UTF-8, with the strange bytes escaped."""
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -192,7 +192,7 @@ class Walk:
 
 
 def suffix(path: str) -> str:
-    """A file's suffix in lower case; ``.nii.gz`` counts as one."""
+    """Return a file's suffix in lower case; ``.nii.gz`` counts as one."""
     lower = path.lower()
     return ".nii.gz" if lower.endswith(".nii.gz") else PurePosixPath(lower).suffix
 
@@ -200,9 +200,9 @@ def suffix(path: str) -> str:
 def walk_files(root: Path, *, follow_links: bool) -> Walk:
     """List all files below a folder.
 
-    Hidden files and folders (``.name``), what systems and network drives leave in folders (`_OF_SYSTEMS`) and editors'
-    backups are skipped; a folder of these is one entry. A linked folder is entered only with ``follow_links``, each
-    folder once.
+    Hidden files and folders (``.name``), files that systems and network drives leave in folders (`_OF_SYSTEMS`) and
+    editors' backups are skipped; a folder of these is one entry. A linked folder is entered only with ``follow_links``,
+    each folder once.
 
     Raises:
         InputError: A folder cannot be opened.
@@ -250,7 +250,7 @@ def _entries(root: Path, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
 
 
 def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is a folder or a link to one; a link to itself leads nowhere, as one to nothing."""
+    """Return whether an entry is a folder or a link to one; a link to itself or to nothing does not count."""
     try:
         return entry.is_dir()
     except OSError:
@@ -258,7 +258,7 @@ def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_special(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is a device, a pipe or a socket, or a link to one; a link to nothing is an absent file."""
+    """Return whether an entry is a device, a pipe or a socket, or a link to one; a link to nothing is absent."""
     try:
         return not stat.S_ISREG(entry.stat().st_mode)
     except OSError:

@@ -1,14 +1,13 @@
 """Folders: class folders of ordinary images or NIfTI volumes, a tree of DICOM files, images with a file of metadata.
 
 The class of an image is the folder it lies in. A train, val or test folder above the classes gives the split; where
-the images' own folders have such names they are splits, not classes. Where all images lie in one folder of a name
-that says nothing (``images``), there are no classes.
+the images' own folders have such names they are splits, not classes. Where all images lie in one folder of a neutral
+name (``images``), there are no classes.
 
 ``metadata.csv``, ``.jsonl`` or ``.parquet`` make what ``datasets`` calls an image folder. Each such file describes
-the images of its folder and of those below it: its column ``file_name`` is a path from there, the others are label,
-group and whatever else is known of the images. Where several files describe one image, the nearest does. A label
-there replaces the one of the folders' names; a folder called train, val or test is a split then, wherever it
-stands.
+the images of its folder and of those below it. Its column ``file_name`` is a path from there; the others are label,
+group and further data of the images. Where several files describe one image, the nearest counts. A label
+there replaces the one of the folders' names; a folder called train, val or test is then a split, at any level.
 """
 
 import re
@@ -39,16 +38,16 @@ class Metadata:
     """Metadata files of a folder, one below the other."""
 
     files: tuple[str, ...]
-    """Relative paths."""
+    """Paths of the files, relative to the folder."""
     table: pd.DataFrame
-    """Their rows; a column that a file lacks is empty there."""
+    """Table of their rows; a column that a file lacks is empty there."""
     paths: list[str]
     """Path of the image from the folder, for each row."""
     file_of_row: list[int]
     """Number of the file that holds each row."""
 
     def rows_of_images(self, images: list[str]) -> list[list[int]]:
-        """Return the rows that describe each image; of several files those of the deepest one."""
+        """Return the rows that describe each image; where several files do, those of the deepest one."""
         rows: dict[str, list[int]] = {}
         for row, (path, file) in enumerate(zip(normal_ids(self.paths), self.file_of_row, strict=True)):
             of_path = rows.setdefault(path, [])
@@ -59,12 +58,12 @@ class Metadata:
 
 
 def folder_metadata(root: Path, files: list[str], options: ImageOptions) -> Metadata | None:
-    """The metadata of a folder, or None where there is none or another table is to be joined.
+    """Return the metadata of a folder, or None where it has none or another table is to be joined.
 
     Args:
-        root: The folder.
-        files: Relative paths of its files that are no images.
-        options: ``labels_csv`` takes the place of metadata.
+        root: Path of the folder.
+        files: Relative paths of the folder's files that are not images.
+        options: Options of reading; ``labels_csv`` replaces metadata.
 
     Raises:
         InputError: A file cannot be read, or names something outside the folder.
@@ -93,7 +92,7 @@ def folder_metadata(root: Path, files: list[str], options: ImageOptions) -> Meta
 
 
 def join_metadata(draft: Draft, metadata: Metadata, options: ImageOptions) -> None:
-    """Give a draft's rows what the metadata say of them: label, group, split and other columns.
+    """Add the metadata of the images to a draft's rows: label, group, split and other columns.
 
     Raises:
         InputError: Rows of one image disagree, or a named column does not exist.
@@ -122,7 +121,7 @@ def join_metadata(draft: Draft, metadata: Metadata, options: ImageOptions) -> No
 
 
 def _below(folder: str, name: str) -> str | None:
-    """A row's path from the source's folder; None where it leaves the folder of its metadata."""
+    """Return a row's path from the source's folder; None where it leaves the folder of its metadata."""
     parts = [part for part in name.strip().replace("\\", "/").split("/") if part != "."]
     if not parts or parts[0] == "" or ".." in parts or ":" in parts[0]:
         return None
@@ -153,15 +152,15 @@ _TEXTS = frozenset(
 _BEGINNING = 8192
 _LAYOUTS: dict[Kind, str] = {"raster": "folder", "dicom": "dicom", "nifti": "nifti"}
 _STRAY = 0.1
-"""Largest share of image files that may be of another kind than the rest and go astray; with more, the user decides."""
+"""Largest share of image files that may be of another kind than the rest and be skipped; above it the user decides."""
 
 
 def load_folder(root: Path, options: ImageOptions) -> Manifest:
-    """The manifest of a folder.
+    """Return the manifest of a folder.
 
     Raises:
-        InputError: No images, kinds mixed without a layout, links that leave the folder, names that are not UTF-8, or
-            what :func:`memorisk.images.sources.draft.finish_draft` refuses.
+        InputError: The folder has no images, mixed kinds without a layout, links that leave it, or names that are not
+            UTF-8, or :func:`memorisk.images.sources.draft.finish_draft` refuses it.
     """
     walk = walk_files(root, follow_links=options.follow_links)
     refuse_escape(walk.escaping, root.name or ".", "follow_links accepts them")
@@ -197,13 +196,13 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
 _MASKS = re.compile(
     r"(ground[_ -]?truths?|masks?|gt|seg(mentations?)?|segmentation(class|object)|annotations?|labels?(tr|ts)?)", re.I
 )
-"""Names of folders of masks."""
+"""Pattern of the names of folders of masks."""
 _FURTHER = re.compile(r"(.+?)[_. -]([A-Za-z][A-Za-z_-]*)")
-"""Stem of a file: that of another one, and a word without digits behind it."""
+"""Pattern of a file's stem that consists of another file's stem and a word without digits."""
 
 
 def _note_masks(draft: Draft, files: list[str]) -> None:
-    """Note files that are called as another image: masks and further versions of it count as images, too."""
+    """Note files whose names extend another image's: masks and further versions of it count as images, too."""
     stems = {file: plain_stem(file.rsplit("/", 1)[-1]) for file in files}
     in_masks = [file for file in files if any(_MASKS.fullmatch(folder) for folder in file.split("/")[:-1])]
     images = set(stems.values()) - {stems[file] for file in in_masks}
@@ -219,7 +218,7 @@ def _note_masks(draft: Draft, files: list[str]) -> None:
 
 
 def folder_labels(files: list[str]) -> tuple[list[str], list[str]]:
-    """Class and split of each relative path by the module's rule; empty where there is none."""
+    """Return the class and the split of each relative path by the module's rule; empty where there is none."""
     folders = [file.split("/")[:-1] for file in files]
     own = {parts[-1].lower() for parts in folders if parts}
     own_are_splits = bool(own) and own <= set(SPLITS)
@@ -234,7 +233,7 @@ def folder_labels(files: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _by_kind(root: Path, files: list[str]) -> tuple[dict[Kind, list[str]], list[str]]:
-    """Image files by kind, and the files that are none. A usual suffix is believed here: the reader looks inside."""
+    """Return image files by kind, and the other files; a usual suffix is trusted, since the reader checks the content."""
     by_kind: dict[Kind, list[str]] = {}
     others = []
     for file in files:
@@ -253,7 +252,7 @@ def _refuse_mixed(root: Path, by_kind: dict[Kind, list[str]], n_shards: int, opt
     """Refuse a folder with images as files and in shards.
 
     Raises:
-        InputError: It is one, and no layout says which are meant.
+        InputError: The folder has both, and no layout chooses one.
     """
     if by_kind and options.layout == "auto":
         layouts = " or ".join([*(_LAYOUTS[kind] for kind in by_kind), "shards"])
@@ -264,7 +263,7 @@ def _refuse_mixed(root: Path, by_kind: dict[Kind, list[str]], n_shards: int, opt
 
 
 def _is_text(path: Path) -> bool:
-    """Return whether a file is text by its name and by its beginning: notes, tables, a licence beside the images."""
+    """Return whether a file is text by its name and by its beginning: notes, tables, a licence next to the images."""
     if path.suffix.lower() not in _TEXTS and path.name not in ("LICENSE", "README"):
         return False
     try:
@@ -278,10 +277,10 @@ _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".7z", ".
 
 
 def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], options: ImageOptions) -> Kind:
-    """The kind of images to take; without a layout that of nearly all, and a few strays are listed as not read.
+    """Return the kind of images to take: without a layout that of nearly all; a few others are listed as not read.
 
     Raises:
-        InputError: There are none, or many of several kinds and no layout says which.
+        InputError: The folder has no images, or many of several kinds and no layout chooses one.
     """
     kinds: dict[str, Kind] = {layout: kind for kind, layout in _LAYOUTS.items()}
     if options.layout in kinds:
@@ -303,7 +302,7 @@ def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], 
 
 
 def _ways_out(others: list[str]) -> str:
-    """Suggest what to do about a folder without images: one that torchvision wrote, or one of archives; else empty."""
+    """Suggest a remedy for a folder without images: one that torchvision wrote, or one of archives; else empty."""
     names = {file.rsplit("/", 1)[-1] for file in others}
     if {"data_batch_1", "batches.meta"} <= names or {"train", "test", "meta"} <= names:
         return (
@@ -321,7 +320,7 @@ def _ways_out(others: list[str]) -> str:
 def _note_others(
     draft: Draft, walk: Walk, by_kind: dict[Kind, list[str]], others: list[str], kind: Kind, options: ImageOptions
 ) -> None:
-    """List what is not taken.
+    """List the files that are not taken.
 
     Raises:
         InputError: File names are not UTF-8 and ``skip_unreadable`` is not set.

@@ -1,9 +1,9 @@
-"""Images that stand in a program's memory: arrays ``(X, y, groups)``, and tables of pandas with a column of files.
+"""Images in a program's memory: arrays ``(X, y, groups)``, and tables of pandas with a column of files.
 
 Arrays are items like those of any data set in Python (``images.sources.datasets``). A table is written into the cache
-folder, its text as it stands; the files stay where they are. The paths in it were typed by whoever runs the program, so
-they may lead anywhere: below the current folder where they are relative, as everywhere in Python. A table of the cache
-folder alone has that right, for the folder that memorisk noted in it; of every other table the paths stay inside its
+folder with its text unchanged; the files stay where they are. The user of the program typed the paths in it, so
+they may lead anywhere: below the current folder where they are relative, as everywhere in Python. Only a table of the
+cache folder has that right, for the folder that memorisk noted in it; the paths of every other table stay inside its
 own folder.
 """
 
@@ -24,7 +24,7 @@ _PLACE, _ROOT = "tables", "memorisk_root"
 
 
 class Arrays:
-    """Arrays as items by number, ``image`` or ``(image, label)``."""
+    """Arrays as items by number, each an ``image`` or ``(image, label)``."""
 
     def __init__(self, images: Any, labels: Any = None) -> None:
         self.images, self.labels = images, labels
@@ -42,22 +42,22 @@ def is_array(value: Any) -> bool:
 
 
 def are_arrays(value: Any) -> bool:
-    """Return whether a value is an array of images, or ``(X, y, groups)`` of which the last one or two may be left out.
+    """Return whether a value is an array of images, or ``(X, y, groups)`` without the last one or two.
 
     Args:
-        value: Anything.
+        value: Value of any type.
     """
     return is_array(value) or (isinstance(value, tuple) and 1 <= len(value) <= 3 and is_array(value[0]))
 
 
 def array_items(value: Any) -> tuple[Arrays, Any]:
-    """The items of arrays, and the group of each, or None.
+    """Return the items of arrays, and the group of each, or None.
 
     Args:
-        value: As `are_arrays` knows it.
+        value: Arrays in a form that `are_arrays` accepts.
 
     Raises:
-        InputError: There are more or fewer labels or groups than images.
+        InputError: The number of labels or groups differs from that of images.
     """
     images: Any
     labels: Any
@@ -85,17 +85,18 @@ def save_table(
     """Write a table into the cache folder, where `memorisk.load_manifest` reads it.
 
     Args:
-        table: With a column of files; a named index is a column, too.
-        store: The cache folder, as the setting of that name.
-        image_root: The setting of that name: then the table is written as it is.
-        path_column: The setting of that name.
-        image_column: Likewise.
+        table: Table with a column of files; a named index is a column, too.
+        store: Folder of the cache, as the setting of that name.
+        image_root: Folder as the setting of that name; with it the table is written as it is.
+        path_column: Name of a column, as the setting of that name.
+        image_column: Name of a column, as the setting of that name.
 
     Returns:
-        The table, in a folder named by its content.
+        Path of the table, in a folder named by its content.
 
     Raises:
-        InputError: It has no rows, two columns of one name, no column that names images, or files on several drives.
+        InputError: The table has no rows, two columns of one name, no column that names images, or files on several
+            drives.
     """
     if table.index.name is not None and str(table.index.name) not in map(str, table.columns):
         table = table.reset_index()
@@ -127,10 +128,10 @@ def save_table(
 
 
 def _rooted(files: list[str]) -> tuple[str, list[str]]:
-    """The folder above all files of a table, and the files below it, as they were typed where that leads to them.
+    """Return the folder above all files of a table, and the files below it, as typed where that leads to them.
 
     Raises:
-        InputError: There is none.
+        InputError: The files have no folder in common.
     """
     here = os.getcwd()  # noqa: PTH109
     relative = any(not os.path.isabs(file.strip()) for file in files)  # noqa: PTH117
@@ -143,12 +144,12 @@ def _rooted(files: list[str]) -> tuple[str, list[str]]:
 
 
 def noted_root(path: Path, table: pd.DataFrame, store: Path | None) -> Path | None:
-    """The folder that the files of a table of the cache folder lie in; None for any other table.
+    """Return the folder that contains the files of a table of the cache folder; None for any other table.
 
     Args:
-        path: Where the table lies.
-        table: As it was read.
-        store: The cache folder, as the setting of that name.
+        path: Path of the table.
+        table: Table as it was read.
+        store: Folder of the cache, as the setting of that name.
     """
     root = written_root(path, table)
     if root is None:
@@ -157,11 +158,11 @@ def noted_root(path: Path, table: pd.DataFrame, store: Path | None) -> Path | No
 
 
 def written_root(path: Path, table: pd.DataFrame) -> Path | None:
-    """The folder that `save_table` noted in a table, for whoever only names files; None where it noted none.
+    """Return the folder that `save_table` noted in a table, for callers that only name files; None without a note.
 
     Args:
-        path: Where the table lies; the cache folder may be another one by now.
-        table: As it was read.
+        path: Path of the table; the cache folder may have changed since.
+        table: Table as it was read.
     """
     root = table.attrs.get(_ROOT)
     of_cache = path.name == TABLE and path.parent.parent.name == _PLACE

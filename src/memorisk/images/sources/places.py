@@ -1,4 +1,4 @@
-"""Whether what a user names as images lies anywhere. Loads nothing heavy: a misspelt folder is refused at once."""
+"""A check whether the images that a user names exist. It loads nothing heavy: a misspelt folder is refused at once."""
 
 from contextlib import suppress
 from difflib import get_close_matches
@@ -8,7 +8,7 @@ from memorisk.runs.errors import InputError, one_line
 
 
 def several_sources(source: str) -> list[str]:
-    """The parts of a source that names several; the whole where it names one.
+    """Return the parts of a source that names several; the whole where it names one.
 
     A comma that belongs to a path needs that path to exist; then the whole is one source, as a caller has checked.
     """
@@ -17,7 +17,7 @@ def several_sources(source: str) -> list[str]:
 
 
 def nowhere(source: str | Path) -> InputError:
-    """The error that nothing lies there; it names the closest name beside it, or else the built-in images."""
+    """Return the error for a path that does not exist; it names the closest name there, or else the built-in images."""
     path, hint = Path(source), " (the built-in images are called digits)"
     with suppress(OSError, ValueError):
         if near := get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=1):
@@ -26,10 +26,10 @@ def nowhere(source: str | Path) -> InputError:
 
 
 def refuse_nowhere(source: str) -> None:
-    """Refuse a path that does not exist. What is or may be no path is left to the reader: digits, NAME:REST, URLs.
+    """Refuse a path that does not exist; the reader checks sources that may not be paths: digits, NAME:REST, URLs.
 
     Raises:
-        InputError: Nothing lies there.
+        InputError: The path does not exist.
     """
     try:
         if Path(source).exists():

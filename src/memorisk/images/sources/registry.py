@@ -1,20 +1,21 @@
-"""From what a user names to a manifest: built-in digits, a folder, a table, arrays, a published data set, or several.
+"""Manifests of the sources that a user names: digits, a folder, a table, arrays, a published data set, or several.
 
 Each kind of source has its module; they meet in ``images.sources.draft``, where labels, groups, frames and checks
 are the same.
 
 Several sources are joined by commas (``celeba:A,nih-cxr-lt:B,table.csv``), each read by its own rules. LCMem (paper
-004) trains on several data sets at once. Ids and groups get the data set's name before them, so that patient 17 of
-one and celebrity 17 of another stay two people; the column ``dataset`` names each image's data set, and what draws
-pairs by data set uses it. Who is in two of the sources under two names is not known, but for a study that lies in
+004) trains on several data sets at once. The data set's name is put before ids and groups, so that patient 17 of
+one and celebrity 17 of another stay two people; the column ``dataset`` names each image's data set, and code that draws
+pairs by data set uses it. A person in two of the sources under two names is not recognised, except by a study in
 both, which is a doubt; two names of one collection of images are refused.
 
-A source at a URL is brought over into a private copy, which is then read like any folder, table or array. A table's
-images lie beside it unless ``image_root`` names another place, so that of a table its whole folder comes over; of
-arrays and of a published data set (``ham10000:s3://...``) what is named. Several sources by commas come one by one.
+A source at a URL is copied to a private folder, which is then read like any folder, table or array. The images of a
+table lie next to it unless ``image_root`` names another place, so its whole folder is copied; for
+arrays and a published data set (``ham10000:s3://...``) the named path is copied. Several sources by commas are copied
+one by one.
 
-`refuse_overlap` and its siblings know where the images of a source lie, what may not be written there, and which
-generated images may not be read from there unnoticed.
+`refuse_overlap` and the functions after it know the places of a source's images, the folders that must not be written
+to, and the generated images that may not be read from there unnoticed.
 """
 
 import os
@@ -45,22 +46,22 @@ from memorisk.runs.storage.locations import path_of, url_of
 from memorisk.runs.storage.mirror import TABLES, local_source, name_url_in_error
 
 _SAME_PEOPLE = (("chestxray14", "nih-cxr-lt"),)
-"""Data sets of the same patients, whose numbers would be told apart by the data set's name."""
+"""Data sets of the same patients, whose equal numbers would differ by the data set's name."""
 
 
 def join_manifests(manifests: list[Manifest]) -> Manifest:
-    """One manifest of several.
+    """Join several manifests to one.
 
     Args:
-        manifests: Each with its own root; one without a column ``dataset`` is called by its name.
+        manifests: Manifests with roots of their own; one without a column ``dataset`` is called by its name.
 
     Returns:
-        Rows in the order given. ``image`` and ``group`` are ``<data set>/<as it was>``, also where nothing would
-        collide, so that adding a source renames nobody; ``path`` is relative to the folder above all roots; a column
+        Joined manifest with rows in the order given. ``image`` and ``group`` are ``<data set>/<as it was>``, also where
+        nothing would collide, so that adding a source renames no id; ``path`` is relative to the folder above all roots; a column
         that a source lacks is empty there.
 
     Raises:
-        InputError: Two have a data set of one name, are of the same patients, or lie on different drives.
+        InputError: Two have a data set of one name, have the same patients, or lie on different drives.
     """
     tables = [_with_name(manifest) for manifest in manifests]
     names = [list(dict.fromkeys(table["dataset"])) for table in tables]
@@ -114,7 +115,7 @@ def _doubts_across(manifests: list[Manifest]) -> tuple[IdDoubt, ...]:
 
 
 def _with_name(manifest: Manifest) -> pd.DataFrame:
-    """A manifest's table with its data set's name before ids and groups."""
+    """Return a manifest's table with its data set's name before ids and groups."""
     table = manifest.table.copy()
     names = table["dataset"].tolist() if "dataset" in table else [""] * len(table)
     table["dataset"] = [name or manifest.name for name in names]
@@ -124,7 +125,7 @@ def _with_name(manifest: Manifest) -> pd.DataFrame:
 
 
 def _stacked(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """The tables one below the other, our columns first, as text where a source lacks them."""
+    """Stack the tables one below the other, our columns first, as text where a source lacks them."""
     table = pd.concat(tables, ignore_index=True)
     own = [column for column in RESERVED if column in table]
     for column in own:
@@ -136,10 +137,10 @@ def _stacked(tables: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _common_root(manifests: list[Manifest]) -> Path | None:
-    """The folder above the roots of all.
+    """Return the folder above the roots of all.
 
     Raises:
-        InputError: There is none.
+        InputError: The roots have no folder in common.
     """
     roots = [str(_real(manifest.root)) for manifest in manifests if manifest.root is not None]
     try:
@@ -153,20 +154,20 @@ def _real(root: Path) -> Path:
 
 
 def _skipped(manifests: list[Manifest]) -> pd.DataFrame:
-    """List what was left out of each manifest, with its name."""
+    """List what was left out of each manifest, with the manifest's name."""
     parts = [m.skipped.assign(path=[f"{m.name}/{path}" for path in m.skipped["path"]]) for m in manifests]
     return pd.concat(parts, ignore_index=True)
 
 
 _PUBLISHED = re.compile(r"([A-Za-z][A-Za-z0-9_-]+:)(?=[A-Za-z][A-Za-z0-9+.-]+://)")
-_BESIDE = frozenset((*TABLES, ".gz"))  # idx files, too: MNIST's labels lie beside its images
+_BESIDE = frozenset((*TABLES, ".gz"))  # idx files, too: MNIST's labels lie next to its images
 
 
 def local_options(options: ImageOptions) -> ImageOptions:
-    """The options with local copies of ``image_root`` and ``labels_csv`` where they are URLs.
+    """Return the options with local copies of ``image_root`` and ``labels_csv`` where they are URLs.
 
     Raises:
-        InputError: A URL names nothing.
+        InputError: A URL leads to nothing.
         MemoriskError: The storage does not answer.
     """
     places = {"image_root": options.image_root, "labels_csv": options.labels_csv}
@@ -175,13 +176,14 @@ def local_options(options: ImageOptions) -> ImageOptions:
 
 
 def local_images(source: str | Path, options: ImageOptions) -> tuple[Path, str | Path] | None:
-    """The local copy of a source, and what to read instead of the source.
+    """Copy a source to this machine, and return the copy and the source to read in its place.
 
     Returns:
-        None where the source is no URL, or several sources by commas, of which each is asked for by itself.
+        Local copy and new source; None where the source is not a URL, or is several sources by commas, which are
+        copied one by one.
 
     Raises:
-        InputError: The URL names nothing, or names of its files lead out of the copy.
+        InputError: The URL leads to nothing, or names of its files lead out of the copy.
         MemoriskError: The storage does not answer, or the disk is full.
     """
     text = str(source)
@@ -198,30 +200,30 @@ def local_images(source: str | Path, options: ImageOptions) -> tuple[Path, str |
 
 
 GENERATED, GENERATED_TABLE, UNFINISHED_TABLE = "generate.json", "manifest.csv", "drawn.csv"
-"""Files of a folder of ``memorisk generate``: the last of a finished one, its table of classes, and what one that is
-not finished has."""
+"""Names of files in a folder of ``memorisk generate``: the last file of a finished one, its table of classes, and the
+table of an unfinished one."""
 _TABLES = frozenset((".csv", ".tsv", ".txt", ".jsonl", ".parquet", ".pq"))
 
 
 def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Manifest:
-    """The manifest of a source; no pixel is decoded.
+    """Return the manifest of a source; no pixel is decoded.
 
     Args:
-        source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class folders, DICOM tree,
-            NIfTI volumes, a set that ``memorisk generate`` made), a CSV, TSV or Parquet table, arrays (npz in
-            MedMNIST's layout or plain, npy, HDF5, idx), or a published data set as ``NAME:FOLDER``
+        source: Name of a source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class
+            folders, DICOM tree, NIfTI volumes, a set that ``memorisk generate`` made), a CSV, TSV or Parquet table,
+            arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx), or a published data set as ``NAME:FOLDER``
             (``images.published.registry``); or several of these by commas (``images.sources.registry``); each also at a
             URL (``s3://BUCKET/FOLDER``, ``images.sources.registry``). A path that exists is a path, colon and comma
             or not.
-        options: How images are found, labelled and grouped, and how many of them are drawn.
+        options: Options by which images are found, labelled, grouped and sampled.
 
     Returns:
-        The manifest, checked; ``notes`` say what was guessed, ``skipped`` what was left out.
+        Checked manifest; ``notes`` list what was guessed, ``skipped`` what was left out.
 
     Raises:
-        InputError: There is no such source, it holds no images, or a row cannot be trusted (duplicate ids, paths that
-            leave the folder, a group that says nothing, files that are missing).
-        MissingExtraError: DICOM or NIfTI without the extra ``medical``.
+        InputError: The source does not exist, it holds no images, or a row cannot be trusted (duplicate ids, paths that
+            leave the folder, a group without information, files that are missing).
+        MissingExtraError: DICOM or NIfTI is read without the extra ``medical``.
     """
     options = options or ImageOptions()
     options.validate()
@@ -242,7 +244,7 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
 
 
 def _described(value: object) -> str:
-    """Say what stands in the place of an array."""
+    """Describe the value given in place of an array."""
     shape = getattr(value, "shape", None)
     if shape is not None:
         return f"an array of {len(shape)} dimensions"
@@ -250,11 +252,11 @@ def _described(value: object) -> str:
 
 
 def _load(source: str | Path, options: ImageOptions) -> Manifest:
-    """The whole manifest of a source.
+    """Return the whole manifest of a source.
 
     Raises:
-        InputError: As `load_manifest`.
-        MissingExtraError: DICOM or NIfTI without the extra ``medical``.
+        InputError: The same errors as `load_manifest`.
+        MissingExtraError: DICOM or NIfTI is read without the extra ``medical``.
     """
     if str(source) == "digits":
         refuse_unused(options, "digits")
@@ -288,10 +290,10 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
 
 
 def _load_file(path: Path, options: ImageOptions) -> Manifest:
-    """The manifest of a file.
+    """Return the manifest of a file.
 
     Raises:
-        InputError: It is a single image, or no known kind of source.
+        InputError: The file is a single image, or not a known kind of source.
     """
     if options.layout not in ("auto", "table", "arrays", "shards"):
         raise InputError(f"layout {options.layout} is for a folder; {one_line(path)} is a file")
@@ -318,15 +320,15 @@ Source = str | Path | Manifest | ImageStore
 
 
 def refuse_overlap(out: str | Path, sources: Mapping[str, Source | None], *, called: str = "OUT") -> None:
-    """Refuse a folder for results inside a folder of images, or around one: inputs are never written to.
+    """Refuse a folder for results inside a folder of images, or around one: memorisk never writes to its inputs.
 
     Args:
-        out: The folder for results.
-        sources: By what they are called.
-        called: What the folder is called.
+        out: Folder for results.
+        sources: Sources of images by their names in messages.
+        called: Name of the folder in messages.
 
     Raises:
-        InputError: It is one.
+        InputError: The folder is such a one.
     """
     target = Path(out).resolve()
     for what, source in sources.items():
@@ -338,15 +340,15 @@ def refuse_overlap(out: str | Path, sources: Mapping[str, Source | None], *, cal
 
 
 def refuse_among(out: str | Path, manifest: Manifest, *, called: str = "OUT") -> None:
-    """Refuse a folder for results inside a folder in which images of a manifest lie: a table names them anywhere.
+    """Refuse a folder for results inside a folder with images of a manifest, which a table may name anywhere.
 
     Args:
-        out: The folder for results.
-        manifest: Of the images.
-        called: What the folder is called.
+        out: Folder for results.
+        manifest: Manifest of the images.
+        called: Name of the folder in messages.
 
     Raises:
-        InputError: It is one.
+        InputError: The folder is such a one.
     """
     if manifest.root is None:
         return
@@ -360,10 +362,10 @@ def refuse_among(out: str | Path, manifest: Manifest, *, called: str = "OUT") ->
 
 
 def path_sources(sources: Mapping[str, object]) -> dict[str, Source | None]:
-    """Select the sources that were named by text: images in memory lie where they were once read from, or nowhere.
+    """Select the sources that were named by text; images in memory have no place or keep the one they were read from.
 
     Args:
-        sources: By what they are called; arrays, manifests and stores among them.
+        sources: Sources by their names in messages; arrays, manifests and stores among them.
     """
     return {what: source for what, source in sources.items() if isinstance(source, str | Path)}
 
@@ -371,14 +373,14 @@ def path_sources(sources: Mapping[str, object]) -> dict[str, Source | None]:
 def refuse_generated_within(source: str | Path, manifest: Manifest) -> None:
     """Refuse a folder of ``memorisk generate`` inside a bigger folder of images: its images would count as patients'.
 
-    A generated set that is named itself is meant, alone or beside others by commas.
+    A generated set that the user names itself is accepted, alone or with others by commas.
 
     Args:
-        source: As it was named.
-        manifest: Of it.
+        source: Source as the user named it.
+        manifest: Manifest of the source.
 
     Raises:
-        InputError: There is one.
+        InputError: The source contains such a folder.
     """
     places = [place for place in source_places(source) if place.is_dir()]
     if manifest.root is None or not places:
@@ -394,10 +396,10 @@ def refuse_generated_within(source: str | Path, manifest: Manifest) -> None:
 
 
 def source_places(source: Source | None) -> list[Path]:
-    """Return where the images of a source lie; of several sources and of ``NAME:FOLDER`` the folders.
+    """Return the places of the images of a source; for several sources and for ``NAME:FOLDER`` the folders.
 
     Args:
-        source: As for `memorisk.load_manifest`, its manifest or its store.
+        source: Source as for `memorisk.load_manifest`, its manifest or its store.
     """
     if isinstance(source, ImageStore | Manifest):
         root = source.manifest.root if isinstance(source, ImageStore) else source.root
@@ -417,5 +419,5 @@ def _place(part: str) -> Path | None:
 
 
 def _is_generated(folder: Path) -> bool:
-    """Return whether ``memorisk generate`` made it, or has begun to."""
+    """Return whether ``memorisk generate`` made a folder, or has begun to."""
     return (folder / GENERATED).is_file() or ((folder / UNFINISHED_TABLE).is_file() and (folder / "images").is_dir())

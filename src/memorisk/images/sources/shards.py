@@ -5,8 +5,8 @@ Read with pyarrow alone: a folder that ``Dataset.save_to_disk`` or ``DatasetDict
 (``name-train.arrow``); Parquet shards as on the Hugging Face hub (``data/train-00000-of-00002.parquet``,
 ``default/train/0000.parquet``); one Parquet file. An image is the content of a file in a column of structs
 (``bytes``, ``path``), or where ``bytes`` is missing the file at ``path``, which must lie below the folder. Labels
-that are numbers of classes get the classes' names. An id is a column of ids, else the name in ``path`` where each
-is another, else the row's place.
+that are numbers of classes get the classes' names. An id comes from a column of ids, else from the name in ``path``
+where all names differ, else from the row's place.
 """
 
 import json
@@ -44,10 +44,10 @@ _NUMBERED = re.compile(r"(.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?")
 
 @dataclass(frozen=True)
 class Shard:
-    """A file of a data set."""
+    """File of a data set that holds rows of it."""
 
     path: str
-    """Relative to the folder, with ``/``."""
+    """Path relative to the folder, with ``/``."""
     split: str
     """Split by the data set's name; empty where it has none."""
 
@@ -58,10 +58,10 @@ def is_saved(folder: Path) -> bool:
 
 
 def saved_shards(folder: Path) -> list[Shard]:
-    """The shards of a folder that ``save_to_disk`` wrote, as its JSON files list them.
+    """Return the shards of a folder that ``save_to_disk`` wrote, as its JSON files list them.
 
     Raises:
-        InputError: A JSON file is broken, names something outside the folder, or the rows go by a list of indices.
+        InputError: A JSON file is broken, names a path outside the folder, or the rows follow a list of indices.
     """
     if not (folder / DICT).is_file():
         state = _json(folder / STATE)
@@ -77,12 +77,12 @@ def saved_shards(folder: Path) -> list[Shard]:
 
 
 def hub_shards(root: Path, files: Iterable[str]) -> list[Shard]:
-    """The shards among the files of a folder: Parquet and Arrow with a column of images, by their paths.
+    """Return the shards among the files of a folder: Parquet and Arrow with a column of images, by their paths.
 
-    A split is what stands before ``-00000-of-00002``, else a folder or part of the name that is called like one.
+    A split is the text before ``-00000-of-00002``, else a folder or part of the name that is called like one.
 
     Raises:
-        InputError: They belong to several configurations, which are several data sets.
+        InputError: The shards belong to several configurations, which are several data sets.
     """
     by_folder: dict[str, list[Shard]] = {}
     for file in files:
@@ -101,7 +101,7 @@ def hub_shards(root: Path, files: Iterable[str]) -> list[Shard]:
 
 
 def is_shard(path: Path, options: ImageOptions) -> bool:
-    """Tell if a Parquet or Arrow file holds the images themselves, and the options do not say that it lists files."""
+    """Return whether a Parquet or Arrow file holds the images themselves and the options do not make it a list."""
     if options.path_column is not None:
         return False
     try:
@@ -149,10 +149,10 @@ def _list(document: Any, path: Path) -> list[Any]:
 
 
 def _plain(entry: Any, path: Path) -> str:
-    """The name of a file or folder that lies beside a JSON file.
+    """Return the name of a file or folder in the same folder as a JSON file.
 
     Raises:
-        InputError: It is no plain name.
+        InputError: The name is not a plain name.
     """
     name = entry.get("filename") if isinstance(entry, dict) else entry
     if not isinstance(name, str) or not name or name in (".", "..") or set(name) & set("/\\\0"):
@@ -169,9 +169,9 @@ class _Part:
     """Values of the columns with a role, by the column's name."""
     extra: pd.DataFrame
     embedded: np.ndarray
-    """[n] whether the image lies in the shard."""
+    """[n] whether the image's content is in the shard."""
     called: list[str]
-    """The name that came with each image; empty where there is none."""
+    """Name that came with each image; empty where it has none."""
     n: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -179,17 +179,17 @@ class _Part:
 
 
 def load_shards(root: Path, shards: list[Shard], options: ImageOptions, name: str) -> Manifest:
-    """The manifest of shards; no pixel is decoded.
+    """Return the manifest of shards; no pixel is decoded.
 
     Args:
-        root: The folder that they and the files that they name lie in.
-        shards: In the order of the rows.
-        options: ``image_column`` chooses among several columns of images.
-        name: Of the data set.
+        root: Folder of the shards and of the files that they name.
+        shards: Shards in the order of the rows.
+        options: Options of reading; ``image_column`` chooses among several columns of images.
+        name: Name of the data set.
 
     Raises:
-        InputError: No column of images, several and none is named, shards of different columns, frames are asked for,
-            files that leave the folder, or what :func:`memorisk.images.sources.draft.finish_draft` refuses.
+        InputError: The shards have no column of images, or several and none is named, or different columns; the options
+            set frames; files leave the folder; or :func:`memorisk.images.sources.draft.finish_draft` refuses them.
     """
     if not shards:
         raise InputError(f"{one_line(name)}: no images (no Arrow or Parquet file with rows)")
@@ -221,10 +221,10 @@ def _refuse_outside(root: Path, shards: list[Shard], options: ImageOptions, name
 
 
 def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft) -> tuple[Features, dict[str, str]]:
-    """Return which column has which role (``pixels`` is the images'); what was guessed is noted.
+    """Return the role of each column (``pixels`` is the images'), and note what was guessed.
 
     Raises:
-        InputError: See :func:`load_shards`.
+        InputError: The same errors as :func:`load_shards`.
     """
     first = root / shards[0].path
     with decoding(first):
@@ -271,10 +271,10 @@ def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft)
 
 
 def _image_column(schema: pa.Schema, features: Features, options: ImageOptions, source: str) -> str:
-    """The column of images.
+    """Return the column of images.
 
     Raises:
-        InputError: There is none, or several and none is named.
+        InputError: The data set has none, or several and the user names none.
     """
     column = options.image_column if options.labels_csv is None else None
     if features.lists and (column in features.lists or not features.images):
@@ -306,7 +306,7 @@ def _image_column(schema: pa.Schema, features: Features, options: ImageOptions, 
 
 
 def _only_classes(columns: list[str], features: Features, draft: Draft) -> str | None:
-    """The only column of classes; where there are several, they are noted and none is taken."""
+    """Return the only column of classes; where there are several, they are noted and none is taken."""
     candidates = [column for column in columns if column in features.classes]
     if len(candidates) > 1:
         draft.notes.append(
@@ -316,7 +316,7 @@ def _only_classes(columns: list[str], features: Features, draft: Draft) -> str |
 
 
 def _read(root: Path, shard: Shard, features: Features, roles: dict[str, str]) -> _Part:
-    """The columns of one shard, and where its images are."""
+    """Read the columns of one shard, and the places of its images."""
     path, pixels = root / shard.path, roles["pixels"]
     schema = shard_schema(path)
     columns_read = [n for n in schema.names if n != pixels and (n in roles.values() or _is_plain(schema.field(n).type))]
@@ -338,7 +338,7 @@ def _read(root: Path, shard: Shard, features: Features, roles: dict[str, str]) -
 
 
 def _embedded(image: pa.Array) -> np.ndarray:
-    """[n] whether a value holds content; all where only the names were read."""
+    """Return [n] whether a value holds content; True for all where only the names were read."""
     if not pa.types.is_struct(image.type):
         return np.asarray(image.is_valid(), dtype=bool)
     if image.type.get_field_index("bytes") < 0:
@@ -353,12 +353,12 @@ def _called(image: pa.Array) -> list[str]:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether a column of this type can stand in a table of the images."""
+    """Return whether a table of the images can hold a column of this type."""
     return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _fill(draft: Draft, parts: list[_Part], features: Features, roles: dict[str, str], options: ImageOptions) -> None:
-    """Set the draft's table: a row for each image of all parts, in order.
+    """Set the draft's table: one row for each image of all parts, in order.
 
     Raises:
         InputError: A class has no name, or files leave the folder or are absent.
@@ -387,7 +387,7 @@ def _fill(draft: Draft, parts: list[_Part], features: Features, roles: dict[str,
 
 
 def _ids(parts: list[_Part], called: list[str], splits: list[str], roles: dict[str, str], draft: Draft) -> list[str]:
-    """Ids of the images: a column of ids, else the names that came with them, else their places; each only once."""
+    """Return the ids: a column of ids, else the names that came with the images, else their places; each only once."""
     several = len(set(splits)) > 1
     before = [f"{split}/" if several and split else "" for split in splits]
     if "image" in roles:
@@ -407,7 +407,7 @@ def _ids(parts: list[_Part], called: list[str], splits: list[str], roles: dict[s
 
 
 def _relative(name: str) -> str:
-    """A name that came with an image: below a folder as it is, the last part of one that starts at a root or leaves."""
+    """Return the relative name of an image: one that starts at a root or leaves the folder is cut to its last part."""
     parts = name.replace("\\", "/").split("/")
     return parts[-1] if parts[0] in ("", "..", ".") or ":" in parts[0] or ".." in parts else "/".join(parts)
 

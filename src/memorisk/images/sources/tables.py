@@ -1,8 +1,8 @@
-"""CSV, TSV and Parquet tables with a row for each image.
+"""CSV, TSV and Parquet tables with one row per image.
 
-The files are looked for below ``image_root``, or beside the table: HAM10000's metadata names images by id, the
-pictures lie in a folder next to it. A path that leaves that folder is refused: a relative path says nothing of where
-its writer meant it to begin. A table of which every path is absolute says it, and may name any folder. Rows without a
+The files are searched for below ``image_root``, or in the folder of the table: HAM10000's metadata names images by id,
+the pictures lie in a folder next to it. A path that leaves that folder is refused, because a relative path does not
+define where it begins. A table in which every path is absolute does, and may name any folder. Rows without a
 file are refused or, on request, counted.
 """
 
@@ -28,13 +28,13 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
     """Read the manifest of a table.
 
     Args:
-        path: The table.
-        options: How images are found, labelled and grouped.
+        path: Path of the table.
+        options: Options by which images are found, labelled and grouped.
         quoted: Whether memorisk wrote the table (`memorisk.images.columns.read_described`).
 
     Raises:
-        InputError: No column names the images, files are missing or outside, or what
-            :func:`memorisk.images.sources.draft.finish_draft` refuses.
+        InputError: No column names the images, files are missing or outside the folder, or
+            :func:`memorisk.images.sources.draft.finish_draft` refuses the table.
     """
     described, doubts = split_doubts(read_described(path, quoted=quoted))
     if not len(described):
@@ -53,7 +53,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
     paths = _located(files, draft, options, search=above is None)
     _leave_out_missing(draft, paths, options)
     _merge_rows(draft)
-    if roles.get("group") == "group":  # else the doubts of a manifest that was kept are about other ids
+    if roles.get("group") == "group":  # else the doubts of a manifest that was kept concern other ids
         draft.doubts += doubts
     if "group" in draft.table:
         own = one_line(roles["image"], 60)
@@ -65,7 +65,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
 
 
 def _roles(described: pd.DataFrame, options: ImageOptions, source: str, draft: Draft) -> dict[str, str]:
-    """Return which column has which role; what was guessed is noted.
+    """Return the role of each column, and note what was guessed.
 
     Raises:
         InputError: No column names the images.
@@ -102,7 +102,7 @@ def _roles(described: pd.DataFrame, options: ImageOptions, source: str, draft: D
 
 
 def _table(described: pd.DataFrame, roles: dict[str, str], files: list[str], source: str) -> pd.DataFrame:
-    """The draft's table: roles by their own names, other columns kept."""
+    """Return the draft's table: roles by their own names, other columns kept."""
     table = pd.DataFrame({"image": normal_ids(texts(described[roles["image"]])), "path": files})
     if "label" in roles:
         table["label"] = label_values(described, roles["label"], source)
@@ -129,9 +129,9 @@ def _frames(values: list[str], source: str) -> pd.Series:
 
 
 def _folder_above(files: list[str], root: Path) -> Path | None:
-    """The folder above all files of a table that names each by an absolute path; None where one does not.
+    """Return the folder above all files of a table that names each by an absolute path; None where one is relative.
 
-    It is None, too, where all of them lie below ``root``.
+    The result is None, too, where all of them lie below ``root``.
     """
     if not all(os.path.isabs(file) and "\0" not in file for file in files):  # noqa: PTH117 (a table may be long)
         return None
@@ -141,7 +141,7 @@ def _folder_above(files: list[str], root: Path) -> Path | None:
 
 
 def _located(values: list[str], draft: Draft, options: ImageOptions, *, search: bool = True) -> list[str | None]:
-    """The relative path of each row's file, None where there is none; ``search``: also by the end of its path.
+    """Return the relative path of each row's file, None where it has none; ``search`` also tries the end of its path.
 
     Raises:
         InputError: A path leaves the folder, a name fits several files, or two names fit one.
@@ -175,7 +175,7 @@ def _located(values: list[str], draft: Draft, options: ImageOptions, *, search: 
 
 
 def _other_machine(paths: list[str]) -> str:
-    """Advise on absolute paths of which none is here, as of Windows or of another machine; empty for any other."""
+    """Advise on absolute paths that do not exist here, as from Windows or another machine; empty for any other."""
     kinds = (PurePosixPath, PureWindowsPath)
     kind = next((kind for kind in kinds if all(kind(path).is_absolute() for path in paths)), None)
     if not paths or kind is None or any(os.path.exists(path) for path in paths):  # noqa: PTH110
@@ -195,7 +195,7 @@ def _below(place: PurePath, folder: PurePath) -> bool:
 
 
 def _image_files(root: Path, follow_links: bool) -> Iterator[str]:
-    """The image files below a folder: by their suffix, or where that says nothing by their content."""
+    """Yield the image files below a folder: by their suffix, or by their content where the suffix decides nothing."""
     for file in walk_files(root, follow_links=follow_links).files:
         file_type = None if suffix(file) in KIND_BY_SUFFIX else file_format(root / file)
         if suffix(file) in KIND_BY_SUFFIX or (file_type is not None and file_type.kind != "arrays"):
@@ -206,7 +206,7 @@ def _leave_out_missing(draft: Draft, paths: list[str | None], options: ImageOpti
     """Set the paths; rows without a file are refused, or left out and listed.
 
     Raises:
-        InputError: Files are missing and ``skip_missing`` is not set, or none is there.
+        InputError: Files are missing and ``skip_missing`` is not set, or all are missing.
     """
     missing = [i for i, file in enumerate(paths) if file is None]
     images = draft.table["image"].tolist()
@@ -227,13 +227,13 @@ def _leave_out_missing(draft: Draft, paths: list[str | None], options: ImageOpti
 
 
 def _differ_by_case(names: list[str], root: Path, follow_links: bool) -> bool:
-    """Return whether a name is that of a file but for capital letters."""
+    """Return whether a name differs from that of a file only by capital letters."""
     relative = {name.replace("\\", "/").casefold() for name in names if not os.path.isabs(name)}  # noqa: PTH117
     return bool(relative) and any(file.casefold() in relative for file in _image_files(root, follow_links))
 
 
 def _merge_rows(draft: Draft) -> None:
-    """Keep one of several rows that describe one image alike, as a table of boxes has them.
+    """Keep one of several equal rows that describe one image, as in a table of boxes.
 
     Raises:
         InputError: Rows of one image have different labels, groups, splits or data sets.
