@@ -1,12 +1,12 @@
-"""Verdicts that an earlier rule gave and that may not stand; report, gate and statement tell them as undecided.
+"""Verdicts of an earlier rule that are no longer valid; report, gate and statement show them as undecided.
 
-A pass of the first form did not ask what the audit would have noticed. A pass of the second did not ask whether
-patients were told apart (classifier), or whether the images could be seen for what they are (synthetic). A pass of
+A pass of the first form did not test whether the audit would have noticed a copy. A pass of the second did not test
+whether patients could be distinguished (classifier), or whether the images could be recognised (synthetic). A pass of
 `filter` below the third form, and of `synthesize` below the fourth, needed no audit of the kept set. A pass of a set
-or a mark of the form before the current one counted checks that could not look as nothing found. A promise of the
-first form left people out for looking like others, and did not hold where people look alike. A failure of
-`audit feature` by controls alone did not ask whether models that never saw the mark fail so, too. All other failures,
-and what was undecided, are told as they were. This is the one place that knows the form of a verdict's rule; it needs
+or a mark of the form before the current one counted checks that could not look as checks that found nothing. A promise
+of the first form left people out for looking like others, and did not hold where people look alike. A failure of
+`audit feature` by controls alone did not test whether models that never saw the mark fail so, too. All other failures,
+and undecided results, are shown as they were. This is the one module that knows the form of a verdict's rule; it needs
 Python's own library alone.
 """
 
@@ -25,10 +25,10 @@ FORMS: Mapping[str, int] = {
     "synthesize": 5,
     **dict.fromkeys(("classifier", "losses"), 5),
 }
-"""Form of the verdict's rule by kind of run: of a classifier in ``rule["form"]`` of ``verdict.json``, of others in its
-``schema``, of any in ``settings["verdict_form"]`` of a statement. Verdicts of other kinds stand."""
+"""Form of the verdict's rule by kind of run: for a classifier in ``rule["form"]`` of ``verdict.json``, for others in
+its ``schema``, for any in ``settings["verdict_form"]`` of a statement. Verdicts of other kinds stay valid."""
 BY_REFERENCES = "rank among reference models trained without the mark"
-"""How a verdict of `audit feature` and the method of its statement name the comparison that can fail a model."""
+"""Name, in a verdict of `audit feature` and in the method of its statement, of the comparison that can fail a model."""
 EARLIER_PASS = (
     "an earlier version of memorisk passed this run by a rule that passed what it could not notice, so that its pass "
     "may not stand"
@@ -46,10 +46,10 @@ AFRESH = f"{AGAIN}, into a new folder"
 
 
 def current_result(result: "Result") -> "Result":
-    """The result of a saved run as it may be told today: undecided, in one line, where its verdict may not stand.
+    """Return the result of a saved run under today's rule: undecided, in one line, where its verdict is not valid.
 
     Args:
-        result: Of any kind; its run is left as it is.
+        result: Result of any kind; its run is left as it is.
     """
     v, kind = result.verdict, str(result.verdict.get("audit"))
     promised = bool(v.get("guarantee"))
@@ -69,10 +69,10 @@ def current_result(result: "Result") -> "Result":
 
 
 def current_audit(audit: AuditStatement) -> AuditStatement:
-    """One run of a statement as it may be told today, as `current_result`.
+    """Return one run of a statement under today's rule, as `current_result` does for a result.
 
     Args:
-        audit: As an earlier version may have stated it.
+        audit: Audit as an earlier version may have stated it.
     """
     form = audit.settings.get("verdict_form")
     why = _may_not_stand(
@@ -88,14 +88,14 @@ def current_audit(audit: AuditStatement) -> AuditStatement:
 
 
 def _may_not_stand(kind: str, status: str, form: int, *, method: str, promised: bool) -> str:
-    """Return why a verdict may not stand, in one sentence; empty where it does.
+    """Return why a verdict is not valid, in one sentence; empty where it is.
 
     Args:
-        kind: Of the run, as in `FORMS`.
-        status: ``pass``, ``fail`` or anything else.
-        form: Of the rule that gave it.
-        method: Of `audit feature`: how its p was computed.
-        promised: Of `filter` and `synthesize`: whether a guarantee was given.
+        kind: Kind of the run, as in `FORMS`.
+        status: Status of the verdict: ``pass``, ``fail`` or anything else.
+        form: Form of the rule that gave the verdict.
+        method: Method by which `audit feature` computed its p.
+        promised: Whether `filter` or `synthesize` gave a guarantee.
     """
     if form >= FORMS.get(kind, 0):
         return ""
@@ -107,19 +107,19 @@ def _may_not_stand(kind: str, status: str, form: int, *, method: str, promised: 
 
 
 def is_earlier(why: object) -> bool:
-    """Say whether reasons are those that stand in place of an earlier verdict.
+    """Return whether reasons are those that replace an earlier verdict.
 
     Args:
-        why: Of a verdict or of a run of a statement.
+        why: Reasons of a verdict or of a run of a statement.
     """
     return isinstance(why, list | tuple) and list(why) in ([EARLIER_PASS], [EARLIER_GUARANTEE], [EARLIER_FAILURE])
 
 
 def verdict_form(verdict: Mapping[str, Any]) -> int:
-    """Form of the rule that gave a saved verdict; 1 where it says none.
+    """Return the form of the rule that gave a saved verdict; 1 where it names none.
 
     Args:
-        verdict: As in ``verdict.json``.
+        verdict: Verdict as in ``verdict.json``.
     """
     if verdict.get("audit") != "classifier":
         return int(verdict.get("schema") or 1)

@@ -1,8 +1,8 @@
-"""A result as a notebook shows it: its verdict and classes, those it flags, their images, and plots of its numbers.
+"""A result as a notebook shows it: its verdict and classes, the images it flags, and plots of its numbers.
 
-Plots draw on axes of matplotlib and give them back; matplotlib, and what reads images, load when they are asked for.
-Of a run with ``--redact`` nothing here shows an id or an image. Of one with ``--pseudonymise`` nothing shows an image
-or a path: its folder does not tell which those are.
+Plots draw on axes of matplotlib and return them; matplotlib, and the readers of images, load only when needed.
+For a run with ``--redact`` the module never shows an id or an image. For one with ``--pseudonymise`` it shows neither
+images nor paths: its folder does not reveal them.
 """
 
 import html
@@ -42,18 +42,18 @@ _CLASS_COLUMNS: Mapping[str, str] = {
     "n_kept": "Kept",
 }
 _ROWS = frozenset((".parquet", ".arrow"))
-"""Endings of files that hold many images as rows, as those of arrays."""
+"""Endings of files that hold many images as rows, as files of arrays do."""
 _MOST_ROWS, _MOST_IMAGES, _TITLE = 30, 24, 30
 _IDS = (*ID_COLUMNS, "patient", "synthetic_image", "training_image", "synthetic_path", "training_path")
 _SETS = {"image": "images", "training": "train", "synthetic": "synthetic"}
-"""The setting that names where images come from, by what they are called in tables."""
+"""Setting that names the place of images, by their name in tables."""
 
 
 def result_html(result: Result) -> str:
-    """A result as HTML: verdict, reasons and classes. Text of users is escaped.
+    """Return a result as HTML: verdict, reasons and classes. Text of users is escaped.
 
     Args:
-        result: Of any audit.
+        result: Result of any audit.
     """
     shown = redact(result) if result.redacted else result
     parts = [f"<p><strong>{html.escape(run_headline(shown.status, shown.verdict.get('audit')))}</strong></p>"]
@@ -70,7 +70,7 @@ def result_html(result: Result) -> str:
 
 
 def _html_table(table: pd.DataFrame) -> str:
-    """Write the first rows of a table; numbers stand at the right, with the same decimals in a column."""
+    """Write the first rows of a table; numbers are aligned right, with the same decimals in a column."""
     right = [pd.api.types.is_numeric_dtype(table[name]) for name in table.columns]
     aligned = [f' style="text-align:{"right" if number else "left"}"' for number in right]
     columns = [_cells(pd.Series(table[name].head(_MOST_ROWS))) for name in table.columns]
@@ -95,26 +95,26 @@ def _cells(column: pd.Series) -> list[str]:
 def flagged_images(result: Result) -> pd.DataFrame:
     """List what an audit flags, worst first, with the files where they are known.
 
-    A row is an image (``image``; of a synthetic set a pair, ``synthetic_image`` and ``training_image``), not a patient:
-    reports count patients, which ``group`` (of a synthetic set ``patient``) names. ``frame["group"].nunique()`` is
-    the count of a report.
+    Each row is an image (``image``; for a synthetic set a pair, ``synthetic_image`` and ``training_image``), not a
+    patient: reports count patients, which ``group`` (for a synthetic set ``patient``) names.
+    ``frame["group"].nunique()`` is the count of a report.
 
-    All scored images of a flagged patient are listed, also those that say little by themselves: ``p_value`` is an
-    image's own, ``group_p_value`` the patient's. ``image`` is the id, which of arrays is the row as text, with zeros
-    before it (``"007"``); ``path`` opens the file. It is empty where an image has no file of its own: arrays, rows of
+    All scored images of a flagged patient are listed, also those with little evidence of their own: ``p_value`` is an
+    image's own, ``group_p_value`` the patient's. ``image`` is the id; for arrays it is the row as text, with leading
+    zeros (``"007"``). ``path`` opens the file. It is empty where an image has no file of its own: arrays, rows of
     Parquet.
 
     Args:
-        result: Of a classifier (its images of flagged patients, by M), of a synthetic set (its pairs, most alike
-            first), or of a filter (rejected images).
+        result: Result of a classifier (its images of flagged patients, by M), of a synthetic set (its pairs, most
+            similar first), or of a filter (rejected images).
 
     Returns:
-        The table. Where it is empty because nobody could have been flagged, a `UserWarning` says so, and
-        ``frame.attrs["why_empty"]`` keeps the sentence. Where some classes were not tested, a `UserWarning` names
-        them, and ``frame.attrs["not_tested"]`` keeps that sentence.
+        Table of the images. Where it is empty because no patient could have been flagged, the function gives a
+        `UserWarning`, and ``frame.attrs["why_empty"]`` keeps its sentence. Where some classes were not tested, a
+        `UserWarning` names them, and ``frame.attrs["not_tested"]`` keeps that sentence.
 
     Raises:
-        InputError: It is of another audit.
+        InputError: The result is of another audit.
     """
     table = result.per_image
     if "review" in result.tables:
@@ -140,7 +140,7 @@ def flagged_images(result: Result) -> pd.DataFrame:
 
 
 def _untested(classes: pd.DataFrame, n_flagged: int) -> dict[str, str]:
-    """Say that nobody could have been flagged, or in which classes nobody could; nothing where it is not known."""
+    """Describe the classes in which no patient could have been flagged, if any; empty where that is not known."""
     if not len(classes) or "testable" not in classes:
         return {}
     untested = rows(classes, ~booleans(classes, "testable"))
@@ -156,7 +156,7 @@ def _untested(classes: pd.DataFrame, n_flagged: int) -> dict[str, str]:
 
 
 def _with_group_p(table: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
-    """A table of images with the p-value of each one's patient, where the run has it."""
+    """Return a table of images with the p-value of each one's patient, where the run has it."""
     if not {"label", "group", "p_value"} <= set(groups) or not {"label", "group"} <= set(table):
         return table
     of = dict(
@@ -170,7 +170,7 @@ def _with_group_p(table: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_paths(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """A table with a column of paths for each column of ids whose files the run names."""
+    """Return a table with a column of paths for each column of ids whose files the run names."""
     config = read_config(folder)
     if config.get("pseudonymise"):
         return table
@@ -191,7 +191,7 @@ def _with_paths(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
 
 
 def _files_folder(config: Mapping[str, Any], setting: str) -> Path:
-    """The folder that the paths of a run's manifest are relative to."""
+    """Return the folder to which the paths of a run's manifest are relative."""
     from memorisk.images.sources.in_memory import TABLE, written_root
 
     if config.get("image_root"):
@@ -205,18 +205,18 @@ def _files_folder(config: Mapping[str, Any], setting: str) -> Path:
 
 
 def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
-    """Show the images of a patient: of a classifier with their M, of a synthetic set beside what exposes them.
+    """Show the images of a patient: for a classifier with their M, for a synthetic set next to the similar ones.
 
     Args:
-        result: As `Result.load` or an audit gave it.
-        patient: The id, as ``group`` of its tables; of a classifier also that of one image, which is shown alone.
-        axes: One for each image; a new figure where none are given.
+        result: Result as `Result.load` or an audit returned it.
+        patient: Id of a patient, as ``group`` of its tables; for a classifier also the id of one image, shown alone.
+        axes: Axes for the images, one each; a new figure where none are given.
 
     Returns:
-        The axes that were drawn on.
+        Axes that were drawn on.
 
     Raises:
-        InputError: Nobody of that id is there, the run hides ids or images, or the images are gone.
+        InputError: The result has no patient of that id, the run hides ids or images, or the images are gone.
     """
     patient = str(patient)
     if result.folder is None:
@@ -266,15 +266,15 @@ def _image_title(image: str, patient: str) -> str:
 
 
 def _wrapped(name: str) -> list[str]:
-    """A name on a few lines that do not reach into the next image."""
+    """Return a name on a few lines that do not reach into the next image."""
     return textwrap.wrap(one_line(name, _TITLE * 3), _TITLE, break_on_hyphens=False) or [""]
 
 
 def _rows_of(table: pd.DataFrame, column: str, patient: str, result: Result) -> pd.DataFrame:
-    """The rows of a patient.
+    """Return the rows of a patient.
 
     Raises:
-        InputError: There are none.
+        InputError: The table has no row of the patient.
     """
     known = column_texts(table, column) if column in table else []
     found = rows(table, [who == patient for who in known])
@@ -287,10 +287,10 @@ def _rows_of(table: pd.DataFrame, column: str, patient: str, result: Result) -> 
 
 
 def _pixels(config: Mapping[str, Any], setting: str, images: Sequence[str]) -> dict[str, np.ndarray]:
-    """Images by id, read again from where the run had them.
+    """Read images by id again from the place where the run had them.
 
     Raises:
-        InputError: They are gone.
+        InputError: The images are gone.
     """
     from memorisk.images.options import ImageOptions, of_synthetic_images
     from memorisk.images.pixels import PixelRule
@@ -331,7 +331,7 @@ def _draw_images(pixels: Sequence[tuple[str, np.ndarray]], axes: "Sequence[Axes]
 
 
 def _axes(ax: "Axes | None") -> "Axes":
-    """The axes that were given, or new ones."""
+    """Return the axes that were given, or new ones."""
     if ax is not None:
         return ax
     from matplotlib import pyplot as plt
@@ -342,11 +342,11 @@ def _axes(ax: "Axes | None") -> "Axes":
 def plot_classes(result: Result, ax: "Axes | None" = None) -> "Axes":
     """Draw the mean memorization of each class with its interval, the rarest class first.
 
-    Dashed lines are where the tiers MODERATE and HIGH begin.
+    Dashed lines mark the beginning of the tiers MODERATE and HIGH.
 
     Args:
-        result: Of a classifier's audit.
-        ax: Where; new axes where none are given.
+        result: Result of a classifier's audit.
+        ax: Axes to draw on; new axes where none are given.
 
     Raises:
         InputError: The result has no memorization of classes.
@@ -380,8 +380,8 @@ def plot_roc(result: Result, ax: "Axes | None" = None) -> "Axes":
     """Draw the ROC curve of each attack, on logarithmic axes.
 
     Args:
-        result: Of a classifier's audit.
-        ax: Where; new axes where none are given.
+        result: Result of a classifier's audit.
+        ax: Axes to draw on; new axes where none are given.
 
     Raises:
         InputError: The result has no attacks.
@@ -407,11 +407,11 @@ def plot_roc(result: Result, ax: "Axes | None" = None) -> "Axes":
 
 
 def plot_distances(result: Result, ax: "Axes | None" = None) -> "Axes":
-    """Draw how near a synthetic set comes to training patients, beside held-out ones, by the first detector.
+    """Draw how near a synthetic set comes to training and to held-out patients, by the first detector.
 
     Args:
-        result: Of the audit of a synthetic set.
-        ax: Where; new axes where none are given.
+        result: Result of the audit of a synthetic set.
+        ax: Axes to draw on; new axes where none are given.
 
     Raises:
         InputError: The result has no distances.

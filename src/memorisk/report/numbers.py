@@ -1,8 +1,8 @@
-"""The numbers of an audit as frozen dataclasses, and the JSON that they are written as; in ``result.py`` of each audit.
+"""The numbers of an audit as frozen dataclasses, and their form in JSON; ``result.py`` of each audit defines them.
 
 `to_json` and `from_json` are the only way between the two; `to_row` gives a row of a table. A field is a key of the
-same name, in the order of the fields; a dataclass within is an object. What differs from that stands in the annotation
-of the field::
+same name, in the order of the fields; a dataclass within is an object. The annotation of a field declares any
+difference from that::
 
     @dataclass(frozen=True, kw_only=True)
     class Numbers:
@@ -23,15 +23,15 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 from memorisk.runs.files import json_value
 
 INLINE: Final = "inline"
-"""Marks a dataclass whose fields stand among the keys of the object around it."""
+"""Mark of a dataclass whose fields are keys of the object around it."""
 OMITTED: Final = "omitted"
-"""Marks a field that has no key where its value is the default."""
+"""Mark of a field that has no key where its value is the default."""
 Numbers = TypeVar("Numbers")
 
 
 @dataclass(frozen=True)
 class Key:
-    """The key of a field that is named otherwise in JSON."""
+    """Key of a field whose name differs in JSON."""
 
     name: str
 
@@ -47,24 +47,24 @@ class _Field:
 
     @property
     def inlined(self) -> Any:
-        """The dataclass of an inlined field."""
+        """Return the dataclass of an inlined field."""
         return next(kind for kind in (self.hint, *get_args(self.hint)) if is_dataclass(kind))
 
 
 def to_json(numbers: Any) -> dict[str, Any]:
-    """The object that `from_json` reads, in JSON's own types.
+    """Return the object that `from_json` reads, in JSON's own types.
 
     Args:
-        numbers: A dataclass of numbers, texts, tuples, mappings and dataclasses of these.
+        numbers: Dataclass of numbers, texts, tuples, mappings and dataclasses of these.
     """
     return {key: _plain(value) for key, value in to_row(numbers).items()}
 
 
 def to_row(numbers: Any) -> dict[str, Any]:
-    """The values of a dataclass by key, as they are: what stands in a row of a table.
+    """Return the values of a dataclass by key, unchanged, as a row of a table holds them.
 
     Args:
-        numbers: A dataclass.
+        numbers: Dataclass of numbers.
     """
     out: dict[str, Any] = {}
     for field in _fields(type(numbers)):
@@ -77,18 +77,18 @@ def to_row(numbers: Any) -> dict[str, Any]:
 
 
 def from_json(kind: type[Numbers], value: Mapping[str, Any]) -> Numbers:
-    """Read what `to_json` of this or another version wrote.
+    """Read an object that `to_json` of this or another version wrote.
 
-    A key that the dataclass does not know, of a newer or an older version, is left where it is: `Result.summary` and
+    A key that the dataclass does not know, from a newer or an older version, is ignored: `Result.summary` and
     `Result.verdict` keep it. A key that an older version did not write takes the default of its field.
 
     Args:
-        kind: The dataclass.
-        value: The object.
+        kind: Dataclass to return.
+        value: Object to read.
 
     Raises:
-        KeyError: A key is missing whose field has no default.
-        TypeError: A value is of another type than its field.
+        KeyError: A key is missing and its field has no default.
+        TypeError: A value has another type than its field.
     """
     if not isinstance(value, Mapping):
         raise TypeError(f"{kind.__name__} is no object but {value!r:.40}")
@@ -105,11 +105,11 @@ def from_json(kind: type[Numbers], value: Mapping[str, Any]) -> Numbers:
 
 
 def from_known(kind: type[Numbers], value: Mapping[str, Any]) -> Numbers:
-    """Read as `from_json`; a key whose value is of no type that the dataclass knows takes the default, too.
+    """Read as `from_json` does; a key whose value has a type unknown to the dataclass takes the default, too.
 
     Args:
-        kind: The dataclass; every field has a default, or is inlined and has only such.
-        value: The object.
+        kind: Dataclass to return; every field has a default, or is inlined and has only such.
+        value: Object to read.
     """
     return from_json(kind, {key: one for key, one in value.items() if _is_known(kind, key, one)})
 
@@ -124,7 +124,7 @@ def _is_known(kind: Any, key: str, value: Any) -> bool:
 
 @cache
 def _fields(kind: Any) -> tuple[_Field, ...]:
-    """The fields of a dataclass, with what their annotations say."""
+    """Return the fields of a dataclass, with the contents of their annotations."""
     hints, out = get_type_hints(kind, include_extras=True), list[_Field]()
     for field in fields(kind):
         marks = getattr(hints[field.name], "__metadata__", ())
@@ -136,7 +136,7 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
 
 
 def _keys(kind: Any) -> Iterator[str]:
-    """The keys that a dataclass is written under."""
+    """Yield the keys under which a dataclass is written."""
     for field in _fields(kind):
         if field.inline:
             yield from _keys(field.inlined)
@@ -153,10 +153,10 @@ def _plain(value: Any) -> Any:
 
 
 def _typed(value: Any, hint: Any, key: str) -> Any:
-    """A value of JSON as the type of its field.
+    """Return a value of JSON as the type of its field.
 
     Raises:
-        TypeError: It is of another.
+        TypeError: The value has another type.
     """
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
@@ -179,7 +179,7 @@ def _typed(value: Any, hint: Any, key: str) -> Any:
 
 
 def _one_of(value: Any, kinds: tuple[Any, ...], key: str) -> Any:
-    """A value as the first type of a union that it is of."""
+    """Return a value as the first type of a union that fits it."""
     if value is None and type(None) in kinds:
         return None
     *others, last = (kind for kind in kinds if kind is not type(None))

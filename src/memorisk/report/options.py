@@ -1,4 +1,4 @@
-"""What reports show of the people in the data."""
+"""Options that decide what reports show of the people in the data."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from memorisk.runs.options import grouped
 @grouped("report", essential="gallery redact", privacy="pseudonymise pseudonym_key")
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """Options of what a run folder and its report show of the people in the data."""
+    """Options that decide what a run folder and its report show of the people in the data."""
 
     gallery: bool = False
     """Show images in the report: the most memorized ones, or synthetic images beside real ones."""

@@ -1,8 +1,8 @@
-"""A page as one self-contained HTML file that opens from the disk and asks nobody for anything.
+"""A page as one self-contained HTML file that opens from the disk and sends no requests.
 
 The file's own content policy allows the one style sheet and the one script it carries, by their hashes, pictures from
-data URIs, and nothing else: no network, no other script, no form, no style attribute. Everything that may come from a
-user is escaped by the templates and isolated by :func:`memorisk.report.text.name_html`. The same page gives the same
+data URIs, and nothing else: no network, no other script, no form, no style attribute. Templates escape every text that
+may come from a user, and :func:`memorisk.report.text.name_html` isolates it. The same page gives the same
 bytes.
 """
 
@@ -33,10 +33,10 @@ def render_page(page: Page) -> str:
     """Write a page as HTML.
 
     Args:
-        page: What stands on it.
+        page: Page to render.
 
     Returns:
-        The file's text; it holds no lone surrogate and can be written as UTF-8.
+        Text of the file; it holds no lone surrogate and can be written as UTF-8.
     """
     numbers = count(1)
     style, script = style_sheet(), _file("page.js")
@@ -66,13 +66,13 @@ def render_page(page: Page) -> str:
 
 
 def inline_html(text: Text) -> Markup:
-    """Inline pieces as HTML; a plain ``str`` is this project's own wording, yet escaped all the same."""
+    """Return inline pieces as HTML; a plain ``str`` is this project's own wording, but escaped all the same."""
     pieces: Sequence[Inline] = [text] if isinstance(text, str | Name | Strong | Link) else text
     return Markup("").join(_piece_html(p) for p in pieces)
 
 
 def cell_html(row: dict[str, Any], column: Column) -> Markup:
-    """One cell's content."""
+    """Return the content of one cell."""
     value = row.get(column.source)
     if is_missing(value):
         return Markup('<span class="unknown">{}</span>').format(column.missing) if column.missing else _MISSING
@@ -93,7 +93,7 @@ def cell_html(row: dict[str, Any], column: Column) -> Markup:
 
 
 def sort_key(row: dict[str, Any], column: Column) -> str:
-    """Return the key by which the page's script sorts a numeric cell; empty where there is no value."""
+    """Return the key by which the page's script sorts a numeric cell; empty for a missing value."""
     value = row.get(column.source)
     if not column.numeric or value is None or is_missing(value) or isinstance(value, str):
         return ""
@@ -101,7 +101,7 @@ def sort_key(row: dict[str, Any], column: Column) -> str:
 
 
 def table_rows(table: Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
-    """A table's rows in sight, the rows folded away, and how many more there are; no fold for a handful."""
+    """Return a table's visible rows, the rows folded away, and the number of further rows; a handful is not folded."""
     frame = table.frame[[c for c in _sources(table) if c in table.frame]]
     rows_in_sight = frame.iloc[: table.most_rows]
     rows = [dict(zip(rows_in_sight.columns, r, strict=True)) for r in rows_in_sight.itertuples(index=False, name=None)]
@@ -110,7 +110,7 @@ def table_rows(table: Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
 
 
 def _sources(table: Table) -> list[str]:
-    """The columns of the frame that the table shows."""
+    """Return the columns of the frame that the table shows."""
     columns = [s for c in table.columns for s in (c.source, *(c.interval or ()))]
     return list(dict.fromkeys(columns))
 
@@ -126,32 +126,32 @@ def _piece_html(piece: Inline) -> Markup:
 
 
 def _plain(text: Text) -> str:
-    """Inline pieces as plain text, for the window's title."""
+    """Return inline pieces as plain text, for the window's title."""
     pieces = [text] if isinstance(text, str | Name | Strong | Link) else text
     return visible("".join(p if isinstance(p, str) else p.text for p in pieces))
 
 
 def _hash(text: str) -> str:
-    """A content policy's name for an inline script or style sheet."""
+    """Return a content policy's name for an inline script or style sheet."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
 
 
 @cache
 def _file(name: str) -> str:
-    """A file of the templates folder, with the line ends that a browser hashes."""
+    """Return a file of the templates folder, with the line ends that a browser hashes."""
     text = resources.files("memorisk.report").joinpath("templates", name).read_text(encoding="utf-8")
     return text.replace("\r\n", "\n").strip()
 
 
 @cache
 def style_sheet() -> str:
-    """The report's style sheet, which the pages of ``memorisk view`` share."""
+    """Return the report's style sheet, which the pages of ``memorisk view`` share."""
     return palette_css() + "\n" + _file("page.css")
 
 
 @cache
 def template_environment() -> jinja2.Environment:
-    """The templates, escaping everything and failing on any name they do not know."""
+    """Return the environment of the templates, which escapes everything and fails on any unknown name."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_file),
         autoescape=True,

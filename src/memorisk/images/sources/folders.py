@@ -233,7 +233,7 @@ def folder_labels(files: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _by_kind(root: Path, files: list[str]) -> tuple[dict[Kind, list[str]], list[str]]:
-    """Return image files by kind, and the other files; a usual suffix is trusted, since the reader checks the content."""
+    """Return image files by kind, and the other files. A usual suffix is trusted: the reader checks the content."""
     by_kind: dict[Kind, list[str]] = {}
     others = []
     for file in files:

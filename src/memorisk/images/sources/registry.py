@@ -57,8 +57,8 @@ def join_manifests(manifests: list[Manifest]) -> Manifest:
 
     Returns:
         Joined manifest with rows in the order given. ``image`` and ``group`` are ``<data set>/<as it was>``, also where
-        nothing would collide, so that adding a source renames no id; ``path`` is relative to the folder above all roots; a column
-        that a source lacks is empty there.
+        nothing would collide, so that adding a source renames no id; ``path`` is relative to the folder above all
+        roots; a column that a source lacks is empty there.
 
     Raises:
         InputError: Two have a data set of one name, have the same patients, or lie on different drives.

@@ -1,10 +1,10 @@
-"""Figures of curves over steps, layers, strengths or epochs, and of canaries and latents side by side.
+"""Figures of curves over steps, layers, strengths or epochs, and of canaries and latents in a row.
 
-* `steps_plot`: over the steps of a training, a line each, with the interval of every point.
+* `steps_plot`: a number over the steps of a training, one line per series, with the interval of every point.
 * `layer_plot`: a number by layer, with a band for its interval: probes and distances of paper 000, A.9 and figure
   2.
-* `strength_plot`: what is still recognised as copies are changed more and more, a line a detector.
-* `spread_plot`, `epoch_plot`, `latent_plot`: the study of unique features: many canaries side by side, a score by
+* `strength_plot`: the share of copies that is recognised as they are changed more and more, one line per detector.
+* `spread_plot`, `epoch_plot`, `latent_plot`: the study of unique features: many canaries in a row, a score by
   epoch, latents.
 """
 
@@ -20,7 +20,7 @@ from memorisk.report.figures.intervals import Limits
 from memorisk.report.figures.sheet import DASHES, MARKERS, SERIES, Sheet, colour
 
 MOST_LINES = 6
-_SHIFT = 0.006  # of the axis: lines stand a little beside each other, so that intervals do not cover each other
+_SHIFT = 0.006  # share of the axis by which lines are shifted, so that intervals do not cover each other
 
 
 def steps_plot(
@@ -34,14 +34,15 @@ def steps_plot(
     """Draw lines over steps.
 
     Args:
-        steps: [s] rising.
-        lines: [s] estimates, lower and upper limits by name; NaN where there is none. Lines beyond six are left out.
-        y_title: Of the values.
-        reference: A value to compare with, drawn across, and its name.
+        steps: Steps of the training, [s], rising.
+        lines: Estimates, lower and upper limits by name, [s] each; NaN for a missing one. Lines beyond six are left
+            out.
+        y_title: Title of the values.
+        reference: Value to compare with, drawn across, and its name.
         share: Whether values are shares, written in per cent from 0.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     drawn = {name: [np.asarray(v, dtype=float) for v in limits] for name, limits in list(lines.items())[:MOST_LINES]}
     entries: list[tuple[str, Any, str]] = []
@@ -77,26 +78,26 @@ def steps_plot(
 
 
 def _plain(value: float, _: object = None) -> str:
-    """A tick's number without needless zeros and with a true minus sign."""
+    """Return a tick's number without needless zeros and with a true minus sign."""
     return f"{value:.6g}".replace("-", MINUS)
 
 
 LayerBand = tuple[ArrayLike, ArrayLike, ArrayLike]
-"""Estimates, lower limits, upper limits."""
+"""Estimates, lower limits and upper limits of a series."""
 
 
 def layer_plot(
     series: Mapping[str, LayerBand], *, y_title: str, reference: float | None = None, ceiling: float | None = None
 ) -> str:
-    """Draw each series over the layers, first to last, its interval as a band.
+    """Draw each series over the layers, first to last, with its interval as a band.
 
-    Layers are numbered from 1; the table beside the figure names them.
+    Layers are numbered from 1; the table next to the figure names them.
 
     Args:
-        series: [L] estimates, lower and upper limits by name; NaN where there is none.
+        series: Estimates, lower and upper limits by name, [L] each; NaN for a missing one.
         y_title: Name of the values.
-        reference: A value to compare with, drawn across (0.5 for an AUROC).
-        ceiling: The most that can be reached, drawn across and dashed; NaN is not drawn.
+        reference: Value to compare with, drawn across (0.5 for an AUROC).
+        ceiling: Largest value that can be reached, drawn across and dashed; NaN is not drawn.
     """
     sheet = Sheet(300 + 16 * ((len(series) + 1) // 2), left=52, top=32, bottom=52 + 16 * ((len(series) + 1) // 2))
     axes = sheet.axes
@@ -126,16 +127,16 @@ MOST_DETECTORS = 8
 
 
 def strength_plot(strengths: Sequence[float], lines: Mapping[str, ArrayLike], *, x_title: str, y_title: str) -> str:
-    """Draw shares against strengths, which stand at equal distances.
+    """Draw shares against strengths, which are placed at equal distances.
 
     Args:
-        strengths: [s] from the weakest to the strongest.
-        lines: [s] shares by name; NaN where there is none. Lines beyond eight are left out; the caller chooses.
-        x_title: Of the strengths.
-        y_title: Of the shares.
+        strengths: Strengths of the change, [s], from the weakest to the strongest.
+        lines: Shares by name, [s]; NaN for a missing one. Lines beyond eight are left out; the caller chooses.
+        x_title: Title of the strengths.
+        y_title: Title of the shares.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     drawn = dict(list(lines.items())[:MOST_DETECTORS])
     below = 16 * ((len(drawn) + 1) // 2)
@@ -165,21 +166,21 @@ def _strength(strengths: Sequence[float], place: float) -> str:
 
 
 Band = tuple[ArrayLike, ArrayLike, ArrayLike]
-"""Values, lower limits, upper limits."""
+"""Values, lower limits and upper limits of a series."""
 
 
 def spread_plot(values: ArrayLike, low: ArrayLike, high: ArrayLike, *, y_title: str, x_title: str) -> str:
     """Draw each unit as a point with a bar from low to high, in ascending order of the points.
 
     Args:
-        values: [n].
-        low: [n]; NaN for no bar.
-        high: [n].
-        y_title: Of the values.
-        x_title: Of the units.
+        values: Value of each unit, [n].
+        low: Lower end of each bar, [n]; NaN for no bar.
+        high: Upper end of each bar, [n].
+        y_title: Title of the values.
+        x_title: Title of the units.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     point, lower, upper = (np.asarray(v, dtype=float) for v in (values, low, high))
     order = np.argsort(point, kind="stable")
@@ -200,12 +201,12 @@ def epoch_plot(epochs: ArrayLike, series: Mapping[str, Band], *, y_title: str) -
     """Draw scores by epoch, each with its limits as a band.
 
     Args:
-        epochs: [n].
-        series: [n] values, lower and upper limits by name; limits may be NaN.
-        y_title: Of the values.
+        epochs: Numbers of the epochs, [n].
+        series: Values, lower and upper limits by name, [n] each; limits may be NaN.
+        y_title: Title of the values.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     x = np.asarray(epochs, dtype=float)
     sheet = _sheet(300, bottom=46 + 16 * ((len(series) + 1) // 2))
@@ -225,14 +226,14 @@ def epoch_plot(epochs: ArrayLike, series: Mapping[str, Band], *, y_title: str) -
 
 
 def latent_plot(series: Mapping[str, ArrayLike], chosen: int) -> str:
-    """Draw how often each latent is excited, one row of points a series, the chosen latent marked.
+    """Draw how often each latent is excited, one row of points per series, with the chosen latent marked.
 
     Args:
-        series: [L] shares by name.
-        chosen: The latent that the text speaks of.
+        series: Shares of each latent by name, [L].
+        chosen: Number of the latent that the text describes.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     sheet = _sheet(300, bottom=46 + 16 * ((len(series) + 1) // 2))
     axes, entries = sheet.axes, []

@@ -1,8 +1,8 @@
 """Figures of histograms: pools by distance, pairs by logit, pairs by score, one value among many like it.
 
-* `distance_plot`: which pools lie nearer, and how far they overlap.
+* `distance_plot`: pools by distance: which of them are nearer, and how far they overlap.
 * `logit_plot`: kinds of pairs over the logit of a detector's head (paper 004, figure 6).
-* `score_plot`: kinds of pairs over their score, from counts that were made elsewhere, each as a share of its own.
+* `score_plot`: kinds of pairs over their score, from given counts, each as a share of its own kind.
 * `rank_plot`: a histogram with a line for the one value.
 """
 
@@ -19,8 +19,8 @@ from memorisk.report.figures.sheet import DASHES, SERIES, Sheet, colour
 
 _BINS = 40
 _TAIL = 0.99
-"""Distances beyond this share of every pool are drawn in the last bin, so that a few do not press all others; those
-below 0 (minus a logit) likewise in the first."""
+"""Share of every pool beyond whose quantile distances are drawn in the last bin, so that a few do not press all others;
+those below 0 (minus a logit) are drawn in the first in the same way."""
 
 
 def distance_plot(
@@ -33,13 +33,13 @@ def distance_plot(
     """Draw each pool as the share of its members by distance.
 
     Args:
-        pools: [n] distances by name; NaN and infinities are left out, an empty pool is not drawn. Six at most.
+        pools: Distances by name, [n]; NaN and infinities are left out, an empty pool is not drawn. Six at most.
         x_title: Name of the distances.
-        marked: [k] distances marked below the axis' zero line, as of listed patients.
-        marked_as: What they are called.
+        marked: Distances marked below the axis' zero line, [k], such as those of listed patients.
+        marked_as: Name of the marked distances.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     finite = {name: _finite(values) for name, values in pools.items()}
     finite = {name: values for name, values in finite.items() if len(values)}
@@ -85,11 +85,11 @@ def logit_plot(edges: ArrayLike, counts: Mapping[str, ArrayLike]) -> str:
     """Draw each kind as the share of its pairs by logit; the line at 0 is a probability of one half.
 
     Args:
-        edges: [b + 1] of the bins.
-        counts: [b] pairs by kind; a kind without a pair is not drawn. Six at most.
+        edges: Edges of the bins, [b + 1].
+        counts: Number of pairs in each bin by kind, [b]; a kind without a pair is not drawn. Six at most.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     bins = np.asarray(edges, dtype=np.float64)
     arrays = {name: np.asarray(values, dtype=np.float64) for name, values in counts.items()}
@@ -119,13 +119,13 @@ def score_plot(
     """Draw outlines of histograms over one axis, and lines across at thresholds.
 
     Args:
-        edges: [b + 1] increasing.
-        counts: [b] of each kind by name; an empty kind is not drawn. Four at most.
+        edges: Edges of the bins, [b + 1], increasing.
+        counts: Number of pairs in each bin by kind, [b]; an empty kind is not drawn. Four at most.
         x_title: Name of the score.
         marks: Thresholds by name; those outside the edges are not drawn. Two at most.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     bounds = np.asarray(edges, dtype=np.float64)
     drawn = {name: np.asarray(values, dtype=np.float64) for name, values in counts.items()}
@@ -157,7 +157,7 @@ def score_plot(
 
 
 def _digits(low: float, high: float) -> int:
-    """Digits that tell numbers of an axis apart."""
+    """Return the number of digits that distinguishes the numbers of an axis."""
     return 3 + max(0, math.ceil(math.log10(max(abs(low), abs(high)) / (high - low)))) if high > low else 6
 
 
@@ -165,17 +165,17 @@ _RANK_BINS = 24
 
 
 def rank_plot(others: ArrayLike, value: float, *, limit: float | None, x_title: str, names: tuple[str, str]) -> str:
-    """Draw the others as a histogram and the value as a line.
+    """Draw the other values as a histogram and the one value as a line.
 
     Args:
-        others: [C]; NaN are left out.
-        value: Of what is ranked.
-        limit: Beyond this the value would be called significant; drawn dashed, None or infinite for none.
+        others: Other values, [C]; NaN are left out.
+        value: Value that is ranked.
+        limit: Value beyond which the ranked one is significant; drawn dashed, None or infinite for none.
         x_title: Name of the values.
-        names: What the line and the bars are called.
+        names: Names of the line and of the bars.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     values = np.asarray(others, dtype=float)
     values = values[np.isfinite(values)]

@@ -1,9 +1,9 @@
-"""Figures of estimates with intervals: series by row, differences beside noise, two numbers against each other.
+"""Figures of estimates with intervals: series by row, differences with their noise, two numbers against each other.
 
 * `series_plot`: several series over the same rows (architectures or regimes by class or data set).
-* `difference_plot`: differences beside the noise they have to stand out from, two intervals a row.
-* `joint_plot`: two shares against each other, a point a detector; the size of a point is a number of its own.
-* `tradeoff_plot`: what a defence costs: accuracy on unseen images against what is remembered, a point a regime.
+* `difference_plot`: differences and the noise that they must exceed, two intervals per row.
+* `joint_plot`: two shares against each other, one point per detector; the size of a point is a further number.
+* `tradeoff_plot`: the cost of a defence: accuracy on unseen images against what is remembered, one point per regime.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ from memorisk.report.figures.sheet import DASHES, MARKERS, SERIES, Sheet, colour
 MOST_ROWS = 40
 _LABEL_LETTERS = 22
 _SERIES_POINTS, _GAP_POINTS = 11, 14  # height of one series of a row, and of the gap between two rows
-_LINE_POINTS = 14  # from one line of a name to the next
+_LINE_POINTS = 14  # distance from one line of a name to the next
 
 Limits = tuple[ArrayLike, ArrayLike, ArrayLike]
-"""Estimates, lower limits, upper limits."""
+"""Estimates, lower limits and upper limits of a series."""
 
 
 def series_plot(
@@ -40,15 +40,15 @@ def series_plot(
     cut at the edge with an arrowhead. Series differ in colour, line and marker.
 
     Args:
-        labels: ``[n]`` names of the rows, top to bottom.
-        series: ``[n]`` estimates, lower and upper limits by name; NaN where there is none.
-        x_title: Name of the axis; beside long labels there is room for some 40 letters.
-        reference: A value to compare with, drawn across; None for nothing.
-        cut: Whether intervals are cut; not needed where they have ends of their own, as correlations and shares do.
-        sublabels: ``[n]`` second lines of the names, where one is too short; two series leave the room for them.
+        labels: Names of the rows, ``[n]``, top to bottom.
+        series: Estimates, lower and upper limits by name, ``[n]`` each; NaN for a missing one.
+        x_title: Name of the axis; next to long labels there is room for some 40 letters.
+        reference: Value to compare with, drawn across; None for nothing.
+        cut: Whether intervals are cut; correlations and shares, which have ends of their own, need no cut.
+        sublabels: Second lines of the names, ``[n]``, where one is too short; two series leave the room for them.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     labels, k = list(labels)[:MOST_ROWS], max(len(series), 1)
     drawn = {name: [np.asarray(v, dtype=float)[:MOST_ROWS] for v in limits] for name, limits in series.items()}
@@ -89,7 +89,7 @@ def _row_axes(axes: Axes, ends: tuple[float, float], n_rows: int) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.6g}".replace("-", MINUS)))
 
 
-_Weights = tuple[float, float, float]  # points: of a line, of an arrowhead, of a marker
+_Weights = tuple[float, float, float]  # sizes in points of a line, an arrowhead and a marker
 _LIGHT, _HEAVY = (1.6, 5, 5.5), (2, 6, 6)
 
 
@@ -130,7 +130,7 @@ def _ends(drawn: Mapping[str, list[np.ndarray]], reference: float | None, cut: b
 
 
 _ROW_POINTS = 34
-_APART = 0.17  # of a row, each of the two intervals from its middle
+_APART = 0.17  # share of a row by which each of the two intervals is shifted from its middle
 
 Intervals = tuple[ArrayLike, ...]  # estimates, lower limits, upper limits
 
@@ -149,14 +149,14 @@ def difference_plot(
     are cut at the edge with an arrowhead.
 
     Args:
-        labels: ``[n]`` names of the rows, top to bottom.
-        difference: ``[n]`` estimates, lower and upper limits; NaN where there is none.
-        noise: ``[n]`` the same of the noise.
-        names: What the two are called.
+        labels: Names of the rows, ``[n]``, top to bottom.
+        difference: Estimates, lower and upper limits of the difference, ``[n]`` each; NaN for a missing one.
+        noise: Estimates, lower and upper limits of the noise, ``[n]`` each.
+        names: Names of the difference and of the noise.
         x_title: Name of the axis.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     labels = list(labels)[:MOST_ROWS]
     both = {
@@ -188,15 +188,15 @@ def joint_plot(names: Sequence[str], x: Limits, y: Limits, sizes: ArrayLike, *, 
     """Draw each detector at its two numbers.
 
     Args:
-        names: [n] of the detectors.
-        x: [n] estimates, lower and upper limits.
-        y: [n] the same of the other number.
-        sizes: [n] above 0, or NaN; the area of a point grows with the logarithm.
-        x_title: Of the first number.
-        y_title: Of the second number.
+        names: Names of the detectors, [n].
+        x: Estimates, lower and upper limits of the first number, [n] each.
+        y: Estimates, lower and upper limits of the second number, [n] each.
+        sizes: Sizes above 0, or NaN, [n]; the area of a point grows with the logarithm.
+        x_title: Title of the first number.
+        y_title: Title of the second number.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     across, up = ([np.asarray(v, dtype=float) for v in limits] for limits in (x, y))
     key = 16 * ((len(names) + 1) // 2)
@@ -220,7 +220,7 @@ def joint_plot(names: Sequence[str], x: Limits, y: Limits, sizes: ArrayLike, *, 
 
 
 def _widths(sizes: np.ndarray) -> np.ndarray:
-    """[n] points across, so that areas grow with the logarithm; the smallest for what has no size."""
+    """Return widths [n] in points whose areas grow with the logarithm; the smallest for points without a size."""
     logs = np.log(np.where(np.isfinite(sizes) & (sizes > 0), sizes, np.nan))
     if not np.isfinite(logs).any():
         return np.full(len(sizes), _SMALLEST)
@@ -233,13 +233,13 @@ def tradeoff_plot(names: Sequence[str], accuracy: Limits, memorized: Limits, maj
     """Draw each regime at its accuracy and its mean M, with both intervals; a line marks the majority class.
 
     Args:
-        names: ``[n]`` of the regimes.
-        accuracy: ``[n]`` estimates, lower and upper limits, shares; NaN limits where there are none.
-        memorized: ``[n]`` the same of mean M.
-        majority: Accuracy of always answering the commonest class.
+        names: Names of the regimes, ``[n]``.
+        accuracy: Estimates, lower and upper limits, shares, ``[n]`` each; NaN for missing limits.
+        memorized: Estimates, lower and upper limits of mean M, ``[n]`` each.
+        majority: Accuracy of an answer that is always the commonest class.
 
     Returns:
-        SVG text.
+        Figure as SVG text.
     """
     x, left, right = (np.asarray(v, dtype=float) for v in accuracy)
     y, low, high = (np.asarray(v, dtype=float) for v in memorized)

@@ -1,6 +1,6 @@
-"""The figures of a report: arrays in, SVG text out, nothing global.
+"""The figures of memorization: arrays in, SVG text out, without global state.
 
-Labels are data: any text may stand in them (see :mod:`memorisk.report.figures.sheet`). Values that are NaN are left
+Labels are data and may contain any text (see :mod:`memorisk.report.figures.sheet`). Values that are NaN are left
 out.
 """
 
@@ -35,11 +35,11 @@ def interval_plot(
     the edge with an arrowhead, so that one small class does not press all others into a line.
 
     Args:
-        labels: ``[n]`` names of the rows, top to bottom.
-        estimate: ``[n]`` means.
-        low: ``[n]`` lower limits; NaN where there is none.
-        high: ``[n]`` upper limits.
-        tiers: Where LOW ends and where HIGH begins.
+        labels: Names of the rows, ``[n]``, top to bottom.
+        estimate: Mean of each row, ``[n]``.
+        low: Lower limits, ``[n]``; NaN for a missing one.
+        high: Upper limits, ``[n]``.
+        tiers: Values at which LOW ends and HIGH begins.
         x_title: Name of the axis.
     """
     labels = list(labels)[:MOST_ROWS]
@@ -80,14 +80,14 @@ def frequency_plot(
 ) -> str:
     """Draw each class at its share of the images (log axis) and its mean memorization, with intervals.
 
-    A label is left out where there is no room for it; the table beside the figure has them all.
+    A label is left out where it has no room; the table next to the figure has them all.
 
     Args:
-        labels: ``[n]`` class names.
-        frequency: ``[n]`` shares in (0, 1].
-        estimate: ``[n]`` means.
-        low: ``[n]`` lower limits; NaN where there is none.
-        high: ``[n]`` upper limits.
+        labels: Names of the classes, ``[n]``.
+        frequency: Share of each class, ``[n]``, in (0, 1].
+        estimate: Mean of each class, ``[n]``.
+        low: Lower limits, ``[n]``; NaN for a missing one.
+        high: Upper limits, ``[n]``.
     """
     x, mean, lower, upper = (np.asarray(v, dtype=float) for v in (frequency, estimate, low, high))
     drawable = np.isfinite(x) & (x > 0) & np.isfinite(mean)
@@ -121,9 +121,9 @@ def null_against_members(
     """Draw, for each value of M, the share of members and of the null that reach it (log axis).
 
     Args:
-        members: ``[m]`` M of the images that were scored.
-        null: ``[k]`` the same statistic where nothing can have been memorized.
-        names: What the two lines are called.
+        members: Values of M of the images that were scored, ``[m]``.
+        null: Values of the same statistic where nothing can have been memorized, ``[k]``.
+        names: Names of the two lines.
     """
     sheet = Sheet(300, left=56, top=32)
     axes = sheet.axes
@@ -136,7 +136,7 @@ def null_against_members(
     axes.set_yscale("log")
     axes.set_ylim(smallest / 1.5, 1.25)
     left, right = axes.get_xlim()
-    axes.set_xlim(max(left, -abs(right) / 4), right)  # to the left of zero both lines say 100 %
+    axes.set_xlim(max(left, -abs(right) / 4), right)  # to the left of zero both lines are at 100 %
     axes.axvline(0, color=colour("muted"), linewidth=0.8)
     axes.xaxis.set_major_formatter(FuncFormatter(_plain_number))
     _percent_axis(axes.yaxis, smallest / 1.5, 1.25)
@@ -156,9 +156,9 @@ def roc_log(
     """Draw ROC curves on log-log axes with the diagonal of guessing.
 
     Args:
-        curves: (false positive rates, true positive rates) by attack, both rising.
-        smallest_measurable: The false positive rate below which there are too few non-members to measure; shaded.
-        controls: Attacks that are controls, drawn in grey.
+        curves: False and true positive rates by attack, both rising.
+        smallest_measurable: False positive rate below which the non-members are too few to measure; shaded.
+        controls: Names of attacks that are controls, drawn in grey.
     """
     key_rows = len(curves) // 2 + 1
     sheet = Sheet(350 + 16 * key_rows, left=56, top=32, right=24, bottom=56 + 16 * key_rows)
@@ -197,7 +197,7 @@ def p_value_histogram(p_values: ArrayLike, *, bins: int = 20) -> str:
     """Draw how many p-values fall into each bin of [0, 1], and the height they would have if nothing were memorized.
 
     Args:
-        p_values: ``[n]``.
+        p_values: Values in [0, 1], ``[n]``.
         bins: Number of equal bins.
     """
     values = np.asarray(p_values, dtype=float)
@@ -228,7 +228,7 @@ def _row_limits(mean: np.ndarray, low: np.ndarray, high: np.ndarray, tiers: tupl
 
 
 def _survival(values: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted values and the share of all that reach each of them, thinned evenly in the share's logarithm."""
+    """Return sorted values and the share of all that reach each, thinned evenly in the share's logarithm."""
     x = np.sort(np.asarray(values, dtype=float))
     x = x[np.isfinite(x)]
     share = 1 - np.arange(len(x)) / max(len(x), 1)
@@ -239,14 +239,14 @@ def _survival(values: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _clean_curve(fpr: ArrayLike, tpr: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Both rates as arrays, without pairs that are not numbers."""
+    """Return both rates as arrays, without pairs that are not numbers."""
     x, y = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
     known = np.isfinite(x) & np.isfinite(y)
     return x[known], y[known]
 
 
 def _thin_log(x: np.ndarray, y: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]:
-    """The curve's last value up to each of some hundred rates that are even on a log axis: enough for the eye."""
+    """Return the curve's last value up to each of some hundred rates that are even on a log axis: enough to see."""
     if len(x) <= _CURVE_POINTS:
         return x, y
     last = np.searchsorted(x, np.geomspace(start, 1.0, _CURVE_POINTS), side="right") - 1
@@ -267,5 +267,5 @@ def _percent_axis(axis: Axis, low: float, high: float) -> None:
 
 
 def _plain_number(value: float, _: object = None) -> str:
-    """A tick's number without needless zeros and with a true minus sign."""
+    """Return a tick's number without needless zeros and with a true minus sign."""
     return f"{value:.6g}".replace("-", MINUS)

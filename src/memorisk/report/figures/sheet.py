@@ -1,8 +1,8 @@
 """A sheet to draw on: matplotlib makes the geometry, this module makes it fit for a page.
 
-What leaves here is a small SVG with the same bytes for the same arrays: no date, no metadata, no ids but those it
+The module returns a small SVG with the same bytes for the same arrays. It has no date, no metadata, only ids that it
 refers to, no ``style`` attributes (a strict content policy refuses them), and colours that a dark page can exchange
-by class. Text stays text: it is read aloud, searched and copied, and shown in the fonts of the reader, so that a
+by class. Text stays text: it can be read aloud, searched and copied, and is shown in the fonts of the reader, so that a
 class named in Chinese or with an emoji needs no font here. matplotlib never sees a user's text: it places a
 stand-in, which is exchanged for the real one afterwards; so neither ``$`` nor the backslash nor a missing glyph can
 disturb it.
@@ -29,7 +29,7 @@ from matplotlib.patches import Rectangle
 from memorisk.report.text import shorten, text_width, visible
 
 FONT_SIZE = 12.0
-LETTER = 6.6  # points that an average letter of FONT_SIZE takes, on the generous side
+LETTER = 6.6  # points that an average letter of FONT_SIZE takes, rounded up generously
 WIDTH = 420.0  # points; a phone shows it a little smaller, a desk screen a little larger
 FONT_FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
@@ -50,7 +50,7 @@ PALETTE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "high": ("#fbe3df", "#3e2325"),
     }
 )
-"""Colours by role: on a light page, on a dark page."""
+"""Colours by role, as pairs: on a light page, on a dark page."""
 
 SERIES = ("blue", "red", "teal", "purple", "brown", "ink")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -74,12 +74,12 @@ _RC: Mapping[Any, Any] = MappingProxyType({"svg.fonttype": "none", "svg.hashsalt
 
 
 def colour(name: str) -> str:
-    """The light-page value of a colour of the palette; the page exchanges it by class."""
+    """Return the light-page value of a colour of the palette; the page exchanges it by class."""
     return PALETTE[name][0]
 
 
 def palette_css() -> str:
-    """Style rules that give each colour of the drawings its value, as CSS variables with a dark set."""
+    """Return style rules that give each colour of the drawings its value, as CSS variables with a dark set."""
     light = "".join(f"--k-{n}:{v[0]};" for n, v in PALETTE.items())
     dark = "".join(f"--k-{n}:{v[1]};" for n, v in PALETTE.items())
     rules = "".join(f".f-{n}{{fill:var(--k-{n})}}.s-{n}{{stroke:var(--k-{n})}}" for n in PALETTE)
@@ -87,7 +87,7 @@ def palette_css() -> str:
 
 
 class Sheet:
-    """One pair of axes with margins in points, and labels that may hold any text."""
+    """Pair of axes with margins in points, and labels that may hold any text."""
 
     def __init__(self, height: float, *, left: float, bottom: float = 46, top: float = 12, right: float = 14) -> None:
         self.width, self.height, self.left = WIDTH, height, left
@@ -105,7 +105,7 @@ class Sheet:
         self.axes.set_axisbelow(True)
 
     def titles(self, x: str, y: str = "") -> None:
-        """Name the axes; the second name stands above the upper end, read without turning the head."""
+        """Name the axes; the second name is written horizontally above the upper end."""
         self.axes.set_xlabel(x, color=colour("ink"), fontsize=FONT_SIZE, labelpad=6)
         if y:
             top = 1 + 8 / self.plot_height
@@ -136,15 +136,15 @@ class Sheet:
         """Write a text that may come from a user.
 
         Args:
-            x: Place; in data or axes coordinates, or (``row``) x in points left of the axes and y in data.
-            y: Place.
-            text: Anything.
+            x: Horizontal place, in data or axes coordinates; for ``row`` in points left of the axes.
+            y: Vertical place, in data or axes coordinates; for ``row`` in data coordinates.
+            text: Text of any origin.
             ink: Colour by role.
-            ha: Which end of the text stands at x.
-            space: The coordinates' meaning.
-            limit: Letters after which the text is cut.
+            ha: End of the text that is put at x.
+            space: Kind of the coordinates.
+            limit: Number of letters after which the text is cut.
             offset: Shift in points.
-            bold: Heavier letters.
+            bold: Whether the letters are heavier.
         """
         key = f"label-{len(self._labels)}"
         self._labels[key] = shorten(visible(text), limit)
@@ -166,7 +166,7 @@ class Sheet:
         note.set_gid(key)
 
     def key(self, entries: Sequence[tuple[str, Any, str]], *, y: float) -> None:
-        """List what the lines mean: (colour, dash, text), flush right, from a height in the axes downwards."""
+        """List the meanings of lines: (colour, dash, text), flush right, from a height in the axes downwards."""
         longest = max(text_width(shorten(visible(text), _KEY_LETTERS)) for _, _, text in entries)
         x = max(0.0, 1 - (34 + LETTER * longest) / self.plot_width)
         room = 16 / self.plot_height
@@ -179,7 +179,7 @@ class Sheet:
             self._key_entry(x, y - i * 16 / self.plot_height, ink, dash, text, letters=_KEY_LETTERS)
 
     def key_below(self, entries: Sequence[tuple[str, Any, str]], *, below: float, markers: bool = False) -> None:
-        """The same in two columns, beginning some points below the axes; the sheet's margin must leave the room."""
+        """List the same in two columns, some points below the axes; the sheet's margin must leave the room."""
         for i, (ink, dash, text) in enumerate(entries):
             x = ((i % 2) * WIDTH / 2 + 10 - self.left) / self.plot_width
             marker = MARKERS[i % len(MARKERS)] if markers else ""
@@ -194,7 +194,7 @@ class Sheet:
         self.label(ends[1], y, text, space="axes", offset=(6, 0), limit=letters)
 
     def svg(self) -> str:
-        """The drawing as SVG text; see the module's first lines for what it leaves out."""
+        """Return the drawing as SVG text; the module's first lines list what it leaves out."""
         buffer = io.BytesIO()
         with mpl.rc_context(dict(_RC)):
             nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -214,7 +214,7 @@ class Sheet:
 
 
 def label_margin(labels: Sequence[str], limit: int) -> float:
-    """Points that the longest of these labels takes at the left of the axes."""
+    """Return the points that the longest of these labels takes at the left of the axes."""
     return 14 + LETTER * max((text_width(shorten(visible(t), limit)) for t in labels), default=0)
 
 
@@ -253,7 +253,7 @@ def _keep_needed_ids(root: ET.Element) -> None:
     for node in root.iter():
         if node.get("id") not in needed:
             node.attrib.pop("id", None)
-    # Only what is drawn decides the prefix: the ids that matplotlib counts up differ from one drawing to the next.
+    # Only the drawn content decides the prefix: the ids that matplotlib counts up differ between drawings.
     prefix = hashlib.sha256(ET.tostring(root)).hexdigest()[:8]
     for node in root.iter():
         if "id" in node.attrib:
@@ -283,17 +283,17 @@ def place_labels(
 ) -> Iterator[tuple[int, Align, tuple[float, float]]]:
     """Choose for each point the first free place around it; points without one get no label.
 
-    Those highest up come first, since they are the ones a reader asks about.
+    The highest points come first, since readers look for them first.
 
     Args:
-        sheet: The drawing, with its final scales and limits.
-        points: ``[n, 2]`` in data coordinates.
-        limits: ``[n, 2]`` ends of the points' vertical intervals, which labels keep off too; NaN where there is none.
-        labels: ``[n]`` texts.
-        limit: Letters after which a label is cut.
+        sheet: Sheet of the drawing, with its final scales and limits.
+        points: Points in data coordinates, ``[n, 2]``.
+        limits: Ends of the points' vertical intervals, ``[n, 2]``, which labels avoid too; NaN for a missing one.
+        labels: Texts of the labels, ``[n]``.
+        limit: Number of letters after which a label is cut.
 
     Yields:
-        (index, which end stands at the point, shift in points).
+        Index of the point, end of the text that is put at the point, shift in points.
     """
     if not len(points):
         return
@@ -320,7 +320,7 @@ def place_labels(
 
 
 def _on_sheet(sheet: Sheet, points: np.ndarray) -> np.ndarray:
-    """Data coordinates as points from the lower left corner, ``[n, 2]``."""
+    """Return data coordinates as points from the lower left corner, ``[n, 2]``."""
     return sheet.axes.transData.transform(points) * 72 / sheet.figure.dpi
 
 
