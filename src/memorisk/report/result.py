@@ -1,12 +1,12 @@
 """The result of an audit: tables, a summary and a verdict, saved and read back exactly; and results without ids.
 
-DESIGN, "What flows". Every audit fills the same four tables where they apply; a later one adds its own under
+DESIGN, "What flows". Every audit fills the same four tables where they apply; each audit adds further ones under
 ``tables``.
 
 Tables may hold any file name. Parquet holds UTF-8 only, while the name of a file may hold bytes that are not:
 Python shows those as lone surrogates. Such a column is stored with backslash escapes, and the table's own metadata
-says so; every other column is stored as it is, so that any Parquet reader shows the usual names. The same metadata
-restores the dtype that a text column had.
+record that; every other column is stored as it is, so that any Parquet reader shows the usual names. The same metadata
+restore the dtype that a text column had.
 
 DESIGN, "Run folder": ``--pseudonymise`` replaces ids by keyed hashes everywhere, ``--redact`` leaves out images and
 ids.
@@ -43,19 +43,19 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """The text that :func:`escape` was given."""
+    """Return the text that :func:`escape` was given."""
     return _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else "\\", text)
 
 
 def to_storable(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """A copy of the table that Parquet can hold, with the columns' true names and dtypes in its metadata.
+    """Return a copy of the table that Parquet can hold, with the columns' true names and dtypes in its metadata.
 
     Args:
         table: Any table with text columns (``object`` or ``str``) and columns of NumPy's or pandas' plain types.
-        name: Its name, for messages.
+        name: Name of the table, for messages.
 
     Raises:
-        ValueError: If columns repeat or are not named by text, the index carries a name or text, or a column of objects
+        ValueError: Columns repeat or are not named by text, the index carries a name or text, or a column of objects
             holds something other than text and missing values.
     """
     if not all(isinstance(c, str) for c in table.columns) or not table.columns.is_unique:
@@ -75,7 +75,7 @@ def to_storable(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def from_storable(table: pd.DataFrame) -> pd.DataFrame:
-    """The table that :func:`to_storable` was given; a table written by something else comes back as it is."""
+    """Return the table that :func:`to_storable` was given; a table written by another program is returned as it is."""
     recorded = table.attrs.get(_KEY)
     if recorded is None or len(recorded["columns"]) != len(table.columns):
         return table
@@ -86,7 +86,7 @@ def from_storable(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _storable_column(series: pd.Series, where: str) -> tuple[pd.Series, dict[str, Any]]:
-    """The column as Parquet holds it, and what is needed to undo that."""
+    """Return the column as Parquet holds it, and the record needed to undo that."""
     if series.dtype != object:
         return series, {"dtype": str(series.dtype)}
     missing = series.isna().to_numpy()
@@ -103,7 +103,7 @@ def _storable_column(series: pd.Series, where: str) -> tuple[pd.Series, dict[str
 
 
 def _restored_column(series: pd.Series, description: dict[str, Any]) -> pd.Series:
-    """The column with its own dtype again."""
+    """Return the column with its own dtype again."""
     if description["dtype"] != "object":
         return series if str(series.dtype) == description["dtype"] else series.astype(description["dtype"])
     absent = None if description["missing"] == "none" else np.nan
@@ -128,10 +128,10 @@ class Result:
     """Result of one audit, independent of how the page or the command line show it.
 
     ``summary`` and ``verdict`` are kept in JSON's own types from the start (NaN becomes None, arrays become lists), so
-    that what is loaded equals what was saved.
+    that a loaded result equals the saved one.
 
     Raises:
-        ValueError: If a table cannot be stored as it is: repeated or unnamed columns, a named index, or a column of
+        ValueError: A table cannot be stored as it is: repeated or unnamed columns, a named index, or a column of
             objects other than text.
     """
 
@@ -144,13 +144,13 @@ class Result:
     attacks: pd.DataFrame = field(default_factory=pd.DataFrame)
     """One row per attack and class."""
     summary: dict[str, Any] = field(default_factory=dict)
-    """Question and method: design, counts, seeds, settings, versions, curves of the figures."""
+    """Data on question and method: design, counts, seeds, settings, versions, curves of the figures."""
     verdict: dict[str, Any] = field(default_factory=dict)
-    """Verdict for a pipeline: status, gate, why, what would decide it."""
+    """Verdict for a pipeline: status, gate, reasons, and what would decide it."""
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     """Further tables of one audit, by name."""
     folder: Path | None = None
-    """The run folder that it was saved in or read from."""
+    """Run folder where the result was saved or from which it was read."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "summary", json_value(self.summary))
@@ -161,10 +161,10 @@ class Result:
                     f"table name {name!r}: use lower-case letters, digits and _, and none of {CORE_TABLES}"
                 )
         for name, table in self.all_tables().items():
-            to_storable(table, name)  # a table that could not be stored is refused before hours of work hang on it
+            to_storable(table, name)  # a table that cannot be stored is refused before hours of work depend on it
 
     def __repr__(self) -> str:
-        """Show the verdict and how many there are, without the tables."""
+        """Show the verdict and the number of classes or images, without the tables."""
         counted = ((len(self.per_class), "classes"), (len(self.per_image), "images"))
         size = "".join([f", {n:,} {what}" for n, what in counted if n][:1])
         why = (redact(self) if self.redacted else self).why
@@ -179,13 +179,13 @@ class Result:
 
     @property
     def report_path(self) -> Path | None:
-        """The report in the run folder; None where there is none."""
+        """Return the path of the report in the run folder; None where it has none."""
         found = None if self.folder is None else self.folder / "report.html"
         return found if found is not None and found.is_file() else None
 
     @property
     def redacted(self) -> bool:
-        """Say whether the run was made with ``--redact``: it then shows neither ids nor images."""
+        """Return whether the run was made with ``--redact``: it then shows neither ids nor images."""
         if self.folder is None or not (self.folder / CONFIG).is_file():
             return False
         return bool(read_config(self.folder).get("redact"))
@@ -193,8 +193,8 @@ class Result:
     def flagged(self) -> pd.DataFrame:
         """List what the audit flags, worst first, with the files where they are known.
 
-        Of a classifier all scored images of a flagged patient are listed: ``p_value`` is the image's own,
-        ``group_p_value`` the patient's. ``image`` is the id, which of arrays is the row as text; ``path`` opens the
+        For a classifier all scored images of a flagged patient are listed: ``p_value`` is the image's own,
+        ``group_p_value`` the patient's. ``image`` is the id; for arrays it is the row as text. ``path`` opens the
         file and is empty for arrays. A `UserWarning` names classes that were not tested. More:
         `memorisk.report.looks.flagged_images`.
 
@@ -206,10 +206,10 @@ class Result:
         return flagged_images(self)
 
     def show(self, patient: str, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
-        """Show the images of a patient, with matplotlib: see `memorisk.report.looks.show_patient`.
+        """Show the images of a patient, with matplotlib, as `memorisk.report.looks.show_patient` does.
 
         Raises:
-            InputError: Nobody of that id is there, the run hides ids or images, or the images are gone.
+            InputError: The result has no patient of that id, the run hides ids or images, or the images are gone.
         """
         from memorisk.report.looks import show_patient
 
@@ -236,7 +236,7 @@ class Result:
         return plot_roc(self, ax)
 
     def plot_distances(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw how near a synthetic set comes to training patients, beside held-out ones.
+        """Draw how near a synthetic set comes to training and to held-out patients.
 
         Raises:
             InputError: The result is not of a synthetic set.
@@ -247,37 +247,37 @@ class Result:
 
     @property
     def status(self) -> str:
-        """``pass``, ``fail`` or ``undecided``; a result without a verdict is undecided."""
+        """Return ``pass``, ``fail`` or ``undecided``; a result without a verdict is undecided."""
         return str(self.verdict.get("status") or "undecided")
 
     @property
     def why(self) -> list[str]:
-        """The reasons of the verdict, a sentence each."""
+        """Return the reasons of the verdict, one sentence each."""
         return [str(reason) for reason in self.verdict.get("why") or ()]
 
     @property
     def what_would_decide(self) -> list[str]:
-        """Return what would decide it, or what can be done about a failure."""
+        """Return what would decide the verdict, or what can be done about a failure."""
         return [str(way) for way in self.verdict.get("what_would_decide") or ()]
 
     def all_tables(self) -> dict[str, pd.DataFrame]:
-        """The core tables and the further ones, by name."""
+        """Return the core tables and the further ones, by name."""
         return {name: getattr(self, name) for name in CORE_TABLES} | dict(self.tables)
 
     def replace(self, **changes: Any) -> "Result":
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return Result(**({f.name: getattr(self, f.name) for f in fields(self)} | changes))
 
     def save(self, folder: str | Path, *, beside: Sequence[str] = ()) -> None:
         """Write the result into a folder (made private when it is new).
 
-        Each file is replaced atomically. The verdict is taken away first and written last, so that a folder with a
-        verdict is whole: whoever is killed in between leaves no verdict that speaks of other tables. After it comes
+        Each file is replaced atomically. The verdict is removed first and written last, so that a folder with a
+        verdict is complete: a program that is killed in between leaves no verdict for other tables. After it comes
         ``result.sha256``, the checksums of all of them, by which a statement knows that nothing was changed since.
 
         Args:
-            folder: Where ``per_*.parquet``, ``attacks.parquet``, ``summary.json`` and ``verdict.json`` go.
-            beside: Names of files that lie there already and are part of the result: the score table.
+            folder: Folder for ``per_*.parquet``, ``attacks.parquet``, ``summary.json`` and ``verdict.json``.
+            beside: Names of existing files in the folder that are part of the result: the score table.
         """
         target = Path(folder)
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -292,7 +292,7 @@ class Result:
         write_seal(target, [*_CORE_FILES, *(f"{EXTRA_FOLDER}/{name}.parquet" for name in self.tables), *beside])
 
     def _save_extra(self, folder: Path) -> None:
-        """Write the further tables and take away those of an earlier save."""
+        """Write the further tables and remove those of an earlier save."""
         if self.tables:
             folder.mkdir(mode=0o700, exist_ok=True)
         for name, table in self.tables.items():
@@ -303,10 +303,10 @@ class Result:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Read a result that :meth:`save` wrote: the same dtypes, missing values and text.
+        """Read a result that :meth:`save` wrote, with the same dtypes, missing values and text.
 
         Raises:
-            InputError: If the folder holds no finished result.
+            InputError: The folder holds no finished result.
         """
         source = Path(folder)
         absent = [n for n in ("verdict.json", "summary.json") if not (source / n).is_file()]
@@ -323,14 +323,14 @@ class Result:
 
 
 def refuse_changed(folder: Path, cure: str = "issue the run's command again") -> None:
-    """Refuse a saved result of which a file was changed, taken away or added since; without a seal nothing is known.
+    """Refuse a saved result of which a file was changed, removed or added since; a result without a seal passes.
 
     Args:
-        folder: Where :meth:`Result.save` wrote it.
-        cure: What to do instead of restoring the file.
+        folder: Folder where :meth:`Result.save` wrote it.
+        cure: Remedy to suggest in place of restoring the file.
 
     Raises:
-        InputError: A file is not what the seal says; it is named.
+        InputError: A file differs from the seal; the message names it.
     """
     if not (folder / SEAL).is_file():
         return
@@ -344,7 +344,7 @@ def refuse_changed(folder: Path, cure: str = "issue the run's command again") ->
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """One table of a saved result."""
+    """Read one table of a saved result."""
     return from_storable(read_table(path))
 
 
@@ -354,33 +354,33 @@ REDACTED_PAGE = (
     "Ids and images were left out of this file. The folder that it was written for still holds them, in tables, models "
     "and pictures: pass on this file alone."
 )
-"""How a redacted page closes."""
+"""Closing text of a redacted page."""
 _SHORTEST_SEARCHED = 4
 _PARTS = frozenset(("training", "train", "val", "test", "synthetic", "held_out", "calibration", "canary"))
-"""Names of parts of a set, which key records of ours; a patient called like one makes no list of ids of these."""
+"""Names of parts of a set, which are keys of our records; a patient of such a name does not make them lists of ids."""
 _HEX_DIGITS = 16
 
 
 def new_key() -> bytes:
-    """A fresh secret key of 32 bytes for :func:`pseudonyms`. Whoever has it and the ids can undo the replacement."""
+    """Return a fresh secret key of 32 bytes for :func:`pseudonyms`; with it and the ids, one can undo these."""
     return secrets.token_bytes(32)
 
 
 def pseudonyms(ids: Iterable[str], key: bytes) -> dict[str, str]:
     """Replace ids by keyed hashes: the first 16 hexadecimal digits of HMAC-SHA256(key, id).
 
-    A plain hash would not do: whoever suspects a patient number could hash it and look. The same key gives the same
-    pseudonym in every run, so that runs can still be compared patient by patient.
+    A plain hash would not do: a person who suspects a patient number could hash it and look. The same key gives the
+    same pseudonym in every run, so that runs can still be compared patient by patient.
 
     Args:
         ids: Any ids, repeated or not.
         key: At least 16 secret bytes.
 
     Returns:
-        Pseudonym by id.
+        Pseudonym of each id, by id.
 
     Raises:
-        ValueError: If the key is too short, or two ids meet in one pseudonym.
+        ValueError: The key is too short, or two ids have the same pseudonym.
     """
     if len(key) < 16:
         raise ValueError(f"a key of {len(key)} bytes can be guessed; at least 16, as from new_key()")
@@ -392,10 +392,10 @@ def pseudonyms(ids: Iterable[str], key: bytes) -> dict[str, str]:
 
 
 def redact(result: Result) -> Result:
-    """The result without ids: their columns are gone, and ids named in messages, notes and lists are blanked.
+    """Return the result without ids: their columns are removed, and ids in messages, notes and lists are blanked.
 
     Ids shorter than four characters are not searched for in running text, where they would match ordinary numbers;
-    lists that hold nothing but ids are replaced by their length whatever the ids look like.
+    lists that hold only ids are replaced by their length, whatever the ids look like.
     """
     known = _known_ids(result)
     long_ids = sorted((i for i in known if len(i) >= _SHORTEST_SEARCHED), key=len, reverse=True)
@@ -410,7 +410,7 @@ def redact(result: Result) -> Result:
 
 
 def _known_ids(result: Result) -> set[str]:
-    """Every id that a table names, but for those that are also the name of a class."""
+    """Return every id that a table names, but for those that are also the name of a class."""
     tables = result.all_tables().values()
     classes = {str(v) for t in tables if "label" in t for v in t["label"].dropna()}
     classes |= {str(v) for v in result.summary.get("not_auditable") or ()}
@@ -419,7 +419,7 @@ def _known_ids(result: Result) -> set[str]:
 
 
 def _clean(value: Any, known: set[str], long_ids: list[str]) -> Any:
-    """The same structure with ids taken out of its keys, lists and texts."""
+    """Return the same structure with ids removed from its keys, lists and texts."""
     if isinstance(value, dict):
         if any(k in known and k not in _PARTS for k in value):
             return len(value)
@@ -434,7 +434,7 @@ def _clean(value: Any, known: set[str], long_ids: list[str]) -> Any:
 
 
 def _lists_ids(key: str, value: Any, known: set[str]) -> bool:
-    """Return whether a field is a list of ids: by what it holds, or by a name that says so."""
+    """Return whether a field is a list of ids, by its values or by its name."""
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
         return False
     return key.endswith(("groups", "images")) or all(v in known for v in value)

@@ -1,6 +1,6 @@
-"""Text of unknown origin, made safe to read: what cannot be seen is shown, what would reorder the line is disarmed.
+"""Text of unknown origin, made safe to read: invisible characters are shown, and those that reorder a line disarmed.
 
-HTML escaping (by the templates) keeps a name from being executed; this module keeps it from deceiving the eye.
+HTML escaping (by the templates) keeps a name from being executed; this module keeps it from deceiving the reader.
 """
 
 import unicodedata
@@ -13,10 +13,10 @@ _JOINER = "\u200d"
 
 
 def visible_parts(text: str) -> list[tuple[str, bool]]:
-    r"""Split a text into runs, each with whether it is an escape that stands for a character nobody could see.
+    r"""Split a text into runs, each with whether it is an escape for a character that cannot be seen.
 
     Control and format characters (line breaks, direction marks, zero-width characters), lone surrogates and unassigned
-    code points become escapes such as ``\u202e``. A joiner inside an emoji stays, since there it is seen.
+    code points become escapes such as ``\u202e``. A joiner inside an emoji stays, since it is visible there.
     """
     parts: list[tuple[str, bool]] = []
     run = ""
@@ -32,12 +32,12 @@ def visible_parts(text: str) -> list[tuple[str, bool]]:
 
 
 def visible(text: object) -> str:
-    """The text on one line with invisible characters as escapes; plain text, for titles and figures."""
+    """Return the text on one line with invisible characters as escapes; plain text, for titles and figures."""
     return "".join(part for part, _ in visible_parts(str(text)))
 
 
 def name_html(text: object) -> Markup:
-    """A name as HTML: escaped, isolated from the direction of the text around it, invisible characters marked."""
+    """Return a name as HTML: escaped, isolated from the text direction around it, invisible characters marked."""
     parts = visible_parts(str(text))
     if not parts:
         return Markup('<span class="esc">(empty)</span>')
@@ -59,7 +59,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def text_width(text: str) -> float:
-    """A text's width in average small letters of a proportional font, on the generous side."""
+    """Return a text's width in average small letters of a proportional font, rounded up generously."""
     return sum(_character_width(c) for c in text)
 
 

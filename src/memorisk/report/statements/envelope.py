@@ -4,14 +4,14 @@ DSSE: https://github.com/secure-systems-lab/dsse; Statement: https://in-toto.io/
 library is needed. `memorisk.report.statements.signatures` signs and verifies.
 
 A Statement ties a *predicate*, here a privacy statement, to *subjects*, here the released files, by name and
-SHA-256. Its bytes are the payload of an envelope, or stand alone where nobody signs. As the specification asks,
-members and digest algorithms that are not known here are ignored when reading. Beyond it, every subject must have a
-name and a SHA-256, names must be unique, and the predicate must not be empty.
+SHA-256. Its bytes are the payload of an envelope, or an unsigned file of their own. As the specification
+requires, members and digest algorithms that are not known here are ignored when reading. Beyond it, every subject must
+have a name and a SHA-256, names must be unique, and the predicate must not be empty.
 
 A signature covers ``PAE(payloadType, payload)``: the exact bytes of the payload, before anything parses them, and
-the type that says how to parse them. The envelope itself (order of members, spaces, ``keyid``) is not signed. The
+the type that determines how to parse them. The envelope itself (order of members, spaces, ``keyid``) is not signed. The
 specification decides these cases: both base64 alphabets are read, unknown members are ignored, a missing ``keyid``
-is an empty one, and ``payload``, ``payloadType``, ``signatures`` and ``sig`` must be present. Its schema asks for
+is an empty one, and ``payload``, ``payloadType``, ``signatures`` and ``sig`` must be present. Its schema requires
 at least one signature, so an unsigned statement is not an envelope with an empty list: it is the bare in-toto
 Statement.
 
@@ -32,13 +32,13 @@ from memorisk.report.statements.json_documents import parse_json
 from memorisk.runs.errors import InputError, one_line
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-"""The payload is an in-toto Statement in JSON."""
+"""Type of a payload that is an in-toto Statement in JSON."""
 LARGEST_PAYLOAD = 1 << 27
-"""Bytes: a Statement about one million files takes 100 million, and their names come on top."""
+"""Largest payload in bytes: a Statement about one million files takes 100 million, and their names are added."""
 LARGEST_ENVELOPE = LARGEST_PAYLOAD * 4 // 3 + (1 << 20)
-"""Bytes: the largest payload in base64, and a megabyte for everything else."""
+"""Largest envelope in bytes: the largest payload in base64, and a megabyte for everything else."""
 MAX_SIGNATURES = 64
-"""More than a release has signers. Each signature is tried with each key, over the whole payload."""
+"""Largest number of signatures, more than a release has signers; each is tried with each key, over the payload."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,20 +46,20 @@ class Signature:
     """One signature of an envelope."""
 
     sig: bytes
-    """The signature itself."""
+    """Signature in raw bytes."""
     keyid: str = ""
-    """Which key signed. Nobody signed this: it is a hint for messages and never decides anything."""
+    """Id of the key that signed. It is not signed itself: it is a hint for messages and never decides anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """A payload and its signatures."""
+    """Payload with its signatures."""
 
     payload: bytes
     payload_type: str
-    """How to parse the payload."""
+    """Type of the payload, which determines how to parse it."""
     signatures: tuple[Signature, ...]
-    """At least one."""
+    """Signatures of the payload, at least one."""
 
     def __post_init__(self) -> None:
         if not self.signatures:
@@ -85,14 +85,14 @@ class Envelope:
 
     @classmethod
     def from_json(cls, value: Any, name: str) -> Self:
-        """Build an envelope from parsed JSON. Its signatures are not verified here.
+        """Build an envelope from parsed JSON; its signatures are not verified here.
 
         Args:
-            value: The parsed document.
-            name: What messages call it.
+            value: Parsed document.
+            name: Name of the document in messages.
 
         Raises:
-            InputError: It is not a DSSE envelope, or too large.
+            InputError: The document is not a DSSE envelope, or too large.
         """
         members = _members(value, name)
         signatures = members.get("signatures")
@@ -111,8 +111,8 @@ def pae(payload_type: str, payload: bytes) -> bytes:
     ``"DSSEv1" SP LEN(type) SP type SP LEN(payload) SP payload``, lengths in bytes, as decimal numbers.
 
     Args:
-        payload_type: How to parse the payload.
-        payload: Any bytes.
+        payload_type: Type of the payload, which determines how to parse it.
+        payload: Bytes of any content.
 
     Example:
         >>> pae("http://example.com/HelloWorld", b"hello world")
@@ -123,14 +123,14 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def open_envelope(data: bytes, name: str) -> Envelope | None:
-    """Read the envelope of a statement's file; None if the file is a bare in-toto Statement, which nobody signed.
+    """Read the envelope of a statement's file; None if the file is a bare, unsigned in-toto Statement.
 
     Args:
-        data: The bytes of the file.
-        name: What messages call it.
+        data: Bytes of the file.
+        name: Name of the file in messages.
 
     Raises:
-        InputError: It is neither, both, or too large.
+        InputError: The file is neither, both, or too large.
     """
     if len(data) > LARGEST_ENVELOPE:
         raise InputError(f"{name} is too large for a statement: at most {LARGEST_ENVELOPE:,} bytes")
@@ -185,26 +185,26 @@ def _decoded(members: dict[str, Any], member: str, name: str) -> bytes:
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://github.com/memorisk/memorisk/privacy-statement/v2"
-"""Identifies the form of a privacy statement. It need not resolve; another form gets another URI."""
+"""URI that identifies the form of a privacy statement. It need not resolve; another form gets another URI."""
 MAX_SUBJECTS = 1_000_000
-"""Five times the largest set of images that an audit was measured on."""
+"""Largest number of subjects: five times the largest set of images that an audit was measured on."""
 MAX_NAME_BYTES = 4096
-"""The longest path that Linux opens (PATH_MAX)."""
+"""Largest length of a name in bytes: the longest path that Linux opens (PATH_MAX)."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class ResourceDescriptor:
-    """A file that a Statement is about.
+    """File that is a subject of a Statement.
 
     Raises:
         InputError: The name is empty, too long or not Unicode, or the checksum is not 64 hexadecimal digits.
     """
 
     name: str
-    """Name of the file, relative to what is released, with ``/`` between folders."""
+    """Name of the file, relative to the released folder, with ``/`` between folders."""
     sha256: str
-    """SHA-256 of its bytes: 64 hexadecimal digits in lower case."""
+    """SHA-256 of the file's bytes: 64 hexadecimal digits in lower case."""
 
     def __post_init__(self) -> None:
         try:
@@ -219,16 +219,16 @@ class ResourceDescriptor:
 
 @dataclass(frozen=True, kw_only=True)
 class InTotoStatement:
-    """A privacy statement and the files that it is about.
+    """Privacy statement with the files that are its subjects.
 
     Raises:
-        InputError: There is no subject, there are too many, two have the same name, or the predicate is empty.
+        InputError: The statement has no subject or too many, two have the same name, or the predicate is empty.
     """
 
     subject: tuple[ResourceDescriptor, ...]
-    """The files, kept in the order of their names."""
+    """Files of the statement, kept in the order of their names."""
     predicate: Mapping[str, Any]
-    """The privacy statement, of JSON's own types."""
+    """Privacy statement in JSON's own types."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.subject) <= MAX_SUBJECTS:
@@ -253,10 +253,10 @@ class InTotoStatement:
     def as_bytes(self) -> bytes:
         """Return the payload to sign: the same Statement gives the same bytes.
 
-        UTF-8, members sorted by name, no spaces. A verifier never rebuilds these bytes: it verifies those it got.
+        The bytes are UTF-8, members sorted by name, no spaces. A verifier never rebuilds them: it uses those it got.
 
         Raises:
-            InputError: They are more than a reader accepts.
+            InputError: The bytes are more than a reader accepts.
             ValueError: The predicate holds NaN or an infinite number.
         """
         text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -265,14 +265,14 @@ class InTotoStatement:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Self:
-        """Parse a payload. Verify its signature first: the parser is not for bytes of just anybody.
+        """Parse a payload. Verify its signature first: the parser is not meant for bytes of unknown origin.
 
         Args:
-            data: The payload of an envelope, or the file of a bare Statement.
-            name: What messages call it.
+            data: Payload of an envelope, or file of a bare Statement.
+            name: Name of the document in messages.
 
         Raises:
-            InputError: As `from_json`, or it is not JSON, or too large.
+            InputError: The same errors as `from_json`, or the data are not JSON, or too large.
         """
         return cls.from_json(parse_json(_bounded(data, name), name), name)
 
@@ -281,11 +281,11 @@ class InTotoStatement:
         """Build a Statement from parsed JSON.
 
         Args:
-            value: The parsed document.
-            name: What messages call it.
+            value: Parsed document.
+            name: Name of the document in messages.
 
         Raises:
-            InputError: It is not an in-toto Statement of version 1 that carries a privacy statement.
+            InputError: The document is not an in-toto Statement of version 1 that carries a privacy statement.
         """
         members = value if isinstance(value, dict) else {}
         _require_type(members, "_type", STATEMENT_TYPE, f"{name} is not an in-toto Statement of version 1")

@@ -1,12 +1,12 @@
 """JSON documents that are signed: strict reading, and their check against a schema without a library.
 
-Every reader must see the same value in the same bytes, so that `parse_json` refuses repeated members and numbers
+Every reader must see the same value in the same bytes, so `parse_json` refuses repeated members and numbers
 that JSON does not have.
 
 `violations` knows the part of JSON Schema 2020-12 that memorisk's own schemas use: ``type``, ``const``, ``enum``,
 ``properties``, ``required``, ``additionalProperties``, ``items``, ``minItems``, ``minimum``, ``pattern`` and
-``$ref`` within the schema. Any other word in a schema is an error of the schema, not ignored; tests hold the
-answers to those of the library ``jsonschema``. Only Python's standard library is needed.
+``$ref`` within the schema. Any other word in a schema is an error of the schema, not ignored; tests compare the
+answers with those of the library ``jsonschema``. Only Python's standard library is needed.
 """
 
 import json
@@ -32,29 +32,29 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def load_schema(name: str) -> dict[str, Any]:
-    """A schema of the package.
+    """Return a schema of the package.
 
     Args:
-        name: Its file without ``.json``, as in ``privacy-statement-1``.
+        name: Name of its file without ``.json``, as in ``privacy-statement-1``.
     """
     return json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def violations(value: Any, schema: dict[str, Any]) -> Iterator[str]:
-    """Return where a value is not as a schema says, a line each; none for a valid one.
+    """Return the places where a value violates a schema, one line each; none for a valid one.
 
     Args:
-        value: Of JSON's own types.
-        schema: The schema.
+        value: Value of JSON's own types.
+        schema: Schema to check against.
 
     Raises:
-        ValueError: The schema has a word that is not known here.
+        ValueError: The schema has an unknown word.
     """
     return _check(value, schema, schema, "")
 
 
 def _check(value: Any, part: Any, root: dict[str, Any], place: str) -> Iterator[str]:
-    """One value by one part of a schema."""
+    """Check one value by one part of a schema."""
     where = place or "the document"
     for word, rule in part.items():
         if word in _TYPE_WORDS:
@@ -86,7 +86,7 @@ def _referenced(root: dict[str, Any], reference: str) -> dict[str, Any]:
 
 
 def _has_type(value: Any, name: str) -> bool:
-    """Return whether a value is of a type; a boolean is no number, 3.0 is an integer."""
+    """Return whether a value is of a type; a boolean is not a number, 3.0 is an integer."""
     if isinstance(value, bool):
         return name == "boolean"
     if name == "integer" and isinstance(value, float):
@@ -95,7 +95,7 @@ def _has_type(value: Any, name: str) -> bool:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """Equality of JSON: true is not 1."""
+    """Return whether two values are equal in JSON: true is not 1."""
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
@@ -160,11 +160,11 @@ def parse_json(data: bytes, name: str) -> Any:
     could be approved by one tool and mean something else to the next.
 
     Args:
-        data: The bytes of the document.
-        name: What messages call it.
+        data: Bytes of the document.
+        name: Name of the document in messages.
 
     Raises:
-        InputError: It is not JSON, repeats a member, or holds NaN or a number beyond the range of a float.
+        InputError: The data are not JSON, repeat a member, or hold NaN or a number beyond the range of a float.
     """
     try:
         return json.loads(

@@ -1,6 +1,6 @@
 """A section for a model card, from a privacy statement: the same numbers in plain words, ``model-card.md``.
 
-Every text of the statement is of unknown origin to a page on the web: it stands there as text, with nothing in it taken
+Every text of the statement is of unknown origin to a page on the web. The section shows it as text; nothing in it is
 for Markdown or HTML.
 """
 
@@ -45,10 +45,10 @@ _NAMES = {
 
 
 def model_card(statement: Statement) -> str:
-    """The section, in Markdown.
+    """Return the section in Markdown.
 
     Args:
-        statement: What finished runs say.
+        statement: Statement of finished runs.
     """
     return "\n".join(_lines(statement)).rstrip("\n") + "\n"
 
@@ -85,7 +85,7 @@ def _released(statement: Statement) -> Iterator[str]:
 
 
 def _what(released: Released) -> str:
-    """Name what is released, of images with size, channels and depth."""
+    """Name a released part, with size, channels and depth for images."""
     return released.what if released.pixels is None else f"{released.what}, {released.pixels.words}"
 
 
@@ -120,7 +120,7 @@ def _number(figure: Figure) -> list[str]:
 
 
 def _how(audit: AuditStatement) -> str:
-    """Method, units, level, data and seeds in a paragraph."""
+    """Return method, units, level, data and seeds in one paragraph."""
     data = "; ".join(
         f"{escaped(part.part)} `{escaped(part.fingerprint)}`"
         + ("" if part.images is None else f" ({part.images:,} images)")
@@ -135,7 +135,7 @@ def _how(audit: AuditStatement) -> str:
 
 
 def _short(value: float | None) -> str:
-    """A number as a reader wants it: whole numbers with commas, else four digits that count."""
+    """Write a number for a reader: whole numbers with commas, else four significant digits."""
     if value is None:
         return ""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
@@ -160,7 +160,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[s
 
 
 def escaped(text: object) -> str:
-    """A text of unknown origin on one line of Markdown: nothing in it is markup, and no address becomes a link."""
+    """Return a text of unknown origin on one line of Markdown, in which nothing is markup or becomes a link."""
     return (
         visible(text)
         .translate(_SPECIAL)

@@ -1,8 +1,9 @@
-"""A privacy statement on one printed side, for whoever has to judge a release without being an engineer.
+"""A privacy statement on one printed side, for readers who judge a release without being engineers.
 
-Plain words alone: no symbol, no test, no unit of a loss. Numbers are counts of people, images or cases. An appendix
-sets the sentences of each part beside the questions of a data-protection impact assessment (GDPR, Article 35(7)) and of
-the European Data Protection Board's Opinion 28/2024 on AI models. It states facts and gives no legal advice.
+The page has plain words alone: no symbol, no test, no unit of a loss. Numbers are counts of people, images or cases. An
+appendix matches the sentences of each part with the questions of a data-protection impact assessment (GDPR, Article
+35(7)) and of the European Data Protection Board's Opinion 28/2024 on AI models. It states facts and gives no legal
+advice.
 """
 
 import re
@@ -44,7 +45,7 @@ from memorisk.runs.errors import plural
 APPENDIX = "appendix"
 """Id of the section that begins a new sheet in print."""
 _MOST, _MOST_OF_ONE = 3, 8
-"""Sentences of a kind on the page, of several runs and of one; the model card has all."""
+"""Largest numbers of sentences of a kind on the page, for several runs and for one; the model card has all."""
 _VERDICTS: Mapping[str, tuple[Kind, str, str]] = {
     PASS: (
         "pass",
@@ -75,7 +76,7 @@ _WHO = (
     "training data and the people. The audit decides none of this."
 )
 _BLANK = "........................................"
-"""What is left to be filled in."""
+"""Line for text that the reader fills in."""
 _SIGNED = (
     "Data-protection officer: [   ] no objection   [   ] objection. Name, date and signature: "
     "............................................................"
@@ -97,7 +98,7 @@ _PEOPLE: Mapping[str, str] = {
     "held out": "patients whom nothing was trained on",
     "calibration": "new patients who set the threshold",
 }
-"""Whose images a part holds."""
+"""Names of the people whose images a part holds."""
 _STATUS: Mapping[str, str] = {
     PASS: "nothing was found",
     FAIL: "signs were found",
@@ -114,7 +115,7 @@ _NAMES: Mapping[str, str] = {
     "watch": "the training",
     "quality": "quality",
 }
-"""What an audit is about, where there are several."""
+"""Name of the subject of each kind of audit, where there are several."""
 _COPIES: Mapping[str, str] = {"exact": "unchanged", "noised": "noisy", "jpeg": "compressed",
                               "flipped": "mirrored", "rotated": "turned", "cropped": "cropped",
                               "pasted": "pasted in part", "inverted": "inverted", "shifted": "shifted",
@@ -123,27 +124,27 @@ _COPIES: Mapping[str, str] = {"exact": "unchanged", "noised": "noisy", "jpeg": "
                               "blended": "mixed with another image"}  # fmt: skip
 """Planted copies in plain words, by kind."""
 _OTHER_KINDS = "Copies of the kinds "
-"""How a statement begins to say which kinds of copies were not planted."""
+"""Beginning of a statement's sentence on the kinds of copies that were not planted."""
 _SCREENED = ("filter", "synthesize")
 """Kinds of runs that leave images out."""
 _CHANCE = 0.05
-"""Up to this p more people are nearer than every held-out one than chance explains."""
+"""Largest p at which more people are nearer than every held-out one than chance explains."""
 _COUNTED = re.compile(
     "a person confirmed|dismissed by a person|the very pixels|listed as nearer|nearer to the set than every|"
     "nearly identical|lies? on an image|singled out"
 )
-"""Reasons of a set's verdict that its counts already say."""
+"""Pattern of the reasons of a set's verdict that its counts already state."""
 _TECHNICAL = re.compile(
     r"\b(p|M|[A-Z]{3,}|MemRate|nats?|epsilon|null|adjusted|level|logit|recall)\b|[=<>≤≥±σεδ%]|--|[_/]"
 )
-"""What a reason for this page must not hold."""
+"""Pattern of words and signs that a reason on this page must not contain."""
 
 
 def officer_page(statement: Statement) -> Page:
     """Lay out a statement on one side, and its appendix.
 
     Args:
-        statement: Of finished runs.
+        statement: Statement of finished runs.
     """
     kind, headline, sentence = _VERDICTS[statement.verdict.status]
     headline = _after_left_out(statement, headline)
@@ -171,7 +172,7 @@ def _after_left_out(statement: Statement, headline: str) -> str:
 
 
 def _left_out(audit: AuditStatement) -> str:
-    """Count the images that one run left out and kept, and the people to whom the former are near."""
+    """Count the images that one run left out and kept, and the people whom the left-out ones resemble."""
     value = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
     left, people, kept = (value.get(name, 0) for name in ("rejected", "rejected_people", "kept"))
     whom = plural(people, f"training {audit.units.removesuffix('s')}", f"training {audit.units}")
@@ -181,7 +182,7 @@ def _left_out(audit: AuditStatement) -> str:
 
 
 def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
-    """Return the kinds of copies that every audit of a set is about, and the others, in plain words."""
+    """Return the kinds of copies that every audit of a set covers, and the others, in plain words."""
     planted = [
         {figure.name.removeprefix(FOUND) for figure in audit.figures if figure.name.startswith(FOUND)}
         for audit in statement.audits
@@ -195,12 +196,12 @@ def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
 
 
 def _either(names: Sequence[str]) -> str:
-    """List names, the last after an "or"."""
+    """Join names by commas, the last by "or"."""
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _what(statement: Statement) -> Text:
-    """Name what is released, by its content, and what looked at it; who ran that is left to be filled in."""
+    """Name the released files by their content, and the audit of them; the person who ran it is to be filled in."""
     files: dict[str, list[str]] = {}
     for one in statement.released[:_MOST]:
         held = "a model" if one.pixels is None else f"images of {one.pixels.words}"
@@ -238,7 +239,7 @@ def _people_of(audit: AuditStatement) -> str:
 
 
 def _of_each(statement: Statement, say: Callable[[AuditStatement], str]) -> str:
-    """Put what is said of each audit one after the other, by its name where there are several; the same once."""
+    """Join the sentences on all audits, each with its name where there are several; equal sentences come once."""
     names: dict[str, list[str]] = {}
     for audit in statement.audits:
         names.setdefault(say(audit), []).append(_NAMES[audit.kind])
@@ -248,19 +249,19 @@ def _of_each(statement: Statement, say: Callable[[AuditStatement], str]) -> str:
 
 
 def _looked(statement: Statement) -> Text:
-    """Say what each audit asked."""
+    """Describe the question of each audit."""
     return _of_each(statement, lambda audit: _LOOKED[audit.kind])
 
 
 def _found(statement: Statement) -> Text:
-    """Say what each audit found, in counts, and where audits do not fit together."""
+    """Describe what each audit found, in counts, and where audits contradict each other."""
     most = _MOST_OF_ONE if len(statement.audits) == 1 else 1
     told = _of_each(statement, lambda audit: _found_by(audit, most))
     return _joined([told, *map(_capital, _plain_reasons(statement.verdict.contradictions, most))])
 
 
 def _found_by(audit: AuditStatement, most: int) -> str:
-    """Say what one audit found, with its reasons beside the counts: so many at most, and how many more."""
+    """Describe what one audit found, its counts and its reasons: so many at most, and the number of further ones."""
     told = "; ".join([_capital(_STATUS[audit.status]), *_counts(audit, most)])
     if audit.status not in (FAIL, UNDECIDED):
         return told
@@ -270,7 +271,7 @@ def _found_by(audit: AuditStatement, most: int) -> str:
 
 
 def _plain_reasons(reasons: Sequence[str], most: int) -> list[str]:
-    """Cut reasons to what is said in plain words, so many at most, and count the others."""
+    """Cut reasons to those in plain words, so many at most, and count the others."""
     heads = list(dict.fromkeys(_head(why) for why in reasons))
     told = [head for head in heads if not _TECHNICAL.search(head)][:most]
     left = len(heads) - len(told)
@@ -280,7 +281,7 @@ def _plain_reasons(reasons: Sequence[str], most: int) -> list[str]:
 
 
 def _head(why: str) -> str:
-    """Take the first clause of a reason, without what stands in brackets; shares are counts out of a hundred."""
+    """Take the first clause of a reason, without text in brackets; shares become counts out of a hundred."""
     return re.sub(r"([\d.]+) %", r"\1 in 100", re.split(r"[:;]\s", re.sub(r"\s*\([^()]*\)", "", why))[0]).strip()
 
 
@@ -290,7 +291,7 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
     units = audit.units
 
     def some(name: str, phrase: str, phrases: str) -> Iterator[str]:
-        """Yield a phrase for one, another for more; nothing where it was not counted."""
+        """Yield a phrase for one, another for more; yield nothing where it was not counted."""
         if (n := value.get(name)) is not None:
             yield f"{n:,.0f} {phrase if n == 1 else phrases}" if n else f"no {phrase}"
 
@@ -321,7 +322,7 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
 
 
 def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
-    """Word what points at copies, the gravest first; what was looked for and not found only where nothing was."""
+    """Word the evidence of copies, the gravest first; negative results come only where there is no evidence."""
     figures = {figure.name: figure for figure in audit.figures}
     known = {name: figure.value for name, figure in figures.items() if figure.value is not None}
     found = {name: int(value) for name, value in known.items()}
@@ -369,7 +370,7 @@ def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
 
 
 def _noticed(statement: Statement) -> Text:
-    """Say what would have been noticed."""
+    """Describe what would have been noticed."""
     most = len(COPY_KINDS) if len(statement.audits) == 1 else 1
     told = list(dict.fromkeys(sentence for audit in statement.audits for sentence in _would_notice(audit, most)))
     told = [*told[: 2 * _MOST], *_mostly_missed(statement)]
@@ -391,7 +392,7 @@ def _mostly_missed(statement: Statement) -> Iterator[str]:
 
 
 def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
-    """Word what one audit would have noticed of a copy or of a person; of kinds of copies those noticed least."""
+    """Word what one audit would have noticed of a copy or of a person; among kinds of copies the least noticed ones."""
     value = {figure.name: figure for figure in audit.figures}
     planted = {name.removeprefix(FOUND): one for name, one in value.items() if name.startswith(FOUND) and one.n}
     if planted:
@@ -415,7 +416,7 @@ def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
 
 
 def _unnoticed(statement: Statement) -> Text:
-    """Say what was not looked at; the first of many."""
+    """Describe what was not looked at; only the first of many."""
     told = list(dict.fromkeys(_in_words(text) for audit in statement.audits for text in audit.not_examined))
     most = _MOST if len(statement.audits) > 1 else _MOST_OF_ONE
     more = [f"And {len(told) - most} more, in the model card."] if len(told) > most else []
@@ -428,7 +429,7 @@ def _unnoticed(statement: Statement) -> Text:
 
 
 def _in_words(text: str) -> str:
-    """Name the kinds of copies that were not tried in the words of this page; other sentences stay."""
+    """Name the kinds of copies that were not tried in this page's words; other sentences stay."""
     if not text.startswith(_OTHER_KINDS):
         return text
     kinds = text.removeprefix(_OTHER_KINDS).partition(":")[0].split(", ")
@@ -436,7 +437,7 @@ def _in_words(text: str) -> str:
 
 
 def _next(statement: Statement) -> Text:
-    """Say what to do, of generated images with how many of them have to go."""
+    """Describe what to do; for generated images with the number that must be removed."""
     (n, people), units = (0, 0), "patients"
     for audit in statement.audits:
         found = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
@@ -509,7 +510,7 @@ _BESIDE: Sequence[tuple[str, str, str]] = (
 
 
 def _appendix(statement: Statement) -> list[Block]:
-    """Set what each part says beside the questions of an impact assessment and of the Opinion."""
+    """Match the sentences of each part with the questions of an impact assessment and of the Opinion."""
     frame = pd.DataFrame(_BESIDE, columns=["part", "assessment", "opinion"])
     frame["said"] = [_plain(_PARTS[part](statement)) for part in frame["part"]]
     columns = [
@@ -526,16 +527,16 @@ def _appendix(statement: Statement) -> list[Block]:
 
 
 def _plain(text: Text) -> str:
-    """Take the words of a text; a table's cell isolates all of them as it does a name."""
+    """Return the words of a text; a table's cell isolates all of them as it does a name."""
     pieces = [text] if isinstance(text, (str, Name, Strong, Link)) else text
     return "".join(piece if isinstance(piece, str) else piece.text for piece in pieces)
 
 
 def _joined(told: Sequence[str]) -> str:
-    """Put different sentences of several audits one after the other."""
+    """Join different sentences of several audits, one after the other."""
     return " ".join(text if text.endswith(".") else f"{text}." for text in dict.fromkeys(told))
 
 
 def _capital(text: str) -> str:
-    """Begin a sentence."""
+    """Begin a sentence with a capital letter."""
     return text[:1].upper() + text[1:]

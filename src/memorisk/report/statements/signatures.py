@@ -33,11 +33,11 @@ _MAKE_PUBLIC = "openssl pkey -in KEY.pem -pubout -out PUBLIC.pem"
 
 @dataclass(frozen=True)
 class _File:
-    """A small file as it was read."""
+    """Small file as it was read."""
 
     data: bytes
     mode: int
-    """Its kind and permission bits."""
+    """Kind and permission bits of the file."""
 
 
 class SignatureError(InputError):
@@ -48,12 +48,12 @@ def read_private_key(path: str | Path, passphrase: str | None = None) -> "Ed2551
     """Read an Ed25519 private key.
 
     Args:
-        path: A file in PEM (PKCS#8) or in OpenSSH's form that only its owner may read.
-        passphrase: Where an encrypted key's passphrase stands: ``env:NAME``, an environment variable, or
+        path: Path of a file in PEM (PKCS#8) or in OpenSSH's form that only its owner may read.
+        passphrase: Place of an encrypted key's passphrase: ``env:NAME``, an environment variable, or
             ``file:PATH``, the first line of a file. Never the passphrase itself: other users see arguments.
 
     Raises:
-        InputError: It is not such a key, others may read it, or the passphrase does not open it.
+        InputError: The file is not such a key, others may read it, or the passphrase does not open it.
         MissingExtraError: cryptography is not installed.
     """
     serialization = _serialization()
@@ -72,10 +72,10 @@ def read_public_key(path: str | Path) -> "Ed25519PublicKey":
     """Read an Ed25519 public key.
 
     Args:
-        path: A file in PEM (SubjectPublicKeyInfo) or in OpenSSH's form (``ssh-ed25519 ...``).
+        path: Path of a file in PEM (SubjectPublicKeyInfo) or in OpenSSH's form (``ssh-ed25519 ...``).
 
     Raises:
-        InputError: It is not such a key.
+        InputError: The file is not such a key.
         MissingExtraError: cryptography is not installed.
     """
     serialization = _serialization()
@@ -99,9 +99,9 @@ def sign(payload: bytes, payload_type: str, private_key: "Ed25519PrivateKey") ->
     """Sign a payload. The same payload and key give the same signature.
 
     Args:
-        payload: The exact bytes that will stand in the envelope.
-        payload_type: How to parse them.
-        private_key: As `read_private_key` gives it.
+        payload: Exact bytes that the envelope will hold.
+        payload_type: Type of the payload, which determines how to parse it.
+        private_key: Key from `read_private_key`.
     """
     return Signature(sig=private_key.sign(pae(payload_type, payload)), keyid=key_id(private_key.public_key()))
 
@@ -114,15 +114,15 @@ def verify(
     Every key is tried on every signature, whatever ``keyid`` says. One signature by one of the keys is enough.
 
     Args:
-        envelope: What was received.
+        envelope: Envelope that was received.
         public_keys: Keys that are trusted.
-        payload_type: The only type that is accepted.
+        payload_type: Type of payload that is accepted.
 
     Returns:
-        The ids of the trusted keys that signed, each once, in the order of ``public_keys``.
+        Ids of the trusted keys that signed, each once, in the order of ``public_keys``.
 
     Raises:
-        SignatureError: None of them signed this payload, or they signed something of another type.
+        SignatureError: None of the keys signed this payload, or one signed something of another type.
         InputError: No key is given.
     """
     if not public_keys:
@@ -157,7 +157,7 @@ def _verifies(key: "Ed25519PublicKey", sig: bytes, message: bytes) -> bool:
 
 
 def _refusal(envelope: Envelope, trusted: tuple[str, ...]) -> str:
-    """Say why no signature verifies, as far as the unsigned hints tell."""
+    """Explain why no signature verifies, as far as the unsigned hints show."""
     trusted_shown = ", ".join(_short_id(name) for name in trusted)
     hints = {one.keyid for one in envelope.signatures if one.keyid}
     if hints & {*trusted}:
@@ -169,12 +169,12 @@ def _refusal(envelope: Envelope, trusted: tuple[str, ...]) -> str:
 
 
 def _short_id(keyid: str) -> str:
-    """A key's id as a message has room for it."""
+    """Return a key's id, shortened to fit into a message."""
     return one_line(keyid, 80) if len(keyid) <= _SHOWN else f"{one_line(keyid[:_SHOWN], 80)}..."
 
 
 def _read(path: Path) -> _File:
-    """Read a small file, and who may read it."""
+    """Read a small file, and its permissions."""
     try:
         with path.open("rb") as file:
             content = _File(file.read(_LARGEST_KEY + 1), os.fstat(file.fileno()).st_mode)
@@ -186,7 +186,7 @@ def _read(path: Path) -> _File:
 
 
 def _secret(file: _File, name: str) -> bytes:
-    """Return what a file holds if only its owner may read it."""
+    """Return the contents of a file if only its owner may read it."""
     if os.name == "posix" and stat.S_ISREG(file.mode) and file.mode & _OTHERS:
         mode = f"{stat.S_IMODE(file.mode):04o}"
         raise InputError(f"{name} may be read or changed by other users (mode {mode}): chmod 600 {name}")
@@ -194,7 +194,7 @@ def _secret(file: _File, name: str) -> bytes:
 
 
 def _passphrase(source: str) -> bytes:
-    """Fetch a passphrase from where it stands. Messages never repeat ``source``: it may be the passphrase itself."""
+    """Fetch a passphrase from its place. Messages never repeat ``source``: it may be the passphrase itself."""
     kind, _, place = source.partition(":")
     if kind == "env" and place:
         secret, where = os.fsencode(os.environ.get(place, "")), f"the environment variable {one_line(place, 80)}"
@@ -208,7 +208,7 @@ def _passphrase(source: str) -> bytes:
 
 
 def _unlocked(load: Callable[..., Any], data: bytes, secret: bytes | None, name: str) -> Any:
-    """Load a private key with its passphrase; cryptography tells by a TypeError that one is missing or not needed."""
+    """Load a private key with its passphrase; cryptography raises TypeError if one is missing or not needed."""
     try:
         return load(data, secret)
     except TypeError:
@@ -226,15 +226,15 @@ def _ed25519(load: Callable[[], Any], name: str, kind: str) -> Any:
     """Load a key that must be Ed25519.
 
     Args:
-        load: Gives the key.
-        name: What messages call its file.
-        kind: ``PrivateKey`` or ``PublicKey``, the end of its class's name.
+        load: Function that returns the key.
+        name: Name of its file in messages.
+        kind: End of the name of its class: ``PrivateKey`` or ``PublicKey``.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:
         key = load()
-    except (UnsupportedAlgorithm, NotImplementedError) as error:  # the latter of points on a curve in compressed form
+    except (UnsupportedAlgorithm, NotImplementedError) as error:  # the latter for curve points in compressed form
         if "bcrypt" in str(error):
             raise InputError(
                 f"{name} is an encrypted OpenSSH key: pip install 'cryptography[ssh]' to read it"
@@ -249,7 +249,7 @@ def _ed25519(load: Callable[[], Any], name: str, kind: str) -> Any:
 
 
 def _serialization() -> Any:
-    """Load what reads and writes keys.
+    """Load the module that reads and writes keys.
 
     Raises:
         MissingExtraError: cryptography is not installed.

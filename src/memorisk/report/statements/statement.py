@@ -1,9 +1,9 @@
-"""A privacy statement: what finished runs say of what is to be released, for machines; ``privacy-statement.json``.
+"""A privacy statement: the results of finished runs on a release, for machines; ``privacy-statement.json``.
 
 It is the predicate of an in-toto Statement, whose subjects are the released files and the results of the runs
 (`memorisk.report.statements.envelope`); its form is ``schemas/privacy-statement-3.json`` (docs/release.md). Reading
 one needs only Python's own library, so that a gate on releases runs where neither PyTorch nor an image library is
-installed. `describe_differences` says how the files of a release differ from those that were audited.
+installed. `describe_differences` describes how the files of a release differ from those that were audited.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from memorisk.runs.errors import InputError, one_line
 
 FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 3, "privacy-statement-3"
 LISTS = {"level": 0.1, "correction": "bh"}
-"""Of the list that a verdict rests on: verdicts of the first form were given at what was asked for."""
+"""Default rule of the list behind a verdict: verdicts of the first form were given at the requested level."""
 GENERATED_SETS = ("synthetic", "filter", "synthesize")
 """Kinds of runs whose verdict is that of the audit of a generated set."""
 LISTED = ("classifier", "losses", *GENERATED_SETS)
@@ -32,15 +32,15 @@ HEADLINES = {
     FAIL: "Not ready for release",
     UNDECIDED: "Could not be decided",
 }
-"""Headline of a statement, by status, in the terminal, in the card and on the officer's page: what each run looked for
-is not the same, and a statement claims no more than its runs do."""
+"""Headline of a statement, by status, in the terminal, in the card and on the officer's page. The runs looked for
+different things, and a statement claims no more than its runs do."""
 PASSED = {
     "synthetic": "No copying of the kinds that were tried was found",
     "feature": "The mark was not found",
 }
-"""Headline of a passed run, by the ``audit`` of its verdict, wherever one run is shown; "Passed" of others."""
+"""Headline of a passed run, by the ``audit`` of its verdict, wherever one run is shown; other runs have "Passed"."""
 WAYS = {UNDECIDED: "What would decide it", FAIL: "What would settle open questions"}
-"""What stands above the ways out, by status, wherever a verdict is shown."""
+"""Heading of the remedies, by status, wherever a verdict is shown."""
 HELD_OUT_PIXELS = "same_pixels_held_out"
 """Name of the figure that counts generated images with the very pixels of a held-out image."""
 
@@ -50,7 +50,7 @@ def run_headline(status: str, audit: object = "") -> str:
 
     Args:
         status: Status of its verdict.
-        audit: ``audit`` of its verdict; a classifier's names none.
+        audit: Value of ``audit`` in its verdict; a classifier's has none.
     """
     return PASSED.get(str(audit), "Passed") if status == PASS else HEADLINES.get(status, status)
 
@@ -59,36 +59,36 @@ CopyKind = Literal["exact", "noised", "jpeg", "flipped", "rotated", "cropped", "
 COPY_KINDS: tuple[CopyKind, ...] = get_args(CopyKind)
 """Kinds of copies that an audit of a generated set can plant, to know whether it would notice them."""
 FOUND = "found/"
-"""How the names of the figures begin that say how many planted copies of a required kind were noticed."""
+"""Prefix of the names of the figures for the noticed planted copies of a required kind."""
 ALSO = "also/"
-"""Beginning of the names of these figures for kinds that were tried and not required: no gate counts them as tried."""
+"""Prefix of the names of these figures for kinds that were tried and not required: no gate counts them as tried."""
 RUNS = "runs"
-"""Subjects below this name are the results of the runs; those below the name of a `Released` are its files."""
+"""Prefix of the subjects that are results of the runs; subjects below the name of a `Released` are its files."""
 
 
 class InvalidStatementError(InputError):
-    """A statement that is not as its schema says, or was changed since it was written."""
+    """Statement that violates its schema, or was changed since it was written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A number with its interval. Numbers are None where there are none, never NaN."""
+    """Number with its interval; a missing number is None, never NaN."""
 
     name: str
-    """For machines: lower case, as in ``auc/loss_threshold``."""
+    """Name for machines: lower case, as in ``auc/loss_threshold``."""
     title: str
-    """For readers."""
+    """Title of the figure, for readers."""
     value: float | None = None
     low: float | None = None
     high: float | None = None
-    """With ``low`` None a one-sided upper limit."""
+    """Upper limit; with ``low`` None it is one-sided."""
     confidence: float | None = None
     """Level of the interval."""
     p_value: float | None = None
     n: int | None = None
-    """Independent units it rests on."""
+    """Number of independent units behind the figure."""
     unit: str = ""
-    """Unit of these."""
+    """Name of these units."""
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high", "confidence", "p_value"):
@@ -98,14 +98,14 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A set of images that took part in a run."""
+    """Set of images that took part in a run."""
 
     part: str
     fingerprint: str
-    """Over ids, labels, groups, splits and pixels as memorisk stored them."""
+    """Fingerprint of ids, labels, groups, splits and pixels as memorisk stored them."""
     images: int | None = None
     units: int | None = None
-    """Patients, or images where nobody said whose each is."""
+    """Number of patients, or of images where the patient of each is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,16 +113,16 @@ class Subject:
     """Subject of a run."""
 
     what: str
-    """``weights``, ``images``, ``recipe``, ``training`` or ``outputs``."""
+    """Kind of the subject: ``weights``, ``images``, ``recipe``, ``training`` or ``outputs``."""
     sha256: tuple[str, ...] = ()
     """SHA-256 of each file or folder; none where the run cannot be tied to one."""
     why: str = ""
-    """Why it cannot."""
+    """Reason why the run cannot be tied to a file or folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """Method of a run, and where it is from."""
+    """Method of a run, with its source."""
 
     name: str
     source: str
@@ -136,7 +136,7 @@ class AuditStatement:
     kind: str
     question: str
     status: str
-    """``pass``, ``fail``, ``undecided``, or ``not asked``: it says nothing of privacy."""
+    """Status of the run: ``pass``, ``fail``, ``undecided``, or ``not asked`` where it does not concern privacy."""
     gate: str
     why: tuple[str, ...]
     what_would_decide: tuple[str, ...]
@@ -160,28 +160,28 @@ class AuditStatement:
 
 @dataclass(frozen=True, kw_only=True)
 class Released:
-    """A file or folder that was audited, and may be released under the statement if that passes."""
+    """File or folder that was audited, and may be released under the statement if that passes."""
 
     what: str
-    """``weights`` or ``images``."""
+    """Kind of the content: ``weights`` or ``images``."""
     form: str
-    """``file`` or ``folder``."""
+    """Form of the release: ``file`` or ``folder``."""
     listing: Mapping[str, str]
-    """SHA-256 of each file by its name in the folder; of a file by the empty name."""
+    """SHA-256 of each file by its name in the folder; a single file has the empty name."""
     sha256: str
     """SHA-256 of the file, or of the folder's listing as ``sha256sum`` prints it."""
     files: int
     bytes: int | None
-    """None where the file was not at hand when the statement was written."""
+    """Number of bytes; None where the file was not at hand when the statement was written."""
     pixels: PixelForm | None
     """Form of the pixels that were compared; None for weights."""
     audits: tuple[int, ...]
-    """Places of the runs that looked at it."""
+    """Indices of the runs that looked at it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """All runs together, by the worst of them."""
+    """Verdict on all runs together, by the worst of them."""
 
     status: str
     why: tuple[str, ...]
@@ -192,10 +192,10 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """Statement of finished runs about what is to be released."""
+    """Statement of finished runs about a release."""
 
     memorisk: str
-    """Version that wrote it."""
+    """Version of memorisk that wrote the statement."""
     verdict: Verdict
     released: tuple[Released, ...]
     audits: tuple[AuditStatement, ...]
@@ -203,10 +203,10 @@ class Statement:
     format_version: int = field(default=VERSION)
 
     def as_in_toto(self) -> InTotoStatement:
-        """Return the in-toto Statement that carries it, with the checksum of its own content.
+        """Return the in-toto Statement that carries the statement, with the checksum of its own content.
 
         Raises:
-            ValueError: It is not as its schema says: a defect of memorisk.
+            ValueError: The statement violates its schema: a defect of memorisk.
         """
         parts = _parts_by_name(self.released)
         subject = [
@@ -236,12 +236,12 @@ class Statement:
         """Read the statement that an in-toto Statement carries.
 
         Args:
-            statement: The Statement.
-            name: What it is called, for messages.
+            statement: In-toto Statement to read.
+            name: Name of the statement, for messages.
 
         Raises:
-            NotWholeError: It is not as the schema says, or was changed since.
-            InputError: It is none, or of another version of the format.
+            InvalidStatementError: The statement violates the schema, or was changed since it was written.
+            InputError: It is not a privacy statement, or of another version of the format.
         """
         predicate = statement.predicate
         if predicate.get("format") != FORMAT:
@@ -275,14 +275,14 @@ class Statement:
 
 
 def read_statement(data: bytes, name: str) -> Statement:
-    """Parse the payload of an envelope, or the file of a statement that nobody signed; verify signatures first.
+    """Parse the payload of an envelope, or the file of an unsigned statement; verify signatures first.
 
     Args:
-        data: The in-toto Statement.
-        name: What it is called, for messages.
+        data: Bytes of the in-toto Statement.
+        name: Name of the statement, for messages.
 
     Raises:
-        InputError: As `Statement.from_in_toto`, or it is no in-toto Statement.
+        InputError: The same errors as `Statement.from_in_toto`, or the data are not an in-toto Statement.
     """
     return Statement.from_in_toto(InTotoStatement.from_bytes(data, name), name)
 
@@ -297,10 +297,10 @@ def _parts_by_name(released: Sequence[Released]) -> dict[str, Released]:
 
 
 def _released(record: Mapping[str, Any], subject: Sequence[ResourceDescriptor], name: str) -> Released:
-    """One part of a release with the subjects that are its files.
+    """Return one part of a release with the subjects that are its files.
 
     Raises:
-        NotWholeError: They are not the files that the checksum of the part is of.
+        InvalidStatementError: The files do not match the checksum of the part.
     """
     own = record["name"]
     listing = {
@@ -319,7 +319,7 @@ def _released(record: Mapping[str, Any], subject: Sequence[ResourceDescriptor], 
 
 
 def content_sha256(predicate: Mapping[str, Any], subject: Sequence[ResourceDescriptor]) -> str:
-    """SHA-256 of a statement and its subjects: JSON with sorted keys and no spaces, in UTF-8."""
+    """Compute the SHA-256 of a statement and its subjects: JSON with sorted keys and no spaces, in UTF-8."""
     whole = {"predicate": predicate, "subject": sorted((one.name, one.sha256) for one in subject)}
     text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
@@ -352,14 +352,14 @@ _SHOWN = 3
 
 
 def describe_differences(known: Mapping[str, str], current: Mapping[str, str]) -> str | None:
-    """Name the files that were added, taken away or changed.
+    """Name the files that were added, removed or changed.
 
     Args:
         known: SHA-256 of each file by its name, as it was audited.
         current: SHA-256 of each file by its name, as it is now.
 
     Returns:
-        A phrase; None where there is no difference.
+        Phrase on the differences; None where there are none.
     """
     by_change = {
         "not among the files that were audited": sorted(current.keys() - known.keys()),
