@@ -1,12 +1,12 @@
 """Large arrays on the disk: shared between machines, scratch space, and arrays that are still being written.
 
-* A shared array is a .npy file on storage that all machines share, named by its fingerprint. Whoever reads it maps
-  it into memory, and each process verifies it once: damaged or replaced content is refused, never computed with.
+* A shared array is a .npy file on storage that all machines share, named by its fingerprint. Each reader maps it
+  into memory, and each process verifies it once: damaged or replaced content is refused, never computed with.
 * A scratch array lies on an unnamed file, which ends with the process. The system writes its pages out when memory
   is short and reads them back on demand, so that the memory that a process must have does not grow with the table.
-* An unfinished array (image stores, features) is built in a hidden folder beside its finished kin and found again
-  by its content. A journal in that folder names what stands in the array, so that a killed build goes on. The space
-  of the array is reserved first, so that a full disk is found before work is done.
+* An unfinished array (image stores, features) is built in a hidden folder next to the finished ones and found again
+  by its content. A journal in that folder lists the finished parts of the array, so that a killed build is resumed. The
+  space of the array is reserved first, so that a full disk is found before work is done.
 """
 
 import hashlib
@@ -36,16 +36,16 @@ _BLOCK_BYTES = 1 << 22  # bytes
 
 @dataclass(frozen=True)
 class SharedArray:
-    """An array on shared storage."""
+    """Array on shared storage, with its fingerprint."""
 
     path: str
     fingerprint: str
 
     def open(self) -> np.ndarray:
-        """The array, read-only and left on the disk.
+        """Return the array, read-only and left on the disk.
 
         Raises:
-            MemoriskError: The file is not there, or holds something else.
+            MemoriskError: The file does not exist, or holds something else.
         """
         path = Path(self.path)
         wait_for_file(path)
@@ -56,15 +56,15 @@ class SharedArray:
 
 
 def share_array(folder: Path, array: Any, places: Sequence[Path] = ()) -> SharedArray:
-    """Put an array where other machines read it; one that lies there already is not written again.
+    """Put an array on storage where other machines read it; an existing one is not written again.
 
     Args:
-        folder: On shared storage.
-        array: Any shape, no objects.
+        folder: Folder on shared storage.
+        array: Array of any shape, without objects.
         places: Shared folders: a whole memory-mapped .npy file below one of them is read where it is.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The array cannot be written.
     """
     values = np.asanyarray(array)
     mark = array_fingerprint(values)
@@ -78,7 +78,7 @@ def share_array(folder: Path, array: Any, places: Sequence[Path] = ()) -> Shared
 
 
 def npy_file_of(array: Any) -> Path | None:
-    """The .npy file of which an array is the memory map; None for a part of one, and for anything else."""
+    """Return the .npy file of which an array is the memory map; None for a part of one, and for anything else."""
     name = getattr(array, "filename", None)
     if not isinstance(array, np.memmap) or name is None or not array.flags.c_contiguous:
         return None
@@ -92,7 +92,7 @@ def npy_file_of(array: Any) -> Path | None:
 
 
 def array_fingerprint(array: np.ndarray) -> str:
-    """32 hexadecimal digits of type, shape and values, read a few megabytes at a time."""
+    """Hash type, shape and values to 32 hexadecimal digits, read a few megabytes at a time."""
     digest = hashlib.blake2b(f"array {array.dtype.str} {array.shape}".encode(), digest_size=16)
     rows = max(1, _BLOCK_BYTES // max(1, array[:1].nbytes)) if array.ndim else 1
     for first in range(0, len(array) if array.ndim else 1, rows):
@@ -105,7 +105,7 @@ def wait_for_file(path: Path) -> None:
     """Wait until a shared disk shows a file.
 
     Raises:
-        MemoriskError: It does not.
+        MemoriskError: The file does not appear.
     """
     until = time.monotonic() + WAIT_SECONDS
     while not path.is_file():
@@ -116,7 +116,7 @@ def wait_for_file(path: Path) -> None:
 
 @lru_cache(maxsize=256)
 def _verified_fingerprint(path: str, size: int, modified: int) -> str:
-    """Fingerprint of a file as it was when it had this size and time; empty for what is no array."""
+    """Return the fingerprint of a file of this size and time; empty where the file is not an array."""
     try:
         return array_fingerprint(read_array(path, mmap=True))
     except (OSError, ValueError, EOFError):
@@ -124,20 +124,20 @@ def _verified_fingerprint(path: str, size: int, modified: int) -> str:
 
 
 SCRATCH_BYTES = 1 << 25
-"""Bytes from which a table lies on the disk."""
+"""Least number of bytes at which a table lies on the disk."""
 
 
 def scratch_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = None) -> np.ndarray:
-    """An array of zeros, in memory below `SCRATCH_BYTES` bytes, else on a file without a name.
+    """Return an array of zeros, in memory below `SCRATCH_BYTES` bytes, else on a file without a name.
 
     Args:
-        shape: Of the array.
-        dtype: Of its values.
-        folder: Of the file; None for the system's folder of temporary files. The file is unlinked at once, so that
-            nothing is left of it however the process ends.
+        shape: Shape of the array.
+        dtype: Type of its values.
+        folder: Folder of the file; None for the system's folder of temporary files. The file is unlinked at once, so
+            that nothing is left of it however the process ends.
 
     Raises:
-        OSError: The disk is full: the room is reserved here, not found missing later.
+        OSError: The disk is full: the space is reserved here, so that it is not found missing later.
     """
     kind = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
@@ -149,7 +149,7 @@ def scratch_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None 
 
 
 def _reserve(handle: int, size: int) -> None:
-    """Take the room on the disk, where the system can."""
+    """Reserve the space on the disk, where the system can."""
     import os
 
     reserve: Any = getattr(os, "posix_fallocate", None)
@@ -161,13 +161,13 @@ def _reserve(handle: int, size: int) -> None:
 
 JOURNAL = "journal.jsonl"
 ABANDONED_SECONDS = 7 * 86400.0
-"""Seconds after which what was not finished is removed when something else is built."""
+"""Seconds after which an unfinished build is removed when something else is built."""
 
 
 def remove_abandoned(root: Path) -> None:
     """Remove unfinished folders, ``.KEY.building``, whose journal was not written to for a week.
 
-    Clocks are set, so that age alone says little: one whose lock another process holds is being built now.
+    Clocks can be changed, so age alone is not enough: a folder whose lock another process holds is being built now.
     """
     for folder in root.glob(".*.building"):
         try:
@@ -179,7 +179,7 @@ def remove_abandoned(root: Path) -> None:
 
 
 def array_header(shape: tuple[int, ...], dtype: DTypeLike) -> bytes:
-    """The first bytes of a .npy file; the values follow in C order."""
+    """Return the first bytes of a .npy file; the values follow in C order."""
     stream = io.BytesIO()
     form = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(stream, form)
@@ -190,7 +190,7 @@ def reserve_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
     """Write an empty .npy file, readable by its owner alone, and reserve its space.
 
     Raises:
-        OSError: It cannot be written, or there is no space.
+        OSError: The file cannot be written, or there is no space.
     """
     header = array_header(shape, dtype)
     size = len(header) + int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -210,10 +210,10 @@ def write_guard(folder: Path, what: str, *, needed: int | None = None, otherwise
     """Turn the system's refusals to write into one line.
 
     Args:
-        folder: Where it is written.
-        what: What is written, as in "features".
-        needed: Bytes it takes, if known.
-        otherwise: What else helps where the folder cannot be written.
+        folder: Folder that is written to.
+        what: Name of the content, as in "features".
+        needed: Number of bytes it takes, if known.
+        otherwise: Further remedy where the folder cannot be written.
 
     Raises:
         MemoriskError: No space is left.

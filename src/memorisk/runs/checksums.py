@@ -1,8 +1,8 @@
-r"""SHA-256 of files and of folders, as ``sha256sum`` prints it, so that nobody needs memorisk to check one.
+r"""SHA-256 of files and of folders, as ``sha256sum`` prints it, so that users can check one without memorisk.
 
-A folder's is that of the listing of its files, made in it by ``find . -type f -printf '%P\0' | LC_ALL=C sort -z |
-xargs -0 sha256sum | sha256sum``. Needs nothing but Python's own library: a gate on releases runs where no image library
-is installed.
+A folder's checksum is that of the listing of its files, made in it by ``find . -type f -printf '%P\0' | LC_ALL=C sort
+-z | xargs -0 sha256sum | sha256sum``. The module needs Python's own library alone: a gate on releases runs where no
+image library is installed.
 
 A file that a run or a cache reads again has a record, ``NAME.checksum``, which is written before the file gets its name
 (`memorisk.runs.files.atomic_path`); files of a finished result have theirs together, in `SEAL`. A reader calls
@@ -22,9 +22,9 @@ from pathlib import Path
 from memorisk.runs.errors import DamagedError, InputError, one_line
 
 SEAL = "result.sha256"
-"""The listing of what a finished run wrote as its result, itself left out."""
+"""Name of the listing of a finished run's result files, without itself."""
 RECORD = ".checksum"
-"""End of the name of a record, after the name of its file; ``sha256sum -c`` reads it."""
+"""Suffix of the name of a record, after the name of its file; ``sha256sum -c`` reads it."""
 _SETTLED_NS = 2_000_000_000
 _CHUNK = 1 << 20
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
@@ -39,11 +39,11 @@ class Checksum:
     files: int
     """Number of files."""
     bytes: int
-    """Size of all of them."""
+    """Size of all of them in bytes."""
 
 
 def file_sha256(path: str | Path) -> str:
-    """SHA-256 of a file's bytes, 64 hexadecimal digits."""
+    """Compute the SHA-256 of a file's bytes, 64 hexadecimal digits."""
     digest = hashlib.sha256()
     with Path(path).open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -63,12 +63,12 @@ def file_version(path: Path) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _sha256_of_version(path: Path, _version: tuple[int, ...]) -> str:
-    """SHA-256 of a version of a file."""
+    """Compute the SHA-256 of a version of a file."""
     return file_sha256(path)
 
 
 def _current_sha256(path: Path) -> str:
-    """SHA-256 of a file, computed once for each of its versions."""
+    """Return the SHA-256 of a file, computed once for each of its versions."""
     return _sha256_of_version(path, file_version(path))
 
 
@@ -78,7 +78,7 @@ def record_of(path: Path) -> Path:
 
 
 def _is_as_recorded(path: Path) -> bool | None:
-    """Return whether a file is what its record says, which has two lines while it is replaced; None without one."""
+    """Return whether a file matches its record, which has two lines while the file is replaced; None without one."""
     try:
         lines = record_of(path).read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def _is_as_recorded(path: Path) -> bool | None:
 
 
 def _sealed(path: Path) -> str | None:
-    """Return the SHA-256 of a file by the seal of its folder or of the folder above; None without."""
+    """Return the SHA-256 of a file by the seal of its folder or of the folder above; None without a seal."""
     for folder, name in ((path.parent, path.name), (path.parent.parent, f"{path.parent.name}/{path.name}")):
         try:
             return sealed_files(folder).get(name)
@@ -100,8 +100,8 @@ def write_record(path: Path, *contents: Path) -> None:
     """Write the record of a file.
 
     Args:
-        path: The file.
-        *contents: Files that have the content it is to have, the new one first.
+        path: Path of the file.
+        *contents: Files that have the content of the file, the new one first.
     """
     from memorisk.runs.files import write_bytes
 
@@ -109,7 +109,7 @@ def write_record(path: Path, *contents: Path) -> None:
 
 
 def remove_recorded(path: Path) -> None:
-    """Remove a file, and its record after it, where they are there."""
+    """Remove a file, and its record after it, where they exist."""
     path.unlink(missing_ok=True)
     record_of(path).unlink(missing_ok=True)
 
@@ -122,12 +122,12 @@ def move_recorded(path: Path, target: Path) -> None:
 
 
 def is_intact(path: str | Path) -> bool:
-    """Return whether a file is there and is what its record says; a warning names a file that is not.
+    """Return whether a file exists and matches its record; a warning names a file that does not.
 
     A file without a record is not intact: an earlier memorisk wrote it, or the record was lost.
 
     Args:
-        path: A file that was written with a record, and that the caller makes anew where it is not intact.
+        path: Path of a file that was written with a record, and that the caller makes anew where it is not intact.
     """
     file = Path(path)
     try:
@@ -140,7 +140,7 @@ def is_intact(path: str | Path) -> bool:
 
 
 def warn_of_damage(file: Path) -> None:
-    """Name a file that is not what was written, and is made anew; once for each version of it and of its record."""
+    """Name a file that differs from what was written, and is made anew; once for each version of it and its record."""
     changes = [place.stat().st_mtime_ns if place.exists() else 0 for place in (file, record_of(file))]
     _warn_once(one_line(file), *changes)
 
@@ -151,14 +151,15 @@ def _warn_once(name: str, _changed: int, _recorded: int) -> None:
 
 
 def refuse_damaged(path: str | Path, cure: str = "restore it, or begin in a new folder") -> None:
-    """Refuse a file that is not what its record says, or the seal of the result that it is part of.
+    """Refuse a file that differs from its record, or from the seal of the result that it is part of.
 
     Args:
-        path: The file. One of which neither knows, or absent, is left to its reader: it may come from elsewhere.
-        cure: What to do about it.
+        path: Path of the file. A file without record and seal, or an absent one, is left to its reader: it may come
+            from elsewhere.
+        cure: Remedy for the message.
 
     Raises:
-        DamagedError: Its content is another.
+        DamagedError: The content differs.
     """
     file, by = Path(path), ""
     if not file.is_file():
@@ -173,13 +174,13 @@ def refuse_damaged(path: str | Path, cure: str = "restore it, or begin in a new 
 
 
 def checksum(path: str | Path) -> Checksum:
-    """The checksum of a file, or of everything in a folder.
+    """Compute the checksum of a file, or of everything in a folder.
 
     Args:
-        path: A file or a folder.
+        path: Path of a file or a folder.
 
     Raises:
-        InputError: There is none, it cannot be read, is empty, or holds what `files_below` refuses.
+        InputError: The path does not exist, cannot be read, is empty, or holds entries that `files_below` refuses.
     """
     place = Path(path)
     try:
@@ -197,14 +198,14 @@ def checksum(path: str | Path) -> Checksum:
 
 
 def files_below(folder: Path) -> list[str]:
-    """Relative names of all files of a folder, hidden ones too, in the order of their bytes.
+    """Return the relative names of all files of a folder, hidden ones too, in the order of their bytes.
 
     Args:
-        folder: The folder.
+        folder: Path of the folder.
 
     Raises:
-        InputError: It holds what has no bytes of its own to be checked: a link, whose text names a place of this
-            machine, a pipe or a device, or a folder without files, whose name goes out all the same.
+        InputError: The folder holds an entry without bytes of its own to check: a link, whose text names a place of
+            this machine, a pipe or a device, or a folder without files, whose name would be released all the same.
     """
     names_below: list[str] = []
     for above, inner, names in os.walk(folder, onerror=_stop):
@@ -220,7 +221,7 @@ def files_below(folder: Path) -> list[str]:
 
 
 def _uncheckable(place: Path) -> str:
-    """Explain why a checksum of this part of a folder would not hold or would miss it; empty for a file or a folder."""
+    """Explain why a checksum of this part would not hold or would miss it; empty for a file or a folder."""
     if place.is_symlink():
         return "a link"
     if place.is_dir():
@@ -244,20 +245,20 @@ def list_folder(folder: Path) -> dict[str, str]:
     """Compute the SHA-256 of every file of a folder, hidden ones too, by its name relative to it.
 
     Args:
-        folder: The folder.
+        folder: Path of the folder.
 
     Raises:
-        InputError: As `files_below`.
+        InputError: The same errors as `files_below`.
     """
     return {name: file_sha256(folder / name) for name in files_below(folder)}
 
 
 def listed_checksum(folder: Path, names: Iterable[str]) -> Checksum:
-    """The checksum of some files of a folder.
+    """Compute the checksum of some files of a folder.
 
     Args:
-        folder: Where they lie.
-        names: Relative to it, each once.
+        folder: Folder of the files.
+        names: Names of the files, relative to the folder, each once.
     """
     digest, files, size = hashlib.sha256(), 0, 0
     for name in sorted(names, key=os.fsencode):
@@ -267,11 +268,11 @@ def listed_checksum(folder: Path, names: Iterable[str]) -> Checksum:
 
 
 def write_seal(folder: Path, names: Iterable[str]) -> None:
-    """Write down what a finished run's files are; ``sha256sum -c result.sha256`` checks them.
+    """Write the seal of a finished run's files; ``sha256sum -c result.sha256`` checks them.
 
     Args:
-        folder: The run folder.
-        names: Its files, relative to it.
+        folder: Path of the run folder.
+        names: Names of its files, relative to it.
     """
     from memorisk.runs.files import write_bytes
 
@@ -283,23 +284,23 @@ def sealed_files(folder: Path) -> dict[str, str]:
     """Return the seal of a folder: the SHA-256 of each file, by its name relative to the folder.
 
     Args:
-        folder: With a seal.
+        folder: Folder with a seal.
     """
     lines = (folder / SEAL).read_bytes().splitlines()
     return {os.fsdecode(line[66:]): line[:64].decode("ascii", "replace") for line in lines}
 
 
 def changed_files(folder: Path) -> list[str]:
-    """Files of a sealed folder that are not what the seal says, or not there.
+    """Return the files of a sealed folder that differ from the seal, or are missing.
 
     Args:
-        folder: With a seal.
+        folder: Folder with a seal.
     """
     return [name for name, value in sealed_files(folder).items() if not _holds(folder / name, value)]
 
 
 def _holds(path: Path, value: str) -> bool:
-    """Return whether a file is there with this SHA-256; what cannot be a file's name is not there."""
+    """Return whether a file of this SHA-256 exists; a path that no file can have does not exist."""
     try:
         return path.is_file() and file_sha256(path) == value
     except OSError:
@@ -307,11 +308,11 @@ def _holds(path: Path, value: str) -> bool:
 
 
 def _line(value: str, name: str) -> bytes:
-    r"""One line of ``sha256sum``; that of a name with a line break or a backslash begins with ``\``."""
+    r"""Return one line of ``sha256sum``; for a name with a line break or a backslash it begins with ``\``."""
     escaped = "".join(_ESCAPES.get(character, character) for character in name)
     return ("\\" if escaped != name else "").encode() + f"{value}  ".encode() + os.fsencode(escaped) + b"\n"
 
 
 def _stop(error: OSError) -> None:
-    """A folder that cannot be listed is an error: its files would be missing unnoticed."""
+    """Raise the error of a folder that cannot be listed: its files would be missing unnoticed."""
     raise error

@@ -1,4 +1,4 @@
-"""What a run ran on: versions, device, threads. No host name, no user, no path."""
+"""Environment of a run: versions, device, threads. It holds no host name, user or path."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ LIBRARIES = ("memorisk", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", 
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the libraries and plug-ins that numbers depend on; absent ones are left out."""
+    """Return the versions of Python and of the libraries and plug-ins that numbers depend on, without absent ones."""
     found = {name: _installed_version(name) for name in LIBRARIES}
     known = {name: version for name, version in found.items() if version}
     return {"python": platform.python_version()} | known | plugin_versions()
@@ -25,7 +25,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def _installed_version(name: str) -> str | None:
-    """Version of a library; None where it is absent."""
+    """Return the version of a library; None where it is absent."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -33,17 +33,17 @@ def _installed_version(name: str) -> str | None:
 
 
 def machine() -> dict[str, str | int]:
-    """The machine in the words a benchmark needs: system, processor architecture, cores."""
+    """Describe the machine in the words that a benchmark needs: system, processor architecture, cores."""
     return {"system": platform.system(), "architecture": platform.machine(), "cores": available_cores()}
 
 
 def available_cores() -> int:
-    """The cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def available_memory() -> int | None:
-    """Bytes that this process may still take, by the system and by a container's limit; None where neither tells."""
+    """Return the bytes that this process may still take, by the system and a container's limit; None if unknown."""
     limits = []
     known = _numbers(Path("/proc/meminfo"))
     if "MemAvailable:" in known:
@@ -54,7 +54,7 @@ def available_memory() -> int | None:
     ):
         try:
             most, now = (int(Path(folder, name).read_text(encoding="ascii")) for name in (limit, used))
-        except (OSError, ValueError):  # there is none, or it says "max"
+        except (OSError, ValueError):  # the file is absent, or holds "max"
             continue
         limits.append(max(most - now + _numbers(Path(folder, "memory.stat")).get("inactive_file", 0), 0))
     if not limits and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
@@ -63,7 +63,7 @@ def available_memory() -> int | None:
 
 
 def _numbers(file: Path) -> dict[str, int]:
-    """The first number of each line, by the line's first word; nothing where the file is not there."""
+    """Return the first number of each line, by the line's first word; empty where the file is absent."""
     try:
         lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError:
@@ -72,13 +72,13 @@ def _numbers(file: Path) -> dict[str, int]:
 
 
 def check_device(device: "str | torch.device") -> "torch.device":
-    """The device, if it is one memorisk knows and this machine has.
+    """Return the device, if memorisk knows it and this machine has it.
 
     Args:
-        device: cpu, cuda, cuda:1 and so on, or auto: a GPU where there is one.
+        device: Name of a device: cpu, cuda, cuda:1 and so on, or auto for a GPU where there is one.
 
     Raises:
-        InputError: It is unknown, or not there.
+        InputError: The device is unknown, or the machine lacks it.
     """
     import torch
 

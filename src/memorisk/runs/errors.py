@@ -1,7 +1,7 @@
-"""The errors a user sees: one line that names the thing, what was allowed and the way out.
+"""The errors that a user sees: one line with the thing, the allowed values and the remedy.
 
 The command line turns each into its exit code (DESIGN, "What a person types"): 2 for bad input, 3 for a run that
-broke. `read_guard` turns whatever a damaged file of a run leads to into one such line.
+broke. `read_guard` turns any error from a damaged file of a run into one such line.
 """
 
 import difflib
@@ -25,43 +25,43 @@ RESUME_HINT = "what is done is kept, the same command goes on"
 
 
 class MemoriskError(Exception):
-    """The run broke; what was done is kept. Exit code 3."""
+    """Error of a run that broke; finished work is kept. Exit code 3."""
 
     exit_code = 3
 
 
 class UserCodeError(MemoriskError):
-    """The user's own function failed: what calls it again fails in the same way."""
+    """Error of the user's own function: a second call of it fails in the same way."""
 
 
 class InputError(MemoriskError):
-    """Bad input or usage; nothing was written. Exit code 2."""
+    """Error of bad input or usage; nothing was written. Exit code 2."""
 
     exit_code = 2
 
 
 class UsageError(InputError):
-    """The command line takes the words of no command."""
+    """Error of a command line whose words belong to no command."""
 
 
 class DamagedError(InputError, ValueError):
-    """A file of a run is not what was written. Also a ValueError, for whoever knows more of the file."""
+    """Error of a run's file that differs from what was written; also a ValueError, for callers that know the file."""
 
 
 class MissingExtraError(InputError):
-    """A library of an optional extra is needed and absent."""
+    """Error of a missing library that belongs to an optional extra."""
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {library}, which is not installed: pip install 'memorisk[{extra}]'")
 
 
 def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> InputError:
-    """An error for a name that is not among the allowed ones, with the nearest.
+    """Return an error for a name that is not among the allowed ones, with the nearest of these.
 
     Args:
-        kind: What the name names, as in "model" or "design".
-        name: What was given.
-        allowed: The names that exist.
+        kind: Kind of the named thing, as in "model" or "design".
+        name: Name that was given.
+        allowed: Names that exist.
     """
     names = [str(a) for a in allowed]
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
@@ -72,13 +72,13 @@ def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> InputError:
 
 
 def full_disk(error: BaseException, path: object) -> OSError | None:
-    """The error of a full disk, with the file that did not fit; None for any other error.
+    """Return the error of a full disk, with the file that did not fit; None for any other error.
 
-    Libraries (safetensors) tell of the system's error in their own words, ``... (os error 28)``.
+    Libraries (safetensors) report the system's error in their own words, ``... (os error 28)``.
 
     Args:
-        error: What was raised.
-        path: What was written; used where the error names nothing.
+        error: Error that was raised.
+        path: Path that was written; used where the error names none.
     """
     quoted = re.search(r"\(os error (\d+)\)", str(error))
     number = error.errno if isinstance(error, OSError) else int(quoted[1]) if quoted else None
@@ -89,24 +89,24 @@ def full_disk(error: BaseException, path: object) -> OSError | None:
 
 
 def plural(n: int, one: str, more: str) -> str:
-    """A number with the words that agree with it, as in "1 patient is" and "1,200 patients are"."""
+    """Return a number with the words that agree with it, as in "1 patient is" and "1,200 patients are"."""
     return f"{n:,} {one if n == 1 else more}"
 
 
 def one_line(text: object, limit: int = 300) -> str:
-    """Any text on one printable line: control and direction marks are shown as escapes, long text is cut."""
+    """Return any text on one printable line: control and direction marks are shown as escapes, long text is cut."""
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
     return printable if len(printable) <= limit else printable[: limit - 3] + "..."
 
 
 def listed(values: "Sequence[object] | np.ndarray", shown: int = 5) -> str:
-    """The first few of many values on one printable line: ``a, b, c and 12 more``."""
+    """Return the first few of many values on one printable line: ``a, b, c and 12 more``."""
     head = ", ".join(one_line(v, 120) for v in values[:shown])
     return head if len(values) <= shown else f"{head} and {len(values) - shown:,} more"
 
 
 def file_and_image(path: str, image: str, limit: int = 100) -> str:
-    """Name an image's file, and its id where the file is called otherwise: of many images in one file, which."""
+    """Name an image's file, and also its id where that differs from the file's name, as for many images in one file."""
     file = one_line(path, limit)
     return file if image in (path, PurePath(path).name, PurePath(path).stem) else f"{file}, image {one_line(image, 60)}"
 
@@ -116,23 +116,23 @@ ARRAY_ERRORS = (
     *(SyntaxError, tokenize.TokenError),  # a .npy's header is read as Python's literals
     *(zipfile.BadZipFile, zlib.error, struct.error),
 )
-"""What NumPy, zipfile and PyTorch raise on a damaged file of arrays."""
+"""Errors that NumPy, zipfile and PyTorch raise on a damaged file of arrays."""
 CONTENT_ERRORS = (
     *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, AssertionError),
-    OSError,  # what Arrow calls a broken file
+    OSError,  # Arrow's error for a broken file
 )
-"""What it leads to that sound JSON or Parquet holds other things than were written, or that it is none."""
+"""Errors that follow where valid JSON or Parquet has other contents than were written, or where it is not valid."""
 
 
 @contextmanager
 def read_guard(folder: str | Path) -> Iterator[None]:
-    """While it is open, a finished run is read and laid out.
+    """Guard a block in which a finished run is read and laid out.
 
-    What is valid JSON or Parquet may still hold other things than were written, and no list of checks foresees them
-    all. The error that they led to is kept as the cause.
+    Valid JSON or Parquet may still have other contents than were written, and no list of checks foresees them
+    all. The original error is kept as the cause.
 
     Raises:
-        InputError: The files led to an error.
+        InputError: The files caused an error.
     """
     try:
         yield

@@ -5,7 +5,7 @@ file or the new one, never half of one, whenever the process is killed. Tables a
 settings YAML or JSON; nothing is ever pickled.
 
 A fingerprint gives the same content the same short hexadecimal name on any machine. Fingerprints name stores, jobs
-and data sets, so that a re-issued command finds what is done already.
+and data sets, so that a re-issued command finds the work that is finished.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PARTIAL_NAMES = (".*.part", ".tmp??????")
-"""Names of files being written, ours and safetensors' own; what a killed process leaves of them may be removed."""
+"""Patterns of the names of files being written, ours and safetensors' own; a killed process leaves removable ones."""
 
 
 def has_shared_permissions(path: Path) -> bool:
-    """Tell whether the permissions of a file or folder give its group or all users anything; never outside POSIX.
+    """Return whether the permissions of a file or folder give its group or all users access; False outside POSIX.
 
     Raises:
-        OSError: It is not there.
+        OSError: The path does not exist.
     """
     return os.name == "posix" and bool(path.stat().st_mode & 0o077)
 
 
 def refuse_special(path: str | Path) -> None:
-    """Refuse what is no regular file, before it is opened: a device never ends, a pipe may never begin.
+    """Refuse a path that is not a regular file, before it is opened: a device never ends, a pipe may never begin.
 
     Raises:
-        InputError: It is a folder, a device, a pipe or a socket, or a link to one.
-        OSError: It is absent.
+        InputError: The path is a folder, a device, a pipe or a socket, or a link to one.
+        OSError: The file is absent.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - a Path for each of a million images takes longer
         raise InputError(f"{one_line(path)}: is not a file")
@@ -63,16 +63,16 @@ def fsync_folder(folder: Path) -> None:
 
 @contextmanager
 def atomic_path(path: str | Path, *, mode: int = 0o600, recorded: bool = False) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; on success flush it and rename it into place, on error remove it.
+    """Yield a temporary path next to ``path``; on success flush it and rename it into place, on error remove it.
 
     Args:
-        path: Where the file shall stand. Its folder must exist.
+        path: Path of the finished file. Its folder must exist.
         mode: Permission bits of the finished file; private by default, since run folders hold personal data.
-        recorded: Write a record of its checksum, too, for a file that is read again (`memorisk.runs.checksums`). The
-            record comes first: a file that is replaced has two checksums until it is.
+        recorded: Whether to write a record of its checksum, too, for a file that is read again
+            (`memorisk.runs.checksums`). The record comes first: a file that is replaced has two checksums until it is.
 
     Yields:
-        The temporary path to write to.
+        Temporary path to write to.
     """
     target = Path(path)
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:60]}.", suffix=".part", dir=target.parent)
@@ -118,8 +118,8 @@ def read_json(path: str | Path) -> Any:
     """Read a JSON file of a run.
 
     Raises:
-        DamagedError: It is none, no UTF-8, or not what its record says.
-        OSError: It cannot be opened.
+        DamagedError: The file is not JSON, not UTF-8, or differs from its record.
+        OSError: The file cannot be opened.
     """
     refuse_damaged(path)
     try:
@@ -140,10 +140,10 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """Read a Parquet table.
 
     Raises:
-        InputError: It declares far more than its bytes can describe, or two columns of one name.
-        DamagedError: It is not what its record says.
-        OSError: It cannot be opened, or is none.
-        ValueError: It is damaged, or holds text that is no UTF-8.
+        InputError: The table declares far more than its bytes can describe, or two columns of one name.
+        DamagedError: The file differs from its record.
+        OSError: The file cannot be opened, or is not Parquet.
+        ValueError: The file is damaged, or holds text that is not UTF-8.
     """
     import pandas as pd
 
@@ -153,15 +153,15 @@ def read_table(path: str | Path) -> pd.DataFrame:
     try:
         check_parquet(Path(path))
         return check_text(pd.read_parquet(path))
-    except (LookupError, TypeError, AttributeError) as error:  # what pandas wrote beside the columns is damaged
+    except (LookupError, TypeError, AttributeError) as error:  # the notes that pandas wrote on the columns are damaged
         raise ValueError(f"damaged notes on its columns ({error!r})") from None
 
 
 def check_text(table: pd.DataFrame) -> pd.DataFrame:
-    """A table as it is; text from Parquet is only decoded where it is looked at, and bad bytes would be met there.
+    """Return a table after its text was decoded; Parquet decodes it only on use, and bad bytes would appear there.
 
     Raises:
-        ValueError: A column holds text that is no UTF-8.
+        ValueError: A column holds text that is not UTF-8.
     """
     import pyarrow as pa
 
@@ -182,9 +182,9 @@ def read_array(path: str | Path, *, mmap: bool = False) -> np.ndarray:
     """Read a .npy file; with ``mmap`` it stays on the disk, read-only.
 
     Raises:
-        DamagedError: It is not what its record says.
-        OSError: It cannot be opened.
-        ValueError: It is no array.
+        DamagedError: The file differs from its record.
+        OSError: The file cannot be opened.
+        ValueError: The file is not an array.
     """
     refuse_damaged(path)
     array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
@@ -195,10 +195,10 @@ def read_array(path: str | Path, *, mmap: bool = False) -> np.ndarray:
 
 
 def check_characters(values: np.ndarray) -> np.ndarray:
-    """An array as it is; text of NumPy is only decoded where it is looked at, and no characters would be met there.
+    """Return an array after its text was decoded; NumPy decodes it only on use, and bad characters would appear there.
 
     Raises:
-        ValueError: It holds numbers that are no characters.
+        ValueError: The text holds numbers that are not characters.
     """
     try:
         if values.dtype.kind in "UV":
@@ -209,7 +209,7 @@ def check_characters(values: np.ndarray) -> np.ndarray:
 
 
 def json_value(value: Any) -> Any:
-    """The same value in JSON's own types: NumPy's unpacked, kinds of text as text, NaN and infinities as None."""
+    """Return the value in JSON's own types: NumPy's unpacked, kinds of text as text, NaN and infinities as None."""
     if isinstance(value, Mapping):
         return {str(k): json_value(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):

@@ -1,13 +1,13 @@
 """The run folder: everything needed to repeat and to resume a run, and nothing else.
 
-A run folder is personal data itself (memorizing weights, ids, paths), so it is its owner's alone (mode 0700): a new
-folder is made so, and from one that was there the access of other users is taken. Re-issuing a command resumes the
-run. A command that asks for something else in the same folder is refused, and the message names what differs.
+A run folder is personal data itself (memorizing weights, ids, paths), so it is accessible to its owner alone (mode
+0700): a new folder is made so, and other users lose access to an existing one. A repeated command resumes the
+run. A command with other settings in the same folder is refused, and the message names the differences.
 
 A folder may be called by a patient's name. A pseudonymised run therefore holds ``path-`` and a keyed hash in place
-of every path. Which path that is stands beside the pseudonym key, in the user's own configuration folder and
-outside of all run folders: commands that go back to a run's images find them for this user on this machine, and for
-nobody else.
+of every path. The paths are kept next to the pseudonym key, in the user's own configuration folder and
+outside of all run folders: commands that need a run's images find them for this user on this machine, and for
+no other user.
 """
 
 import hashlib
@@ -45,20 +45,20 @@ _PATH_FILE = "hidden-paths.jsonl"
 
 
 def user_folder() -> Path:
-    """The folder of memorisk in the user's configuration folder; it need not exist."""
+    """Return the folder of memorisk in the user's configuration folder; it need not exist."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "memorisk"
 
 
 def is_hidden(value: object) -> bool:
-    """Tell whether a setting is a hash in place of a path."""
+    """Return whether a setting is a hash in place of a path."""
     return str(value).startswith(HIDDEN_PREFIX)
 
 
 def record_hidden_paths(paths: Mapping[str, str]) -> None:
-    """Note which paths stand behind hashes; where the user's folder cannot be written to, nobody knows them later.
+    """Note the paths behind hashes; where the user's folder cannot be written to, they are lost.
 
     Args:
-        paths: Path by hash.
+        paths: Paths by their hashes.
     """
     known = _known()
     lines = "".join(json.dumps([name, path]) + "\n" for name, path in paths.items() if name not in known)
@@ -74,14 +74,14 @@ def restore_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
     known = _known()
 
     def shown(value: Any) -> Any:
-        """A path for its hash, anything else as it is."""
+        """Return a path for its hash, anything else as it is."""
         return known.get(value, value) if isinstance(value, str) else value
 
     return {k: [shown(inner) for inner in v] if isinstance(v, list) else shown(v) for k, v in settings.items()}
 
 
 def _known() -> dict[str, str]:
-    """Path by hash; a line that a kill cut short is passed over."""
+    """Return the path of each hash; a line that a kill cut short is skipped."""
     known: dict[str, str] = {}
     with suppress(OSError):
         for line in (user_folder() / _PATH_FILE).read_text(encoding="utf-8", errors="replace").splitlines():
@@ -94,28 +94,28 @@ def _known() -> dict[str, str]:
 CONFIG = "config.yaml"
 LOG = "log.jsonl"
 STAGE = "stage.json"
-"""How far a run is, while it is going on."""
-_STAGE_SECONDS = 2.0  # between two writes of it
-_KINDS = ("audit", "study", "comparison")  # what an identity may say of its kind
+"""Name of the file that shows how far a running run is."""
+_STAGE_SECONDS = 2.0  # between two writes of the stage
+_KINDS = ("audit", "study", "comparison")  # keys of an identity that name its kind
 _ANOTHER = "Choose another folder, or delete that one"
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """An open run folder.
+    """Run folder that this process has opened.
 
     Attributes:
-        path: Where it stands.
+        path: Path of the folder.
     """
 
     path: Path
 
     def __truediv__(self, name: str) -> Path:
-        """A path inside the folder."""
+        """Return a path inside the folder."""
         return self.path / name
 
     def subfolder(self, name: str) -> Path:
-        """A private folder inside it, made on first use."""
+        """Return a private folder inside it, made on first use."""
         inner = self.path / name
         inner.mkdir(mode=0o700, exist_ok=True)
         return inner
@@ -128,16 +128,16 @@ class RunFolder:
             file.write(json.dumps(line) + "\n")
 
     def noting(self, progress: Progress, audit: str = "") -> Progress:
-        """The same progress, which also leaves its stage in ``stage.json`` for whoever looks on; `open_run` removes it.
+        """Return a progress that also writes its stage to ``stage.json`` for other programs; `open_run` removes it.
 
         Args:
-            progress: Called with (stage, done, total).
-            audit: The kind of run, where the folder holds no settings yet (`announced`).
+            progress: Function called with (stage, done, total).
+            audit: Kind of the run, where the folder holds no settings yet (`announced`).
         """
         written: tuple[str, float] = "", float("-inf")
 
         def noted(stage: str, done: int, total: int) -> None:
-            """Write the stage now and then; a disk that is full or away stops no run."""
+            """Write the stage now and then; a disk that is full or away does not stop a run."""
             nonlocal written
             now = time.monotonic()
             if stage != written[0] or now - written[1] >= _STAGE_SECONDS:
@@ -151,7 +151,7 @@ class RunFolder:
         return noted
 
     def config(self) -> dict[str, Any]:
-        """The settings that the run was started with."""
+        """Return the settings with which the run was started."""
         return read_config(self.path)
 
 
@@ -159,36 +159,36 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Read ``config.yaml`` of a run folder; hashes in place of paths are paths again where this user knows them.
 
     Raises:
-        InputError: There is none, or it does not parse.
+        InputError: The file does not exist, or does not parse.
     """
     return restore_paths(_written_config(folder))
 
 
 _CHECKSUM = "# SHA-256 of the lines above: "
-"""Begin of the last line of ``config.yaml``, which is its record: a run folder shows one file of settings, not two."""
+"""Beginning of the last line of ``config.yaml``, which is its record: a run folder shows one file of settings."""
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """Write ``config.yaml`` of a run folder; its last line says what the others are.
+    """Write ``config.yaml`` of a run folder; its last line is the checksum of the others.
 
     Args:
-        folder: The run folder.
-        config: The settings, in JSON's own types.
+        folder: Path of the run folder.
+        config: Settings of the run, in JSON's own types.
     """
     text = dump_yaml(config)
     write_text(folder / CONFIG, f"{text}{_CHECKSUM}{_text_sha256(text)}\n")
 
 
 def _text_sha256(text: str) -> str:
-    """SHA-256 of a text as `write_text` writes it."""
+    """Compute the SHA-256 of a text as `write_text` writes it."""
     return hashlib.sha256(text.encode("utf-8", errors="backslashreplace")).hexdigest()
 
 
 def _refuse_damaged_config(path: Path, text: str) -> None:
-    """Refuse settings that are not what their last line says; those of an earlier memorisk have none.
+    """Refuse settings that do not match their last line; settings of an earlier memorisk have no such line.
 
     Raises:
-        DamagedError: They are not.
+        DamagedError: The settings do not match.
     """
     settings, mark, value = text.rpartition(_CHECKSUM)
     if mark and value == f"{_text_sha256(settings)}\n":
@@ -200,10 +200,10 @@ def _refuse_damaged_config(path: Path, text: str) -> None:
 
 
 def _written_config(folder: Path) -> dict[str, Any]:
-    """The settings as they stand in ``config.yaml``.
+    """Read the settings in ``config.yaml`` unchanged.
 
     Raises:
-        InputError: As `read_config`.
+        InputError: The same errors as `read_config`.
     """
     try:
         text = read_yaml_text(folder / CONFIG)
@@ -225,20 +225,20 @@ def _written_config(folder: Path) -> dict[str, Any]:
 
 
 def is_run(folder: Path) -> bool:
-    """Tell whether a folder was written by a command of memorisk: it holds ``config.yaml`` and ``log.jsonl``."""
+    """Return whether a command of memorisk wrote a folder: it holds ``config.yaml`` and ``log.jsonl``."""
     return (folder / CONFIG).is_file() and (folder / LOG).is_file()
 
 
 def check_out_folder(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] | list[str]) -> None:
-    """Refuse, before any work, an out folder that cannot be used: held, taken by something else, or not writable.
+    """Refuse, before any work, an out folder that cannot be used: held, used for something else, or not writable.
 
     Args:
-        out: Where the run is to stand; need not exist.
-        config: The settings asked for.
-        identity: The settings that must be what they were for the run to be the same run.
+        out: Folder for the run; need not exist.
+        config: Settings of the requested run.
+        identity: Names of the settings that must be unchanged for the run to be the same run.
 
     Raises:
-        InputError: ``out`` is a file, a folder of something else, a run with other settings, not writable, or another
+        InputError: ``out`` is a file, has other contents, is a run with other settings or not writable, or another
             process works on it.
     """
     _check(out, config, identity)
@@ -246,10 +246,10 @@ def check_out_folder(out: Path, config: Mapping[str, Any], *, identity: Iterator
 
 
 def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[str]) -> None:
-    """Do the check of `check_out_folder`, whoever holds the folder.
+    """Check a folder as `check_out_folder` does, but not whether another process holds it.
 
     Raises:
-        InputError: As there.
+        InputError: The same errors as `check_out_folder`.
     """
     if (url := url_of(out, refuse_unknown=True)) is not None:
         raise InputError(
@@ -301,7 +301,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
 
 
 def _half_written(name: str) -> bool:
-    """Return whether a file is what a kill leaves in the middle of writing the settings or the stage."""
+    """Return whether a file is left by a kill while the settings or the stage were written."""
     return name.endswith(".part") and name.startswith((f".{CONFIG}.", f".{STAGE}."))
 
 
@@ -311,7 +311,7 @@ def _kind(identity: Any) -> list[Any]:
 
 
 def _differences(name: str, was: Any, requested: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The settings that differ, by name; of settings in groups the innermost."""
+    """Yield the settings that differ, by name; for settings in groups the innermost ones."""
     if isinstance(was, dict) and isinstance(requested, dict):
         for key in {**was, **requested}:
             yield from _differences(key, was.get(key), requested.get(key))
@@ -320,11 +320,11 @@ def _differences(name: str, was: Any, requested: Any) -> Iterator[tuple[str, Any
 
 
 def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first three settings that differ, in brackets, as in " (size was 64, now 48)"; empty where none does.
+    """Return the first three settings that differ, in brackets, as in " (size was 64, now 48)"; empty without any.
 
     Args:
-        before: The settings of a run folder.
-        now: Those asked for; what the folder does not hold is passed over.
+        before: Settings of a run folder.
+        now: Settings of the request; those that the folder does not hold are skipped.
     """
     before, now = json_value(before), json_value(now)
     names = [name for name in now if name in before and name not in ("run", "out")]
@@ -336,15 +336,15 @@ def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 @contextmanager
 def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> Iterator[RunFolder]:
-    """Open a run folder for this process alone, new or to go on with.
+    """Open a run folder for this process alone, new or to be resumed.
 
     Args:
-        out: The folder.
-        config: The settings asked for, written to ``config.yaml``.
-        identity: The settings that must be what they were (see ``check_out_folder``).
+        out: Path of the folder.
+        config: Settings of the requested run, written to ``config.yaml``.
+        identity: Names of the settings that must be unchanged (see ``check_out_folder``).
 
     Raises:
-        InputError: As ``check_out_folder``; or another process works on the folder.
+        InputError: The same errors as ``check_out_folder``; or another process works on the folder.
     """
     check_out_folder(out, config, identity=identity)
     with ExitStack() as held:
@@ -352,10 +352,10 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
             private_folder(out)
             held.enter_context(folder_lock(out))
             _check(out, config, identity)
-            for name in PARTIAL_NAMES:  # by a run that was killed
+            for name in PARTIAL_NAMES:  # left by a run that was killed
                 for left in out.rglob(name):
                     left.unlink(missing_ok=True)
-            settings = name_origins(config)  # private copies of URLs by their URLs
+            settings = name_origins(config)  # URLs in place of their private copies
             write_config(out, json_value(settings))
         try:
             yield RunFolder(out)
@@ -366,17 +366,17 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
 
 @contextmanager
 def announced(out: Path, audit: str, progress: Progress) -> Iterator[Progress]:
-    """Hold a folder while a command gathers what its run is known by; whoever looks on sees how far it is.
+    """Hold a folder while a command gathers the identity of its run; other programs see how far it is.
 
-    The folder becomes a run by `open_run`. Until then it holds no settings, and what fails leaves it as it was.
+    `open_run` makes the folder a run. Until then it holds no settings, and a failure leaves it as it was.
 
     Args:
-        out: The folder, checked by `check_out_folder`.
-        audit: The kind of run.
-        progress: Called with (stage, done, total).
+        out: Path of the folder, checked by `check_out_folder`.
+        audit: Kind of the run.
+        progress: Function called with (stage, done, total).
 
     Yields:
-        The progress to report to.
+        Progress to report to.
 
     Raises:
         InputError: Another process holds the folder, or it cannot be made.
@@ -395,19 +395,20 @@ def announced(out: Path, audit: str, progress: Progress) -> Iterator[Progress]:
                     with suppress(OSError):
                         (out / name).unlink(missing_ok=True)
     finally:
-        with suppress(OSError):  # where something lies in one, it stays
+        with suppress(OSError):  # a folder that is not empty stays
             for folder in made:
                 folder.rmdir()
 
 
 def private_folder(out: Path) -> None:
-    """Make a run folder for its owner alone; from one that is there, take the access of other users.
+    """Make a run folder for its owner alone; other users lose access to an existing one.
 
-    Files of a run are private one by one, but their names tell of patients, and whoever may write to the folder could
-    replace them. What was given to others on purpose is taken, too: give it again once the run is finished.
+    Files of a run are private one by one, but their names may identify patients, and users who may write to the folder
+    could replace them. Access that was given to others on purpose is removed, too: give it again once the run is
+    finished.
 
     Raises:
-        InputError: Its permissions cannot be changed.
+        InputError: The folder's permissions cannot be changed.
     """
     exists = out.is_dir()
     out.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
-"""One process a folder, by `filelock`: the kernel's lock, or a marker file where the file system has no locks.
+"""One process per folder, by `filelock`: the kernel's lock, or a marker file where the file system has no locks.
 
 The kernel releases the lock when the process ends, however it ends. A lock file that was left behind (by ``kill
--9``, a power cut, another machine) is never in the way: it only names the holder, which `filelock` does not say.
+-9``, a power cut, another machine) is never in the way: it only names the holder, which `filelock` does not do.
 
 Where a file system has no such locks (Lustre without ``-o flock``, some network shares), a file ``NAME.held`` that
 only one process can make holds the folder. It outlives a process that is killed; `filelock` takes it over if its
-process ran on this machine and is known to be gone (by number, time of start and boot). Of another machine nothing
-can be known: the folder is refused, and the message says what to remove.
+process ran on this machine and is known to be gone (by number, time of start and boot). The state of another machine
+is unknown: the folder is refused, and the message names the file to remove.
 """
 
 import errno
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 ANSWERS_LOCK = ".answers.lock"
-"""The lock of what a person says of a run: viewers write into its folder one after the other."""
+"""Name of the lock on a person's answers on a run: viewers write into its folder one after the other."""
 PAUSE = 0.5
-"""Seconds between two looks of one who waits for as long as ``enough`` allows."""
+"""Seconds between two attempts of a process that waits for as long as ``enough`` allows."""
 _NO_LOCKS = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL))
-_PATIENCE = 0.2  # seconds: another command may look, for a moment, whether the folder is free
+_PATIENCE = 0.2  # seconds: another command may check, for a moment, whether the folder is free
 
 
 def this_process() -> dict[str, Any]:
-    """Describe this process in a lock file: its number, its machine, since when."""
+    """Describe this process in a lock file: its number, its machine, its start."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
 
@@ -46,10 +46,10 @@ def folder_lock(
     """Hold the folder for this process.
 
     Args:
-        folder: An existing folder.
-        name: The lock file's name in it.
-        wait: Wait for another holder to finish instead of refusing.
-        enough: Asked now and then while one waits; whoever has waited long enough is refused.
+        folder: Path of an existing folder.
+        name: Name of the lock file in it.
+        wait: Whether to wait for another holder to finish instead of refusing.
+        enough: Function called now and then while the process waits; once it returns True, the folder is refused.
 
     Raises:
         InputError: Another process holds the folder; it is named.
@@ -63,12 +63,12 @@ def folder_lock(
 
 
 def refuse_held(folder: Path) -> None:
-    """Refuse a run folder that another process holds, before any work; nothing is written.
+    """Refuse a run folder that another process holds, before any work; the check writes nothing.
 
     Raises:
-        InputError: It is held; the holder is named.
+        InputError: Another process holds the folder; the message names it.
     """
-    if not (folder / LOCK).exists():  # nobody ever held it
+    if not (folder / LOCK).exists():  # no process ever held it
         return
     try:
         _acquire(folder, LOCK).release()
@@ -103,7 +103,7 @@ def _acquire(folder: Path, name: str, wait: bool = False, enough: Callable[[], b
 
 
 def _in_use(folder: Path, file: Path, marker: Path | None) -> InputError:
-    """The refusal, with what a lock file says of its holder, whatever a damaged one may say."""
+    """Return the refusal, with the holder that a lock file names, even if the file is damaged."""
     try:
         with file.open("rb") as stream:
             held: Any = json.loads(stream.read(4096))

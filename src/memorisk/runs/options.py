@@ -28,12 +28,12 @@ _Settings = TypeVar("_Settings", bound=type)
 
 
 def in_group(group: str, *, essential: bool = False, help: str | None = None) -> Parameter:
-    """An option's place in the help.
+    """Return an option's place in the help.
 
     Args:
-        group: A key of `GROUPS`.
-        essential: Show it in the short help.
-        help: What it does, where its field has no text of its own.
+        group: Key of `GROUPS`.
+        essential: Whether the short help shows the option.
+        help: Text on its effect, where its field has no text of its own.
     """
     title = GROUPS[group] if essential else GROUPS[group] + MORE
     place = Group(title, sort_key=2 * _PLACES[group] + (not essential))
@@ -44,9 +44,9 @@ def grouped(group: str, *, essential: str = "", **others: str) -> Callable[[_Set
     """Give the fields of a dataclass of settings their places in the help.
 
     Args:
-        group: Of all fields that are not named below and have no group of their own.
+        group: Group of all fields that are not named below and have no group of their own.
         essential: Names of fields, with spaces between them, that the short help shows.
-        others: Names of fields by another group.
+        others: Names of fields, by the group that they belong to.
     """
 
     def decorate(settings: _Settings) -> _Settings:
@@ -65,7 +65,7 @@ def grouped(group: str, *, essential: str = "", **others: str) -> Callable[[_Set
 
 
 def _own_group(hint: Any) -> str | None:
-    """The group that an annotation of the types below names."""
+    """Return the group that an annotation of the types below names."""
     titles = {title: key for key, title in GROUPS.items()}
     for extra in getattr(hint, "__metadata__", ()):
         groups = extra.group if isinstance(extra, Parameter) else None

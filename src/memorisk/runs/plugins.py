@@ -1,8 +1,8 @@
 """Parts that other installed packages bring: measures, attacks, readers and encoders, by their entry points.
 
 A package names them in its ``pyproject.toml``, under ``[project.entry-points."memorisk.measures"]`` and the like. They
-are loaded where the registry they belong to is first used; what is registered under the name of a part of memorisk's
-own is refused. Their package is code like any other that is installed: whoever installs it runs it.
+are loaded when the registry they belong to is first used; an entry under the name of one of memorisk's own parts is
+refused. Their package is code like any other that is installed: its user runs it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,41 +18,41 @@ GROUPS = ("memorisk.measures", "memorisk.attacks", "memorisk.readers", "memorisk
 
 @cache
 def _found() -> dict[str, dict[str, EntryPoint]]:
-    """Entry points by group and name; installed packages are looked through once."""
+    """Return the entry points by group and name; installed packages are searched once."""
     every = entry_points()
     return {group: {one.name: one for one in sorted(every.select(group=group))} for group in GROUPS}
 
 
 @cache
 def plugins(group: str, kind: type = object) -> dict[str, Any]:
-    """The parts of a group, by name, in the order of their names.
+    """Return the parts of a group, by name, in the order of their names.
 
     Args:
-        group: One of `GROUPS`.
-        kind: What each is.
+        group: Name of a group, one of `GROUPS`.
+        kind: Type of each part.
 
     Raises:
-        InputError: One cannot be loaded, or is something else; its package is named.
+        InputError: A part cannot be loaded, or has another type; the message names its package.
     """
     return {name: _loaded(entry, kind) for name, entry in _found()[group].items()}
 
 
 def plugin_versions() -> dict[str, str]:
-    """The versions of the packages that bring parts: results may depend on them."""
+    """Return the versions of the packages that bring parts, since results may depend on them."""
     packages = {entry.dist for parts in _found().values() for entry in parts.values() if entry.dist is not None}
     return {dist.name: dist.version for dist in sorted(packages, key=lambda dist: dist.name)}
 
 
 class Registry(Mapping[str, Part]):
-    """Memorisk's own parts, and after them those of other packages, which are loaded when one is first asked for.
+    """Registry of memorisk's own parts, and after them those of other packages, which are loaded on first use.
 
-    A part's module imports the module of its registry, so that nothing may be loaded while that is imported.
+    A part's module imports the module of its registry, so nothing may be loaded while that is imported.
 
     Args:
-        group: One of `GROUPS`.
-        own: Parts by name.
-        kind: What each part is.
-        made: Makes of a plug-in what is registered, or refuses it.
+        group: Name of a group, one of `GROUPS`.
+        own: Parts of memorisk by name.
+        kind: Type of each part.
+        made: Function that converts an entry of a plug-in to a part, or refuses it.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Registry(Mapping[str, Part]):
 
     @cached_property
     def more(self) -> dict[str, Part]:
-        """The parts of other packages.
+        """Return the parts of other packages.
 
         Raises:
-            InputError: As `plugins`, or a part has the name of one of memorisk's own.
+            InputError: The same errors as `plugins`, or a part has the name of one of memorisk's own.
         """
         found = plugins(self.group, self.kind)
         for name in found.keys() & self.own.keys():
@@ -85,10 +85,10 @@ class Registry(Mapping[str, Part]):
 
 
 def _loaded(entry: EntryPoint, kind: type) -> Any:
-    """A part.
+    """Load a part.
 
     Raises:
-        InputError: As `plugins`.
+        InputError: The same errors as `plugins`.
     """
     try:
         part = entry.load()
@@ -103,6 +103,6 @@ def _loaded(entry: EntryPoint, kind: type) -> Any:
 
 
 def _whose(entry: EntryPoint) -> str:
-    """A part in the words of messages."""
+    """Describe a part in the words of messages."""
     package = "" if entry.dist is None else f" of the package {one_line(entry.dist.name, 60)}"
     return f"{entry.group}: {one_line(entry.name, 60)}{package}"

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from multiprocessing.forkserver import ForkServer
 
 SAFE_ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
-"""What the environment of a child holds, so that its own children are safe, too."""
+"""Variables in the environment of a child, so that its own children are safe, too."""
 _lock = threading.RLock()
 
 
 @cache
 def _server() -> "ForkServer":
-    """Our own server: one that other code started may search the current folder."""
+    """Return our own server, since one that other code started may search the current folder."""
     from multiprocessing.forkserver import ForkServer  # here, since the help starts no process
 
     return ForkServer()
@@ -48,7 +48,7 @@ _began_in = _working_folder()
 
 
 def _implicit() -> list[int]:
-    """Places on sys.path that name the current folder and that nobody asked for."""
+    """Return the places on sys.path that name the current folder without an order of the user."""
     places = [i for i, entry in enumerate(sys.path) if entry in ("", ".")]
     by_module = getattr(sys.modules.get("__main__"), "__spec__", None) is not None  # python -m
     if by_module and not sys.flags.safe_path and _began_in in sys.path:
@@ -57,14 +57,14 @@ def _implicit() -> list[int]:
 
 
 def child_path() -> list[str]:
-    """Return what a child searches for modules: sys.path without the current folder, unless it was asked for."""
+    """Return a child's search path for modules: sys.path without the current folder, unless the user set it."""
     implicit = _implicit()
     return [entry for i, entry in enumerate(sys.path) if i not in implicit]
 
 
 @contextmanager
 def without_current_folder() -> Iterator[None]:
-    """Take the current folder off sys.path, and put it back afterwards; what else is changed meanwhile stays."""
+    """Take the current folder off sys.path, and put it back afterwards; other changes in between stay."""
     with _lock:
         removed = [(i, sys.path[i]) for i in _implicit()]
         for i, _ in reversed(removed):
@@ -81,7 +81,7 @@ def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """Set variables of the environment, and set them back afterwards.
 
     Args:
-        variables: Values by name.
+        variables: Values of the variables by name.
     """
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
@@ -97,7 +97,7 @@ def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def safe_start() -> Iterator[None]:
-    """Start processes by multiprocessing in here: without the current folder, and without the caller's script.
+    """Guard a block in which multiprocessing starts processes: without the current folder and the caller's script.
 
     Raises:
         InputError: Python runs with ``-E``: its children would ignore the environment that keeps them safe.
@@ -134,7 +134,7 @@ def leave_current_folder() -> None:
     global _began_in
     for i in reversed(_implicit()):
         del sys.path[i]
-    _began_in = None  # what names this folder from now on was asked for
+    _began_in = None  # an entry for this folder that is added later comes from the user
     os.environ.update(SAFE_ENVIRONMENT)
 
 
@@ -169,7 +169,7 @@ def _no_main_module() -> Iterator[None]:
 GRACE_SECONDS = 5.0
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _KILLED_BY = 128
-"""What shells add to the number of the signal that ended a process, for its exit code."""
+"""Number that shells add to the number of the signal that ended a process, for its exit code."""
 
 
 def stopped_code(stop: KeyboardInterrupt) -> int:
@@ -179,14 +179,14 @@ def stopped_code(stop: KeyboardInterrupt) -> int:
 
 @contextmanager
 def prompt_interrupt(line: str, *, grace: float = GRACE_SECONDS) -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C as usual, and on SIGTERM; if the process is there after ``grace``, end it.
+    """Raise KeyboardInterrupt on Ctrl-C as usual, and on SIGTERM; end the process if it still runs after ``grace``.
 
-    A pool of processes that is interrupted while its workers start may wait for them for ever. What is done is in files
-    by then, and workers end with their parent.
+    A pool of processes that is interrupted while its workers start may wait for them for ever. Finished work is in
+    files by then, and workers end with their parent.
 
     Args:
-        line: Written to standard error where the process had to be ended, unless it was written already.
-        grace: Seconds to leave on one's own.
+        line: Line written to standard error where the process had to be ended, unless it was written already.
+        grace: Seconds that the process has to end by itself.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -8,10 +8,10 @@ from typing import Any
 def lazy_names(
     package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a package.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
     Args:
-        package: Its ``__name__``.
+        package: Name of the package, its ``__name__``.
         modules: Names that it exports, with spaces between them, by module.
     """
     places = {name: module for module, names in modules.items() for name in names.split()}

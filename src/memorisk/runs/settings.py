@@ -1,4 +1,4 @@
-"""Settings of a command: what Python and YAML hand in is unchecked, so that types are tested before a value is used."""
+"""Settings of a command: values from Python and YAML are unchecked, so their types are tested before they are used."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -21,11 +21,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def settings_of(options: type[Settings], values: Mapping[str, Any]) -> Settings:
-    """Settings by their names as the dataclass that knows them, checked.
+    """Return settings by their names as the dataclass that knows them, checked.
 
     Args:
-        options: A dataclass of settings with ``validate``.
-        values: As a caller in Python named them.
+        options: Dataclass of settings with ``validate``.
+        values: Settings as a caller in Python named them.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.
@@ -36,17 +36,17 @@ def settings_of(options: type[Settings], values: Mapping[str, Any]) -> Settings:
 
 
 def named_settings(options: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their names, each as its dataclass has it: text is a path, and one value a tuple, where it wants one.
+    """Return settings by name in their declared types: text becomes a path, and one value a tuple, where required.
 
-    A function in the place of its name becomes ``module:function``.
+    A function in place of its name becomes ``module:function``.
 
     Args:
-        options: A dataclass of settings.
-        values: As a caller in Python named them.
+        options: Dataclass of settings.
+        values: Settings as a caller in Python named them.
 
     Raises:
-        InputError: A name is unknown, a value is of a type that its setting does not take, or a function is given that
-            has no name in a file.
+        InputError: A name is unknown, a value has a type that its setting does not take, or a function has no name in
+            a file.
     """
     check_names("setting", values, setting_names(options))
     for field in fields(options):
@@ -66,7 +66,7 @@ def named_settings(options: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value is of a type that an annotation names; whether it is one of the choices is asked later."""
+    """Return whether a value is of a type that an annotation names; its choices are checked later."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
@@ -87,17 +87,17 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 _TYPES = {bool: "true or false, without quotes", int: "a whole number", float: "a number", str: "text", Path: "a path"}
-"""What is to be given for a setting of a type."""
+"""Words for the value that a setting of each type takes."""
 
 
 def _wrong_type(name: str, value: Any, hint: Any) -> InputError:
-    """An error for a value of a type that a setting does not take."""
+    """Return an error for a value of a type that a setting does not take."""
     value_shown = "empty" if value is None else one_line(repr(value), 40)
     return InputError(f"{name} is {value_shown}; give {_expectation(hint)}")
 
 
 def _expectation(hint: Any) -> str:
-    """Say what an annotation takes, in words."""
+    """Describe the values that an annotation takes, in words."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return " or ".join(_expectation(part) for part in parts if part is not type(None))
@@ -118,12 +118,12 @@ def takes_settings(options: type, *left_out: str) -> Callable[[Function], Functi
     editors read ``memorisk/__init__.pyi``, which is written from these signatures (`recipes/signatures.py`).
 
     Args:
-        options: The dataclass that the function makes of its settings.
-        *left_out: Fields that the function sets itself.
+        options: Dataclass that the function makes of its settings.
+        *left_out: Names of fields that the function sets itself.
     """
 
     def place(field: Field[Any]) -> int:
-        """Where a field is declared: the class's own come first, then those of its bases."""
+        """Return the rank of a field: the class's own fields come first, then those of its bases."""
         return next(i for i, kind in enumerate(options.__mro__) if field.name in vars(kind).get("__annotations__", ()))
 
     def decorate(function: Function) -> Function:
@@ -139,7 +139,7 @@ def takes_settings(options: type, *left_out: str) -> Callable[[Function], Functi
 
 
 def _parameter(field: Field[Any], options: type) -> inspect.Parameter:
-    """A field as the keyword of a function."""
+    """Return a field as the keyword of a function."""
     default = field.default_factory() if field.default_factory is not MISSING else field.default
     default = inspect.Parameter.empty if default is MISSING else default
     hint = _given_as(_hints(options)[field.name])
@@ -159,7 +159,7 @@ def _given_as(hint: Any) -> Any:
 
 
 def _as_declared(value: Any, hint: Any) -> Any:
-    """A value as the type that a setting is of: text and paths for one another, one value or a list for a tuple.
+    """Convert a value to a setting's type: text and paths to one another, one value or a list to a tuple.
 
     Numbers among several texts are text, too: YAML makes numbers of classes that are called 0, 1 and 2. Scalars and
     columns of NumPy, pandas and torch are Python's own values.
@@ -186,11 +186,11 @@ def _as_declared(value: Any, hint: Any) -> Any:
 
 
 def written_settings(options: type, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Read those settings of a dataclass that a ``config.yaml`` holds: paths are paths again, lists are tuples.
+    """Read those settings of a dataclass that a ``config.yaml`` holds; paths become paths again, and lists tuples.
 
     Args:
-        options: A dataclass of settings.
-        config: As it was parsed; what is no setting of the dataclass is left out.
+        options: Dataclass of settings.
+        config: Settings as parsed; entries that are not settings of the dataclass are left out.
     """
     hints, settings = _hints(options), dict[str, Any]()
     for name in setting_names(options):
@@ -200,7 +200,7 @@ def written_settings(options: type, config: Mapping[str, Any]) -> dict[str, Any]
 
 
 def setting_names(options: Any) -> list[str]:
-    """The names of a dataclass of settings."""
+    """Return the names of the fields of a dataclass of settings."""
     return [field.name for field in fields(options)]
 
 
@@ -208,9 +208,9 @@ def check_names(kind: str, names: Iterable[Any], allowed: Collection[str]) -> No
     """Refuse names that do not exist, with a "did you mean".
 
     Args:
-        kind: What a name names, as in "setting".
-        names: Names.
-        allowed: The names that exist.
+        kind: Kind of the named things, as in "setting".
+        names: Names to check.
+        allowed: Names that exist.
 
     Raises:
         InputError: A name is unknown.
@@ -223,13 +223,13 @@ def check_names(kind: str, names: Iterable[Any], allowed: Collection[str]) -> No
 def check_types(options: Any) -> None:
     """Refuse values of another type than a setting's annotation names, and words that its `Literal` does not list.
 
-    "no" is true to Python, so that a setting that shows images of patients would fail open.
+    Python takes "no" for true, so a setting that shows images of patients would fail open.
 
     Args:
-        options: A dataclass of settings; its annotations say what each may be.
+        options: Dataclass of settings; its annotations define the allowed values.
 
     Raises:
-        InputError: A value is of another type, or not among the choices.
+        InputError: A value has another type, or is not among the choices.
     """
     hints = _hints(type(options))
     for field in fields(options):
@@ -253,8 +253,8 @@ def check_choices(options: Any, declared: type | None = None) -> None:
     """Refuse values that a setting's `Literal` does not list, with the nearest that it does.
 
     Args:
-        options: A dataclass of settings.
-        declared: Check the settings of this class alone, one that the options inherit.
+        options: Dataclass of settings.
+        declared: Class whose settings alone are checked, one that the options inherit.
 
     Raises:
         InputError: A value is not among the choices.
@@ -270,9 +270,9 @@ def check_choice(name: str, value: Any, hint: Any) -> None:
     """Refuse a value that an annotation does not list, with the nearest that it does.
 
     Args:
-        name: The setting's.
-        value: A value, or one of several.
-        hint: Such as ``Literal["a", "b"]``; an annotation that lists nothing allows everything.
+        name: Name of the setting.
+        value: Value, or one of several.
+        hint: Annotation such as ``Literal["a", "b"]``; one that lists nothing allows everything.
 
     Raises:
         InputError: The value is not among the choices.
@@ -287,10 +287,10 @@ def check_choice(name: str, value: Any, hint: Any) -> None:
 
 
 def choices(hint: Any) -> tuple[Any, ...]:
-    """The values that an annotation allows, also inside of a tuple; none where it lists none.
+    """Return the values that an annotation allows, also inside of a tuple; empty where it lists none.
 
     Args:
-        hint: An annotation such as ``Literal["a", "b"] | None`` or ``tuple[Literal["a", "b"], ...]``.
+        hint: Annotation such as ``Literal["a", "b"] | None`` or ``tuple[Literal["a", "b"], ...]``.
     """
     if get_origin(hint) is Literal:
         return get_args(hint)
@@ -309,7 +309,7 @@ def _hints(options: type) -> dict[str, Any]:
 
 
 def _kinds(hint: Any) -> set[Any]:
-    """Plain types that a hint allows; none of what stands inside a tuple or a choice, but a choice of words is text."""
+    """Return the plain types that a hint allows, without those inside a tuple; a choice of words is text."""
     if isinstance(hint, type):
         return {hint}
     if get_origin(hint) is Literal:
@@ -320,15 +320,15 @@ def _kinds(hint: Any) -> set[Any]:
 
 
 SEEDS = 1 << 32
-"""Seeds lie below this."""
+"""Bound that all seeds lie below."""
 
 
 def check_counts(options: Any, **least: int) -> None:
     """Refuse whole numbers that are too small; a setting that is left open (None) is not checked.
 
     Args:
-        options: A dataclass of settings.
-        least: The smallest number allowed, by setting.
+        options: Dataclass of settings.
+        least: Smallest number allowed, by setting.
 
     Raises:
         InputError: A number is too small.

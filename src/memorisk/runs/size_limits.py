@@ -1,6 +1,6 @@
-"""Limits on what compressed and repeating files may grow to, checked before memory is allocated for it.
+"""Limits on the size to which compressed and repeating files may grow, checked before memory is allocated.
 
-What a file declares is held against the bytes that it really has. Compressed bytes may expand by `EXPANSION` at most,
+The size that a file declares is compared with its real bytes. Compressed bytes may expand by `EXPANSION` at most,
 unless the result is small enough (`FREE_BYTES`) that its size does no harm.
 """
 
@@ -16,27 +16,27 @@ import numpy as np
 from memorisk.runs.errors import InputError, one_line
 
 EXPANSION = 100
-"""Bytes (or pixels) for each stored byte. Lossless compression shrinks scans and photographs 2 to 20 times and lossy
-compression up to about 50 times; deflate's own limit, which only constant bytes reach, is 1,032 (zlib's technical
+"""Largest number of bytes (or pixels) per stored byte. Lossless compression shrinks scans and photographs 2 to 20 times,
+lossy compression up to about 50 times; deflate's own limit, which only constant bytes reach, is 1,032 (zlib's technical
 notes). Beyond 100 a file holds next to nothing."""
 FREE_BYTES = 1 << 28
-"""What any file may unpack to: 256 MiB, a volume of 512 x 512 x 512 voxels of 16 bits. A machine that trains can spare
-it several times over, as decoding needs."""
+"""Number of bytes to which any file may unpack: 256 MiB, a volume of 512 x 512 x 512 voxels of 16 bits. A machine that
+trains can spare it several times over, as decoding needs."""
 MAX_COLUMNS = 1 << 15
-"""Columns of a table: 32,768. A table of logits has one for each class, and ImageNet-21k has 21,841."""
+"""Largest number of columns of a table: 32,768. A table of logits has one per class, and ImageNet-21k has 21,841."""
 
 
 def check_unpacked(path: Path, what: str, n_bytes: int, stored: int) -> None:
-    """Refuse what unpacks to far more bytes than are stored, before it is unpacked.
+    """Refuse a part of a file that unpacks to far more bytes than are stored, before it is unpacked.
 
     Args:
-        path: The file, for the message.
-        what: The part of it, as in "the array 'labels'".
-        n_bytes: Bytes that it declares.
-        stored: Bytes that hold it.
+        path: Path of the file, for the message.
+        what: Name of the part, as in "the array 'labels'".
+        n_bytes: Number of bytes that it declares.
+        stored: Number of bytes that hold it.
 
     Raises:
-        InputError: It unpacks to more than `EXPANSION` times the stored bytes, and to more than `FREE_BYTES`.
+        InputError: The part unpacks to more than `EXPANSION` times the stored bytes, and to more than `FREE_BYTES`.
     """
     if n_bytes > max(FREE_BYTES, EXPANSION * stored):
         raise InputError(
@@ -46,13 +46,13 @@ def check_unpacked(path: Path, what: str, n_bytes: int, stored: int) -> None:
 
 
 def check_archive(path: str | Path) -> None:
-    """Refuse a zip archive (npz, PyTorch) whose members unpack to far more than is stored.
+    """Refuse a zip archive (npz, PyTorch) whose members unpack to far more than their stored size.
 
     Members are stored or deflated, as NumPy and PyTorch write them: other methods unpack without a bound.
 
     Raises:
-        InputError: They do, or are packed otherwise.
-        zipfile.BadZipFile: It is none.
+        InputError: The members unpack to more, or are packed by another method.
+        zipfile.BadZipFile: The file is not a zip archive.
     """
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
@@ -66,8 +66,8 @@ def check_arrays(path: str | Path) -> None:
     """Refuse an npz as `check_archive` does, and one whose arrays declare more values than their members hold.
 
     Raises:
-        InputError: It is so.
-        ValueError: A member's header is none; also `zipfile.BadZipFile`, `SyntaxError` and `tokenize.TokenError`.
+        InputError: The archive is such a one.
+        ValueError: A member's header is invalid; also `zipfile.BadZipFile`, `SyntaxError` and `tokenize.TokenError`.
     """
     check_archive(path)
     with zipfile.ZipFile(path) as archive:
@@ -89,13 +89,13 @@ def check_table(path: Path, n_rows: int, n_columns: int, stored: int) -> None:
     """Refuse a table of more columns than any has, or of far more cells than its bytes can describe.
 
     Args:
-        path: The file, for the message.
-        n_rows: Rows that it declares or has lines for.
-        n_columns: Its columns.
-        stored: Bytes that hold it.
+        path: Path of the file, for the message.
+        n_rows: Number of rows that it declares or has lines for.
+        n_columns: Number of its columns.
+        stored: Number of bytes that hold it.
 
     Raises:
-        InputError: It is so.
+        InputError: The table is such a one.
     """
     if n_columns > MAX_COLUMNS:
         raise InputError(
@@ -106,33 +106,33 @@ def check_table(path: Path, n_rows: int, n_columns: int, stored: int) -> None:
 
 
 class GzipStream(gzip.GzipFile):
-    """The content of a gzip file, which ends with an error where it grows beyond ``limit``."""
+    """Content of a gzip file, which ends with an error where it grows beyond ``limit``."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file; the limit is what its size allows until a header declares one."""
+        """Open the file; its size sets the limit until a header declares one."""
         super().__init__(path, "rb")
         self._path = path
         self._stored = path.stat().st_size
         self.limit = max(FREE_BYTES, EXPANSION * self._stored)
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to ``size`` further bytes; all of them if it is negative.
+        """Read up to ``size`` further bytes; all of them if it is negative.
 
         Raises:
-            InputError: They lie beyond the limit.
+            InputError: The bytes lie beyond the limit.
         """
         return self._checked(super().read, size)
 
     def read1(self, size: int = -1) -> bytes:
-        """Read as `read` does, but with a single read of the file.
+        """Read bytes as `read` does, but with a single read of the file.
 
         Raises:
-            InputError: They lie beyond the limit.
+            InputError: The bytes lie beyond the limit.
         """
         return self._checked(super().read1, size)
 
     def _checked(self, read: Callable[[int], bytes], size: int | None) -> bytes:
-        """Read and check the size; one byte beyond the limit is enough to know."""
+        """Read and check the size; one byte beyond the limit is enough to detect it."""
         place = self.tell()
         left = self.limit - place + 1
         data = read(left if size is None or size < 0 else min(size, left))
@@ -140,20 +140,20 @@ class GzipStream(gzip.GzipFile):
         return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place, from the beginning or from here.
+        """Move to a place, counted from the beginning or from here.
 
         Raises:
-            InputError: It lies beyond the limit.
+            InputError: The place lies beyond the limit.
         """
         here = super().seek(0, io.SEEK_CUR) if whence == io.SEEK_CUR else 0
         self.check(here + offset)
         return super().seek(here + offset)
 
     def check(self, place: int) -> None:
-        """Refuse to go beyond the limit.
+        """Refuse to read beyond the limit.
 
         Raises:
-            InputError: A place lies there.
+            InputError: The place lies beyond it.
         """
         if place > self.limit:
             raise InputError(

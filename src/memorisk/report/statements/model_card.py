@@ -1,7 +1,7 @@
 """A section for a model card, from a privacy statement: the same numbers in plain words, ``model-card.md``.
 
-Every text of the statement is of unknown origin to a page on the web. The section shows it as text; nothing in it is
-for Markdown or HTML.
+Every text of the statement is of unknown origin to a page on the web. The section shows it as text, and takes nothing
+in it for Markdown or HTML.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
