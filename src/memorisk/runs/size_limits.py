@@ -16,9 +16,9 @@ import numpy as np
 from memorisk.runs.errors import InputError, one_line
 
 EXPANSION = 100
-"""Largest number of bytes (or pixels) per stored byte. Lossless compression shrinks scans and photographs 2 to 20 times,
-lossy compression up to about 50 times; deflate's own limit, which only constant bytes reach, is 1,032 (zlib's technical
-notes). Beyond 100 a file holds next to nothing."""
+"""Largest number of bytes (or pixels) per stored byte. Lossless compression shrinks scans and photographs 2 to 20
+times, lossy compression up to about 50 times; deflate's own limit, which only constant bytes reach, is 1,032 (zlib's
+technical notes). Beyond 100 a file holds next to nothing."""
 FREE_BYTES = 1 << 28
 """Number of bytes to which any file may unpack: 256 MiB, a volume of 512 x 512 x 512 voxels of 16 bits. A machine that
 trains can spare it several times over, as decoding needs."""

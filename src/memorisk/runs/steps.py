@@ -1,8 +1,8 @@
-"""How far trainings are, step by step: in this process, in processes beside it, and on the machines of a cluster.
+"""Progress of trainings, step by step: in this process, in other processes, and on the machines of a cluster.
 
 A training notes its steps with the meter that is open where it runs, if one is. A job in another process has no meter
 of the command's: it writes its count into a small file of the run folder, which its machine shares, and the command
-reads the files of all jobs. A count is for the eye alone: nothing that is computed depends on it.
+reads the files of all jobs. A count is only shown: no computed number depends on it.
 """
 
 import json
@@ -18,19 +18,19 @@ from typing import Any, Self
 from memorisk.runs.workload import CountProgress
 
 SECONDS = 0.5
-"""Between two reports; a loss is read from its device no more often."""
+"""Seconds between two reports; a loss is read from its device no more often."""
 
 
 class StepCount(int):
-    """Steps that are done, and what is known beside them; sums with whole numbers keep that."""
+    """Number of finished steps, with their loss and images; a sum with a whole number keeps these."""
 
     loss: float | None
     """Mean loss of the last step."""
     images: int
-    """Images trained on so far; 0 where they are not counted."""
+    """Number of images trained on so far; 0 where they are not counted."""
 
     def __new__(cls, done: int, *, images: int = 0, loss: float | None = None) -> Self:
-        """Make one of its numbers."""
+        """Make a count from its numbers."""
         count = super().__new__(cls, done)
         count.loss, count.images = loss, images
         return count
@@ -42,11 +42,11 @@ class StepCount(int):
 
 
 class StepMeter:
-    """Counts the steps of one training after another and reports them now and then.
+    """Counter of the steps of one training after another, which reports them now and then.
 
     Args:
-        report: Called with (`StepCount`, steps of all trainings).
-        total: Steps of all trainings; None for one training, which knows its own.
+        report: Function called with (`StepCount`, steps of all trainings).
+        total: Number of steps of all trainings; None for one training, which knows its own.
     """
 
     def __init__(self, report: CountProgress, total: int | None = None) -> None:
@@ -57,21 +57,21 @@ class StepMeter:
 
     @property
     def count(self) -> StepCount:
-        """The steps now."""
+        """Return the current count of steps."""
         return StepCount(self._finished + self._done, images=self._images, loss=self._loss)
 
     def begin(self, done: int, of: int) -> None:
-        """A training begins, of so many steps, of which some were done before."""
+        """Begin a training of so many steps, of which some were done before."""
         self._done, self._of = done, of
         self._tell()
 
     def step(self, steps: int, images: int, loss: Callable[[], float] | None) -> None:
-        """Note steps that were just done.
+        """Note steps that were just finished.
 
         Args:
-            steps: One for each network.
-            images: They took.
-            loss: Gives their mean loss, asked only before a report; None to report nothing now.
+            steps: Number of steps, one for each network.
+            images: Number of images in these steps.
+            loss: Function that returns their mean loss, called only before a report; None to report nothing now.
         """
         self._done += steps
         self._images += images
@@ -80,16 +80,16 @@ class StepMeter:
             self._tell()
 
     def epoch(self, loss: float) -> None:
-        """An epoch is done and kept: report it, whenever the last report was.
+        """Report a finished and saved epoch, whenever the last report was.
 
         Args:
-            loss: Its mean.
+            loss: Mean loss of the epoch.
         """
         self._loss = loss
         self._tell()
 
     def end(self) -> None:
-        """The training has ended, all its steps done or not."""
+        """End the training, whether all its steps are done or not."""
         self._finished, self._done = self._finished + self._of, 0
         self._of = 0
         self._tell()
@@ -103,7 +103,7 @@ _open: ContextVar[StepMeter | None] = ContextVar("memorisk_step_meter", default=
 
 
 def open_meter() -> StepMeter | None:
-    """The meter that is open where this is called."""
+    """Return the meter that is open where this is called."""
     return _open.get()
 
 
@@ -112,8 +112,8 @@ def metered(report: CountProgress, total: int | None = None) -> Iterator[StepMet
     """Open a meter for the trainings of this thread.
 
     Args:
-        report: As for `StepMeter`.
-        total: Likewise.
+        report: Function as for `StepMeter`.
+        total: Number of steps as for `StepMeter`.
     """
     token = _open.set(StepMeter(report, total))
     try:
@@ -124,17 +124,17 @@ def metered(report: CountProgress, total: int | None = None) -> Iterator[StepMet
 
 @contextmanager
 def written_steps(file: Path) -> Iterator[None]:
-    """Write the steps of a job's training into a file while it runs; nothing where a meter is open already.
+    """Write the steps of a job's training into a file while it runs; write nothing where a meter is open already.
 
     Args:
-        file: In the run folder; it is gone afterwards.
+        file: Path in the run folder; the file is removed afterwards.
     """
     if open_meter() is not None:
         yield
         return
 
     def write(done: int, total: int) -> None:
-        """Replace the file; a disk that is full or away stops no training."""
+        """Replace the file; a disk that is full or away does not stop a training."""
         count = done if isinstance(done, StepCount) else StepCount(done)
         beside = file.with_name(f".{file.name}-{os.getpid()}")
         with suppress(OSError):
@@ -150,11 +150,11 @@ def written_steps(file: Path) -> Iterator[None]:
 
 
 class StepFiles:
-    """The counts of jobs that other processes run, and of those that have ended.
+    """Counts of the jobs that other processes run, and of those that have ended.
 
     Args:
-        steps: Steps of each job, by its file.
-        report: As for `StepMeter`.
+        steps: Number of steps of each job, by its file.
+        report: Function as for `StepMeter`.
     """
 
     def __init__(self, steps: Mapping[Path, int], report: CountProgress) -> None:
@@ -165,7 +165,7 @@ class StepFiles:
         self._failed: BaseException | None = None
 
     def end(self, *files: Path) -> None:
-        """Some jobs have ended; what a report in the thread raised is raised here."""
+        """Note that some jobs have ended; an error of a report in the thread is raised here."""
         self._ended.update(files)
         self._raise()
         self.tell()
@@ -184,11 +184,11 @@ class StepFiles:
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """Report every `SECONDS`, from a thread, while this lasts."""
+        """Report every `SECONDS`, from a thread, while the context is open."""
         over = threading.Event()
 
         def follow() -> None:
-            """Look until it is over, or until whoever is told wants no more."""
+            """Report until the context is closed, or until a report raises an error."""
             while not over.wait(SECONDS):
                 try:
                     self.tell()
@@ -206,14 +206,14 @@ class StepFiles:
         self._raise()
 
     def _raise(self) -> None:
-        """Raise what a report raised."""
+        """Raise the error of an earlier report."""
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Read what a job wrote; None where it has written nothing, or its file is gone."""
+    """Read the file that a job wrote; None where it has written nothing, or its file is gone."""
     try:
         read = json.loads(file.read_text())
         return {"done": int(read["done"]), "images": int(read["images"]), "loss": read["loss"]}

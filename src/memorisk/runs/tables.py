@@ -1,15 +1,15 @@
 """Tables as files: CSV that a spreadsheet opens without computing anything, and Parquet checked before it is read.
 
-This is the only place where memorisk writes CSV. Ids, patients and classes come from the user's data, and a
+This is the only module in which memorisk writes CSV. Ids, patients and classes come from the user's data, and a
 spreadsheet takes text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break for a formula (OWASP, "CSV
 injection"). Such text gets a single quote in front. Text also gets one where such a sign follows a separator or a
 double quote, since a spreadsheet may split cells there. Spaces and quotes in front of the sign do not make it
-harmless, so that ``'=x`` becomes ``''=x``: one quote more, always. Reading takes exactly that quote away, and a
-name that begins with a quote (``'t Hooft``) is written as it is. A number, as ``-1`` or ``+0.5``, is no formula and
+harmless, so ``'=x`` becomes ``''=x``: one quote more, always. Reading removes exactly that quote, and a
+name that begins with a quote (``'t Hooft``) is written as it is. A number, as ``-1`` or ``+0.5``, is not a formula and
 stays a number.
 
-Repeating values take next to no bytes in Parquet: a run of equal values is one, and a long text stands once in a
-dictionary however many rows have it. What a Parquet file declares is therefore held against its bytes.
+Repeating values take next to no bytes in Parquet: a run of equal values is one, and a long text is stored once in a
+dictionary however many rows have it. The declared size of a Parquet file is therefore compared with its bytes.
 """
 
 import re
@@ -68,11 +68,11 @@ def csv_line(values: Iterable[Any]) -> str:
 
 
 def write_csv(path: str | Path, table: pd.DataFrame) -> None:
-    """Write a table as CSV (UTF-8, commas, a line of column names), atomically.
+    """Write a table as CSV (UTF-8, commas, one line of column names), atomically.
 
     Args:
-        path: The file.
-        table: A row a line; its index is left out.
+        path: Path of the file.
+        table: Table to write, one row per line; its index is left out.
     """
     rows = zip(*(column.array for _, column in table.items()), strict=True)
     write_text(path, "".join(f"{csv_line(values)}\n" for values in (table.columns, *rows)))
@@ -89,13 +89,13 @@ _ROWS = 1 << 16
 
 
 def open_columns(path: Path) -> pq.ParquetFile:
-    """Open a table of which a few columns are read, with texts as codes of what occurs: none is written out twice.
+    """Open a table to read a few columns, with texts as codes of the distinct ones: no text is expanded twice.
 
     Raises:
         InputError: The table has more columns or cells than its bytes can describe, or two columns of one name.
-        DamagedError: It is not what its record says.
-        OSError: It cannot be opened.
-        ValueError: It is no Parquet.
+        DamagedError: The file differs from its record.
+        OSError: The file cannot be opened.
+        ValueError: The file is not Parquet.
     """
     refuse_damaged(path)
     schema = _checked_file(path).schema_arrow
@@ -108,9 +108,9 @@ def check_parquet(path: Path) -> None:
     """Refuse a table of more columns, cells or text than its bytes can describe, or with two columns of one name.
 
     Raises:
-        InputError: It is one.
-        OSError: It cannot be opened.
-        ValueError: It is no Parquet.
+        InputError: The table is such a one.
+        OSError: The file cannot be opened.
+        ValueError: The file is not Parquet.
     """
     texts = _repeating_texts(_checked_file(path).metadata)
     if texts:
@@ -121,7 +121,7 @@ def _checked_file(path: Path) -> pq.ParquetFile:
     """Open a table, and refuse one of more columns or cells than its bytes can describe.
 
     Raises:
-        InputError: It is one.
+        InputError: The table has more.
     """
     file = pq.ParquetFile(path)
     metadata, stored = file.metadata, path.stat().st_size
@@ -135,7 +135,7 @@ def _checked_file(path: Path) -> pq.ParquetFile:
 
 
 def _repeating_texts(metadata: pq.FileMetaData) -> list[str]:
-    """Flat columns whose values could take more than a file is allowed, if all rows had the longest."""
+    """Return the flat columns whose values could take more than a file may, if all rows had the longest."""
     limit, columns = max(FREE_BYTES, EXPANSION * metadata.serialized_size), []
     for column in range(metadata.num_columns):
         chunks = [metadata.row_group(i).column(column) for i in range(metadata.num_row_groups)]
@@ -150,7 +150,7 @@ def _check_texts(path: Path, columns: list[str], stored: int) -> None:
     """Refuse columns whose texts are far longer than the file, counted without writing them out.
 
     Raises:
-        InputError: They are.
+        InputError: The texts are longer.
     """
     file, total = pq.ParquetFile(path, read_dictionary=columns), 0
     for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):

@@ -1,4 +1,4 @@
-"""The user's own functions that a setting names: ``module:function``, found by name, their text by its fingerprint."""
+"""The user's own functions that a setting names as ``module:function``, with a fingerprint of their text."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ from memorisk.runs.user_modules import import_current, loaded_fingerprint, text_
 @grouped("training")
 @dataclass(frozen=True, kw_only=True)
 class FunctionOptions:
-    """Where the user's own functions are found."""
+    """Options on the place of the user's own functions."""
 
     python_path: tuple[Path, ...] = ()
     """Folder with your own modules (module:function), whose code is run. Repeat it for several. It is searched last,
@@ -33,7 +33,7 @@ def python_folders(folders: str | Path | Sequence[str | Path]) -> tuple[Path, ..
     """Return one folder, or several, as absolute paths.
 
     Raises:
-        InputError: Something else is given.
+        InputError: The value is not a folder or several.
     """
     several = (folders,) if isinstance(folders, str | Path) else folders
     try:
@@ -50,13 +50,14 @@ def function_name(function: Callable[..., Any]) -> tuple[str, Path | None]:
     """Name a function of a file as ``module:function``, with the folder that has to be searched for the module.
 
     Args:
-        function: Defined in a module of a file, not inside another function.
+        function: Function defined in a module of a file, not inside another function.
 
     Returns:
-        The name, and the folder; None where child processes search it anyway.
+        Name of the function, and the folder; None where child processes search it anyway.
 
     Raises:
-        InputError: A lambda, a nested function, one of the main script or of a notebook's cell, or no function.
+        InputError: The value is a lambda, a nested function, one of the main script or a notebook's cell, or not a
+            function.
     """
     name, module_name = getattr(function, "__qualname__", ""), getattr(function, "__module__", None) or ""
     module = sys.modules.get(module_name)
@@ -78,14 +79,14 @@ def load_named(
     The folders stay at the end of Python's path, since a function may import other modules of theirs when it runs.
 
     Args:
-        name: The module and the function in it, ``module:function``.
-        what: What the user gave it as, for the errors: "--train", "the model".
+        name: Name of the module and the function in it, ``module:function``.
+        what: Name of the value in errors: "--train", "the model".
         python_path: Folders in which the module may lie, searched after everything installed.
-        source: `source_fingerprint` of the text that is to run; a process that has it keeps it, whatever the file
-            holds now. By default the file's text.
+        source: Result of `source_fingerprint` for the text that is to run; a process that has it keeps it, whatever the
+            file holds now. By default the file's text.
 
     Raises:
-        InputError: There is no such folder, module or function, the module fails to import, or the file has another
+        InputError: The folder, module or function does not exist, the module fails to import, or the file has another
             text than ``source``.
     """
     module_name, _, function_name = name.partition(":")
@@ -120,19 +121,19 @@ def load_named(
 
 
 def read_named(name: str, what: str, python_path: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
-    """Read how a function is called from the text of its file, of which nothing is run: for a plan.
+    """Read a function's parameters from the text of its file, without running any of it, for a plan.
 
     Args:
-        name: The module and the function in it, ``module:function``.
-        what: The setting, for messages.
+        name: Name of the module and the function in it, ``module:function``.
+        what: Name of the setting, for messages.
         python_path: Folders in which the module may lie, searched after everything installed.
 
     Returns:
-        A function that takes the same arguments and does nothing (any arguments, where the text does not define the
+        Function that takes the same arguments and does nothing (any arguments, where the text does not define the
         function by ``def``), and the fingerprint of the text.
 
     Raises:
-        InputError: There is no such folder, module or function, or its file is no Python.
+        InputError: The folder, module or function does not exist, or its file is not Python.
     """
     module_name, _, function_name = name.partition(":")
     if not function_name or not module_name:
@@ -156,10 +157,10 @@ def read_named(name: str, what: str, python_path: Sequence[Path] = ()) -> tuple[
 
 
 def _without_body(statements: Sequence[ast.stmt], module_name: str, name: str) -> Callable[..., Any]:
-    """A function of a module with its parameters, and nothing else of it.
+    """Return a function of a module with its parameters, and nothing else of it.
 
     Raises:
-        InputError: The module defines no such name.
+        InputError: The module does not define the name.
     """
     defined = {one.name: one for one in statements if isinstance(one, ast.FunctionDef)}
     found = defined.get(name)
@@ -186,7 +187,7 @@ def _append_folders(folders: Sequence[Path]) -> None:
     """Put folders at the end of Python's path, behind every installed library.
 
     Raises:
-        InputError: One is not there.
+        InputError: A folder does not exist.
     """
     for folder in folders:
         if not folder.is_dir():
@@ -196,9 +197,9 @@ def _append_folders(folders: Sequence[Path]) -> None:
 
 
 def source_fingerprint(function: Callable[..., Any]) -> str:
-    """Return the fingerprint of the text that a function was compiled from; "unknown" where there is none.
+    """Return the fingerprint of the text that a function was compiled from; "unknown" where it has none.
 
-    It is of the text that runs, also where the file changed meanwhile.
+    It is that of the running text, also where the file has changed meanwhile.
     """
     from memorisk.runs.files import file_fingerprint  # NumPy, which --help does without
 

@@ -1,7 +1,7 @@
-"""The user's own modules: what runs is the text that the file has now, and its fingerprint is of what runs.
+"""The user's own modules: the current text of their files runs, and the fingerprint is that of the running text.
 
-A notebook keeps modules that it imported, whatever becomes of their files. Python's compiled files (``.pyc``) know a
-text by its size and by the second of its last change, so that two texts of one second pass for one. The modules of a
+A notebook keeps modules that it imported, even if their files change. Python's compiled files (``.pyc``) identify a
+text by its size and by the second of its last change, so two texts of one second pass for one. The modules of a
 user's folder are therefore compiled here, from the bytes whose fingerprint is kept with the module. Where one of
 them changed since it was imported, all modules of its folder are imported anew.
 """
@@ -27,7 +27,7 @@ _DIGITS = 32  # as `files.file_fingerprint`
 
 
 class _TextLoader(SourceFileLoader):
-    """Compiles a module's text itself, and keeps the text's fingerprint."""
+    """Loader that compiles a module's text itself, and keeps the text's fingerprint."""
 
     fingerprint = ""
 
@@ -40,9 +40,9 @@ class _TextLoader(SourceFileLoader):
 
 
 class _TextFinder(MetaPathFinder):
-    """Finds modules as Python does, and has those of the user's folders compiled from their texts.
+    """Finder of modules that works as Python's, and has those of the user's folders compiled from their texts.
 
-    It stays where it was put: a function may import other modules of its folder when it runs.
+    It stays where it was put, because a function may import other modules of its folder when it runs.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class _TextFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Ask the other finders in their order."""
+        """Call the other finders in their order."""
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
@@ -69,15 +69,15 @@ _finder = _TextFinder()
 
 
 def import_current(name: str, folders: Sequence[Path] = ()) -> ModuleType:
-    """Import a module of the user's, as its file is now, from where child processes find it, too.
+    """Import a module of the user's from its current file, from a place where child processes find it, too.
 
     Args:
-        name: The module, as ``package.module``.
-        folders: Other folders of the user's modules, besides that in which this one lies.
+        name: Name of the module, as ``package.module``.
+        folders: Other folders of the user's modules, in addition to that of this one.
 
     Raises:
-        ModuleNotFoundError: It lies in the current folder only, whether or not it was imported from there before.
-        InputError: Its file changed after it was imported, and other modules hold what was imported.
+        ModuleNotFoundError: The module lies only in the current folder, even if it was imported from there before.
+        InputError: Its file changed after it was imported, and other modules hold names from it.
     """
     top = name.partition(".")[0]
     with without_current_folder():
@@ -103,10 +103,10 @@ def loaded_fingerprint(module: str) -> str | None:
 def user_line(error: BaseException) -> str:
     """Return the file and line of the user's own code in which an error arose, as " (file.py, line 14)".
 
-    It is the innermost place in the folders of modules that `import_current` imported; "" where there is none.
+    It is the innermost place in the folders of modules that `import_current` imported; "" where none is there.
 
     Args:
-        error: As it was caught.
+        error: Error that was caught.
     """
     place, trace = "", error.__traceback__
     while trace is not None:
@@ -123,12 +123,12 @@ def _text_of(module: ModuleType | None) -> str | None:
 
 
 def text_fingerprint(text: bytes) -> str:
-    """Return the fingerprint of a module's text, which `loaded_fingerprint` gives once it is imported."""
+    """Return the fingerprint of a module's text, which `loaded_fingerprint` returns once it is imported."""
     return blake2b(text, digest_size=32).hexdigest()[:_DIGITS]
 
 
 def _roots(spec: ModuleSpec) -> list[Path]:
-    """Return where a user's modules lie: the package, or the folder of the file; of an installed file, it alone."""
+    """Return the place of a user's modules: the package, or the folder of the file; for an installed file, it alone."""
     if spec.submodule_search_locations is not None:
         return [Path(folder).absolute() for folder in spec.submodule_search_locations]
     if not spec.has_location or spec.origin is None:
@@ -151,7 +151,7 @@ def _installed(file: str | Path) -> bool:
 
 
 def _within(file: str | None, roots: Collection[str]) -> bool:
-    """Return whether a file is of the user's modules: below one of the folders, and not installed below it."""
+    """Return whether a file is one of the user's modules: below one of the folders, and not installed below it."""
     above = [root for root in roots if file is not None and _below(file, root)]
     return bool(above) and (not _installed(str(file)) or any(_installed(root) for root in above))
 
@@ -160,7 +160,7 @@ def _forget_changed(roots: Collection[str]) -> None:
     """Forget the modules below these folders, so that they are imported anew, where the text of one has changed.
 
     Raises:
-        InputError: Modules elsewhere hold something of theirs.
+        InputError: Modules elsewhere hold names from them.
     """
     loaded = dict(_loaded_below(roots))
     changed = next((module for module in loaded.values() if _has_changed(module)), None)
@@ -202,15 +202,15 @@ def _loaded_below(roots: Collection[str]) -> Iterator[tuple[str, ModuleType]]:
 def _has_changed(module: ModuleType) -> bool:
     """Return whether a module's file may hold another text than the module was imported from.
 
-    Of a module that other code imported only the moment of its file's last change is known: it is unchanged if that
-    lies before this process. Where the system does not tell when that began, installed modules count as unchanged.
+    For a module that other code imported only the moment of its file's last change is known: it is unchanged if that
+    lies before this process. Where the system does not report when that began, installed modules count as unchanged.
     """
     file = Path(str(module.__file__))
     try:
         if (text := _text_of(module)) is not None:
             return text_fingerprint(file.read_bytes()) != text
         status = file.stat()
-    except OSError:  # it was removed: nothing newer is there
+    except OSError:  # the file was removed, so nothing newer exists
         return False
     if _BEGUN is None:
         return not _installed(file)
@@ -218,7 +218,7 @@ def _has_changed(module: ModuleType) -> bool:
 
 
 def _process_begun() -> float | None:
-    """Return when this process began, in seconds since 1970 to a hundredth; None where the system does not say."""
+    """Return when this process began, in seconds since 1970 to a hundredth; None where the system lacks the time."""
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         begun = time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
@@ -228,13 +228,13 @@ def _process_begun() -> float | None:
 
 
 _BEGUN = _process_begun()
-"""Taken here: a process that is forked later has the modules of this one."""
+"""Start of the process, taken on import: a process that is forked later has the modules of this one."""
 
 
 def _holds(module: Any, loaded: dict[str, ModuleType]) -> bool:
     """Return whether a module has one of these modules, or a function or class of theirs, among its names.
 
-    The main script and code that is running may: they name the user's function and do not make it.
+    The main script and running code may do so: they name the user's function and do not make it.
     """
     if not isinstance(module, ModuleType) or id(vars(module)) in _running():
         return False

@@ -1,10 +1,10 @@
-"""The work of a command: what it takes, counted before it runs, and how far it is while it runs.
+"""The work of a command: its cost, counted before it runs, and its progress while it runs.
 
-Every ``--dry-run`` gives a `Cost` under the same names. Counted is what is still to be done: a training whose
+Every ``--dry-run`` gives a `Cost` under the same names. It counts the work that is still to be done: a training whose
 result lies in the run folder costs nothing. Features that the cache may hold from before are counted as if it did
 not. A check that a network takes its images (a pass of two) is not counted.
 
-A long computation reports its `Progress` by functions that its caller hands in.
+A long computation reports its `Progress` by functions that its caller passes.
 """
 
 from collections.abc import Callable
@@ -23,37 +23,37 @@ COST_LABELS = {
     "bytes_weights": "bytes of weights in the run folder",
     "bytes_outputs": "bytes of models' outputs in the run folder",
 }
-"""What each number counts, as it is printed."""
+"""Meaning of each number, as it is printed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Numbers of a plan; 0 where the command has nothing of the kind, None where it cannot be known beforehand.
+    """Numbers of a plan; 0 where the command has nothing of the kind, None where a number cannot be known beforehand.
 
     Raises:
-        ValueError: A name in ``at_most`` or ``about`` is no number of these.
+        ValueError: A name in ``at_most`` or ``about`` is not the name of a number.
     """
 
     trainings: int | None = 0
-    """Networks that are trained."""
+    """Number of networks that are trained."""
     steps: int | None = 0
-    """Updates by optimisers, all trainings together."""
+    """Number of updates by optimisers, all trainings together."""
     images_trained: int | None = 0
-    """Images that go through a network forward and backward, an image in two epochs twice."""
+    """Number of images that go through a network forward and backward; an image in two epochs counts twice."""
     images_passed: int | None = 0
-    """Images that go through a network forward only: predictions, features, validation, sampling steps."""
+    """Number of images that go through a network forward only: predictions, features, validation, sampling steps."""
     images_drawn: int | None = 0
-    """Images that generators make."""
+    """Number of images that generators make."""
     pairs: int | None = 0
-    """Pairs of images, or of an image and a copy, that are compared; each direction and each detector counts."""
+    """Number of pairs of images, or of an image and a copy, to compare; each direction and each detector counts."""
     bytes_images: int | None = 0
-    """Decoded pixels in the image stores, without the files' headers."""
+    """Bytes of decoded pixels in the image stores, without the files' headers."""
     bytes_features: int | None = 0
-    """Features that are kept, without the files' headers."""
+    """Bytes of features that are kept, without the files' headers."""
     bytes_weights: int | None = 0
-    """Tensors of trained networks that stay in the run folder, without the files' headers."""
+    """Bytes of tensors of trained networks that stay in the run folder, without the files' headers."""
     bytes_outputs: int | None = 0
-    """Outputs of trained networks in the run folder, without the files' headers."""
+    """Bytes of outputs of trained networks in the run folder, without the files' headers."""
     at_most: tuple[str, ...] = ()
     """Names of the numbers that are upper bounds: a training may end early, images may be found in the cache."""
     about: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Cost:
         return {name: getattr(self, name) for name in COST_LABELS}
 
     def __add__(self, other: "Cost") -> "Cost":
-        """Both one after the other: unknown where one is, a bound where one is."""
+        """Add the cost of a further part: the sum is unknown where one is, a bound where one is."""
         both = {
             name: None if None in (number, yours := getattr(other, name)) else number + yours
             for name, number in self.numbers.items()
@@ -98,7 +98,7 @@ class Cost:
         ]
 
     def lines(self) -> list[str]:
-        """Return the rows as text, a line each."""
+        """Return the rows as text, one line each."""
         return [f"{value:>16} {what}" for what, value in self.rows()]
 
     def _how(self, name: str) -> str:
@@ -115,11 +115,11 @@ def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
 
 
 CountProgress = Callable[[int, int], None]
-"""Called with (done, total)."""
+"""Function called with (done, total)."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with (stage, done, total); total 0 where it is not known."""
+"""Function called with (stage, done, total); total is 0 where it is not known."""
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
-    """Report nothing."""
+    """Ignore a report of progress."""

@@ -1,6 +1,6 @@
-"""The one way YAML is read and written: safe types, no key twice, and no more nodes than the text can mean.
+"""The one way YAML is read and written: safe types, no repeated key, and a bound on the nodes that a text expands to.
 
-An alias stands for all of what it names, so that nine lines of aliases of aliases mean a billion nodes. They are
+An alias repeats all that it names, so nine lines of aliases of aliases expand to a billion nodes. The nodes are
 counted before any of them is made.
 """
 
@@ -13,17 +13,18 @@ import yaml
 from memorisk.runs.errors import InputError, one_line
 
 _MAX_BYTES = 1 << 20
-"""Of a file of settings: 1 MiB, which the parser reads in some ten seconds; the largest study file has 10 KB."""
+"""Largest size of a file of settings: 1 MiB, which the parser reads in some ten seconds; the largest study file has
+10 KB."""
 _MAX_NODES = 400_000
-"""With aliases written out: what Go's YAML library lets a document consist of mainly aliases (decode.go,
-``alias_ratio_range_low``)."""
+"""Largest number of nodes with aliases written out: the number up to which Go's YAML library lets a document consist
+mainly of aliases (decode.go, ``alias_ratio_range_low``)."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe types, ``3e-4`` as the number that it looks like, and no key twice: the last would win unnoticed."""
+    """Loader with safe types, ``3e-4`` as the number that it looks like, and an error for a repeated key."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping; a key that stands twice is an error."""
+        """Return a mapping; a repeated key is an error, since the last would win unnoticed."""
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
@@ -34,7 +35,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text that `_Loader` would take for a number in quotes."""
+    """Dumper that writes text in quotes where `_Loader` would take it for a number."""
 
 
 for _kind in (_Loader, _Dumper):
@@ -44,12 +45,12 @@ for _kind in (_Loader, _Dumper):
 
 
 def read_yaml_text(path: Path) -> str:
-    """The text of a YAML file, or of a pipe.
+    """Return the text of a YAML file, or of a pipe.
 
     Raises:
-        InputError: It is longer than any file of settings.
-        OSError: It cannot be opened.
-        UnicodeDecodeError: It is no UTF-8.
+        InputError: The file is longer than any file of settings.
+        OSError: The file cannot be opened.
+        UnicodeDecodeError: The file is not UTF-8.
     """
     with path.open("rb") as file:
         data = file.read(_MAX_BYTES + 1)
@@ -59,10 +60,10 @@ def read_yaml_text(path: Path) -> str:
 
 
 def parse_yaml(text: str) -> Any:
-    """The content of a YAML document, in Python's own types.
+    """Return the content of a YAML document, in Python's own types.
 
     Raises:
-        yaml.YAMLError: It is not YAML, has a key twice, contains itself, or means more nodes than any settings.
+        yaml.YAMLError: The text is not YAML, repeats a key, contains itself, or expands to too many nodes.
         ValueError: A date or number does not exist.
         RecursionError: It is nested too deeply.
     """
@@ -78,18 +79,18 @@ def parse_yaml(text: str) -> Any:
 
 
 def dump_yaml(value: Any) -> str:
-    """A value of Python's own types as YAML that `parse_yaml` reads back as it was."""
+    """Return a value of Python's own types as YAML that `parse_yaml` reads back unchanged."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def _count_nodes(node: yaml.Node, known: dict[int, int]) -> int:
-    """Nodes that a node consists of, aliases written out.
+    """Count the nodes that a node consists of, with aliases written out.
 
     Raises:
-        yaml.YAMLError: They are too many, or the node contains itself.
+        yaml.YAMLError: The nodes are too many, or the node contains itself.
     """
     count = known.get(id(node))
-    if count == 0:  # it is still being counted
+    if count == 0:  # the node is still being counted
         raise yaml.YAMLError(f"an alias contains itself (line {node.start_mark.line + 1})")
     if count is None:
         known[id(node)] = 0

@@ -1,4 +1,4 @@
-"""The pages of ``memorisk view``: an address each, all read-only but the two that keep a review."""
+"""The pages of ``memorisk view``, one per address, all read-only but the two that keep a review."""
 
 import json
 import threading
@@ -34,9 +34,9 @@ from memorisk.view.run_list import RunEntry, find_runs, read_entry
 from memorisk.view.verdicts import check_blocks, number_rows, verdict_blocks
 
 _PICTURE = {"Content-Type": "image/png"}
-_LONGEST_BODY = 1 << 14  # bytes of an answer
+_LONGEST_BODY = 1 << 14  # bytes that an answer may have
 LookedInto = PairRun | ClassifierRun | CheckRun
-"""The tables of a run that can be looked into."""
+"""Tables of a run that the pages show."""
 _OPENS: Mapping[str, type[SyntheticRun] | type[FilterRun] | type[ClassifierRun] | type[CheckRun]] = {
     "synthetic": SyntheticRun,
     "filter": FilterRun,
@@ -47,13 +47,13 @@ _OPENS: Mapping[str, type[SyntheticRun] | type[FilterRun] | type[ClassifierRun] 
 
 
 class Viewer:
-    """The runs that are looked at, and what was read of them.
+    """Runs that are shown, with the data that were read of them.
 
     Args:
-        places: Run folders, or folders that hold some.
+        places: Paths of run folders, or of folders that hold some.
 
     Raises:
-        InputError: There is no run.
+        InputError: No run was found.
     """
 
     def __init__(self, places: Sequence[Path]) -> None:
@@ -63,7 +63,7 @@ class Viewer:
         self._opened: dict[str, tuple[int, LookedInto]] = {}
         found = self.find()
         if len(found) == 1 and found[0].kind in _OPENS and found[0].state == "done" and not found[0].redacted:
-            self.opened(found[0])  # before the link is printed: its pages are what was asked for
+            self.opened(found[0])  # before the link is printed, since the user wants to see its pages
 
     def find(self) -> list[RunEntry]:
         """List the runs as they are now."""
@@ -72,10 +72,10 @@ class Viewer:
         return found
 
     def run(self, request: Request) -> RunEntry:
-        """The run that an address names, as it is now.
+        """Return the run that an address names, in its current state.
 
         Raises:
-            InputError: There is none.
+            InputError: The run does not exist.
         """
         known = self.runs.get(request.path_params["run"])
         if known is None:
@@ -92,10 +92,10 @@ class Viewer:
         return held[1]
 
     def synthetic(self, run: RunEntry) -> SyntheticRun:
-        """The pairs of a synthetic run; read again where the run was written again.
+        """Return the pairs of a synthetic run; they are read again where the run was written again.
 
         Raises:
-            InputError: It is none, is not finished, or was made with ``--redact``.
+            InputError: The run is of another kind, is not finished, or was made with ``--redact``.
         """
         found = self.opened(run)
         if not isinstance(found, SyntheticRun):
@@ -103,10 +103,10 @@ class Viewer:
         return found
 
     def pairs(self, run: RunEntry) -> PairRun:
-        """The pairs of a run, whether they are judged or only looked at.
+        """Return the pairs of a run, whether they are judged or only looked at.
 
         Raises:
-            InputError: It has none, is not finished, or was made with ``--redact``.
+            InputError: The run has no pairs, is not finished, or was made with ``--redact``.
         """
         found = self.opened(run)
         if not isinstance(found, PairRun):
@@ -114,10 +114,10 @@ class Viewer:
         return found
 
     def classifier(self, run: RunEntry) -> ClassifierRun:
-        """The patients of a classifier run; read again where the run was written again.
+        """Return the patients of a classifier run; they are read again where the run was written again.
 
         Raises:
-            InputError: It is none, is not finished, or was made with ``--redact``.
+            InputError: The run is of another kind, is not finished, or was made with ``--redact``.
         """
         found = self.opened(run)
         if not isinstance(found, ClassifierRun):
@@ -125,10 +125,10 @@ class Viewer:
         return found
 
     def check(self, run: RunEntry) -> CheckRun:
-        """The sets of copies of a check of images; read again where the run was written again.
+        """Return the sets of copies of a check of images; they are read again where the run was written again.
 
         Raises:
-            InputError: It is none, is not finished, or was made with ``--redact``.
+            InputError: The run is of another kind, is not finished, or was made with ``--redact``.
         """
         found = self.opened(run)
         if not isinstance(found, CheckRun):
@@ -136,10 +136,10 @@ class Viewer:
         return found
 
     def opened(self, run: RunEntry) -> LookedInto:
-        """The tables of a run; read again where it was written again.
+        """Return the tables of a run; they are read again where it was written again.
 
         Raises:
-            InputError: It has none to look at, is not finished, or was made with ``--redact``.
+            InputError: The run has none to show, is not finished, or was made with ``--redact``.
         """
         opens = _OPENS.get(run.kind)
         if opens is None or run.state != "done":
@@ -159,13 +159,13 @@ class Viewer:
 
 
 def create_app(places: Sequence[Path]) -> Starlette:
-    """The application, which answers whoever asks: `guard.Guard` stands before it.
+    """Return the application, which answers every request: `guard.Guard` protects it.
 
     Args:
-        places: Run folders, or folders that hold some.
+        places: Paths of run folders, or of folders that hold some.
 
     Raises:
-        InputError: There is no run.
+        InputError: No run was found.
     """
     viewer = Viewer(places)
     pages = Pages(viewer)
@@ -189,24 +189,24 @@ def create_app(places: Sequence[Path]) -> Starlette:
 
 
 class Pages:
-    """Every page, by what was asked.
+    """Handlers of all pages, one for each address.
 
     Args:
-        viewer: The runs.
+        viewer: Viewer that reads the runs.
     """
 
     def __init__(self, viewer: Viewer) -> None:
         self.viewer = viewer
 
     def runs(self, request: Request) -> Response:
-        """Every run."""
+        """Show the list of all runs."""
         return _page("runs.html", "Runs", runs=self.viewer.find())
 
     def compare(self, request: Request) -> Response:
-        """Two runs side by side.
+        """Show two runs side by side.
 
         Raises:
-            InputError: Not two were chosen.
+            InputError: The number of chosen runs is not two.
         """
         chosen = [self.viewer.runs[key] for key in request.query_params.getlist("run") if key in self.viewer.runs]
         if len(chosen) != 2:
@@ -217,7 +217,7 @@ class Pages:
         return _page("compare.html", "Two runs", sides=sides, rows=rows, kinds_differ=chosen[0].kind != chosen[1].kind)
 
     def run(self, request: Request) -> Response:
-        """The verdict of a run, and what can be looked at."""
+        """Show the verdict of a run, and links to its further pages."""
         run = self.viewer.run(request)
         note, links = "", list[tuple[str, str, str]]()
         if run.redacted and run.state == "done":
@@ -246,7 +246,7 @@ class Pages:
         return _page("run.html", run.name, run=run, at_run=True, lead=lead, note=note, links=links, report=report)
 
     def pairs(self, request: Request) -> Response:
-        """A page of pairs as a grid."""
+        """Show a page of pairs as a grid."""
         run = self.viewer.run(request)
         found = self.viewer.pairs(run)
         review = found.review if isinstance(found, SyntheticRun) else None
@@ -267,10 +267,10 @@ class Pages:
         )
 
     def pair(self, request: Request) -> Response:
-        """One pair, to be judged.
+        """Show one pair, to be judged.
 
         Raises:
-            InputError: There is no such pair.
+            InputError: The pair does not exist.
         """
         run, place = self.viewer.run(request), request.path_params["place"]
         found = self.viewer.pairs(run)
@@ -298,10 +298,10 @@ class Pages:
         )
 
     def pair_picture(self, request: Request) -> Response:
-        """A training image laid on its synthetic one, or the difference of the two.
+        """Return a training image laid on its synthetic one, or the difference of the two.
 
         Raises:
-            InputError: There is no such picture.
+            InputError: The picture does not exist.
         """
         found, place = self.viewer.pairs(self.viewer.run(request)), request.path_params["place"]
         what = request.path_params["what"]
@@ -311,10 +311,10 @@ class Pages:
         return Response(png(pixels), headers=_PICTURE)
 
     def image(self, request: Request) -> Response:
-        """An image of a run, by its part and row.
+        """Return an image of a run, by its part and row.
 
         Raises:
-            InputError: There is none.
+            InputError: The image does not exist.
         """
         images = self.viewer.opened(self.viewer.run(request)).images
         part, row = request.path_params["part"].replace("-", " "), request.path_params["row"]
@@ -325,7 +325,7 @@ class Pages:
         return Response(png(images.part(part).pixels(row)), headers=_PICTURE)
 
     def patients(self, request: Request) -> Response:
-        """Patients of a classifier run as a grid."""
+        """Show patients of a classifier run as a grid."""
         run = self.viewer.run(request)
         found = self.viewer.classifier(run)
         asked = request.query_params
@@ -351,10 +351,10 @@ class Pages:
         )
 
     def copies(self, request: Request) -> Response:
-        """Sets of copies of a check, or all images of one set.
+        """Show sets of copies of a check, or all images of one set.
 
         Raises:
-            InputError: There is no such set.
+            InputError: The set does not exist.
         """
         run = self.viewer.run(request)
         found = self.viewer.check(run)
@@ -389,10 +389,10 @@ class Pages:
         )
 
     async def mark(self, request: Request) -> Response:
-        """Give a patient a mark, or take it away.
+        """Give a patient a mark, or remove it.
 
         Raises:
-            InputError: There is no such patient or mark.
+            InputError: The patient or the mark does not exist.
         """
         said = await _body(request)
         run = self.viewer.run(request)
@@ -403,10 +403,10 @@ class Pages:
         return JSONResponse({"marks": marks.get(patient, ())})
 
     async def judge(self, request: Request) -> Response:
-        """Keep an answer, and say which pair is next.
+        """Keep an answer, and return the number of the next pair.
 
         Raises:
-            InputError: The answer is none.
+            InputError: The answer is invalid.
         """
         said = await _body(request)
         run = self.viewer.run(request)
@@ -430,7 +430,7 @@ class Pages:
 
 
 def _written_at(path: Path) -> int:
-    """When a file was written, in nanoseconds; 0 where there is none."""
+    """Return when a file was written, in nanoseconds; 0 where it does not exist."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -438,7 +438,7 @@ def _written_at(path: Path) -> int:
 
 
 def _lead(run: RunEntry, verdict: Mapping[str, Any] | None) -> list[Block]:
-    """Lay out what a run says first: its verdict, or the problems that a check found."""
+    """Lay out the first result of a run: its verdict, or the problems that a check found."""
     if run.kind == "images" and verdict is not None:
         problems = verdict.get("problems")
         counts = problems if isinstance(problems, Mapping) else {}
@@ -447,10 +447,10 @@ def _lead(run: RunEntry, verdict: Mapping[str, Any] | None) -> list[Block]:
 
 
 def _verdict(run: RunEntry) -> Mapping[str, Any] | None:
-    """The verdict of a run, or the summary of a check; None without.
+    """Return the verdict of a run, or the summary of a check; None without one.
 
     Raises:
-        InputError: It is damaged.
+        InputError: The file is damaged.
     """
     path = run.folder / (SUMMARY if run.kind == "images" else "verdict.json")
     found = read_json(path) if path.is_file() else None
@@ -458,10 +458,10 @@ def _verdict(run: RunEntry) -> Mapping[str, Any] | None:
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
-    """Read what a page sent.
+    """Read the data that a page sent.
 
     Raises:
-        InputError: It is too long, or no object.
+        InputError: The data are too long, or not an object.
     """
     raw = b""
     async for piece in request.stream():
@@ -478,12 +478,12 @@ async def _body(request: Request) -> Mapping[str, Any]:
 
 
 def _number(text: str) -> int:
-    """A whole number; 1 for anything else."""
+    """Return a whole number; 1 for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 1
 
 
 def _decimal(text: str) -> float | None:
-    """A finite number; None for anything else."""
+    """Return a finite number; None for anything else."""
     try:
         value = float(text)
     except ValueError:
@@ -492,7 +492,7 @@ def _decimal(text: str) -> float | None:
 
 
 def _page(template: str, title: str, *, status: int = 200, **values: Any) -> Response:
-    """A page of a template."""
+    """Return the page of a template."""
     numbers = count(1)
     given = {"run": None, "at_run": False, "here": "", "kind": "", **values}
     html = _templates().get_template(template).render(title=title, next_id=lambda: f"b{next(numbers)}", **given)
@@ -500,7 +500,7 @@ def _page(template: str, title: str, *, status: int = 200, **values: Any) -> Res
 
 
 def _problem(request: Request, error: Exception) -> Response:
-    """One line for what went wrong: to a script as JSON, to a reader as a page."""
+    """Return one line on an error: to a script as JSON, to a reader as a page."""
     known = isinstance(error, MemoriskError)
     why, status = (one_line(error, 400), 404 if request.method == "GET" else 400) if known else ("no such page", 404)
     if request.method != "GET":
@@ -514,7 +514,7 @@ _STATIC = {"view.css": "text/css", "view.js": "text/javascript"}
 
 
 def _static(request: Request) -> Response:
-    """The style sheet and the script, which come with the package."""
+    """Return the style sheet or the script, which come with the package."""
     name = request.path_params["name"]
     if name not in _STATIC:
         return RedirectResponse("/", status_code=303)
@@ -524,13 +524,13 @@ def _static(request: Request) -> Response:
 
 @cache
 def _file(name: str) -> str:
-    """A file of this package's templates."""
+    """Return a file of this package's templates."""
     return resources.files("memorisk.view").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 @cache
 def _templates() -> jinja2.Environment:
-    """The report's templates, and this package's."""
+    """Return the report's templates, with those of this package."""
     report = template_environment()
     assert report.loader is not None
     names = {entry.name for entry in resources.files("memorisk.view").joinpath("templates").iterdir()}

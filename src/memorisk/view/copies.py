@@ -1,4 +1,4 @@
-"""A check of images as its page needs it: sets of copies side by side, a page of them at a time."""
+"""A check of images as its page needs it: sets of copies side by side, one page of them at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from memorisk.audits.image_set.tables import NEAR, ROLES
 from memorisk.view.columns import Columns
 from memorisk.view.images import CLASSIFIED, RunImages
 
-PER_PAGE = 12  # sets
-ALONE_PER_PAGE = 48  # images of a set that is shown alone
-_MOST_PICTURES = 6  # of a set among others
+PER_PAGE = 12  # sets on a page
+ALONE_PER_PAGE = 48  # images on a page of a set that is shown alone
+_MOST_PICTURES = 6  # pictures of a set among others
 _CROSSED = {"group": "patients", "split": "splits", "label": "labels"}
 
 
 @dataclass(frozen=True)
 class CopyFilters:
-    """Which sets of copies are shown."""
+    """Filters that choose the sets of copies to show."""
 
     across: str = ""
-    """Those across this role, one of `ROLES`; empty for all."""
+    """Role that the sets must cross, one of `ROLES`; empty for all."""
     kind: str = ""
-    """Those of this kind, as in `WHAT`; empty for all."""
+    """Kind of the sets, as in `WHAT`; empty for all."""
     alone: int | None = None
-    """This set alone, by its number, with all its images."""
+    """Number of the only set to show, with all its images."""
 
     @property
     def address(self) -> str:
@@ -40,42 +40,42 @@ class CopyFilters:
 
 @dataclass(frozen=True)
 class CopiedImage:
-    """An image of a set of copies."""
+    """Image of a set of copies."""
 
     image: str
     address: str
-    """Of its pixels; empty where they cannot be shown."""
+    """Address of its pixels; empty where they cannot be shown."""
     why: str
-    """Why they cannot be shown."""
+    """Reason why the pixels cannot be shown."""
     path: str
     label: str
     group: str
-    """Empty where it stands for itself."""
+    """Group of the image; empty where the image is its own group."""
     split: str
 
 
 @dataclass(frozen=True)
 class CopySet:
-    """A set of copies."""
+    """Set of copies, with some of its images."""
 
     number: int
     what: str
     across: str
-    """In what its images differ, in words; patients are left out where none are given."""
+    """Roles in which its images differ, in words; patients are left out where none are given."""
     similarity: str
     n_images: int
     images: tuple[CopiedImage, ...]
     differs: frozenset[str]
-    """The roles in which its images differ."""
+    """Roles in which its images differ."""
 
 
 class CheckRun:
-    """A finished run of ``images check``.
+    """Finished run of ``images check``, with its sets of copies.
 
     Args:
-        folder: The run folder.
-        config: Its settings.
-        address: Of its pages.
+        folder: Path of the run folder.
+        config: Settings of the run.
+        address: Address of its pages.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
@@ -94,10 +94,10 @@ class CheckRun:
                 role for role in ROLES if role in text.split(", ") and (role != "group" or given[first:end].any())
             )
             for text, first, end in zip(across, self._first, self._first + self._size, strict=True)
-        ]  # an image without a patient id is its own group, which tells nothing of people
+        ]  # an image without a patient id is its own group, which gives no information on people
 
     def __len__(self) -> int:
-        """The number of sets."""
+        """Return the number of sets."""
         return len(self._first)
 
     def crossing(self, role: str) -> np.ndarray:
@@ -105,13 +105,13 @@ class CheckRun:
         return np.array([role in roles for roles in self._crossed], dtype=bool)
 
     def choices(self) -> tuple[list[tuple[str, str, int]], list[tuple[str, str, int]]]:
-        """List what sets can be chosen by, as (value, words, sets): the roles, and the kinds."""
+        """List the values by which sets can be chosen, as (value, words, sets): the roles, and the kinds."""
         across = [(role, text, int(self.crossing(role).sum())) for role, text in _CROSSED.items()]
         kinds = [(kind, words, int((self._kind == kind).sum())) for kind, words in WHAT.items()]
         return [one for one in across if one[2]], [one for one in kinds if one[2]]
 
     def chosen(self, filters: CopyFilters) -> np.ndarray:
-        """The sets that are shown, as places from 0, the gravest first."""
+        """Return the sets to show, as places from 0, the gravest first."""
         keep = np.ones(len(self), dtype=bool)
         if filters.across in ROLES:
             keep &= self.crossing(filters.across)
@@ -122,20 +122,20 @@ class CheckRun:
         return np.flatnonzero(keep)
 
     def size(self, place: int) -> int:
-        """The number of images of a set."""
+        """Return the number of images of a set."""
         return int(self._size[place])
 
     def sets(self, places: np.ndarray) -> list[CopySet]:
-        """Some sets, each with its first images."""
+        """Return some sets, each with its first images."""
         return [self.set(place, 0, _MOST_PICTURES) for place in places.tolist()]
 
     def set(self, place: int, first: int, most: int) -> CopySet:
-        """A set with some of its images.
+        """Return a set with some of its images.
 
         Args:
-            place: Of the set, from 0.
-            first: Of its images, from 0.
-            most: How many of them.
+            place: Place of the set, from 0.
+            first: Place of the first of its images to return, from 0.
+            most: Largest number of images to return.
         """
         size, row, crossed = self.size(place), int(self._first[place]), self._crossed[place]
         kind = str(self._kind[place])
@@ -151,7 +151,7 @@ class CheckRun:
         )
 
     def _image(self, row: int) -> CopiedImage:
-        """The image of a row of the table of sets."""
+        """Return the image of a row of the table of sets."""
         name, path, label, group, split = (
             self._rows.text(column, row) for column in ("image", "path", "label", "group", "split")
         )

@@ -1,4 +1,4 @@
-"""Who may ask: this machine's browser that was given the link, and no page of anybody else.
+"""Access control: only this machine's browser with the link may send requests, and no page of another site.
 
 The server is bound to loopback. Another page in the same browser could still send requests to it, and a name server
 could give another name this address; so each request must name loopback as its host, hold the cookie that the link
@@ -24,7 +24,7 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""As the report's: no inline script or style, nothing fetched from elsewhere."""
+"""Content policy, equal to the report's: no inline script or style, nothing fetched from elsewhere."""
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -44,12 +44,12 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Guard:
-    """Lets requests of the browser with the link through to an application, with the headers of every answer.
+    """Guard that passes requests of the browser with the link to an application, and sets headers on every answer.
 
     Args:
-        application: What answers.
-        port: Where the server listens.
-        token: In the printed link.
+        application: Application that answers requests.
+        port: Port on which the server listens.
+        token: Token in the printed link.
     """
 
     def __init__(self, application: Application, port: int, token: str) -> None:
@@ -67,7 +67,7 @@ class Guard:
         answer = self._refused(request) or self._let_in(request)
 
         async def send_with_headers(message: Message) -> None:
-            """Add the headers to what is sent."""
+            """Add the headers to the message that is sent."""
             if message["type"] == "http.response.start":
                 own = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
                 message["headers"] = [*message.get("headers", ()), *own]
@@ -76,7 +76,7 @@ class Guard:
         await (answer or self.application)(scope, receive, send_with_headers)
 
     def _refused(self, request: Request) -> Response | None:
-        """Refuse whoever is no page of this server; None for others."""
+        """Refuse requests from outside the pages of this server; None for others."""
         host = request.headers.get("host", "")
         if host not in self.hosts:
             return _forbidden("this server answers to loopback alone")
@@ -85,7 +85,7 @@ class Guard:
         return None
 
     def _let_in(self, request: Request) -> Response | None:
-        """Give the cookie for the link's token, or refuse whoever has neither; None for who holds the cookie."""
+        """Give the cookie for the link's token, or refuse a browser without both; None for one with the cookie."""
         given = request.query_params.get("token")
         if given is not None and request.method in _READING and request.scope["path"] == "/":
             if not secrets.compare_digest(given.encode(), self.token.encode()):

@@ -1,8 +1,8 @@
-"""The pixels of a run's images, by part and row; and small pictures of them, kept beside the run.
+"""The pixels of a run's images, by part and row; and small pictures of them, kept in the run folder.
 
-No path comes from whoever asks: a page names a part of the run and a row of that part's own table. Where ids were
-replaced, the user's key finds the images; without it they are not shown. A run that was made with ``--redact`` has no
-images here.
+No path comes from a request: a page names a part of the run and a row of that part's own table. Where ids were
+replaced, the user's key finds the images; without it they are not shown. For a run that was made with ``--redact`` the
+module gives no images.
 """
 
 import io
@@ -29,50 +29,51 @@ from memorisk.runs.settings import written_settings
 from memorisk.view.columns import Columns
 
 CACHE = "thumbnails"
-"""The folder of small pictures in a run folder, for its owner alone."""
+"""Name of the folder of small pictures in a run folder, for its owner alone."""
 CLASSIFIED = "images"
-"""The one part of a run of ``audit classifier``."""
+"""Name of the one part of a run of ``audit classifier``."""
 THUMBNAIL_SIDE = 160
 _COLUMNS = ("path", "member", "frame")
-_WIDEST = 1600  # pixels of a picture in a page; a larger image is shrunk
+_WIDEST = 1600  # largest side of a picture in a page, in pixels; a larger image is shrunk
 
 
 class PartImages:
-    """The images of one part of a run: training, synthetic or held out.
+    """Images of one part of a run: training, synthetic or held out.
 
     Args:
-        table: ``name``, their ids as the run writes them, and where they are: ``path``, of some ``member``, ``frame``.
+        table: Columns ``name``, the ids as the run writes them, and the places of the images: ``path``, and for some
+            ``member`` and ``frame``.
         root: Folder that paths are relative to; None for built-in images.
-        rule: What their pixels are.
+        rule: Rule that decides their pixels.
     """
 
     def __init__(self, table: Columns, root: Path | None, rule: PixelRule) -> None:
         self.table, self.root, self.rule = table, root, rule
 
     def __len__(self) -> int:
-        """The number of images."""
+        """Return the number of images."""
         return len(self.table)
 
     def row_of(self, name: str) -> int | None:
-        """The row of an id; None where there is none."""
+        """Return the row of an id; None where no row has it."""
         return self.table.row_of("name", name)
 
     def name(self, row: int) -> str:
-        """The id of a row."""
+        """Return the id of a row."""
         return self.table.text("name", row)
 
     def file(self, row: int) -> str:
-        """The file of a row."""
+        """Return the file of a row."""
         path = self.table.text("path", row)
         return path if self.root is None or path.startswith(BUILTIN) else str(self.root / path)
 
     def source(self, row: int) -> Source:
-        """Where the pixels of a row are."""
+        """Return the place of the pixels of a row."""
         frame = self.table.text("frame", row)
         return Source(self.file(row), self.table.text("member", row) or None, int(float(frame)) if frame else None)
 
     def pixels(self, row: int) -> np.ndarray:
-        """[h, w, c] uint8 or uint16, as the audit compared them.
+        """Read the pixels [h, w, c] uint8 or uint16, as the audit compared them.
 
         Raises:
             InputError: The image cannot be read, or is no longer there.
@@ -84,12 +85,12 @@ class PartImages:
 
 
 class RunImages:
-    """The images of a run, a part of it opened when it is asked for.
+    """Images of a run, each part of which is opened on its first use.
 
     Args:
-        folder: The run folder.
-        config: Its settings, paths restored.
-        sources: The setting that names the images of each part, as in ``{"training": "train"}``.
+        folder: Path of the run folder.
+        config: Settings of the run, with paths restored.
+        sources: Setting that names the images of each part, as in ``{"training": "train"}``.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], sources: Mapping[str, str]) -> None:
@@ -99,10 +100,10 @@ class RunImages:
         self._swept = False
 
     def part(self, part: str) -> PartImages:
-        """The images of a part.
+        """Return the images of a part.
 
         Raises:
-            InputError: They may not be shown, or are not found.
+            InputError: The images may not be shown, or are not found.
         """
         if not self.allowed:
             raise InputError("this run was made with --redact: it shows no images")
@@ -117,7 +118,7 @@ class RunImages:
         return found
 
     def reason(self, part: str) -> str:
-        """Why the images of a part are not shown; empty where they are."""
+        """Return why the images of a part are not shown; empty where they are."""
         try:
             self.part(part)
         except InputError as error:
@@ -125,17 +126,17 @@ class RunImages:
         return ""
 
     def row(self, part: str, name: str) -> int | None:
-        """The row of an id; None where it is unknown or nothing may be shown."""
+        """Return the row of an id; None where it is unknown or nothing may be shown."""
         try:
             return self.part(part).row_of(name)
         except InputError:
             return None
 
     def thumbnail(self, part: str, row: int) -> bytes:
-        """A small PNG, from the cache or made now.
+        """Return a small PNG, from the cache or made now.
 
         Raises:
-            InputError: As `PartImages.pixels`.
+            InputError: The same errors as `PartImages.pixels`.
         """
         images = self.part(part)
         name = fingerprint(self.config.get("run"), part, images.name(row), THUMBNAIL_SIDE, length=20)
@@ -159,7 +160,7 @@ class RunImages:
         """Open a part.
 
         Raises:
-            InputError: It is not found.
+            InputError: The part is not found.
         """
         setting = self.sources.get(part)
         value = None if setting is None else self.config.get(setting)
@@ -183,7 +184,7 @@ class RunImages:
         return PartImages(*found, PixelRule.of(options))
 
     def _written(self, part: str, source: str, options: ImageOptions) -> tuple[Columns, Path] | None:
-        """The manifest that the run wrote, where its files are known without reading the source again."""
+        """Return the manifest that the run wrote, where its files are known without reading the source again."""
         path = self.folder / (
             "manifest.parquet" if part == CLASSIFIED else f"manifests/{part.replace(' ', '_')}.parquet"
         )
@@ -206,14 +207,14 @@ class RunImages:
         return of_synthetic_images(options) if part == "synthetic" else options
 
     def _split(self, part: str) -> str | None:
-        """The given split of TRAIN that a part is, where it is one."""
+        """Return the given split of TRAIN that a part is, where it is one."""
         held = self.config.get("held_out_split")
         if held is None:
             return None
         return {"training": str(self.config.get("train_split") or "train"), "held out": str(held)}.get(part)
 
     def _located(self, source: str) -> str:
-        """A source as it is found from here: paths of a run are relative to where its command was issued."""
+        """Return a source as it is found from here: paths of a run are relative to where its command was issued."""
         if Path(source).is_absolute() or Path(source).exists():
             return source
         out = Path(str(restore_paths({"out": self.config.get("out", "")})["out"]))
@@ -225,7 +226,7 @@ class RunImages:
 
 
 def png(pixels: np.ndarray, *, side: int = _WIDEST) -> bytes:
-    """An image as PNG, shrunk to a side where it is larger; 16 bits from its darkest to its brightest value."""
+    """Encode an image as PNG, shrunk to a side where it is larger; 16 bits from its darkest to its brightest value."""
     array = np.asarray(pixels)
     if array.dtype != np.uint8:
         low, high = float(array.min()), float(array.max())

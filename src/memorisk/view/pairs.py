@@ -31,13 +31,13 @@ PER_PAGE = 24
 
 @dataclass(frozen=True)
 class Pane:
-    """A picture beside others, or why there is none."""
+    """Picture in a row of pictures, or the reason why it is missing."""
 
     title: str
     alternative: str
     address: str = ""
     name: str = ""
-    """The id of the image."""
+    """Id of the image."""
     text: str = ""
     why: str = ""
     difference: bool = False
@@ -45,7 +45,7 @@ class Pane:
 
 @dataclass(frozen=True)
 class Tile:
-    """A pair in the grid."""
+    """Tile of the grid that shows a pair."""
 
     place: int
     verdict: str
@@ -57,26 +57,26 @@ class Tile:
 
 @dataclass(frozen=True)
 class Judging:
-    """Gather what a page needs for an answer to a pair."""
+    """Data that a page needs for an answer to a pair."""
 
     key: str
     progress: Progress
     foreseen: list[Block]
     file: str
-    """Where answers are kept."""
+    """Path of the file of answers."""
     last_reason: str
-    """Of the last dismissal."""
+    """Reason of the last dismissal."""
     reviewer: str
 
 
 class PairRun:
-    """A finished run whose synthetic images stand beside training images.
+    """Finished run whose synthetic images are shown with training images.
 
     Args:
-        folder: The run folder.
-        config: Its settings.
-        address: Of its pages.
-        pairs: Which.
+        folder: Path of the run folder.
+        config: Settings of the run.
+        address: Address of its pages.
+        pairs: Pairs of the run.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class PairRun:
 
     @cached_property
     def neighbours(self) -> Columns:
-        """Look up, for each synthetic image, the images that the audit found nearest."""
+        """Return, for each synthetic image, the images that the audit found nearest."""
         return Columns(self.folder / "per_image.parquet")
 
     @cached_property
     def laid(self) -> dict[tuple[str, str], tuple[np.ndarray, str]]:
-        """Look up, for pairs that were laid on one another, the matrix and what was done, in words."""
+        """Return, for pairs that were laid on one another, the matrix and what was done, in words."""
         path = self.folder / "tables" / "alignments.parquet"
         if not path.is_file():
             return {}
@@ -103,7 +103,7 @@ class PairRun:
 
     @cached_property
     def orientations(self) -> dict[tuple[str, str], str]:
-        """Look up, for pairs alike by pixels, what turns the synthetic image into the real one."""
+        """Return, for pairs alike by pixels, what turns the synthetic image into the real one."""
         path = self.folder / "tables" / "pairs.parquet"
         if not path.is_file():
             return {}
@@ -112,7 +112,7 @@ class PairRun:
         return dict(zip(pairs, table.texts("orientation"), strict=True))
 
     def tiles(self, page: int) -> list[Tile]:
-        """The pairs of a page of the grid, from 1."""
+        """Return the pairs of a page of the grid, from 1."""
         first = (page - 1) * PER_PAGE
         return [self._tile(place) for place in range(first, min(first + PER_PAGE, len(self.pairs)))]
 
@@ -128,7 +128,7 @@ class PairRun:
         )
 
     def panes(self, place: int) -> list[Pane]:
-        """The pictures of a pair: both images, their difference, and the next nearest."""
+        """Return the pictures of a pair: both images, their difference, and the next nearest."""
         made, real = self.pairs.images(place)
         how = self._how(made, real)
         shown = [self._pane("synthetic", made, "Synthetic image")]
@@ -148,7 +148,7 @@ class PairRun:
         return [*shown, *self._others(made, real)]
 
     def _others(self, made: str, real: str) -> list[Pane]:
-        """The next nearest training image, and the nearest held-out one."""
+        """Return the next nearest training image, and the nearest held-out one."""
         row = self.neighbours.row_of("image", made)
         if row is None:
             return []
@@ -164,7 +164,7 @@ class PairRun:
         return found
 
     def _pane(self, part: str, name: str, title: str, *, small: bool = False, alternative: str = "") -> Pane:
-        """The picture of an image of a part."""
+        """Return the picture of an image of a part."""
         row = self.images.row(part, name)
         if row is None:
             return Pane(title, alternative or title, name=name, why=self.images.reason(part) or "not found")
@@ -172,16 +172,16 @@ class PairRun:
         return Pane(title, alternative or title, address, name)
 
     def _how(self, made: str, real: str) -> str:
-        """Say in words what was done to the training image to lie on the synthetic one."""
+        """Describe what was done to the training image to lie on the synthetic one."""
         if (made, real) in self.laid:
             return self.laid[made, real][1]
         return self.orientations.get((made, real), "")
 
     def both(self, place: int) -> tuple[np.ndarray, np.ndarray]:
-        """A synthetic image and the training image laid on it, of one shape.
+        """Return a synthetic image and the training image laid on it, of one shape.
 
         Raises:
-            InputError: One cannot be shown.
+            InputError: One of the images cannot be shown.
         """
         made_name, real_name = self.pairs.images(place)
         made, real = (self._pixels(part, name) for part, name in (("synthetic", made_name), ("training", real_name)))
@@ -195,7 +195,7 @@ class PairRun:
         return made, unturned(real, self.orientations.get(pair, ORIENTATIONS[0]))
 
     def difference(self, place: int) -> np.ndarray:
-        """[h, w, c] uint8, the size of the difference of a pair.
+        """Return the absolute difference of a pair, [h, w, c] uint8.
 
         Raises:
             InputError: One of the images cannot be shown, or they differ in shape.
@@ -213,18 +213,18 @@ class PairRun:
         return self.images.part(part).pixels(row)
 
     def score(self, place: int) -> str:
-        """The score of a pair by who found it; empty without one."""
+        """Return the score of a pair by the detector that found it; empty without one."""
         value = self.pairs.score[self.pairs.rows(place)[0]]
         return "" if np.isnan(value) else short(value)
 
 
 class SyntheticRun(PairRun):
-    """A finished run of ``audit synthetic``, whose pairs are judged.
+    """Finished run of ``audit synthetic``, whose pairs a person judges.
 
     Args:
-        folder: The run folder.
-        config: Its settings.
-        address: Of its pages.
+        folder: Path of the run folder.
+        config: Settings of the run.
+        address: Address of its pages.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
@@ -233,7 +233,7 @@ class SyntheticRun(PairRun):
 
     @cached_property
     def foresight(self) -> Foresight:
-        """The numbers that a review can change.
+        """Return the numbers that a review can change.
 
         Raises:
             InputError: The run is damaged, or an earlier version of memorisk wrote it.
@@ -244,7 +244,7 @@ class SyntheticRun(PairRun):
             return Foresight(read_json(self.folder / "summary.json"), self._counted(), options, known)
 
     def _counted(self) -> Counted:
-        """The pairs and patients behind the reasons of the verdict."""
+        """Return the pairs and patients behind the reasons of the verdict."""
         tables = self.folder / "tables"
         pairs = Columns(tables / "pairs.parquet")
         of = list(zip(pairs.texts("image"), pairs.texts("real_image"), strict=True))
@@ -277,7 +277,7 @@ class SyntheticRun(PairRun):
         )
 
     def judged(self, verdict: str, answers: Mapping[str, Any]) -> list[JudgedPair]:
-        """The pairs of some answers, every row of the table that they are."""
+        """Return the pairs of some answers, with every row of the table that belongs to them."""
         review = self.review
         return [
             JudgedPair(*(review.columns.text(name, row) for name in ("synthetic_image", "training_image", "patient")))
@@ -287,7 +287,7 @@ class SyntheticRun(PairRun):
         ]
 
     def judging(self, place: int) -> Judging:
-        """Gather what a page needs for an answer to a pair."""
+        """Return the data that a page needs for an answer to a pair."""
         review = self.review
         last = review.last
         return Judging(
@@ -300,7 +300,7 @@ class SyntheticRun(PairRun):
         )
 
     def foreseen(self) -> list[Block]:
-        """The verdict with what was said so far."""
+        """Return the verdict with the answers so far."""
         progress, answers = self.review.progress, self.review.answers()
         if not answers:
             return [_foreseen_block(None, progress.open)]
@@ -309,12 +309,12 @@ class SyntheticRun(PairRun):
 
 
 class FilterRun(PairRun):
-    """A finished run of ``filter``, whose pairs are looked at.
+    """Finished run of ``filter``, whose pairs are only looked at.
 
     Args:
-        folder: The run folder.
-        config: Its settings.
-        address: Of its pages.
+        folder: Path of the run folder.
+        config: Settings of the run.
+        address: Address of its pages.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
@@ -323,19 +323,19 @@ class FilterRun(PairRun):
 
     @cached_property
     def orientations(self) -> dict[tuple[str, str], str]:
-        """Look up, for pairs with the same pixels, what turns the synthetic image into the training image."""
+        """Return, for pairs with the same pixels, what turns the synthetic image into the training image."""
         return self.screened.orientations
 
 
 def unturned(image: np.ndarray, orientation: str) -> np.ndarray:
-    """The image that an orientation turned into this one, [h, w, c]; see `near_copies.orientations`."""
+    """Return the image that an orientation turned into this one, [h, w, c]; see `near_copies.orientations`."""
     at = ORIENTATIONS.index(orientation) if orientation in ORIENTATIONS else 0
     back = np.rot90(image, -(at % 4))
     return np.ascontiguousarray(back[:, ::-1] if at >= 4 else back)
 
 
 def _foreseen_block(found: Foreseen | None, open_pairs: int) -> Block:
-    """The verdict with a review as a box."""
+    """Return the verdict with a review as a box."""
     left = f" {open_pairs:,} {'pair is' if open_pairs == 1 else 'pairs are'} not judged yet."
     left = left if open_pairs else " All pairs are judged."
     if found is None:

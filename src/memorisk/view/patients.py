@@ -21,30 +21,30 @@ from memorisk.runs.files import read_table
 from memorisk.view.images import CLASSIFIED, RunImages
 
 PER_PAGE = 12
-_MOST_PICTURES = 6  # of one patient
-_WIDTH = 300.0  # of a strip, in its own units
+_MOST_PICTURES = 6  # pictures of one patient
+_WIDTH = 300.0  # width of a strip, in its own units
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Which patients are shown."""
+    """Filters that choose the patients to show."""
 
     label: str = ""
-    """Of this class; empty for all."""
+    """Class of the patients; empty for all."""
     flagged: bool = True
-    """The flagged ones alone."""
+    """Whether only flagged patients are shown."""
     least: float | None = None
-    """With this M or more."""
+    """Least M of the patients; None for all."""
 
     def address(self, **changes: Any) -> str:
-        """The query of a page with these filters, some of them changed."""
+        """Return the query of a page with these filters, some of them changed."""
         given = {"label": self.label, "flagged": int(self.flagged), "from": "" if self.least is None else self.least}
         return urlencode({**given, **changes}, errors="surrogatepass")
 
 
 @dataclass(frozen=True)
 class ClassBar:
-    """A class in the chart."""
+    """Bar of a class in the chart."""
 
     label: str
     flagged: str
@@ -52,7 +52,7 @@ class ClassBar:
     limits: str
     query: str
     bar: tuple[float, float]
-    """Where the interval begins and how wide it is, of 100."""
+    """Start and width of the interval, in per cent of the chart."""
     dot: float
     zero: float
     chosen: bool
@@ -60,7 +60,7 @@ class ClassBar:
 
 @dataclass(frozen=True)
 class Strip:
-    """The losses of an image by all models, as places from 0 to `_WIDTH`."""
+    """Losses of an image by all models, as places from 0 to `_WIDTH`."""
 
     seen: tuple[float, ...]
     unseen: tuple[float, ...]
@@ -69,7 +69,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image of a patient."""
+    """Image of a patient, with its address or the reason why it is missing."""
 
     image: str
     address: str
@@ -79,7 +79,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Card:
-    """A patient in the grid."""
+    """Card of a patient in the grid."""
 
     label: str
     group: str
@@ -93,12 +93,12 @@ class Card:
 
 
 class ClassifierRun:
-    """A finished run of ``audit classifier`` or ``audit losses``.
+    """Finished run of ``audit classifier`` or ``audit losses``.
 
     Args:
-        folder: The run folder.
-        config: Its settings.
-        address: Of its pages.
+        folder: Path of the run folder.
+        config: Settings of the run.
+        address: Address of its pages.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
@@ -117,7 +117,7 @@ class ClassifierRun:
 
     @cached_property
     def _items(self) -> dict[tuple[str, str], list[str]]:
-        """Images of each class and patient, those with the largest M first."""
+        """Return the images of each class and patient, those with the largest M first."""
         table = from_storable(read_table(self.folder / "per_image.parquet"))
         table = table.sort_values("M", ascending=False, kind="stable")
         found: dict[tuple[str, str], list[str]] = {}
@@ -126,7 +126,7 @@ class ClassifierRun:
         return found
 
     def chosen(self, filters: Filters) -> np.ndarray:
-        """Rows of the patients that are shown, the largest M first."""
+        """Return the rows of the patients to show, the largest M first."""
         keep = np.ones(len(self._order), dtype=bool)
         if filters.flagged:
             keep &= self._flagged
@@ -138,11 +138,11 @@ class ClassifierRun:
 
     @property
     def any_flagged(self) -> bool:
-        """Return whether anybody is flagged."""
+        """Return whether any patient is flagged."""
         return bool(self._flagged.any())
 
     def chart(self, filters: Filters) -> list[ClassBar]:
-        """Every class with its mean M and interval, the largest first."""
+        """Return every class with its mean M and interval, the largest first."""
         table = self.classes
         labels, mean = column_texts(table, "label"), column_numbers(table, "mean")
         low, high = column_numbers(table, "low"), column_numbers(table, "high")
@@ -170,7 +170,7 @@ class ClassifierRun:
         return bars
 
     def cards(self, rows: np.ndarray) -> list[Card]:
-        """The patients of some rows."""
+        """Return the patients of some rows."""
         patients = [(str(self._label[row]), str(self._group[row])) for row in rows]
         shown = {patient: self._items.get(patient, [])[:_MOST_PICTURES] for patient in patients}
         scores = self._scores([image for images in shown.values() for image in images])
@@ -196,21 +196,21 @@ class ClassifierRun:
         ]
 
     def known(self, label: str, group: str) -> bool:
-        """Tell whether the run has such a patient in such a class."""
+        """Return whether the run has such a patient in such a class."""
         return bool(((self._label == label) & (self._group == group)).any())
 
     @property
     def file(self) -> Path:
-        """Where marks are kept."""
+        """Return the path of the file of marks."""
         return self.folder / FILE
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """Return what may be said of a patient."""
+        """Return the marks that a patient may get."""
         return MARKS
 
     def _scores(self, images: list[str]) -> pd.DataFrame:
-        """The losses of some images by all models; the other rows of the table are not kept."""
+        """Read the losses of some images by all models; the other rows of the table are not kept."""
         path, columns = self.folder / SCORES, ["image", "label", "member", "loss"]
         if not path.is_file() or not images:
             return pd.DataFrame({name: [] for name in columns})
@@ -226,7 +226,7 @@ class ClassifierRun:
 
 
 def _strip(scores: pd.DataFrame, top: float) -> Strip:
-    """The losses of one image, those of models that saw it and of those that did not."""
+    """Return the losses of one image, those of models that saw it and of those that did not."""
     loss, seen = scores["loss"].to_numpy(dtype=np.float64), scores["member"].to_numpy(dtype=bool)
     place = np.clip(loss / (top or 1.0), 0.0, 1.0) * _WIDTH
     means = [f"{values.mean():.2f}" if len(values) else "none" for values in (loss[seen], loss[~seen])]

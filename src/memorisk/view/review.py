@@ -1,11 +1,11 @@
-"""What a person says of the pairs of a synthetic run: shown one by one, kept in one file, undone one by one.
+"""A person's answers on the pairs of a synthetic run: given one by one, kept in one file, undone one by one.
 
 Pairs come in the order of the audit's own ``review.csv``: those singled out or confirmed by alignment first, and the
-most alike of each part before others. Rows with the same two contents are one pair, which is judged once.
+most similar of each part before others. Rows with the same two contents are one pair, which is judged once.
 
 Every answer is written at once to `FILE` in the run folder, which ``--review`` reads. It holds the judged pairs alone,
-so that an answer costs the same whatever the size of the set. What was said in the run's ``--review`` or by hand in
-its ``review.csv`` is taken over; neither file is changed.
+so an answer costs the same whatever the size of the set. Answers in the run's ``--review`` or written by hand in
+its ``review.csv`` are taken over; neither file is changed.
 """
 
 import getpass
@@ -27,13 +27,13 @@ from memorisk.runs.tables import write_csv
 from memorisk.view.columns import Columns
 
 FILE = "reviewed.csv"
-"""What was said in the viewer, in the run folder."""
-_LONGEST = 500  # letters of a reason or a name
+"""Name of the file of answers from the viewer, in the run folder."""
+_LONGEST = 500  # largest number of letters of a reason or a name
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a review is."""
+    """Progress of a review, in pairs."""
 
     pairs: int
     confirmed: int
@@ -41,18 +41,18 @@ class Progress:
 
     @property
     def open(self) -> int:
-        """Return the pairs that nobody judged."""
+        """Return the number of pairs that are not judged yet."""
         return self.pairs - self.confirmed - self.dismissed
 
 
 class PairReview:
-    """The pairs of a run of ``audit synthetic`` and what was said of them.
+    """Pairs of a run of ``audit synthetic``, with the answers to them.
 
     Args:
-        folder: The run folder.
+        folder: Path of the run folder.
 
     Raises:
-        InputError: The run has no table of pairs, or an answer in it is none.
+        InputError: The run has no table of pairs, or an answer in it is invalid.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -76,32 +76,32 @@ class PairReview:
         self._refresh()
 
     def __len__(self) -> int:
-        """The number of pairs, each content once."""
+        """Return the number of pairs, each content once."""
         return len(self.keys)
 
     @cached_property
     def place_of(self) -> dict[str, int]:
-        """Places of pairs by their keys."""
+        """Return the places of pairs by their keys."""
         return {key: place for place, key in enumerate(self.keys)}
 
     def rows(self, place: int) -> np.ndarray:
-        """The rows of the table that are this pair."""
+        """Return the rows of the table that belong to this pair."""
         return self._rows[self._starts[place] : self._starts[place + 1]]
 
     def text(self, place: int, column: str) -> str:
-        """A column of a pair's first row."""
+        """Return a column of a pair's first row."""
         return self.columns.text(column, self.rows(place)[0])
 
     def images(self, place: int) -> tuple[str, str]:
-        """The synthetic and the training image of a pair."""
+        """Return the synthetic and the training image of a pair."""
         return self.text(place, "synthetic_image"), self.text(place, "training_image")
 
     def answers(self) -> dict[str, Judgement]:
-        """Return what was said of pairs, by key; the last answer last."""
+        """Return the answers to pairs, by key; the last answer last."""
         return {key: said for key, said in self._base.items() if key not in self._own} | self._own
 
     def answer(self, place: int) -> Judgement | None:
-        """Return what was said of a pair."""
+        """Return the answer to a pair."""
         key = self.keys[place]
         return self._own.get(key) or self._base.get(key)
 
@@ -113,12 +113,12 @@ class PairReview:
 
     @property
     def last(self) -> Judgement | None:
-        """The last dismissal: whoever dismisses the next pair often says the same."""
+        """Return the last dismissal, since the next one often has the same reason."""
         return next((said for said in reversed(self.answers().values()) if said.verdict == DISMISS), None)
 
     @property
     def reviewer(self) -> str:
-        """Name who judges: as in the last answer, else the user of this machine."""
+        """Return the name of the person who judges: as in the last answer, else the user of this machine."""
         said = next((said.by for said in reversed(self.answers().values()) if said.by), "")
         if said:
             return said
@@ -128,21 +128,21 @@ class PairReview:
             return ""
 
     def next_open(self, after: int) -> int | None:
-        """The next pair that nobody judged, from the first again after the last; None where all are."""
+        """Return the next pair without an answer, from the first again after the last; None where all have one."""
         answers, n = self.answers(), len(self)
         return next((at % n for at in range(after + 1, after + 1 + n) if self.keys[at % n] not in answers), None)
 
     def judge(self, key: str, verdict: str, by: str, reason: str) -> None:
-        """Keep an answer.
+        """Keep an answer to a pair.
 
         Args:
-            key: Of the pair.
-            verdict: "confirm" or "dismiss".
-            by: Who.
-            reason: Why.
+            key: Key of the pair.
+            verdict: Answer: "confirm" or "dismiss".
+            by: Name of the person who answers.
+            reason: Reason of the answer.
 
         Raises:
-            InputError: There is no such pair or answer, or a dismissal lacks who or why.
+            InputError: The pair or the answer does not exist, or a dismissal lacks a name or a reason.
         """
         if key not in self.place_of:
             raise InputError("there is no such pair in this run")
@@ -159,7 +159,7 @@ class PairReview:
                 raise InputError(f"{one_line(self.path)} does not hold the answer: give it again")
 
     def undo(self) -> str | None:
-        """Take the last answer of this file back; the pair's key, None where there is none."""
+        """Undo the last answer of this file; return the pair's key, None where the file has none."""
         with self._held():
             if not self._own:
                 return None
@@ -172,14 +172,14 @@ class PairReview:
     def _held(self) -> Iterator[None]:
         """Hold the file against threads and other viewers, with their answers read."""
         with self._lock, folder_lock(self.folder, name=ANSWERS_LOCK, wait=True):
-            for left in self.folder.glob(f".{FILE}.*.part"):  # by a viewer that was killed
+            for left in self.folder.glob(f".{FILE}.*.part"):  # left by a viewer that was killed
                 left.unlink(missing_ok=True)
             self._seen = None
             self._refresh()
             yield
 
     def _write(self) -> None:
-        """Write all answers, a row for each row of the table; the file is gone with its last answer."""
+        """Write all answers, one row for each row of the table; the file is removed with its last answer."""
         answers = self.answers()
         if not self._own:
             self.path.unlink(missing_ok=True)
@@ -211,7 +211,7 @@ class PairReview:
         return found.st_mtime_ns, found.st_size
 
     def _by_hand(self) -> dict[str, Judgement]:
-        """Read what a person wrote into ``review.csv`` and its followers."""
+        """Read the answers that a person wrote into ``review.csv`` and the numbered files after it."""
         said: dict[str, Judgement] = {}
         for path in sorted(self.folder.glob("review*.csv")):
             if path.name == "review.csv" or path.stem.removeprefix("review-").isdigit():
@@ -219,10 +219,10 @@ class PairReview:
         return said
 
     def _read(self, path: Path) -> dict[str, Judgement]:
-        """The answers in a file about pairs of this run.
+        """Return the answers in a file on pairs of this run.
 
         Raises:
-            InputError: It cannot be read, or lacks a column.
+            InputError: The file cannot be read, or lacks a column.
         """
         table = read_described(path, quoted=True)
         lacking = [name for name in ("pair", *ANSWERS) if name not in table]
@@ -231,7 +231,7 @@ class PairReview:
         return self._said({name: table[name].astype(str).tolist() for name in ("pair", *ANSWERS)})
 
     def _said(self, columns: Mapping[str, Sequence[str]]) -> dict[str, Judgement]:
-        """Answers by key; rows without one, and pairs of other runs, are passed over."""
+        """Return answers by key; rows without one, and pairs of other runs, are skipped."""
         known: dict[str, Judgement] = {}
         for pair, *said in zip(*(columns[name] for name in ("pair", *ANSWERS)), strict=True):
             key, (verdict, by, reason) = pair.strip(), (word.strip() for word in said)

@@ -1,4 +1,4 @@
-"""The runs below some folders: what each asked, how far it is, and its verdict."""
+"""The runs below some folders: the question of each, its progress, and its verdict."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from memorisk.runs.folder import LOG, STAGE, is_run, read_config
 from memorisk.runs.locks import refuse_held
 
 MOST_RUNS = 2000
-"""Runs that one folder is searched for; a folder with more is refused, since its page would not be read."""
+"""Largest number of runs that one folder is searched for; more are refused, since such a page would not be read."""
 _DEPTH = 6
 _TAIL_BYTES = 1 << 16
 QUESTIONS: Mapping[str, str] = {
@@ -28,34 +28,34 @@ QUESTIONS: Mapping[str, str] = {
     "quality": "How good are the synthetic images?",
     "images": "Are the images fit to be audited?",
 }
-"""What a run asked, by its kind."""
+"""Question of a run, by its kind."""
 State = Literal["done", "running", "broken"]
 
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run of the list."""
+    """Entry of a run in the list."""
 
     key: str
-    """Names it in links; tells nothing of the path."""
+    """Key of the run in links; it reveals nothing of the path."""
     folder: Path
     name: str
-    """Its folder, as seen from the place that was searched."""
+    """Name of its folder, as seen from the place that was searched."""
     kind: str
-    """As in `QUESTIONS`; empty for others."""
+    """Kind of the run, as in `QUESTIONS`; empty for others."""
     state: State
     status: str
-    """pass, fail or undecided, of a check whether it found no problem; empty without a verdict."""
+    """Status of its verdict: pass, fail or undecided; a check passes without a problem; empty without a verdict."""
     date: str
-    """Of its last line of log, to the minute."""
+    """Date of the last line of its log, to the minute."""
     progress: str
-    """Its stage and the last that its log says, of a run that is not done."""
+    """Stage and last log entry of a run that is not done."""
     redacted: bool
-    """Whether it was made with ``--redact``: neither ids nor images of it are shown."""
+    """Whether the run was made with ``--redact``: neither ids nor images of it are shown."""
 
     @property
     def question(self) -> str:
-        """Return what was asked."""
+        """Return the question of the run."""
         return QUESTIONS.get(self.kind, "Another run")
 
 
@@ -63,11 +63,11 @@ def find_runs(places: Sequence[Path], read: "Callable[[Path, str], RunEntry] | N
     """List every run at or below some folders, the newest first.
 
     Args:
-        places: Run folders, or folders that hold some.
-        read: Describes a run, given its folder and name; `read_entry` if not given.
+        places: Paths of run folders, or of folders that hold some.
+        read: Function that describes a run, given its folder and name; `read_entry` if not given.
 
     Raises:
-        InputError: A place is no folder, no run is below any, or too many are.
+        InputError: A place is not a folder, no run is below any, or too many are.
     """
     found: dict[Path, str] = {}
     for place in places:
@@ -86,11 +86,11 @@ def find_runs(places: Sequence[Path], read: "Callable[[Path, str], RunEntry] | N
 
 
 def read_entry(folder: Path, name: str) -> RunEntry:
-    """Describe a run; one that cannot be read is broken, and says why.
+    """Describe a run; one that cannot be read is broken, with the reason.
 
     Args:
-        folder: Of the run.
-        name: As it is shown.
+        folder: Path of the run folder.
+        name: Name under which the run is shown.
     """
     key, lines = fingerprint(str(folder), length=12), _last_lines(folder / LOG)
     date = str(lines[-1].get("time", ""))[:16].replace("T", " ") if lines else ""
@@ -116,7 +116,7 @@ def read_entry(folder: Path, name: str) -> RunEntry:
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
-    """A folder if it is a run, and the runs in it; links are not followed."""
+    """Yield a folder if it is a run, and the runs in it; links are not followed."""
     if is_run(folder) or ((folder / STAGE).is_file() and _is_held(folder)):
         yield folder
     if depth >= _DEPTH:
@@ -131,7 +131,7 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _kind(config: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> str:
-    """The kind of a run, by its verdict, else by its settings."""
+    """Return the kind of a run, by its verdict, else by its settings."""
     if verdict is not None and verdict.get("audit"):
         return str(verdict["audit"])
     made = config.get("run")
@@ -141,7 +141,7 @@ def _kind(config: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> str:
 
 
 def _is_sound(path: Path) -> bool:
-    """Tell whether a check says that it found no problem."""
+    """Return whether a check found no problem."""
     try:
         found = read_json(path)
     except (InputError, OSError):
@@ -150,7 +150,7 @@ def _is_sound(path: Path) -> bool:
 
 
 def _is_held(folder: Path) -> bool:
-    """Tell whether a process works on the folder."""
+    """Return whether a process works on the folder."""
     try:
         refuse_held(folder)
     except InputError:
@@ -159,7 +159,7 @@ def _is_held(folder: Path) -> bool:
 
 
 def _last_lines(path: Path) -> list[dict[str, Any]]:
-    """The events at the end of a log; lines that a kill cut short are passed over."""
+    """Return the events at the end of a log; lines that a kill cut short are skipped."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
@@ -178,7 +178,7 @@ def _last_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _progress(folder: Path, lines: Sequence[Mapping[str, Any]]) -> str:
-    """Tell how far a run is that is not done, by its stage and its log."""
+    """Describe the progress of a run that is not done, by its stage and its log."""
     trained = sum(line.get("event") == "trained" for line in lines)
     last = f"last event: {one_line(lines[-1].get('event', ''), 60)}" if lines else "nothing is logged yet"
     models = f"{plural(trained, 'model', 'models')} trained" if trained else ""
@@ -186,7 +186,7 @@ def _progress(folder: Path, lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _stage(folder: Path) -> Mapping[str, Any]:
-    """Read the stage that a run has noted; empty where there is none."""
+    """Read the stage that a run has noted; empty without one."""
     try:
         found = read_json(folder / STAGE)
     except (InputError, OSError):

@@ -1,4 +1,4 @@
-"""The pairs of a filter run: every synthetic image beside its nearest training image, those left out first."""
+"""The pairs of a filter run: every synthetic image with its nearest training image, those left out first."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from memorisk.runs.files import read_table
 
 
 class ScreenedPairs:
-    """The pairs of a run of ``filter``: nobody is asked about them.
+    """Pairs of a run of ``filter``; a person does not judge them.
 
     Args:
-        folder: The run folder.
+        folder: Path of the run folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,26 +33,26 @@ class ScreenedPairs:
         self._order = order[self._nearest[order] != ""]
 
     def __len__(self) -> int:
-        """The number of pairs."""
+        """Return the number of pairs."""
         return len(self._order)
 
     @property
     def orientations(self) -> dict[tuple[str, str], str]:
-        """Look up, for pairs with the same pixels, what turns the synthetic image into the training image."""
+        """Return, for pairs with the same pixels, what turns the synthetic image into the training image."""
         turned = [row for row in self._order if self._orientation[row]]
         return {(str(self._image[row]), str(self._nearest[row])): str(self._orientation[row]) for row in turned}
 
     def rows(self, place: int) -> np.ndarray:
-        """The row of a pair."""
+        """Return the row of a pair."""
         return self._order[place : place + 1]
 
     def images(self, place: int) -> tuple[str, str]:
-        """The synthetic and the training image of a pair."""
+        """Return the synthetic and the training image of a pair."""
         row = self._order[place]
         return str(self._image[row]), str(self._nearest[row])
 
     def text(self, place: int, column: str) -> str:
-        """Return what is known of a pair, by the columns that a review has."""
+        """Return the data on a pair under the name of a column of a review."""
         row = self._order[place]
         reason = str(self._reason[row])
         why = REASONS.get(reason, reason).rstrip(".")
@@ -64,5 +64,5 @@ class ScreenedPairs:
         return known.get(column, "")
 
     def answer(self, place: int) -> Judgement | None:
-        """Nothing is said of it."""
+        """Return None, since these pairs have no answers."""
         return None

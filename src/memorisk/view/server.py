@@ -1,4 +1,4 @@
-"""The server of ``memorisk view``: bound to loopback, for whoever has the link that it prints."""
+"""The server of ``memorisk view``: bound to loopback, for the browser that has the link that it prints."""
 
 import secrets
 import socket
@@ -19,19 +19,19 @@ HOST = "127.0.0.1"
 
 
 def serve(places: Sequence[Path], *, port: int, say: Callable[[str], None]) -> None:
-    """Show runs until the process is told to end.
+    """Show runs until the process ends.
 
     Args:
-        places: Run folders, or folders that hold some.
-        port: Where to listen; 0 for any that is free.
-        say: Called with the link once the server listens.
+        places: Paths of run folders, or of folders that hold some.
+        port: Port to listen on; 0 for any that is free.
+        say: Function called with the link once the server listens.
 
     Raises:
-        InputError: There is no run, or the port is taken.
-        MissingExtraError: Without the extra ``view``.
+        InputError: No run was found, or the port is taken.
+        MissingExtraError: The extra ``view`` is not installed.
     """
     try:
-        import uvicorn  # after what every command needs, so that an install without that is told first
+        import uvicorn  # after the libraries that every command needs, so that a lack of those is reported first
     except ModuleNotFoundError:
         raise MissingExtraError("uvicorn", "view", "memorisk view") from None
     app = create_app(places)
@@ -46,13 +46,13 @@ def serve(places: Sequence[Path], *, port: int, say: Callable[[str], None]) -> N
 
 
 def listening_socket(port: int) -> socket.socket:
-    """A socket on loopback.
+    """Return a socket on loopback.
 
     Args:
-        port: 0 for any that is free.
+        port: Port to listen on; 0 for any that is free.
 
     Raises:
-        InputError: The port is taken, or is none.
+        InputError: The port is taken, or is not a valid port.
     """
     if not 0 <= port < 1 << 16:
         raise InputError(f"--port {port} is none: name 0 (any that is free) to 65535")
@@ -60,7 +60,7 @@ def listening_socket(port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
-        listener.listen(128)  # whoever opens the link at once waits, and is not refused
+        listener.listen(128)  # a browser that opens the link at once waits, and is not refused
     except OSError as error:
         listener.close()
         raise InputError(f"--port {port} cannot be used ({error.strerror}): leave it out, or name another") from None

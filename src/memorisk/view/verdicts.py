@@ -1,4 +1,4 @@
-"""The verdict of a run as blocks, and its numbers beside those of another; what a check of images read."""
+"""The verdict of a run as blocks, its numbers next to those of another, and the results of a check of images."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,11 +16,11 @@ _WAYS = {"pass": "What would change it", "fail": "What to do", "undecided": "Wha
 
 
 def verdict_blocks(verdict: Mapping[str, Any] | None, progress: str = "") -> list[Block]:
-    """Lay out what a run says, or that it says nothing yet.
+    """Lay out the verdict of a run, or that it has none yet.
 
     Args:
-        verdict: ``verdict.json``; None without.
-        progress: How far it is.
+        verdict: Content of ``verdict.json``; None without one.
+        progress: Progress of the run, in words.
     """
     if verdict is None:
         return [Callout("note", "No verdict yet", [Paragraph(capitalized(progress))] if progress else [])]
@@ -34,11 +34,11 @@ def verdict_blocks(verdict: Mapping[str, Any] | None, progress: str = "") -> lis
 
 
 def check_blocks(tables: Path, *, redacted: bool) -> list[Block]:
-    """Lay out what a check of images could not read, and its labels.
+    """Lay out the images that a check could not read, and its labels.
 
     Args:
-        tables: The folder of its tables.
-        redacted: Leave out names of files.
+        tables: Path of the folder of its tables.
+        redacted: Whether to leave out names of files.
     """
     names = ("unreadable", "not_read", "empty", "few_levels", "classes")
     found = {name: from_storable(read_table(tables / f"{name}.parquet")) for name in names}
@@ -51,7 +51,7 @@ def check_blocks(tables: Path, *, redacted: bool) -> list[Block]:
 
 
 def number_rows(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The numbers of two verdicts side by side, those that both have."""
+    """Return the numbers of two verdicts side by side, those that both have."""
     ours, theirs = (dict(_numbers(verdict, "")) for verdict in (first, second))
     return [(name, _written(value), _written(theirs[name])) for name, value in ours.items() if name in theirs]
 
