@@ -130,7 +130,7 @@ def _encoding(head: bytes) -> str:
 
 
 def _first_rows(text: str, separator: str) -> tuple[list[str], list[str]] | None:
-    """Return the first two rows of a table, the second empty where there is none; None where the first has no end."""
+    """Return the first two rows of a table, the second empty if it is missing; None where the first has no end."""
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     try:
         names = next(rows, [])

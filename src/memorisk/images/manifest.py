@@ -192,7 +192,7 @@ class Manifest:
         """Check columns, types, ids and that the manifest has an image.
 
         Raises:
-            InputError: A column is missing or not text, an id is empty or given twice, or there is no row.
+            InputError: A column is missing or not text, an id is empty or given twice, or the table has no rows.
         """
         absent = [c for c in REQUIRED if c not in self.table]
         if absent:

@@ -1,12 +1,12 @@
 """Verdicts of an earlier rule that are no longer valid; report, gate and statement show them as undecided.
 
-A pass of the first form did not test whether the audit would have noticed a copy. A pass of the second did not test
-whether patients could be distinguished (classifier), or whether the images could be recognised (synthetic). A pass of
-`filter` below the third form, and of `synthesize` below the fourth, needed no audit of the kept set. A pass of a set
+A pass of the first form did not test what the audit would have noticed. A pass of the second did not test whether
+patients could be distinguished (classifier), or whether the audit saw the images for what they are (synthetic). A pass
+of `filter` below the third form, and of `synthesize` below the fourth, needed no audit of the kept set. A pass of a set
 or a mark of the form before the current one counted checks that could not look as checks that found nothing. A promise
 of the first form left people out for looking like others, and did not hold where people look alike. A failure of
-`audit feature` by controls alone did not test whether models that never saw the mark fail so, too. All other failures,
-and undecided results, are shown as they were. This is the one module that knows the form of a verdict's rule; it needs
+`audit feature` by controls alone did not test whether models that never saw the mark fail so, too. All other failures, and
+undecided results, are shown as they were. This is the one module that knows the form of a verdict's rule; it needs
 Python's own library alone.
 """
 

@@ -12,7 +12,7 @@ class ReportOptions:
     """Options that decide what a run folder and its report show of the people in the data."""
 
     gallery: bool = False
-    """Show images in the report: the most memorized ones, or synthetic images beside real ones."""
+    """Show images in the report: the most memorized ones, or synthetic images next to real ones."""
 
     redact: bool = False
     """Leave images and ids out of the report."""

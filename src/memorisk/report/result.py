@@ -51,7 +51,7 @@ def to_storable(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return a copy of the table that Parquet can hold, with the columns' true names and dtypes in its metadata.
 
     Args:
-        table: Any table with text columns (``object`` or ``str``) and columns of NumPy's or pandas' plain types.
+        table: Table with text columns (``object`` or ``str``) and columns of NumPy's or pandas' plain types.
         name: Name of the table, for messages.
 
     Raises:
@@ -373,8 +373,8 @@ def pseudonyms(ids: Iterable[str], key: bytes) -> dict[str, str]:
     same pseudonym in every run, so that runs can still be compared patient by patient.
 
     Args:
-        ids: Any ids, repeated or not.
-        key: At least 16 secret bytes.
+        ids: Ids to replace, repeated or not.
+        key: Secret key of at least 16 bytes.
 
     Returns:
         Pseudonym of each id, by id.

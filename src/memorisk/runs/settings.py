@@ -36,7 +36,7 @@ def settings_of(options: type[Settings], values: Mapping[str, Any]) -> Settings:
 
 
 def named_settings(options: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by name in their declared types: text becomes a path, and one value a tuple, where required.
+    """Return settings by name in their declared types: text becomes a path, and a single value a tuple.
 
     A function in place of its name becomes ``module:function``.
 

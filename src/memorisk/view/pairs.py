@@ -195,7 +195,7 @@ class PairRun:
         return made, unturned(real, self.orientations.get(pair, ORIENTATIONS[0]))
 
     def difference(self, place: int) -> np.ndarray:
-        """Return the absolute difference of a pair, [h, w, c] uint8.
+        """Return the absolute difference of a pair, scaled to uint8, [h, w, c].
 
         Raises:
             InputError: One of the images cannot be shown, or they differ in shape.
@@ -213,7 +213,7 @@ class PairRun:
         return self.images.part(part).pixels(row)
 
     def score(self, place: int) -> str:
-        """Return the score of a pair by the detector that found it; empty without one."""
+        """Return the score that a pair has from the search that found it; empty without one."""
         value = self.pairs.score[self.pairs.rows(place)[0]]
         return "" if np.isnan(value) else short(value)
 

@@ -56,9 +56,9 @@ class PixelChanges:
     """Changes that an intervention makes to pixels, image by image."""
 
     share: NDArray[np.float64]
-    """[n] share of the image's pixels in which some channel changed."""
+    """Share of the image's pixels in which some channel changed, [n]."""
     mean: NDArray[np.float64]
-    """[n] mean absolute change of the image's values, as a share of their range."""
+    """Mean absolute change of the image's values, as a share of their range, [n]."""
 
 
 def grayscale(images: np.ndarray) -> np.ndarray:

@@ -68,7 +68,7 @@ class Alignment:
     """Alignment of a copy on its source."""
 
     matrix: NDArray[np.float64]
-    """[2, 3] transform: ``matrix @ (x, y, 1)`` is the place in the source of the pixel (x, y) of the copy. Centres of
+    """Transform, [2, 3]: ``matrix @ (x, y, 1)`` is the place in the source of the pixel (x, y) of the copy. Centres of
     pixels are whole numbers, the first one (0, 0), x to the right and y down, as in OpenCV."""
     overlap: float
     """Share of the copy's pixels that lie on the source."""
@@ -92,7 +92,7 @@ class Alignment:
 
     @property
     def turn(self) -> float:
-        """Return the degrees, counterclockwise, by which the source is turned (after its mirroring left to right)."""
+        """Return the degrees, counterclockwise, by which the source is turned, after a mirroring if `mirrored`."""
         linear = self.matrix[:, :2] * ([-1, 1] if self.mirrored else [1, 1])
         left, _, right = np.linalg.svd(linear)
         rotation = left @ right
@@ -139,13 +139,13 @@ class SourceDetails:
     shape: tuple[int, int]
     """Height and width of the image."""
     to_canvas: NDArray[np.float64]
-    """[3, 3] transform from the image's pixels to those of the canvas."""
+    """Transform from the image's pixels to those of the canvas, [3, 3]."""
     fine: NDArray[np.float32]
-    """[SIDE, SIDE] fine details of the image."""
+    """Fine details of the image, [SIDE, SIDE]."""
     inside: NDArray[np.bool_]
-    """[SIDE, SIDE] whether the image covers the pixel of the canvas."""
+    """Whether the image covers the pixel of the canvas, [SIDE, SIDE]."""
     spectrum: NDArray[np.complex64]
-    """[1.5 COARSE, 0.75 COARSE + 1] Fourier transform of the coarse details, which have length 1."""
+    """Fourier transform of the coarse details, which have length 1, [1.5 COARSE, 0.75 COARSE + 1]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ class Pose:
     """Place of a copy on its source, from which an alignment is refined."""
 
     matrix: NDArray[np.float64]
-    """[3, 3] transform from the copy's canvas to the source's."""
+    """Transform from the copy's canvas to the source's, [3, 3]."""
     agreement: float
     """Measure of how well the copy lies there, which ranks sources: from `find_pose` the correlation of the coarse
     details, above 0; from `unmoved_pose` the largest strength."""
@@ -165,7 +165,7 @@ class CopyDetails:
 
     plain: SourceDetails
     spectra: NDArray[np.complex64]
-    """[poses, 1.5 COARSE, 0.75 COARSE + 1] conjugate Fourier transforms of the coarse details in each pose."""
+    """Conjugate Fourier transforms of the coarse details in each pose, [poses, 1.5 COARSE, 0.75 COARSE + 1]."""
 
 
 def source_details(image: np.ndarray) -> SourceDetails:

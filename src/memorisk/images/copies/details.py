@@ -58,9 +58,9 @@ class Whitening:
     """Whitening transform, fitted to what the images of a set share."""
 
     mean: np.ndarray
-    """[s * s] mean of the details of the images (`duplicates.details`)."""
+    """Mean of the details of the images (`duplicates.details`), [s * s]."""
     basis: np.ndarray | None
-    """[s * s, k] principal directions, each divided by the spread along it; None where nothing was learned."""
+    """Principal directions, each divided by the spread along it, [s * s, k]; None where nothing was learned."""
 
     def vectors(self, thumbnails: np.ndarray) -> np.ndarray:
         """Return the unit vectors [n, k] of thumbnails [n, s, s]; their products are similarities; 0 without details.
@@ -142,11 +142,11 @@ class FineRule:
     side: int
     """Pixels a side of the grid; 0 where images are stored no finer than a thumbnail."""
     used: np.ndarray
-    """[side * side] whether a pixel varies enough over the set to count."""
+    """Whether a pixel varies enough over the set to count, [side * side]."""
     median: np.ndarray
-    """[p] median of the details of images of the set, at the pixels that count."""
+    """Median of the details of images of the set, at the pixels that count, [p]."""
     spread: np.ndarray
-    """[p] median absolute deviation of the details, at the pixels that count."""
+    """Median absolute deviation of the details, at the pixels that count, [p]."""
     threshold: float | None
     """Correlation above which a pair is confirmed; None where images are stored no finer than a thumbnail."""
     n_pairs: int

@@ -54,7 +54,7 @@ _MAX_CLOSEST_PAIRS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class CopyRule:
-    """The rule by which two images are nearly the same: thresholds of thumbnails and of fine details."""
+    """Rule by which two images are nearly the same: thresholds of thumbnails and of fine details."""
 
     whitening: Whitening
     """Whitening transform, by the mean and spread that all images of the set share, applied to thumbnails."""
@@ -104,17 +104,17 @@ class NearCopies:
     """Pairs of images whose thumbnails are nearly the same, the most similar first."""
 
     first: np.ndarray
-    """[P] row of the first image; within one set the smaller row."""
+    """Row of the first image, [P]; within one set the smaller row."""
     second: np.ndarray
-    """[P] row of the second image."""
+    """Row of the second image, [P]."""
     similarity: np.ndarray
-    """[P] correlation of the thumbnails."""
+    """Correlation of the thumbnails, [P]."""
     fine: np.ndarray
-    """[P] correlation of fine details; NaN where images are stored no finer than a thumbnail."""
+    """Correlation of fine details, [P]; NaN where images are stored no finer than a thumbnail."""
     confirmed: np.ndarray
-    """[P] whether the fine details confirm the pair."""
+    """Whether the fine details confirm the pair, [P]."""
     laid: np.ndarray
-    """[P] whether the images are more similar mirrored, or in another position of the rule, than as they are."""
+    """Whether the images are more similar mirrored, or in another position of the rule, than as they are, [P]."""
     found: int
     """Number of pairs of thumbnails; larger than P where the list was cut at `MAX_PAIRS`."""
 
@@ -144,11 +144,11 @@ class BestMatches:
     """Most similar image of another set, for each image of a set."""
 
     row: np.ndarray
-    """[n] row in the other set, the first of equals; -1 where that set is empty."""
+    """Row in the other set, the first of equals, [n]; -1 where that set is empty."""
     similarity: np.ndarray
-    """[n] correlation of thumbnails, the largest over the positions of the rule; 0 where an image has no details."""
+    """Correlation of thumbnails, the largest over the positions of the rule, [n]; 0 where an image has no details."""
     laid: np.ndarray
-    """[n] whether the similarity is larger mirrored, or in another position of the rule, than as the image is."""
+    """Whether the similarity is larger mirrored, or in another position of the rule, than as the image is, [n]."""
 
 
 def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: CountProgress | None = None) -> np.ndarray:
@@ -397,9 +397,9 @@ class SamePixels:
     """Images that have the pixels of an image of another store."""
 
     row: np.ndarray
-    """[n] row of the first other image with the same pixels, in the first orientation that has one; -1 for none."""
+    """Row of the first other image with the same pixels, in the first orientation that has one, [n]; -1 for none."""
     orientation: np.ndarray
-    """[n] index in `ORIENTATIONS` of the turn that makes the other image of this one; -1 for none."""
+    """Index in `ORIENTATIONS` of the turn that makes the other image of this one, [n]; -1 for none."""
 
 
 def orientations(image: np.ndarray) -> Iterator[np.ndarray]:

@@ -103,7 +103,7 @@ _VALUE_TYPES = frozenset(
 
 
 def _is_dicom(head: bytes) -> bool:
-    """Return whether ``DICM`` follows the preamble; without one, whether a plausible element of group 2 or 8 is first."""
+    """Return whether ``DICM`` follows the preamble or, without one, a plausible element of group 2 or 8 comes first."""
     if head[128:132] == b"DICM":
         return True
     if len(head) < 12 or head[:2] not in (b"\x02\0", b"\x08\0", b"\0\x08"):

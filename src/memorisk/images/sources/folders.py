@@ -2,7 +2,7 @@
 
 The class of an image is the folder it lies in. A train, val or test folder above the classes gives the split; where
 the images' own folders have such names they are splits, not classes. Where all images lie in one folder of a neutral
-name (``images``), there are no classes.
+name (``images``), the set has no classes.
 
 ``metadata.csv``, ``.jsonl`` or ``.parquet`` make what ``datasets`` calls an image folder. Each such file describes
 the images of its folder and of those below it. Its column ``file_name`` is a path from there; the others are label,

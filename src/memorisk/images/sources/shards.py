@@ -169,7 +169,7 @@ class _Part:
     """Values of the columns with a role, by the column's name."""
     extra: pd.DataFrame
     embedded: np.ndarray
-    """[n] whether the image's content is in the shard."""
+    """Whether the image's content is in the shard, [n]."""
     called: list[str]
     """Name that came with each image; empty where it has none."""
     n: int = field(init=False)

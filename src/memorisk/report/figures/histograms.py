@@ -19,8 +19,8 @@ from memorisk.report.figures.sheet import DASHES, SERIES, Sheet, colour
 
 _BINS = 40
 _TAIL = 0.99
-"""Share of every pool beyond whose quantile distances are drawn in the last bin, so that a few do not press all others;
-those below 0 (minus a logit) are drawn in the first in the same way."""
+"""Share of every pool; distances beyond it are drawn in the last bin, so that a few do not press all others. Distances
+below 0 (minus a logit) are drawn in the first bin in the same way."""
 
 
 def distance_plot(

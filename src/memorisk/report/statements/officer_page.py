@@ -172,7 +172,7 @@ def _after_left_out(statement: Statement, headline: str) -> str:
 
 
 def _left_out(audit: AuditStatement) -> str:
-    """Count the images that one run left out and kept, and the people whom the left-out ones resemble."""
+    """Count the images that one run left out and kept, and the people whose images the left-out ones come near."""
     value = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
     left, people, kept = (value.get(name, 0) for name in ("rejected", "rejected_people", "kept"))
     whom = plural(people, f"training {audit.units.removesuffix('s')}", f"training {audit.units}")
@@ -322,7 +322,7 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
 
 
 def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
-    """Word the evidence of copies, the gravest first; negative results come only where there is no evidence."""
+    """Word the evidence of copies, the gravest first; negative results come only where evidence is missing."""
     figures = {figure.name: figure for figure in audit.figures}
     known = {name: figure.value for name, figure in figures.items() if figure.value is not None}
     found = {name: int(value) for name, value in known.items()}

@@ -21,7 +21,7 @@ from memorisk.runs.errors import InputError, one_line
 
 FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 3, "privacy-statement-3"
 LISTS = {"level": 0.1, "correction": "bh"}
-"""Default rule of the list behind a verdict: verdicts of the first form were given at the requested level."""
+"""Level and correction of the list behind a verdict; verdicts of the first form were given at the requested ones."""
 GENERATED_SETS = ("synthetic", "filter", "synthesize")
 """Kinds of runs whose verdict is that of the audit of a generated set."""
 LISTED = ("classifier", "losses", *GENERATED_SETS)
@@ -236,7 +236,7 @@ class Statement:
         """Read the statement that an in-toto Statement carries.
 
         Args:
-            statement: In-toto Statement to read.
+            statement: Statement in in-toto's form to read.
             name: Name of the statement, for messages.
 
         Raises:
