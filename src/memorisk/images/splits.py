@@ -312,7 +312,7 @@ def small_classes(
     fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
     linked: Iterable[tuple[str, str]] | None = None,
 ) -> list[str]:
-    """List the classes too small to split: fewer groups than parts can each get one, 1 / (the smallest share).
+    """List the classes too small to split: fewer groups than give every part one, that is 1 / (the smallest share).
 
     Their groups join training only. A class that is left with too few groups is then too small as well, and so on.
     """
@@ -331,7 +331,7 @@ def merge_linked(groups: Sequence[str] | np.ndarray, linked: Iterable[tuple[str,
         Merged group of each image, [N].
 
     Raises:
-        InputError: No image has a linked group.
+        InputError: A linked group is not the group of any image.
     """
     names, of_image = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     place = {name: i for i, name in enumerate(names)}

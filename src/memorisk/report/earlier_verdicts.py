@@ -5,8 +5,8 @@ patients could be distinguished (classifier), or whether the audit saw the image
 of `filter` below the third form, and of `synthesize` below the fourth, needed no audit of the kept set. A pass of a set
 or a mark of the form before the current one counted checks that could not look as checks that found nothing. A promise
 of the first form left people out for looking like others, and did not hold where people look alike. A failure of
-`audit feature` by controls alone did not test whether models that never saw the mark fail so, too. All other failures, and
-undecided results, are shown as they were. This is the one module that knows the form of a verdict's rule; it needs
+`audit feature` by controls alone did not test whether models that never saw the mark fail so, too. All other failures,
+and undecided results, are shown as they were. This is the one module that knows the form of a verdict's rule; it needs
 Python's own library alone.
 """
 
