@@ -2,7 +2,7 @@
 
 Plots draw on axes of matplotlib and return them; matplotlib, and the readers of images, load only when needed.
 For a run with ``--redact`` the module never shows an id or an image. For one with ``--pseudonymise`` it shows neither
-images nor paths: its folder does not reveal them.
+images nor paths: its folder does not record which these are.
 """
 
 import html

@@ -23,8 +23,8 @@ is empty:
   fields at one place.
 * In each image, a value beyond `CLIP` times the median size is cut to that.
 
-The correlation of the rest must be larger than that of pairs of different people. Of the `NULL_PAIRS` pairs
-that look most similar among all pairs of different people, each person in one of them, it is the 5 % point by rank (the
+The correlation of the rest must be larger than that of pairs of different people. The threshold is the 5 % point by
+rank among the `NULL_PAIRS` pairs of different people that look most similar, each person in one of them (the
 largest where there are fewer than 19). `recipes/near_copies.py` measures it on real sets without and under fields, and
 on synthetic ones. A copy that is turned by degrees or moved is at best similar in the thumbnail, and not confirmed.
 """
