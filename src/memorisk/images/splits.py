@@ -285,7 +285,7 @@ def split_by_group(
         shares.
 
     Raises:
-        InputError: The shares do not add up to 1, the arrays differ in length, there are no images, or a linked group
+        InputError: The shares do not add up to 1, the arrays differ in length or are empty, or a linked group
             does not occur.
     """
     shares = _checked_shares(fractions)

@@ -190,7 +190,7 @@ def reserve_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
     """Write an empty .npy file, readable by its owner alone, and reserve its space.
 
     Raises:
-        OSError: The file cannot be written, or there is no space.
+        OSError: The file cannot be written, or the disk has no space.
     """
     header = array_header(shape, dtype)
     size = len(header) + int(np.prod(shape)) * np.dtype(dtype).itemsize

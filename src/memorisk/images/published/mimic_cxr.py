@@ -5,7 +5,7 @@ The tables of the benchmark (Holste et al. 2022) are ``<name>_single-label_train
 is 1. The small balanced test part also counts as test.
 
 NIH-CXR-LT: ChestX-ray14's images with 20 single labels, long-tailed, and its own split. The tables (also in
-``LongTailCXR/``) lie beside ChestX-ray14's images (``images/`` or ``images_001/images/`` to
+``LongTailCXR/``) lie next to ChestX-ray14's images (``images/`` or ``images_001/images/`` to
 ``images_012/images/``). Group: the patient, the first part of the file's name (``00000001_000.png``).
 
 MIMIC-CXR (Johnson et al. 2019): chest radiographs, many images of one patient, as JPEG or DICOM.

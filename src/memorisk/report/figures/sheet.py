@@ -4,7 +4,7 @@ The module returns a small SVG with the same bytes for the same arrays. It has n
 refers to, no ``style`` attributes (a strict content policy refuses them), and colours that a dark page can exchange
 by class. Text stays text: it can be read aloud, searched and copied, and is shown in the fonts of the reader, so that a
 class named in Chinese or with an emoji needs no font here. matplotlib never sees a user's text: it places a
-stand-in, which is exchanged for the real one afterwards; so neither ``$`` nor the backslash nor a missing glyph can
+placeholder, which is exchanged for the real one afterwards; so neither ``$`` nor the backslash nor a missing glyph can
 disturb it.
 
 `place_labels` puts labels of points where they cover neither each other nor the points.
