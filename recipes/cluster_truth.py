@@ -11,13 +11,11 @@ the features of as many images by a small network. The filter is `memorisk filte
 a guarantee; the benchmarks are `bench reid` and `bench copies` of 96 small images by a detector with a head; of these
 two all searches and passes go to the workers, however small. Each runs by this machine; then on a Dask cluster of
 three workers on loopback, of which one that has a job is killed with SIGKILL, another stopped for three seconds and
-continued, and the wire to the scheduler is cut once; then on a Ray cluster of three machines on loopback, of which a
-worker that has a job is killed, another stopped and continued, and a whole machine taken away. The filter runs once
-more on each, while a worker that has a job is stopped and never continued (`--worker-silence 5`).
+continued, and the wire to the scheduler is cut once. The filter runs once more, while a worker that has a job is
+stopped and never continued (`--worker-silence 5`).
 """
 
 import argparse
-import itertools
 import os
 import shutil
 import signal
@@ -31,9 +29,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from tests.audits.elsewhere import busy_on_dask, busy_on_ray
+from tests.audits.elsewhere import busy_on_dask
 from tests.audits.filter.making import OF, write_folders
-from tests.runs.clusters import DaskCluster, Wire, dask_cluster, ray_cluster
+from tests.runs.clusters import DaskCluster, Wire, dask_cluster
 from tests.studies.pairs.conftest import GROUPS, patients, small_detector, stored
 
 import memorisk
@@ -187,20 +185,6 @@ def hurt_dask(cluster: DaskCluster, wire: Wire, wait: float, works: Callable[[],
     yield "another stopped and continued"
 
 
-def hurt_ray(cluster: Any, wait: float, works: Callable[[], bool]) -> Iterator[str]:
-    """Kill a worker that runs a job, stop another, take a machine away."""
-    killed = until(busy_on_ray, works, wait)[0]
-    os.kill(killed, signal.SIGKILL)
-    yield "a worker that had a job killed"
-    stopped = next(iter(until(lambda: set(busy_on_ray()) - {killed}, works)))
-    os.kill(stopped, signal.SIGSTOP)
-    time.sleep(STOPPED_SECONDS)
-    os.kill(stopped, signal.SIGCONT)
-    yield "another stopped and continued"
-    cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
-    yield "a machine taken away"
-
-
 def stop_for_good(busy: Callable[[], list[int]], works: Callable[[], bool]) -> Iterator[str]:
     """Stop a worker that has a job until the work is over; then end it."""
     stopped = until(busy, works)[0]
@@ -229,7 +213,7 @@ def until(look: Callable[[], Any], works: Callable[[], bool], wait: float = 0.0)
 
 
 def main() -> None:
-    """Do all of it here and on both clusters, compare, and print the page."""
+    """Do all of it here and on the cluster, compare, and print the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=Path("runs/cluster-truth"))
     parser.add_argument("--epochs", type=int, default=20)
@@ -260,27 +244,20 @@ def main() -> None:
 
 
 def everywhere(what: str, work: Callable[..., Any], runs: Path) -> Iterator[tuple[str, ...]]:
-    """The rows of one piece of work: here, on Dask, on Ray."""
+    """The rows of one piece of work: here, and on Dask."""
     seconds, _ = run(work, runs / f"{what}-here")
     here = results(runs / f"{what}-here")
     yield what, "this machine", "-", f"{len(here)}", "-", f"{seconds:.0f}"
     wait = 1.0 if what in ("study", "searches") else 0.0
-    for executor, good in itertools.product(("dask", "ray"), (False, True) if what == "filter" else (False,)):
-        out, more = runs / f"{what}-{executor}{'-stopped' * good}", {"worker_silence": 5.0} if good else {}
-        if executor == "dask":
-            with dask_cluster(3, "--nthreads", "1") as dask, busy_on_dask(dask) as busy:
-                wire = Wire(dask.port)
-                wire.start()
-                where = {"executor": "dask", "cluster": f"tcp://127.0.0.1:{wire.port}", **more}
-                hurt = partial(stop_for_good, busy) if good else partial(hurt_dask, dask, wire, wait)
-                seconds, told = run(work, out, hurt, **where)
-        else:
-            with ray_cluster(3) as ray:
-                where = {"executor": "ray", "cluster": ray.address, **more}
-                hurt = partial(stop_for_good, busy_on_ray) if good else partial(hurt_ray, ray, wait)
-                seconds, told = run(work, out, hurt, **where)
-        place = {"dask": "Dask, three workers", "ray": "Ray, three machines"}[executor]
-        yield what, *compared(place, out, here, seconds, told)
+    for good in (False, True) if what == "filter" else (False,):
+        out, more = runs / f"{what}-dask{'-stopped' * good}", {"worker_silence": 5.0} if good else {}
+        with dask_cluster(3, "--nthreads", "1") as dask, busy_on_dask(dask) as busy:
+            wire = Wire(dask.port)
+            wire.start()
+            where = {"executor": "dask", "cluster": f"tcp://127.0.0.1:{wire.port}", **more}
+            hurt = partial(stop_for_good, busy) if good else partial(hurt_dask, dask, wire, wait)
+            seconds, told = run(work, out, hurt, **where)
+        yield what, *compared("Dask, three workers", out, here, seconds, told)
 
 
 def compared(name: str, folder: Path, here: dict[str, bytes], seconds: float, told: list[str]) -> tuple[str, ...]:

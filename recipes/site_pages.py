@@ -120,8 +120,7 @@ PAGES: dict[str, Page] = {
     ),
     "cluster.md": Page(
         commands={
-            "memorisk": "needs a scheduler; `recipes/cluster_truth.py` runs such on real Dask and Ray clusters",
-            "python -c": "writes Ray's token into the home folder",
+            "memorisk": "needs a scheduler; `recipes/cluster_truth.py` runs such on real Dask clusters",
             "python recipes/slurm_dask.py": Expected(
                 (0,), "#SBATCH", replaced=(("slurm_dask.py ", "slurm_dask.py --script "),), in_checkout=True
             ),

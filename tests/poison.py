@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parents[1] / "src" / "memorisk"
-BESIDE = {"memorisk", "sitecustomize", "usercustomize", "distributed", "ray", "gdcm", "openjpeg", "tests"}
+BESIDE = {"memorisk", "sitecustomize", "usercustomize", "distributed", "gdcm", "openjpeg", "tests"}
 
 IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\b|import\s+(.+))", re.MULTILINE)
 """A line that imports, of code or of a docstring: a name too many does no harm here."""

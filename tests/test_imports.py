@@ -44,9 +44,6 @@ NOT_IMPORTED = {
 """Declared packages that neither src/ nor, for our own extras, a test, recipe or benchmark imports."""
 PRIVATE = {
     "_reset_state": "accelerate: its own error messages name this way to change the precision; bounded",
-    "_worker_logs_enabled": "Ray has no public switch for its messages; bounded",
-    "ray._private": "the switch above, and the address that GcsClient takes; bounded",
-    "ray._raylet": "GcsClient asks once whether the cluster takes our token; bounded",
     "numba.core": "cgutils, of numba's documented low-level extension API; bounded",
 }
 """Private names of other packages that src/ uses, and why; the bounds stand in pyproject.toml."""
@@ -158,5 +155,5 @@ def test_private_names_of_other_packages_are_listed_with_a_reason() -> None:
 
 def test_packages_with_private_names_in_use_have_an_upper_bound() -> None:
     lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    for package in ("accelerate", "llvmlite", "numba", "ray"):
+    for package in ("accelerate", "llvmlite", "numba"):
         assert re.search(rf'"{package}>=[\d.]+,<[\d.]+"', lines), package

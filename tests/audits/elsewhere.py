@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from memorisk.runs.executors.pool import run_jobs
@@ -95,9 +94,3 @@ def busy_on_dask(cluster: DaskCluster) -> Iterator[Callable[[], list[int]]]:
     with Client(cluster.address, set_as_default=False) as client:
         processes = client.run(os.getpid)
         yield lambda: [processes[worker] for worker, jobs in client.processing().items() if jobs]
-
-
-def busy_on_ray() -> list[int]:
-    """The processes that have a job, by the name that Ray gives them."""
-    processes = psutil.process_iter(["cmdline"])
-    return [p.pid for p in processes if "ray::attempt_remotely" in " ".join(p.info["cmdline"] or ())]

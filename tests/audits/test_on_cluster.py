@@ -48,7 +48,7 @@ def test_an_audit_of_a_classifier(cluster: DaskCluster, tmp_path: Path) -> None:
     assert results(tmp_path / "there") == made
     assert {"report.html", "verdict.json", "per_group.parquet"} <= set(made)
     memorisk.audit_classifier("digits", out=tmp_path / "there", **TINY)  # where it ran is no part of what a run is
-    with pytest.raises(InputError, match="--executor is local: name --executor dask or ray"):
+    with pytest.raises(InputError, match="--executor is local: name --executor dask"):
         memorisk.audit_classifier("digits", out=tmp_path / "other", cluster=cluster.address, **TINY)
     with pytest.raises(InputError, match="no scheduler of Dask answers"):
         memorisk.audit_classifier(

@@ -12,7 +12,7 @@ from memorisk.training.features import compute_backend as feature_jobs
 from memorisk.training.features import search_jobs
 from tests.audits.filter.making import write_folders
 from tests.audits.test_on_cluster import results
-from tests.runs.clusters import dask_cluster, ray_cluster
+from tests.runs.clusters import dask_cluster
 from tests.runs.servers import PASSWORD, USER, FtpServer
 from tests.studies.pairs.conftest import patients, small_detector, stored
 
@@ -65,14 +65,13 @@ def test_an_audit_whose_images_and_run_are_on_an_ftp_server(served: Path, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("executor", ["dask", "ray"])
-def test_a_filter_whose_images_detector_and_run_are_at_urls(executor: str, served: Path, tmp_path: Path) -> None:
+def test_a_filter_whose_images_detector_and_run_are_at_urls(served: Path, tmp_path: Path) -> None:
     write_folders(served)
     small_detector(served / "headed", stored(served / "train", store=tmp_path / "made"))
     url = f"file://{served}"
     command = ["filter", f"{url}/train", f"{url}/set", "--calibration", f"{url}/new", "--detector", f"{url}/headed"]
     command += ["--group-from", r"([a-z]+\d+)_", "--families", "noise:0.1"]
-    with dask_cluster(2, "--nthreads", "1") if executor == "dask" else ray_cluster(2) as cluster:
-        where = ["--executor", executor, "--cluster", cluster.address]
+    with dask_cluster(2, "--nthreads", "1") as cluster:
+        where = ["--executor", "dask", "--cluster", cluster.address]
         made = there_and_here(command, url, served, tmp_path, where)
     assert {"report.html", "verdict.json"} <= set(made)

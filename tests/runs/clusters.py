@@ -169,21 +169,3 @@ def _wait_for(cluster: DaskCluster, workers: int) -> None:
         except (OSError, TimeoutError):
             assert time.monotonic() < until, "the cluster did not start"
             time.sleep(0.5)
-
-
-@contextmanager
-def ray_cluster(workers: int) -> Iterator[Any]:
-    """A Ray cluster of so many machines with a core each, all of them on loopback."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["PYTHONPATH"] = ENVIRONMENT["PYTHONPATH"]
-    from ray.cluster_utils import Cluster
-
-    small = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=small)
-    try:
-        for _ in range(workers - 1):
-            cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
-        cluster.wait_for_nodes()
-        yield cluster
-    finally:
-        cluster.shutdown()

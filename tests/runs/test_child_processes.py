@@ -13,7 +13,7 @@ import pytest
 from memorisk.runs import processes
 from memorisk.runs.processes import SAFE_ENVIRONMENT, child_path, environment_variables, safe_start
 from tests.poison import imported_names, marked, poison
-from tests.runs.clusters import ENVIRONMENT, ROOT, dask_cluster, ray_cluster
+from tests.runs.clusters import ENVIRONMENT, ROOT, dask_cluster
 from tests.thorough import thorough
 
 POOL = """
@@ -126,16 +126,6 @@ def test_jobs_on_a_dask_cluster_run_nothing_from_the_folder_of_the_command_or_th
         found = parent(CLUSTER, place, executor="dask", address=cluster.address)
     assert found[0]["here"] == str(place)
     assert marked(place.parent / "marks") == []
-
-
-@pytest.mark.thorough
-def test_jobs_on_a_ray_cluster_run_nothing_from_the_folder_of_the_command(place: Path) -> None:
-    pytest.importorskip("ray")
-    with ray_cluster(1) as cluster:
-        found = parent(CLUSTER, place, executor="ray", address=cluster.address)
-    assert marked(place.parent / "marks") == []
-    for job in found:
-        assert not {"", str(place), str(place.parent)} & {*job["path"], *job["inner"]}
 
 
 def test_the_path_of_children_keeps_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ TRAINED_ON = Parameter(help="Images that the generator was trained on, of any ki
 DRAWN_IMAGES = Annotated[str, Parameter(help="Images that the generator drew: a folder, a table, .npy or .npz.")]
 PATHS = Annotated[tuple[Path, ...], Parameter(negative="", consume_multiple=True)]
 EXECUTOR = Annotated[
-    Literal["local", "dask", "ray"] | None,
+    Literal["local", "dask"] | None,
     Parameter(help="Run the trainings there, instead of where the file says (docs/cluster.md)."),
 ]
 CLUSTER = Annotated[str | None, Parameter(help="Address of the cluster, as in tcp://HOST:8786.")]

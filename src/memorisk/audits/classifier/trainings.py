@@ -221,7 +221,7 @@ def train_all(
     if not todo:
         return
     folders = (run.path, todo[0].images.parent)
-    place = options.placement(*folders, cores=recipe.threads, gpus=int(recipe.device.startswith("cuda")))
+    place = options.placement(*folders, gpus=int(recipe.device.startswith("cuda")))
     place = replace(place, files=options.python_path if recipe.own else ())
     processes = training_processes(options)
     done = sum(steps[file] for file in set(before))

@@ -11,8 +11,7 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.options import grouped
 from memorisk.runs.settings import check_choices
 
-_ADDRESSES = {"dask": "DASK_SCHEDULER_ADDRESS", "ray": "RAY_ADDRESS"}
-_EXAMPLES = {"dask": "tcp://HOST:8786", "ray": "ray://HOST:10001, or auto on a machine of the cluster"}
+_ADDRESS_VARIABLE = "DASK_SCHEDULER_ADDRESS"
 SILENCE_SECONDS = 120.0
 """Seconds without a sign of life after which a worker's job is given to another."""
 _LEAST_SILENCE_SECONDS = 5.0
@@ -24,9 +23,8 @@ class Placement:
     """Place where jobs run.
 
     Attributes:
-        executor: ``local``: processes of this machine; ``dask`` or ``ray``: the workers of a cluster.
+        executor: ``local``: processes of this machine; ``dask``: the workers of a cluster.
         cluster: Its address.
-        cores: A job needs.
         memory: Bytes a job needs; None: not asked.
         gpus: A job needs.
         folders: That every worker must see as this process does: where jobs read and write.
@@ -36,7 +34,6 @@ class Placement:
 
     executor: str = "local"
     cluster: str = ""
-    cores: int = 1
     memory: int | None = None
     gpus: int = 0
     folders: tuple[Path, ...] = ()
@@ -54,11 +51,10 @@ class Placement:
 class ClusterOptions:
     """Where the jobs of a command run."""
 
-    executor: Literal["local", "dask", "ray"] = "local"
-    """Run jobs in processes of this machine (local), or on the workers of a Dask or Ray cluster (docs/cluster.md)."""
+    executor: Literal["local", "dask"] = "local"
+    """Run jobs in processes of this machine (local), or on the workers of a Dask cluster (docs/cluster.md)."""
     cluster: str | None = None
-    """Address of the cluster, as in tcp://HOST:8786 or ray://HOST:10001; by default DASK_SCHEDULER_ADDRESS or
-    RAY_ADDRESS."""
+    """Address of the cluster, as in tcp://HOST:8786; by default DASK_SCHEDULER_ADDRESS."""
     job_memory: str | None = None
     """Memory that each job requests from the cluster, as in 8GB; by default no request."""
     worker_silence: float | None = None
@@ -75,8 +71,8 @@ class ClusterOptions:
             for name in ("cluster", "job_memory", "worker_silence"):
                 if getattr(self, name) is not None:
                     raise InputError(
-                        f"{'--' + name.replace('_', '-')} is for a cluster, and --executor is local: name --executor "
-                        "dask or ray"
+                        f"{'--' + name.replace('_', '-')} is for a cluster, and --executor is local: name "
+                        "--executor dask"
                     )
         if self.job_memory is not None:
             parse_bytes(self.job_memory)
@@ -96,38 +92,33 @@ class ClusterOptions:
             InputError: No address is known, nobody answers there, or no worker offers what a job needs.
         """
         place = self.placement(gpus=gpus)
-        if place.executor == "dask":
+        if place.remote:
             from memorisk.runs.executors.dask import check_dask
 
             check_dask(place)
-        elif place.executor == "ray":
-            from memorisk.runs.executors.ray import check_ray
 
-            check_ray(place)
-
-    def placement(self, *folders: Path, cores: int = 1, gpus: int = 0) -> Placement:
+    def placement(self, *folders: Path, gpus: int = 0) -> Placement:
         """Return where jobs run that read and write these folders.
 
         Args:
             folders: On storage that all machines share.
-            cores: A job needs.
             gpus: A job needs.
 
         Raises:
             InputError: No address of the cluster is known.
         """
         if self.executor == "local":
-            return Placement(cores=cores, gpus=gpus)
-        address = self.cluster or os.environ.get(_ADDRESSES[self.executor], "")
+            return Placement(gpus=gpus)
+        address = self.cluster or os.environ.get(_ADDRESS_VARIABLE, "")
         if not address:
             raise InputError(
-                f"executor {self.executor} needs the address of a cluster: cluster {_EXAMPLES[self.executor]}, or "
-                f"{_ADDRESSES[self.executor]} in the environment"
+                f"executor {self.executor} needs the address of a cluster: cluster tcp://HOST:8786, or "
+                f"{_ADDRESS_VARIABLE} in the environment"
             )
         memory = None if self.job_memory is None else parse_bytes(self.job_memory)
         places = tuple(folder.resolve() for folder in folders)
         silence = SILENCE_SECONDS if self.worker_silence is None else self.worker_silence
-        return Placement(self.executor, address, cores, memory, gpus, places, silence=silence)
+        return Placement(self.executor, address, memory, gpus, places, silence=silence)
 
 
 def parse_bytes(text: str) -> int:

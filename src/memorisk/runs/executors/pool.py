@@ -27,7 +27,7 @@ from memorisk.runs.executors.placement import Placement
 from memorisk.runs.executors.worker import Outcome, attempt, worker_requirements
 from memorisk.runs.processes import SAFE_ENVIRONMENT, safe_start, start_server
 
-__all__ = ["Outcome", "connection", "prepare_workers", "run_jobs", "worker_pool"]
+__all__ = ["Outcome", "prepare_workers", "run_jobs", "worker_pool"]
 
 _METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 _preloaded: list[str] = []
@@ -179,40 +179,16 @@ def _side_by_side(
             pool.close()
 
 
-@contextmanager
-def connection(place: Placement) -> Iterator[None]:
-    """Keep a cluster's connection open over several calls of `run_jobs`, where opening one takes seconds (Ray).
-
-    Args:
-        place: The cluster.
-
-    Raises:
-        InputError: There is no such cluster.
-    """
-    if place.executor != "ray":
-        yield
-        return
-    from memorisk.runs.executors.ray import open_ray
-
-    with open_ray(place.cluster):
-        yield
-
-
 def _on_cluster(
     function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int
 ) -> Generator[Outcome, None, None]:
     """Outcomes of jobs on a cluster, in the order in which they end."""
     if not jobs:
         return
+    from memorisk.runs.executors.dask import dask_outcomes
+
     with worker_requirements(place.folders, place.files) as needs:
-        if place.executor == "dask":
-            from memorisk.runs.executors.dask import dask_outcomes
-
-            yield from dask_outcomes(function, jobs, place, threads, needs)
-        else:
-            from memorisk.runs.executors.ray import ray_outcomes
-
-            yield from ray_outcomes(function, jobs, place, threads, needs)
+        yield from dask_outcomes(function, jobs, place, threads, needs)
 
 
 def _begin_worker(parent: Connection, threads: int) -> None:

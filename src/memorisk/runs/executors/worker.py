@@ -1,20 +1,18 @@
-"""What a worker of a cluster does with a job, what is checked before the first one, and signs that a worker lives.
+"""Jobs in a worker of a cluster, the check of workers before the first job, and signs that a worker lives.
 
 A job sets the threads and the random state of its process while it runs, so that one process runs one job at a time
 whatever number of threads its worker has: results are those of this machine, byte for byte.
 
-`LifeSigns` holds when each worker was last heard of. A `Heartbeat` is a file by which a worker that has a job shows
-that it lives.
+`LifeSigns` holds when each worker was last heard of.
 """
 
 import logging
-import os
 import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,57 +58,6 @@ def silence_message(worker: str, seconds: float) -> str:
     """The line that says whose jobs were given to others."""
     name = one_line(worker, 80)
     return f"no sign of life of worker {name} for {seconds:.0f} seconds: its jobs are given to others"
-
-
-@dataclass(frozen=True)
-class Heartbeat:
-    """A file on shared storage that a worker makes when it begins a job, touches while it lives, and removes."""
-
-    path: str
-    every: float
-    """Seconds between touches."""
-
-    def remove(self) -> None:
-        """Remove the file of a worker that is not asked any more: it makes no other."""
-        with suppress(OSError):
-            Path(self.path).unlink(missing_ok=True)
-
-    def seen(self) -> int | None:
-        """A number that changes as long as the worker lives; None where none has begun, or where it cannot be read."""
-        with suppress(OSError):
-            return Path(self.path).stat().st_mtime_ns
-        return None
-
-    def worker(self) -> str:
-        """Return the worker that has the job."""
-        with suppress(OSError, ValueError):
-            return Path(self.path).read_text(encoding="utf-8")
-        return "that cannot be named"
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Keep the file until this is left."""
-        over = threading.Event()
-
-        def touch() -> None:
-            """Touch the file until the job is over or the file is gone."""
-            while not over.wait(self.every):
-                try:
-                    os.utime(self.path)
-                except FileNotFoundError:
-                    return
-                except OSError:  # a shared disk that is away for a while
-                    continue
-
-        with suppress(OSError):
-            Path(self.path).write_text(f"{socket.gethostname()} (process {os.getpid()})", encoding="utf-8")
-        thread = threading.Thread(target=touch, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            self.remove()
 
 
 _VERSIONED_LIBRARIES = ("memorisk", "numpy", "torch", "timm")
@@ -159,16 +106,6 @@ class WorkerRequirements:
     """Files in the folders where jobs read and write."""
     versions: dict[str, str]
     """Versions of the libraries that results depend on."""
-
-    def pulse(self, name: str, every: float) -> Heartbeat | None:
-        """Return where the worker of a job shows that it lives; None if no folder of the jobs can be written to.
-
-        Args:
-            name: Of the job, among those that are handed out now.
-            every: Seconds between signs of life.
-        """
-        own_mark = next((mark for mark in self.marks if Path(mark).name.startswith(_MARK_PREFIX)), None)
-        return None if own_mark is None else Heartbeat(f"{own_mark}-{name}", every)
 
     def refuses(self) -> str | None:
         """Explain why this process does not qualify; None if it does. A new file on a shared disk is waited for."""
@@ -224,8 +161,6 @@ def worker_requirements(folders: Sequence[Path], files: Sequence[Path] = ()) -> 
     finally:
         for mark in own_marks:
             mark.unlink(missing_ok=True)
-            for pulse in mark.parent.glob(f"{mark.name}-*"):  # of workers that were lost
-                pulse.unlink(missing_ok=True)
 
 
 def inspect_machine(needs: WorkerRequirements) -> tuple[str, str | None]:
@@ -234,12 +169,7 @@ def inspect_machine(needs: WorkerRequirements) -> tuple[str, str | None]:
 
 
 def attempt_remotely(
-    function: Callable[[Any], Any],
-    job: Any,
-    index: int,
-    threads: int,
-    needs: WorkerRequirements,
-    pulse: Heartbeat | None = None,
+    function: Callable[[Any], Any], job: Any, index: int, threads: int, needs: WorkerRequirements
 ) -> Outcome:
     """Run a job in a worker of a cluster: alone in its process, with so many threads of native code.
 
@@ -249,12 +179,10 @@ def attempt_remotely(
         index: Its place in the list.
         threads: Of native code.
         needs: What this worker must be like.
-        pulse: Where it shows that it lives; None where the cluster itself asks workers for it.
     """
     if (why := needs.refuses()) is not None:
         return Outcome(index, error=f"worker {one_line(socket.gethostname(), 60)}: {why}", bad_input=True)
-    heartbeat = nullcontext() if pulse is None else pulse.shown()
-    with _process_lock, threadpool_limits(threads), environment_variables(SAFE_ENVIRONMENT), heartbeat:
+    with _process_lock, threadpool_limits(threads), environment_variables(SAFE_ENVIRONMENT):
         return attempt(function, job, index)
 
 

@@ -247,7 +247,7 @@ def _run(run: RunFolder, ready: BenchmarkSetup, progress: Progress) -> None:
     for name in (CELLS, DETECTORS):
         run.subfolder(name)
     on_gpu = ready.jobs[0].device != "cpu"
-    place = options.placement(run.path, ready.store.folder, cores=options.threads, gpus=int(on_gpu))
+    place = options.placement(run.path, ready.store.folder, gpus=int(on_gpu))
     plan = _memory(ready, waiting)
     share = place.memory if options.executor != "local" else None if plan.free is None else plan.free // plan.processes
     placed = [replace(job, memory=share) for job in waiting]

@@ -287,6 +287,6 @@ def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Prog
     local = options.executor == "local"
     gpus = 0 if local else int(check_device(options.device).type == "cuda")
     stores = sorted({cell.data.store.folder for cell in waiting})
-    place = options.placement(run.path, *stores, cores=options.threads, gpus=gpus)
+    place = options.placement(run.path, *stores, gpus=gpus)
     how: dict[str, Any] = {"stage": "training and reading generators", "threads": options.threads, "place": place}
     run_cells(run, cells, train if local else run_cell_job, progress, **how)

@@ -26,7 +26,7 @@ from memorisk.models.encoders.networks import Encoder, StoredShape, open_encoder
 from memorisk.runs.arrays import ABANDONED_SECONDS, SharedArray, npy_file_of, share_array, wait_for_file, write_guard
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors.placement import ClusterOptions, Placement
-from memorisk.runs.executors.pool import connection, run_jobs
+from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.files import fingerprint, read_array, write_array
 from memorisk.runs.locks import folder_lock
@@ -341,11 +341,9 @@ def open_compute_backend(
         folder = root / key
         with write_guard(root, "tables of a search"):
             folder.mkdir(mode=0o700, exist_ok=True)
-        of_pass, gpus = threads or torch.get_num_threads(), int(device.startswith("cuda"))
-        search = DistributedSearch(options.placement(cache, cores=threads or 1, gpus=gpus), folder, threads or 1)
-        with connection(search.place):
-            place = options.placement(cache, cores=of_pass, gpus=gpus)
-            yield ComputeBackend(search, FeatureWork(place, folder, of_pass))
+        place = options.placement(cache, gpus=int(device.startswith("cuda")))
+        search = DistributedSearch(place, folder, threads or 1)
+        yield ComputeBackend(search, FeatureWork(place, folder, threads or torch.get_num_threads()))
         shutil.rmtree(folder, ignore_errors=True)
 
 
