@@ -637,7 +637,7 @@ def audit_feature(
     """Audit whether models remember a mark.
 
     Args:
-        models: A model or several that share the mark: ``module:function``, an ONNX or .pt2 file, or NAME@WEIGHTS, a
+        models: A model or several that share the mark: ``module:function``, an ONNX file, or NAME@WEIGHTS, a
             network of timm or of memorisk with its weights.
         out: The run folder: new, empty, or one of the same audit to write again.
         progress: Called with (stage, done, total).

@@ -1,4 +1,4 @@
-"""Models and what stands for them: weights, exports, saved outputs and features, generators and detectors."""
+"""Models and what stands for them: weights, ONNX files, saved outputs and features, generators and detectors."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,20 +11,13 @@ from tests.fuzz.folders import of_file, of_folder
 from tests.fuzz.target import Target
 
 for _module in (
-    "detectors.detectors", "detectors.lcmem", "generators.dit.dit", "generators.stylegan2.stylegan2",
-    "autoencoders.latents", "blackbox.onnx_files", "blackbox.predictors", "blackbox.exported", "blackbox.onnx",
-    "blackbox.saved_outputs", "encoders.saved", "weights.weights",
+    "copy_detectors", "lcmem", "generators.dit.folder", "generators.stylegan2_generator", "latents",
+    "blackbox.predictors", "blackbox.onnx", "blackbox.saved_outputs", "encoders.feature_sources", "weight_files",
 ):  # fmt: skip
     import_module(f"memorisk.models.{_module}")  # now, while imports are instrumented, and once for all turns
 import_module("memorisk.scores.distances.measures")
 
 _DIT = ("model_index.json", "transformer/config.json", "scheduler/scheduler_config.json", "vae/config.json")
-
-
-def _exported(folder: Path) -> list[Path]:
-    from tests.models.small_models import small, write_export
-
-    return [write_export(folder / "a.pt2", small())]
 
 
 def _onnx(folder: Path) -> list[Path]:
@@ -44,14 +37,9 @@ def ask_predictor(file: Path) -> None:
 
 def ask_checked(file: Path) -> None:
     """The checks of a file before a library opens it."""
-    if file.suffix == ".onnx":
-        from memorisk.models.blackbox.onnx import check_onnx
+    from memorisk.models.blackbox.onnx import check_onnx
 
-        check_onnx(file)
-    else:
-        from memorisk.models.blackbox.export_graph import read_archive
-
-        read_archive(file)
+    check_onnx(file)
 
 
 def weights_files(folder: Path) -> list[Path]:
@@ -194,7 +182,6 @@ def ask_measure(file: Path) -> None:
 def model_targets() -> Sequence[Target]:
     """Every file and folder of a model."""
     files = (
-        ("export", ".pt2 of torch.export, asked", (".pt2",), _exported, ask_predictor),
         ("onnx checks", "the checks of an ONNX file", (".onnx",), _onnx, ask_checked),
         ("onnx", "ONNX files, asked", (".onnx",), _onnx, ask_predictor),
         ("weights", "safetensors, PyTorch, npz", (".safetensors", ".pt", ".npz"), weights_files, ask_weights),

@@ -1,9 +1,7 @@
-"""The same small networks in the forms that a user may bring: functions and torch exports (ONNX: `small_onnx`).
+"""The same small networks in the forms that a user may bring: functions (ONNX: `small_onnx`).
 
 Imported by its name as a user's module is: ``tests.models.small_models:plain``.
 """
-
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +15,7 @@ BUILT: list[str] = []
 
 
 class Small(nn.Module):
-    """Convolution, batch normalisation, dropout, linear head; one output, two, or a sigmoid."""
+    """Convolution, batch normalisation, dropout, linear head; logits, a sigmoid or a softmax."""
 
     def __init__(self, classes: int = CLASSES, form: str = "logits") -> None:
         super().__init__()
@@ -34,7 +32,7 @@ class Small(nn.Module):
             return torch.sigmoid(logits)
         if self.form == "softmax":
             return logits.softmax(1)
-        return (features[:, :, None], logits) if self.form == "two" else logits
+        return logits
 
 
 def small(classes: int = CLASSES, form: str = "logits") -> Small:
@@ -128,10 +126,3 @@ def images(n: int, preprocessing: Preprocessing = HALF, seed: int = 5) -> np.nda
 def expected(model: nn.Module, x: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         return model(torch.from_numpy(x)).double().softmax(1).numpy()
-
-
-def write_export(path: Path, model: nn.Module, *, dynamic: bool = True, batch: int = 2, size: int = SIZE) -> Path:
-    shapes = ({0: torch.export.Dim.DYNAMIC},) if dynamic else None
-    program = torch.export.export(model, (torch.zeros(batch, 3, size, size),), dynamic_shapes=shapes)
-    torch.export.save(program, path)
-    return path

@@ -100,7 +100,7 @@ def feature(
     Parameters
     ----------
     models
-        Model: module:function, an ONNX or .pt2 file, or NAME@WEIGHTS. Give several models (other seeds) if they share
+        Model: module:function, an ONNX file, or NAME@WEIGHTS. Give several models (other seeds) if they share
         the mark.
     """
     if print_config:

@@ -79,7 +79,7 @@ def audit_feature(
     """Audit whether models remember a mark.
 
     Args:
-        models: A model or several that share the mark: ``module:function``, an ONNX or .pt2 file, or NAME@WEIGHTS, a
+        models: A model or several that share the mark: ``module:function``, an ONNX file, or NAME@WEIGHTS, a
             network of timm or of memorisk with its weights.
         out: The run folder: new, empty, or one of the same audit to write again.
         progress: Called with (stage, done, total).
@@ -119,7 +119,7 @@ def gather_answers(names: list[str], options: FeatureOptions, progress: Progress
         InputError: A model, the probes or the mark cannot be had.
     """
     if not names:
-        raise InputError("no model: give module:function, an .onnx or .pt2 file, NAME@WEIGHTS, or saved outputs (.npz)")
+        raise InputError("no model: give module:function, an .onnx file, NAME@WEIGHTS, or saved outputs (.npz)")
     if any(str(name).lower().endswith(".npz") for name in names):
         return _answers_from_outputs(names, options)
     if not options.mark:

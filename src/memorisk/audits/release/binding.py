@@ -34,7 +34,7 @@ _NOT_THESE = "What --images names is not what memorisk release writes of the ima
 _OTHER_BYTES = "it has other bytes than the tensors that ran: memorisk release RUN OUT writes these, and nothing else"
 _NO_NUMBERS = "The weights cannot be released: an earlier memorisk audited them, or they hold a NaN."
 _PROGRAM = (
-    "An .onnx or .pt2 file is a program, in which constants, names and text have room for anything: audit the network "
+    "An .onnx file is a program, in which constants, names and text have room for anything: audit the network "
     "as NAME@WEIGHTS, and memorisk release writes its weights."
 )
 
@@ -94,7 +94,7 @@ def _models(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Bind
     """Bind the networks of the audit of a mark."""
     models = FeatureVerdict.read(run.verdict).models.models
     kinds = {str(model.get("kind")) for model in models}
-    if not kinds <= {"onnx", "export", "network"}:
+    if not kinds <= {"onnx", "network"}:
         why = "Outputs, or a function of the user's, were asked: which file they come from cannot be seen."
         return Binding(replace(subject, what="outputs", why=why))
     if kinds != {"network"}:

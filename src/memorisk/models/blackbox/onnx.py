@@ -311,7 +311,7 @@ def _ask(session: Any, image: ImageInput, output: str) -> BatchFunction:
     if image.batch is None:
         return once
     size = image.batch
-    return lambda x: predict_in_batches(once, x, size, size)
+    return lambda x: predict_in_batches(once, x, size)
 
 
 def _fed(x: np.ndarray, image: ImageInput) -> np.ndarray:

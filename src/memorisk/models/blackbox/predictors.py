@@ -282,39 +282,36 @@ class BlackBoxPredictor:
             )
 
 
-def predict_in_batches(ask: BatchFunction, x: np.ndarray, low: int, high: int | None) -> np.ndarray:
-    """Ask a network that only takes batches of ``low`` to ``high`` images; the last image is repeated to fill up.
+def predict_in_batches(ask: BatchFunction, x: np.ndarray, size: int) -> np.ndarray:
+    """Ask a network that only takes batches of one size; the last image is repeated to fill up.
 
     Args:
-        ask: Of a batch of an allowed size.
+        ask: Of a batch of that size.
         x: [n, C, H, W], n at least 1.
-        low: Fewest images in a batch.
-        high: Most, None without a limit.
+        size: Images of a batch.
 
     Returns:
         [n, K].
 
     Raises:
-        ValueError: The network does not give a row an image.
+        ValueError: The network does not give one row per image.
     """
     parts = []
-    for start in range(0, len(x), high or len(x)):
-        part = x[start : start + (high or len(x))]
-        missing = low - len(part)
-        if missing > 0:
-            part = np.concatenate([part, np.repeat(part[-1:], missing, axis=0)])
+    for start in range(0, len(x), size):
+        part = x[start : start + size]
+        missing = size - len(part)
+        part = np.concatenate([part, np.repeat(part[-1:], missing, axis=0)])
         answers = np.asarray(ask(part))
-        if answers.ndim == 0 or len(answers) != len(part):
-            raise ValueError(f"answers of shape {list(answers.shape)} for a batch of {len(part)}")
-        parts.append(answers[: len(answers) - max(missing, 0)])
+        if answers.ndim == 0 or len(answers) != size:
+            raise ValueError(f"answers of shape {list(answers.shape)} for a batch of {size}")
+        parts.append(answers[: size - missing])
     return np.concatenate(parts)
 
 
 WEIGHTS_ALONE = (".pt", ".pth", ".ckpt", ".th", ".bin", ".safetensors", ".pkl", ".pickle", ".joblib")
 """Files that hold weights without a network, or a network only as code that loading would run."""
 
-_FILES = (".onnx", ".pt2")
-_KINDS = "module:function, a network's name with weights, an .onnx file or a .pt2 file"
+_KINDS = "module:function, a network's name with weights, or an .onnx file"
 
 
 def load_predictor(
@@ -331,8 +328,8 @@ def load_predictor(
     """Load a model for an audit; nothing is downloaded, and no code is run but ``module:function``.
 
     Args:
-        model: ``module:function`` (takes nothing, returns a module or a callable), an ``.onnx`` file, a ``.pt2`` file
-            of ``torch.export.save``, or a network's name as for `memorisk.models.classifiers.zoo.create_model`.
+        model: ``module:function`` (takes nothing, returns a module or a callable), an ``.onnx`` file, or a
+            network's name as for `memorisk.models.classifiers.zoo.create_model`.
         preprocessing: What the model was trained with; asserted at every call.
         weights: The file of a network given by name; nothing else takes one.
         num_classes: How many there are, checked against what the model gives; None if unknown.
@@ -369,7 +366,7 @@ def _open(
     """The answerer for what was given."""
     text, suffix = str(model), Path(model).suffix.lower()
     own = isinstance(model, str) and ":" in text and not text.startswith("timm:") and not Path(text).exists()
-    if weights is not None and (own or suffix in _FILES):
+    if weights is not None and (own or suffix == ".onnx"):
         raise InputError(
             f"{one_line(text, 80)} holds its own weights: leave {one_line(weights, 80)} out, or give a network's name"
         )
@@ -377,10 +374,6 @@ def _open(
         from memorisk.models.blackbox.onnx import open_onnx
 
         return open_onnx(_file(text), preprocessing, device, threads)
-    if suffix == ".pt2":
-        from memorisk.models.blackbox.torch_models import open_export
-
-        return open_export(_file(text), preprocessing, device, threads)
     if own:
         from memorisk.models.blackbox.torch_models import open_function
 
@@ -404,12 +397,17 @@ def _refuse_others(text: str, suffix: str) -> None:
     if suffix in WEIGHTS_ALONE:
         raise InputError(
             f"{title} is no model by itself: such files hold weights alone, TorchScript, or a pickled network whose "
-            f"loading runs code from the file; give the network's name and this file as its weights, or export it with "
-            "torch.export.save (.pt2) or to ONNX"
+            f"loading runs code from the file; give the network's name and this file as its weights, or export it to "
+            "ONNX"
+        )
+    if suffix == ".pt2":
+        raise InputError(
+            f"{title} is a program of torch.export, which is not read: export the network to ONNX (torch.onnx.export), "
+            "or give a module:function that returns it"
         )
     if suffix == ".npz":
         raise InputError(f"{title} holds arrays, no model: give saved outputs as saved outputs, weights as weights")
     if Path(text).is_file() or "/" in text:
         raise InputError(f"{title} is no kind of model that is known: give {_KINDS}")
-    if difflib.get_close_matches(suffix, _FILES, n=1, cutoff=0.7):  # net.onx, which is no network of timm either
-        raise InputError(f"there is no model file {title}; its name would end with {' or '.join(_FILES)}")
+    if difflib.get_close_matches(suffix, [".onnx"], cutoff=0.7):  # net.onx, which is no network of timm either
+        raise InputError(f"there is no model file {title}; its name would end with .onnx")
