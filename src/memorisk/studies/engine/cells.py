@@ -1,7 +1,7 @@
-"""What a cell of a study leaves in its folder: named arrays, and whether it is done or why it failed.
+"""Folder of a cell of a study: it holds named arrays, and whether the cell is done or why it failed.
 
 A file of arrays is written once, never pickled; the same arrays give the same bytes. ``cell.json`` is written last
-and marks the cell as done. Why a cell failed stands in ``failed.json`` until the cell runs through.
+and marks the cell as done. ``failed.json`` holds the reason why a cell failed until the cell runs through.
 """
 
 import zipfile
@@ -31,21 +31,21 @@ class CellFolder(ABC):
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """Return where its results are."""
+        """Return the folder of its results."""
 
     @property
     @abstractmethod
     def missing(self) -> tuple[str, ...]:
-        """Results that are not there yet."""
+        """Return the names of the results that are not there yet."""
 
     @property
     def done(self) -> bool:
-        """Return whether all is there."""
+        """Return whether all results are there."""
         return is_intact(self.folder / _DONE) and not self.missing
 
     @property
     def failure(self) -> str:
-        """Return why it failed when it was last tried; empty where it did not, or was not tried."""
+        """Return why the cell failed at its last trial; empty where it did not fail or was not tried."""
         file = self.folder / _FAILED
         return "" if self.done or not file.is_file() else str(read_json(file)["why"])
 
@@ -55,16 +55,16 @@ class CellFolder(ABC):
         return read_json(self.folder / _DONE)
 
     def make_folder(self) -> None:
-        """Make its folder, for nobody else to read."""
+        """Make its folder, which only its owner can read."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def finish(self, described: Mapping[str, Any]) -> None:
-        """Mark it as done, with its description."""
+        """Mark the cell as done, with its description."""
         write_json(self.folder / _DONE, described, recorded=True)
         (self.folder / _FAILED).unlink(missing_ok=True)
 
     def fail(self, why: str) -> None:
-        """Note why it failed, for the tables."""
+        """Note why the cell failed, for the tables."""
         self.make_folder()
         write_json(self.folder / _FAILED, {"cell": self.name, "why": why})
 
@@ -79,7 +79,7 @@ def write_result(path: Path, arrays: Arrays) -> None:
 
 
 def read_result(path: Path) -> Arrays:
-    """Read them back.
+    """Read the arrays of a file that `write_result` wrote.
 
     Raises:
         MemoriskError: The file is damaged.

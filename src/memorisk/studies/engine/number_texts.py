@@ -4,15 +4,16 @@ from memorisk.report.columns import MINUS, is_missing
 
 NONE = "n/a"
 NEAR_ZERO, LARGE_RATIO = 0.01, 10
-"""A baseline M below this, in nats, that grows at least so many times over is printed as a ratio without d, as the
-paper does for DRUSEN (0.004 to 0.480: 120×)."""
+"""A baseline M below the first, in nats, that grows at least as many times as the second is printed as a ratio without
+d,
+as the paper does for DRUSEN (0.004 to 0.480: 120×)."""
 
 _REGIMES = {"full": "Full fine-tune", "lora": "LoRA only", "dp-lora": "DP-LoRA", "dp-full": "DP-full"}
 _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def signed_number(value: object, digits: int = 2) -> str:
-    """A number with its sign: ``+1.33``, ``−0.99``; what rounds to nothing is ``+0.00``."""
+    """Format a number with its sign: ``+1.33``, ``−0.99``; a number that rounds to nothing is ``+0.00``."""
     if is_missing(value):
         return NONE
     text = f"{float(str(value)):+.{digits}f}"
@@ -20,12 +21,12 @@ def signed_number(value: object, digits: int = 2) -> str:
 
 
 def plain_number(value: object, digits: int) -> str:
-    """A number without a plus sign."""
+    """Format a number without a plus sign."""
     return NONE if is_missing(value) else _minus(f"{float(str(value)):.{digits}f}")
 
 
 def share_text(value: object) -> str:
-    """A class's share of the images in per cent: ``3.3``, and ``0.03`` below 0.1 %."""
+    """Format a class's share of the images in per cent: ``3.3``, and ``0.03`` below 0.1 %."""
     if is_missing(value):
         return NONE
     per_cent = 100 * float(str(value))
@@ -33,7 +34,7 @@ def share_text(value: object) -> str:
 
 
 def change_text(before: float, after: float, percent: float) -> str:
-    """``+753%``; from a baseline near 0 the ratio (``120×``), as the paper's table 3 does for DRUSEN."""
+    """Format ``+753%``; from a baseline near 0 the ratio (``120×``), as the paper's table 3 does for DRUSEN."""
     if any(is_missing(v) for v in (before, after)) or before == 0:
         return NONE
     if _unstable(before, after):
@@ -42,7 +43,7 @@ def change_text(before: float, after: float, percent: float) -> str:
 
 
 def effect_size_text(before: float, after: float, d: float) -> str:
-    """Cohen's d with its sign; left out where the change is printed as a ratio."""
+    """Format Cohen's d with its sign; it is left out where the change is printed as a ratio."""
     return NONE if any(is_missing(v) for v in (before, after)) or _unstable(before, after) else signed_number(d)
 
 
@@ -51,19 +52,19 @@ def _unstable(before: float, after: float) -> bool:
 
 
 def mean_and_spread(cell: str) -> str:
-    """A cell of ``rarity.table_one`` with a true minus sign."""
+    """Format a cell of ``rarity.table_one`` with a true minus sign."""
     return _minus(cell) or NONE
 
 
 def thousands_text(n: int) -> str:
-    """Numbers of images as table 9 has them: ``50 K``, ``~10 K``, and small ones as they are."""
+    """Format numbers of images as table 9 does: ``50 K``, ``~10 K``, and small ones as they are."""
     if n < 1000:
         return str(n)
     return f"{'' if n % 1000 == 0 else '~'}{n / 1000:.0f} K"
 
 
 def power_of_ten(value: float) -> str:
-    """A learning rate as table 10 has it: ``1×10⁻⁴``."""
+    """Format a learning rate as table 10 does: ``1×10⁻⁴``."""
     if is_missing(value) or not value > 0:
         return NONE
     digits, exponent = f"{value:.6e}".split("e")
@@ -71,7 +72,7 @@ def power_of_ten(value: float) -> str:
 
 
 def regime_name(regime: str, *, short: bool = False) -> str:
-    """A regime as the paper calls it: "full" is "Full fine-tune" ("Full FT"), "dp-lora-8" is "DP-LoRA ε=8"."""
+    """Return the paper's name of a regime: "full" is "Full fine-tune" ("Full FT"), "dp-lora-8" is "DP-LoRA ε=8"."""
     kind = next((k for k in _REGIMES if regime == k or regime.startswith(f"{k}-")), None)
     if kind is None:
         return regime

@@ -1,4 +1,4 @@
-"""The cells of a study that are not done, run where they are to run; what fails is noted while the others finish."""
+"""Run the cells of a study that are not done; failures are noted while the other cells finish."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -17,7 +17,7 @@ class StudyCell(Protocol):
 
     @property
     def key(self) -> str:
-        """Return the key of everything that decides its results: cells with one key are one."""
+        """Return the key of everything that decides its results; cells with the same key count once."""
         ...
 
     @property
@@ -33,11 +33,11 @@ class StudyCell(Protocol):
 
 Cell = TypeVar("Cell", bound=StudyCell)
 Ended = Callable[[Cell, str | None], None]
-"""Called with a cell that ended, and why it failed."""
+"""Function that is called with a cell that ended, and the reason if it failed."""
 
 
 def missing_cells(cells: Sequence[Cell]) -> list[Cell]:
-    """Those that are not done, each key once."""
+    """Return the cells that are not done, each key once."""
     return list({cell.key: cell for cell in cells if not cell.done}.values())
 
 
@@ -53,24 +53,24 @@ def run_cells(
     place: Placement | None = None,
     together: Callable[[Sequence[Cell], Ended[Cell]], None] | None = None,
 ) -> dict[str, str]:
-    """Run the cells that are not done; the same command goes on where a killed one stopped.
+    """Run the cells that are not done; the same command resumes where a killed one stopped.
 
     Args:
-        run: The study's folder.
-        cells: All of them.
-        work: Of one; importable and with picklable cells where other processes run it.
+        run: Folder of the study.
+        cells: All cells of the study.
+        work: Function that runs one cell; it must be importable and cells picklable where other processes run it.
         progress: Called with (stage, done, total).
-        stage: Its name.
-        processes: Cells side by side.
-        threads: Of each, in native code.
-        place: A cluster, and what a cell needs of it; this machine if not given.
-        together: Runs all of them in place of `work`, as several networks in one computation do.
+        stage: Name of the stage.
+        processes: Number of cells that run at the same time.
+        threads: Threads of native code of each cell.
+        place: Cluster, and what a cell needs of it; this machine if not given.
+        together: Function that runs all of them in place of `work`, as several networks in one computation do.
 
     Returns:
-        Why cells failed, by their name.
+        Reasons why cells failed, by name.
 
     Raises:
-        MemoriskError: The run broke, and by no cell's fault.
+        MemoriskError: The run broke, and no cell caused it.
     """
     waiting, failed = missing_cells(cells), {}
     total = len({cell.key for cell in cells})
@@ -78,7 +78,7 @@ def run_cells(
     progress(stage, done, total)
 
     def ended(cell: Cell, error: str | None) -> None:
-        """Count it, and note why it failed."""
+        """Count the cell, and note why it failed."""
         nonlocal done
         done += 1
         if error is not None:
@@ -105,10 +105,10 @@ def run_cells(
 
 
 def named_progress(progress: Progress, name: str) -> Progress:
-    """The same, with the name of a part before each stage.
+    """Return the same function with the name of a part before each stage.
 
     Args:
         progress: Called with (stage, done, total).
-        name: Of the part.
+        name: Name of the part.
     """
     return lambda stage, done, total: progress(f"{name}: {stage}", done, total)

@@ -1,4 +1,4 @@
-"""A study from its folder to its page: cells are run, what is finished is read, tables and page are written."""
+"""Run a study from its folder to its page: run cells, read what is finished, write tables and page."""
 
 import html
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from memorisk.studies.engine.tables import MOST_ROWS, TABLES, StudyTable, TableL
 
 REPORT = "report.html"
 NOT_RUN_YET = "not run yet"
-"""Why a cell is not there that did not fail."""
+"""Reason why a cell that did not fail is not there."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -28,11 +28,11 @@ class FinishedStudy:
     """Tables of a finished study, and its failed cells."""
 
     tables: list[StudyTable]
-    """All tables, in their order."""
+    """Tables of the study, in their order."""
     failed: dict[str, str]
-    """Why cells are not there, by name."""
+    """Reasons why cells are not there, by name."""
     folder: Path | None = None
-    """The folder of the study."""
+    """Folder of the study."""
 
     def __repr__(self) -> str:
         """Say what is finished, and where the report is."""
@@ -67,7 +67,7 @@ class FinishedStudy:
 
     @property
     def report_path(self) -> Path | None:
-        """The report in the study's folder; None where there is none."""
+        """Return the report in the study's folder; None where there is none."""
         found = None if self.folder is None else self.folder / REPORT
         return found if found is not None and found.is_file() else None
 
@@ -78,11 +78,11 @@ class FinishedStudy:
 
     @property
     def any_finished(self) -> bool:
-        """Return whether a cell is finished; a study that cannot tell says so."""
+        """Return whether a cell is finished; True where a study does not know."""
         return True
 
     def table(self, name: str) -> StudyTable:
-        """A table by its name."""
+        """Return the table of a name."""
         return next(table for table in self.tables if table.name == name)
 
 
@@ -91,13 +91,13 @@ class StudyReport:
     """Report of a finished study."""
 
     page: Page
-    """Its page."""
+    """Page of the study."""
     layout: TableLayout
     """Layout of its tables."""
     frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    """Numbers that are no table's, by the name of their file."""
+    """Further numbers that belong to no table, by the name of their file."""
     opening: Sequence[str] = ()
-    """Markdown before the tables."""
+    """Paragraphs of Markdown before the tables."""
 
 
 Finished = TypeVar("Finished", bound=FinishedStudy)
@@ -110,22 +110,22 @@ class Study(Generic[Finished]):
     out: Path
     """Folder of the study."""
     settings: Mapping[str, Any]
-    """Settings as they stand in the folder's ``config.yaml``."""
+    """Settings as the folder's ``config.yaml`` holds them."""
     identity: Mapping[str, Any]
     """Settings that the folder fixes; cells may be added."""
     run: Callable[[RunFolder, Progress], None]
-    """Runs the cells that are not done."""
+    """Function that runs the cells that are not done."""
     read: Callable[[], Finished]
-    """Makes every number from what is finished."""
+    """Function that computes every number from what is finished."""
     report: Callable[[Finished], StudyReport]
-    """Lays the numbers out."""
+    """Function that lays the numbers out."""
 
 
 def check_entry(out: Path, options: ClusterOptions, *, tables_only: bool) -> None:
     """Refuse to lay out the tables of a study that was never run, or to run one on a cluster that is not there.
 
     Raises:
-        InputError: As said.
+        InputError: The study was never run, or the cluster cannot be reached.
     """
     if not tables_only:
         options.reach_cluster()
@@ -143,10 +143,10 @@ def check_study(study: Study[Any]) -> None:
 
 
 def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) -> Finished:
-    """Run a study, or go on with it, and lay out its tables and its page.
+    """Run a study, or resume it, and lay out its tables and its page.
 
     Args:
-        study: Which.
+        study: Study to run.
         progress: Called with (stage, done, total).
         tables_only: Run nothing; lay out what is finished.
 

@@ -1,4 +1,4 @@
-"""What the files of studies have in common, and what is refused before anything is run."""
+"""Checks that the files of all studies share, made before anything is run."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,11 +11,11 @@ StudyProtocol = Literal["paper", "corrected"]
 
 
 def read_protocol(config: Mapping[str, Any], keys: Collection[str]) -> StudyProtocol:
-    """The protocol that a study's file names, its keys checked.
+    """Return the protocol that a study's file names; its keys are checked.
 
     Args:
-        config: The file.
-        keys: That it may have.
+        config: Contents of the file.
+        keys: Keys that the file may have.
 
     Raises:
         InputError: A key or the protocol is unknown.
@@ -29,7 +29,7 @@ def read_protocol(config: Mapping[str, Any], keys: Collection[str]) -> StudyProt
 
 @contextmanager
 def reading_study() -> Iterator[None]:
-    """While it is open, a study's file is checked; YAML may hold a value of any kind at any place.
+    """Check a study's file while the context is open; YAML may hold a value of any kind at any place.
 
     Raises:
         InputError: A value is of a kind that no check foresaw. The error that it led to is kept as the cause.
@@ -45,15 +45,15 @@ def reading_study() -> Iterator[None]:
 
 
 def check_keys(what: str, settings: Any, allowed: Collection[str]) -> None:
-    """Refuse what has no keys, and keys that do not exist.
+    """Refuse settings without keys, and keys that do not exist.
 
     Args:
         what: The part of the file, as in "the study".
-        settings: What stands there.
-        allowed: The keys that exist.
+        settings: Settings in this part.
+        allowed: Keys that exist.
 
     Raises:
-        InputError: As said.
+        InputError: The settings have no keys, or a key does not exist.
     """
     if not isinstance(settings, Mapping):
         raise InputError(f"{what} needs settings by name, not {one_line(settings, 60)}")

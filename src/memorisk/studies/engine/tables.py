@@ -1,7 +1,7 @@
 """Tables of a study: their files, their Markdown, their blocks on a page.
 
-A table has two forms: the paper's layout, every cell a text, and the corrected numbers with their intervals. A
-`TableLayout` says how a study shows them, in Markdown and on its page alike.
+A table has two forms: the paper's layout, with text in every cell, and the corrected numbers with their intervals. A
+`TableLayout` describes how a study shows them, in Markdown and on its page alike.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,19 +26,20 @@ class StudyTable:
     """One table of a study, filled from what is finished, in the paper's layout and corrected."""
 
     name: str
-    """Name as in "table_3", or a word for what the paper has no number for."""
+    """Name as in "table_3", or a word where the paper has no number."""
     title: str
     """Title of the table."""
     paper: pd.DataFrame
-    """In the paper's layout, every value as text formatted as printed there; without columns where it has none."""
+    """Cells in the paper's layout, every value as text formatted as printed there; without columns where it has
+    none."""
     ours: pd.DataFrame
     """Numbers with intervals, p-values and units."""
     note: str
-    """Note on how it is made, or what differs from the paper and why."""
+    """Note on how the table is made, or what differs from the paper and why."""
     why_empty: str = ""
-    """Why the table could not be filled; empty where it could."""
+    """Reason why the table could not be filled; empty where it could."""
     missing: tuple[str, ...] = ()
-    """Rows that the study has and the table lacks, a line each."""
+    """Rows that the study has and the table lacks, one line each."""
     extra: dict[str, pd.DataFrame] = field(default_factory=dict)
     """Further numbers that belong to it, as those of its figures, by name."""
 
@@ -66,7 +67,7 @@ class TableLayout:
     columns: Mapping[str, Sequence[Column]]
     """Columns of the corrected numbers, by the table's name, and of further frames, by theirs."""
     captions: Mapping[str, str] = field(default_factory=dict)
-    """On the page, of tables without intervals, by name."""
+    """Captions on the page of tables without intervals, by name."""
     extra: Mapping[str, str] = field(default_factory=dict)
     """Titles of further frames that are shown, by their name."""
     with_figures: frozenset[str] = frozenset()
@@ -76,19 +77,19 @@ class TableLayout:
     note: str = "How it is made. "
     """Note before a table's own."""
     empty_columns: bool = False
-    """Show columns that hold nothing."""
+    """Whether columns that hold nothing are shown."""
 
     def shown(self, frame: pd.DataFrame, name: str) -> list[Column]:
-        """The columns of a frame that hold something.
+        """Return the columns of a frame that hold something.
 
         Args:
-            frame: The numbers.
-            name: Under which `columns` has it.
+            frame: Numbers of the table.
+            name: Name of the frame in `columns`.
         """
         return [c for c in self.columns[name] if self.empty_columns or has_values(frame, c.source)]
 
     def views(self, table: StudyTable) -> Iterator[View]:
-        """The corrected numbers, then what belongs to them."""
+        """Yield the corrected numbers, then the frames that belong to them."""
         title = CORRECTED if len(table.paper.columns) else self.captions.get(table.name, INTERVALS)
         yield View(title, table.ours, self.shown(table.ours, table.name), f"{table.name}_ours")
         if table.name in self.again:
@@ -102,7 +103,7 @@ class TableLayout:
 
 
 def table_frames(tables: Sequence[StudyTable]) -> dict[str, pd.DataFrame]:
-    """Every form of every table by the name of its file; a form without columns is none."""
+    """Return every form of every table by the name of its file; a form without columns is left out."""
     every = {
         f"{table.name}_{form}": frame
         for table in tables
@@ -112,12 +113,12 @@ def table_frames(tables: Sequence[StudyTable]) -> dict[str, pd.DataFrame]:
 
 
 def tables_markdown(tables: Sequence[StudyTable], layout: TableLayout, opening: Sequence[str] = ()) -> str:
-    """All tables as Markdown.
+    """Format all tables as Markdown.
 
     Args:
-        tables: In their order.
-        layout: How they are shown.
-        opening: What stands before them.
+        tables: Tables in their order.
+        layout: Layout of the tables.
+        opening: Paragraphs before the tables.
     """
     blocks = [*opening, *(block for table in tables for block in _markdown(table, layout))]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -139,11 +140,11 @@ def _markdown(table: StudyTable, layout: TableLayout) -> list[str]:
 
 
 def table_blocks(layout: TableLayout, *tables: StudyTable) -> list[Block]:
-    """Tables on the page: in the paper's layout where they have one, the corrected numbers, and how they are made.
+    """Lay out tables on the page: the paper's layout where there is one, the corrected numbers, and how they are made.
 
     Args:
-        layout: How they are shown.
-        *tables: One after the other.
+        layout: Layout of the tables.
+        *tables: Tables, one after the other.
     """
     return [block for table in tables for block in _blocks(table, layout)]
 
@@ -170,32 +171,32 @@ def _block(view: View) -> Table:
 
 
 def failure_blocks(failed: Mapping[str, str]) -> list[Block]:
-    """A warning that names what failed and why; none where nothing did.
+    """Return a warning that names each failure and its reason; nothing where nothing failed.
 
     Args:
-        failed: Why, by name.
+        failed: Reason of each failure, by name.
     """
     items = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in failed.items()]
     return [Callout("warning", "Not everything is finished", [Steps(items)])] if items else []
 
 
 def texts_as_missing(frame: pd.DataFrame) -> pd.DataFrame:
-    """Empty texts as missing, which the page shows as a dash."""
+    """Replace empty texts by missing values, which the page shows as a dash."""
     columns = {str(c): [None if isinstance(v, str) and not v else v for v in frame[c]] for c in frame}
     return frame.assign(**{c: v for c, v in columns.items() if any(x is None for x in v)})
 
 
 def has_values(frame: pd.DataFrame, column: str) -> bool:
-    """Return whether any row has something there."""
+    """Return whether any row has a value in a column."""
     return column in frame and any(column_texts(frame, column))
 
 
 def markdown_table(frame: pd.DataFrame, columns: Sequence[Column] | None = None) -> str:
-    """A table as Markdown: cells on one line, their special characters escaped.
+    """Format a table as Markdown: cells on one line, their special characters escaped.
 
     Args:
-        frame: Text in every cell where no columns are given.
-        columns: Which columns, their headings and formats.
+        frame: Table with text in every cell where no columns are given.
+        columns: Columns to show, their headings and formats.
     """
     columns_shown = [Column(source=str(c), heading=str(c)) for c in frame.columns] if columns is None else list(columns)
     cut = frame.head(MOST_ROWS)

@@ -1,8 +1,8 @@
-"""One generator of the study: trained by `memorisk.training.generators.fit`, and measured at every snapshot.
+"""One generator of the study: `memorisk.training.generators.fit` trains it, and every snapshot is measured.
 
-A killed cell goes on from its checkpoint. A detector computes every distance that figures and tables are made of.
-Real images are asked for the synthetic image nearest to them (METHODS section 5: training and held-out patients ask
-the same set); synthetic images, augmented copies and held-out images for the training image nearest to them (paper
+A killed cell resumes from its checkpoint. A detector computes every distance that figures and tables are made of. For
+each real image, the nearest synthetic image is found (METHODS section 5: training and held-out patients query the
+same set). For each synthetic image, augmented copy and held-out image, the nearest training image is found (paper
 003, figure 3).
 """
 
@@ -34,20 +34,20 @@ from memorisk.training.generators.draws import draw, plan_draws
 from memorisk.training.generators.snapshots import GeneratorTraining, Snapshot
 
 CONDITIONS = "conditions"
-"""Folder of the study for what classifiers say of training images, which all conditionings of them share."""
+"""Folder of the study for what classifiers predict of training images; all conditionings of these images share it."""
 
 
 def fit(cell: Cell, folder: Path, look: Callable[[Snapshot], None], progress: Progress = no_progress) -> dict[str, Any]:
     """Train the generator of a cell.
 
     Args:
-        cell: Of the study.
-        folder: Where the training is kept while it lasts.
-        look: Called at every snapshot.
+        cell: Cell of the study.
+        folder: Folder that holds the training while it lasts.
+        look: Function that is called at every snapshot.
         progress: Called with (stage, done, total).
 
     Returns:
-        Its description in its folder.
+        Description of the cell for its folder.
     """
     from memorisk.training.generators.fit import fit_generator
 
@@ -68,10 +68,10 @@ def fit(cell: Cell, folder: Path, look: Callable[[Snapshot], None], progress: Pr
 
 
 def conditions_of(cell: Cell, progress: Progress = no_progress) -> Conditions | None:
-    """The pseudo-conditions of a cell's training images; None where it has none.
+    """Return the pseudo-conditions of a cell's training images; None where it has none.
 
     Args:
-        cell: Of the study.
+        cell: Cell of the study.
         progress: Called with (stage, done, total).
     """
     if not cell.arm.conditioning:
@@ -87,19 +87,19 @@ def conditions_of(cell: Cell, progress: Progress = no_progress) -> Conditions | 
 
 
 def conditions_folder(cell: Cell) -> Path:
-    """Return where the classifiers of a cell's training images leave what they say.
+    """Return the folder of the predictions that the classifiers of a cell's training images make.
 
     Args:
-        cell: Of the study.
+        cell: Cell of the study.
     """
     return cell.out / CONDITIONS / fingerprint(cell.data.store.data_hash, cell.training.rows, vars(cell.classifiers))
 
 
 def blank_conditions(cell: Cell) -> Conditions | None:
-    """Zeros in place of the pseudo-conditions that classifiers would be trained for; None where a cell has none.
+    """Return zeros in place of the pseudo-conditions that classifiers would be trained for; None where a cell has none.
 
     Args:
-        cell: Of the study.
+        cell: Cell of the study.
     """
     if not cell.arm.conditioning:
         return None
@@ -115,10 +115,10 @@ def seconds_a_step(cell: Cell) -> float:
     """Time a step of a cell's training on this machine, by the second of two; nothing is kept.
 
     Args:
-        cell: Of the study.
+        cell: Cell of the study.
 
     Raises:
-        InputError: It cannot be trained.
+        InputError: The generator cannot be trained.
     """
     return _build_training(cell).seconds_a_step()
 
@@ -127,7 +127,7 @@ def weight_bytes(cell: Cell) -> int | None:
     """Estimate the bytes of a cell's generator; None if it cannot be trained.
 
     Args:
-        cell: Of the study.
+        cell: Cell of the study.
     """
     from memorisk.training.generators.command import weights_cost
 
@@ -138,7 +138,7 @@ def weight_bytes(cell: Cell) -> int | None:
 
 
 def _build_training(cell: Cell) -> GeneratorTraining:
-    """A cell's training before its first step, with blank conditions."""
+    """Return a cell's training before its first step, with blank conditions."""
     from memorisk.training.generators.fit import build_training
 
     options, conditions = cell.arm.training(cell.seed, cell.options), blank_conditions(cell)
@@ -146,7 +146,7 @@ def _build_training(cell: Cell) -> GeneratorTraining:
 
 
 WORK = "work"
-"""Folder inside a cell's for features of images that nobody asks for again."""
+"""Folder inside a cell's folder for features of images that are used only once."""
 _STREAM = 89  # keeps these draws apart from others of the same seed
 
 
@@ -155,8 +155,8 @@ class Detectors:
     """Detectors with the features of real images, each computed once.
 
     Attributes:
-        device: Where features are computed.
-        precision: Of them.
+        device: Device that computes the features.
+        precision: Numeric precision of the features.
     """
 
     device: str
@@ -169,7 +169,7 @@ class Detectors:
         return self._opened.setdefault(source, open_pair_detector(source))
 
     def real(self, source: str, data: SetData, progress: Progress = no_progress) -> Features:
-        """Features of all images of a data set; what is fitted is fitted on them, of both parts alike."""
+        """Return the features of all images of a data set; what is fitted is fitted on both parts alike."""
         key = (source, data.name)
         if key not in self._real:
             features = self.features(source, data.store, data, progress)
@@ -177,7 +177,7 @@ class Detectors:
         return self._real[key]
 
     def features(self, source: str, store: ImageStore, data: SetData, progress: Progress = no_progress) -> Features:
-        """Features of any images that are stored as a data set's are."""
+        """Return the features of images that are stored as those of a data set are."""
         features = self.open(source).features(store, reference=data.store, device=self.device, progress=progress)
         if len(wrong := features.checks.not_finite):
             raise InputError(f"{one_line(source, 80)} gives no finite numbers for {len(wrong):,} images")
@@ -193,12 +193,12 @@ class Detectors:
 
 @dataclass(frozen=True, eq=False)
 class GeneratedImages:
-    """Images of a generator.
+    """Images that a generator drew.
 
     Attributes:
-        images: [s, H, W, C] uint8.
-        source: [s] row of the store of the training image whose condition it has; -1 without.
-        seeds: [s] of each image, by which it can be made again.
+        images: Pixels of the images, [s, H, W, C] uint8.
+        source: Row in the store of the training image whose condition each image has, [s]; -1 without one.
+        seeds: Seed of each image, [s]; the generator draws the image again from it.
     """
 
     images: np.ndarray
@@ -207,14 +207,14 @@ class GeneratedImages:
 
 
 def draw_images(cell: Cell, generator: Generator) -> GeneratedImages:
-    """Draw what is measured.
+    """Draw the images that are measured.
 
-    As many to every training image's condition where it is conditioned on them; else the classes as often as in the
-    training.
+    A generator that is conditioned on training images draws equally many images for each of their conditions. Any other
+    generator draws the classes as often as they occur in the training.
 
     Args:
-        cell: Of the study.
-        generator: In the middle or at the end of its training.
+        cell: Cell of the study.
+        generator: Generator in the middle or at the end of its training.
     """
     options, config = cell.options, generator.config
     paired = config.conditioned_on == "vector"
@@ -229,21 +229,22 @@ def draw_images(cell: Cell, generator: Generator) -> GeneratedImages:
 def measure(
     cell: Cell, drawn: GeneratedImages, detectors: Detectors, *, last: bool, progress: Progress = no_progress
 ) -> Arrays:
-    """All distances of one reading, the detector's number before each name.
+    """Compute all distances of one reading; the number of the detector precedes each name.
 
     Args:
-        cell: Of the study.
-        drawn: Its images.
-        detectors: What compares them.
-        last: Whether the training has ended: augmented copies, which no step changes, are measured then, and the
+        cell: Cell of the study.
+        drawn: Images of the generator.
+        detectors: Detectors that compare the images.
+        last: Whether the training has ended. Only then are augmented copies, which no step changes, measured and the
             closest pairs kept.
         progress: Called with (stage, done, total).
 
     Returns:
-        ``source`` and ``seeds`` of the images, of each detector ``train_distance`` [n], ``train_nearest`` [n],
-        ``held_distance`` [m], ``synthetic_distance`` [s], ``synthetic_nearest`` [s], ``synthetic_second`` [s] (to the
-        nearest training image of another patient), ``held_train`` [m]; with ``last`` also ``weak`` and ``strong`` [n]
-        and what `_pairs` and `_shown` add.
+        ``source`` and ``seeds`` of the images; for each detector ``train_distance`` [n], ``train_nearest`` [n],
+        ``held_distance`` [m], ``synthetic_distance`` [s], ``synthetic_nearest`` [s], ``synthetic_second`` [s] (distance
+        to the nearest training image of another patient), ``held_train`` [m]; with ``last`` also ``weak`` and
+        ``strong``
+        [n] and what `_pairs` and ``_closest`` add.
     """
     arrays: Arrays = {"source": drawn.source, "seeds": drawn.seeds}
     sets = {"synthetic": store_of(drawn.images, cell, "synthetic")}
@@ -265,7 +266,7 @@ def measure(
 
 
 def copies_of(cell: Cell) -> dict[str, ImageStore]:
-    """A weak and a strong copy of every training image, and a weak one of every held-out image, as stores."""
+    """Return a weak and a strong copy of every training image, and a weak one of every held-out image, as stores."""
     images, seed = cell.data.store.images, cell.options.seed
     copies = {name: augmented_copies(images, cell.training.rows, name, seed=seed) for name in cell.options.strengths}
     if cell.arm.conditioning:
@@ -274,7 +275,7 @@ def copies_of(cell: Cell) -> dict[str, ImageStore]:
 
 
 def store_of(images: np.ndarray, cell: Cell, name: str) -> ImageStore:
-    """Images that were made here, as a store whose features are kept in the cell's folder and not among the user's."""
+    """Return drawn images as a store whose features are kept in the cell's folder and not among the user's."""
     ids = [f"{name}-{i}" for i in range(len(images))]
     table = pd.DataFrame({"image": ids, "path": "", "label": "", "group": ids}, dtype=object)
     return replace(
@@ -288,7 +289,7 @@ def store_of(images: np.ndarray, cell: Cell, name: str) -> ImageStore:
 
 
 def _distances(cell: Cell, detectors: Detectors, source: str, values: Mapping[str, np.ndarray]) -> Arrays:
-    """Compute the distances in both directions, and figure 3's pools."""
+    """Compute the distances in both directions, and the pools of figure 3."""
     data, training = cell.data, cell.training
     real, similar = detectors.real(source, data).values, detectors.similarity(source, data)
     train, held, synthetic = real[training.rows], real[data.held_out], values["synthetic"]
@@ -313,7 +314,7 @@ def _distances(cell: Cell, detectors: Detectors, source: str, values: Mapping[st
 def _pairs(
     cell: Cell, detectors: Detectors, source: str, values: Mapping[str, np.ndarray], conditioned: np.ndarray
 ) -> Arrays:
-    """Scores of each image beside the training image that it was conditioned on, and of held-out images beside one."""
+    """Score each image against the training image of its condition, and held-out images against a training image."""
     data = cell.data
     real, similar = detectors.real(source, data).values, detectors.similarity(source, data)
     own = np.flatnonzero(conditioned >= 0)
@@ -332,12 +333,12 @@ def _pairs(
 
 
 def held_partners(data: SetData, rows: np.ndarray, seed: int) -> np.ndarray:
-    """[m] for each held-out image a random training image of its class, -1 where the class has none.
+    """Return for each held-out image a random training image of its class, [m]; -1 where the class has none.
 
     Args:
-        data: The data set.
-        rows: [n] training images.
-        seed: Of the draw.
+        data: Data set of the study.
+        rows: Rows of the training images, [n].
+        seed: Random seed of the draw.
     """
     labels, partners = data.store.manifest.labels, np.full(len(data.held_out), -1, dtype=np.int64)
     rng = np.random.default_rng([_STREAM, seed])
@@ -350,7 +351,7 @@ def held_partners(data: SetData, rows: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _closest(distances: Arrays, n: int) -> np.ndarray:
-    """Synthetic images of the closest pairs, asked from either side."""
+    """Return the synthetic images of the closest pairs, searched from either side."""
     near = np.argsort(distances["synthetic_distance"], kind="stable")[:n]
     exposing = distances["train_nearest"][np.argsort(distances["train_distance"], kind="stable")[:n]]
     return np.concatenate([near, exposing])
@@ -361,11 +362,11 @@ SnapshotReader = Callable[[Snapshot], None]
 
 
 def run_cell(cell: Cell, detectors: Detectors, progress: Progress) -> None:
-    """Train a generator, read it on the way, and leave the readings in its folder.
+    """Train a generator, measure it at its snapshots, and leave the readings in its folder.
 
     Args:
-        cell: Of the study.
-        detectors: What compares images.
+        cell: Cell of the study.
+        detectors: Detectors that compare images.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -376,7 +377,7 @@ def run_cell(cell: Cell, detectors: Detectors, progress: Progress) -> None:
     steps = cell.arm.snapshots
 
     def look(snapshot: Snapshot) -> None:
-        """Read the generator where the study asks for it and it was not read before."""
+        """Measure the generator where the study requires it and no earlier run has done so."""
         if snapshot.step in steps and not cell.reading_file(snapshot.step).is_file():
             evaluate_generator(cell, snapshot, detectors, progress)
 
@@ -390,16 +391,16 @@ def run_cell(cell: Cell, detectors: Detectors, progress: Progress) -> None:
 
 
 def run_cell_job(cell: Cell) -> None:
-    """`run_cell` as a job: with detectors of its own, silent.
+    """Run `run_cell` as a silent job with detectors of its own.
 
     Args:
-        cell: Of the study.
+        cell: Cell of the study.
     """
     run_cell(cell, Detectors(cell.options.device), no_progress)
 
 
 def evaluate_generator(cell: Cell, snapshot: Snapshot, detectors: Detectors, progress: Progress) -> None:
-    """Draw images, compare them, and write what was found."""
+    """Draw images, compare them, and write the measurements."""
     last = snapshot.step == cell.arm.snapshots[-1]
     progress(f"drawing {cell.n_images:,} images", 0, 0)
     drawn = draw_images(cell, snapshot.generator)
@@ -414,7 +415,7 @@ def evaluate_generator(cell: Cell, snapshot: Snapshot, detectors: Detectors, pro
 
 
 def quality(cell: Cell, images: np.ndarray, detectors: Detectors) -> Any:
-    """FID, KID, MiFID, precision and recall, density and coverage of the images, as a table a row a figure."""
+    """Compute FID, KID, MiFID, precision and recall, density and coverage as a table with one row per figure."""
     from memorisk.audits.quality.figures import measure_quality
 
     source = cell.options.quality_source

@@ -36,23 +36,23 @@ class GeneratorsOptions(SamplingOptions, ReportOptions, ClusterOptions):
     """Features of FID, KID, MiFID, precision and recall, density and coverage; the first detector's if not given,
     "none" for no such figures."""
     images: int = 1000
-    """Images that are drawn at each reading; 0 for as many as it was trained on."""
+    """Number of images that are drawn at each reading; 0 for as many as the generator was trained on."""
     nominal: float = 0.05
     """Share of new patients that count as near: the rate of a generator that memorized nothing."""
     q: float = 0.1
     """Level of the list of patients who are nearer than chance explains."""
     closest: int = 10
-    """Closest pairs that are listed."""
+    """Number of closest pairs that are listed."""
     strengths: tuple[str, ...] = ("weak", "strong")
-    """Augmented copies of training images that stand beside generated ones (figure 3)."""
+    """Augmented copies of training images that are compared with generated ones (figure 3)."""
     seed: int = 0
-    """Random seed of what is drawn to measure."""
+    """Random seed of the images that are drawn for measurements."""
     device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    """Device: cpu, cuda, or auto, which takes a GPU when there is one."""
     threads: int = 1
-    """Threads of native code."""
+    """Number of threads of native code."""
     keep_generators: bool = False
-    """Keep every trained generator in the folder."""
+    """Whether every trained generator is kept in the folder."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -83,11 +83,11 @@ class GeneratorSet:
     """One data set of the study.
 
     Attributes:
-        images: Its source, as for `audit classifier`.
-        reading: How its images are read.
+        images: Source of the images, as for `audit classifier`.
+        reading: Options for reading the images.
         splits: "redraw" draws the held-out part by patient; "given" takes the training part of the given split, and
-            its validation and test part as held-out.
-        split_seed: Of the draw.
+            holds its validation and test parts out.
+        split_seed: Random seed of the draw.
         held_out: Share of the images that no generator is trained on.
     """
 
@@ -103,8 +103,8 @@ class Duplicates:
     """Repetitions of some training patients' images.
 
     Attributes:
-        levels: Copies, ascending, each above 1; everybody else's images stand once.
-        patients: Patients of each level, or, below 1, their share of the training patients.
+        levels: Numbers of copies, ascending, each above 1; images of all other patients occur once.
+        patients: Number of patients of each level, or, below 1, their share of the training patients.
     """
 
     levels: tuple[int, ...]
@@ -120,14 +120,14 @@ class Arm:
     """A generator and what it is trained on, as the file asks for it.
 
     Attributes:
-        name: As the study calls it.
-        datasets: On which.
+        name: Name of the arm in the study.
+        datasets: Names of the data sets that the generator is trained on.
         generator: Settings of its training.
-        sizes: Training images; `ALL` for all that are not held out.
+        sizes: Numbers of training images; `ALL` for all that are not held out.
         duplicates: Repeated images, if any.
         snapshots: Steps at which it is read, ascending; the last is the end of the training.
-        seeds: Of training sets and trainings.
-        images: Drawn at each reading; 0 for as many as it was trained on.
+        seeds: Random seeds of training sets and trainings.
+        images: Number of images drawn at each reading; 0 for as many as the generator was trained on.
     """
 
     name: str
@@ -143,8 +143,8 @@ class Arm:
         """Return the checked settings of one training.
 
         Args:
-            seed: Of it.
-            options: Of the study.
+            seed: Random seed of the training.
+            options: Settings of the study.
 
         Raises:
             InputError: A value is not allowed.
@@ -157,7 +157,7 @@ class Arm:
 
     @property
     def conditioning(self) -> str:
-        """Return its pseudo-conditions, if it has any."""
+        """Return the pseudo-conditions of the generator; empty where it has none."""
         return str(self.generator.get("conditioning") or "")
 
     @property
@@ -171,10 +171,10 @@ class GeneratorsStudy:
     """The study as its file asks for it, checked.
 
     Attributes:
-        options: Of all data sets.
-        datasets: By name.
-        arms: In the file's order.
-        classifiers: Settings of what makes pseudo-conditions.
+        options: Settings of all data sets.
+        datasets: Data sets by name.
+        arms: Generators in the order of the file.
+        classifiers: Settings of the classifiers that make pseudo-conditions.
     """
 
     options: GeneratorsOptions
@@ -188,7 +188,7 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
     """Check a study's file: every name, every setting.
 
     Args:
-        config: ``settings``, ``generator`` (what all arms share), ``classifiers`` (of pseudo-conditions),
+        config: ``settings``, ``generator`` (settings that all arms share), ``classifiers`` (of pseudo-conditions),
             ``datasets`` and ``arms``.
 
     Raises:
@@ -291,10 +291,10 @@ def _read_arm(
 
 
 def _snapshots(title: str, requested: Any, steps: Any) -> tuple[int, ...]:
-    """Steps at which a generator is read.
+    """Return the steps at which a generator is measured.
 
     Raises:
-        InputError: They are none, or beyond the end of the training.
+        InputError: No step is given, or some lie beyond the end of the training.
     """
     listed: list[Any] = list(requested) if isinstance(requested, list | tuple) else []
     last: Any = listed[-1] if listed and steps is None else steps
@@ -315,7 +315,7 @@ def _duplicates(title: str, values: Any) -> Duplicates | None:
     """Read which images are repeated.
 
     Raises:
-        InputError: Levels or patients that cannot be.
+        InputError: Levels or patients are not possible.
     """
     if values is None:
         return None

@@ -1,19 +1,19 @@
 """Rows of tables: distances (figure 3 of paper 003), the trend over duplicates, pairs (table 3 of paper 004).
 
 Distances. Paper 003 reads memorization from generated images that lie nearer to the training images than held-out
-images do. That generators which copied nobody do so, too, is known (14 % flagged at 5 %,
-`recipes/synthetic_null.py`), so these figures describe; who is exposed is asked the other way round.
+images do. Generators which copied no patient do so, too (14 % are flagged at 5 %, `recipes/synthetic_null.py`), so
+these figures describe. A search in the other direction, from real images to generated ones, shows who is exposed.
 
-Duplicates. Are images memorized more, the more often they stand in the training data? Which patients' images are
-repeated is drawn by lot, so that nothing but the number of copies tells the levels apart: the permutation p-value
-is exact for the hypothesis that copies change nothing. Few patients stand often, so that the limits of the slope
-are put together from each level's own (`statistics.contrasts`). They speak of patients of this
+Duplicates. Are images memorized more, the more often they occur in the training data? The patients whose images are
+repeated are drawn at random, so that nothing but the number of copies distinguishes the levels: the permutation
+p-value is exact for the hypothesis that copies change nothing. Few patients have many copies, so that the limits of
+the slope are put together from each level's own (`statistics.contrasts`). They hold for patients of this
 generator; other trainings are other seeds (`results.mean_over_seeds`).
 
 Pairs. Generators are conditioned on vectors of their training images. MemRate is the share of training images whose
 own generated image a detector takes for the same person: a probability above 0.5 by a head; by any other detector a
-score that misses at most 5 % of weakly augmented copies of held-out patients (`statistics.pairs.guarantee`). Beside
-it stands what it is where nobody is memorized: held-out images, each with a training image of its class.
+score that misses at most 5 % of weakly augmented copies of held-out patients (`statistics.pairs.guarantee`). The
+rate without memorization accompanies it: that of held-out images, each with a training image of its class.
 """
 
 from typing import Any
@@ -37,10 +37,10 @@ COPIES = {"weak": "weak copies", "strong": "strong copies"}
 
 
 def pools(read: Evaluation) -> dict[str, np.ndarray]:
-    """Distances to the nearest training image, by what asked.
+    """Return distances to the nearest training image, by the kind of the images that are compared.
 
     Args:
-        read: At the end of a training.
+        read: Reading at the end of a training.
     """
     by_words = {SYNTHETIC: read.arrays["synthetic_distance"]}
     by_words |= {words: read.arrays[name] for name, words in COPIES.items() if name in read.arrays}
@@ -48,10 +48,10 @@ def pools(read: Evaluation) -> dict[str, np.ndarray]:
 
 
 def distance_rows(reading: StudyEvaluations) -> pd.DataFrame:
-    """Each pool beside the held-out images: W1, the shift, and the second-neighbour ratio of generated images.
+    """Compare each pool with the held-out images: W1, the shift, and the second-neighbour ratio of generated images.
 
     Args:
-        reading: What was measured.
+        reading: Readings of all generators.
     """
     rows = []
     for read in reading.last:
@@ -66,11 +66,11 @@ def distance_rows(reading: StudyEvaluations) -> pd.DataFrame:
 
 
 def closest_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
-    """The closest pairs of generated and training images, the closest first.
+    """List the closest pairs of generated and training images, the closest first.
 
     Args:
-        reading: What was measured.
-        names: In place of ids.
+        reading: Readings of all generators.
+        names: Pseudonyms in place of ids.
     """
     rows = []
     for read in reading.last:
@@ -91,11 +91,11 @@ def closest_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
 
 
 def source_rows(reading: StudyEvaluations, names: Pseudonyms) -> pd.DataFrame:
-    """Every listed training patient with the generated image that realises the distance: who was memorized, and where.
+    """List every flagged training patient with the generated image that realises the distance.
 
     Args:
-        reading: What was measured.
-        names: In place of ids.
+        reading: Readings of all generators.
+        names: Pseudonyms in place of ids.
     """
     sources = []
     for read in reading.last:
@@ -131,28 +131,28 @@ def _w1_columns(apart: WassersteinDistance) -> dict[str, Any]:
 
 _STREAM, _AT_ONCE = 97, 1000
 OUTCOMES = ("flagged", "nearness")
-"""Whether a patient is flagged, and how near the set is to them (`Evaluation.nearness`)."""
+"""Outcomes of a patient: whether the patient is flagged, and how near the set is to them (`Evaluation.nearness`)."""
 
 
 def trend_rows(reading: StudyEvaluations) -> pd.DataFrame:
-    """The slope of both outcomes per doubling of the copies, a row a generator with repeated images and detector.
+    """Compute the slope of both outcomes per doubling of the copies.
 
-    Units are training patients of the same generator; intervals are `share_slope`'s and
-    `mean_slope`'s.
+    The table has one row for each detector and each generator with repeated images. Units are training patients of the
+    same generator; intervals are those of `share_slope` and `mean_slope`.
 
     Args:
-        reading: What was measured.
+        reading: Readings of all generators.
     """
     return pd.DataFrame([_trend(read) for read in reading.last if _levels(read) > 1])
 
 
 def level_rows(reading: StudyEvaluations) -> pd.DataFrame:
-    """Share of flagged patients at each number of copies, a row a generator, detector and level.
+    """Compute the share of flagged patients at each number of copies, one row for each generator, detector and level.
 
-    Where held-out patients are too few to flag anybody by there is no share, and its limits are 0 and 1.
+    Where too few patients are held out to flag anyone, the share is missing and its limits are 0 and 1.
 
     Args:
-        reading: What was measured.
+        reading: Readings of all generators.
     """
     rows = []
     for read in reading.last:
@@ -173,13 +173,13 @@ def level_rows(reading: StudyEvaluations) -> pd.DataFrame:
 
 
 def permutation_p(values: np.ndarray, copies: np.ndarray, *, seed: int, draws: int = 9999) -> float:
-    """One-sided p of a slope on log2 copies: the share of random deals of the copies whose slope is at least as great.
+    """Compute the one-sided p of a slope on log2 copies.
 
     Args:
-        values: [U] of each patient.
-        copies: [U] dealt by lot.
-        seed: Of the deals.
-        draws: Their number; the observed one counts besides.
+        values: Value of each patient, [U].
+        copies: Copies of each patient, dealt at random, [U].
+        seed: Random seed of the deals.
+        draws: Number of random deals; the observed one counts in addition.
     """
     x = np.log2(copies) - np.log2(copies).mean()
     rng, reached = np.random.default_rng([_STREAM, seed]), 0
@@ -196,7 +196,7 @@ def _levels(read: Evaluation) -> int:
 
 
 def _has_enough_held_out(read: Evaluation) -> bool:
-    """Return whether there are held-out patients enough to flag anybody by."""
+    """Return whether there are enough held-out patients to flag anyone."""
     return not np.isnan(read.share.estimate)
 
 
@@ -217,26 +217,27 @@ def _trend(read: Evaluation) -> dict[str, Any]:
 
 MISS_RATE = 0.05
 NO_THRESHOLD = "none"
-"""A threshold that begins so is none: there is no MemRate."""
+"""Beginning of a threshold that does not exist; its generator then has no MemRate."""
 
 
 def memrate_rows(reading: StudyEvaluations) -> pd.DataFrame:
-    """MemRate and IRS of every generator that is conditioned on vectors, a row a detector.
+    """Compute MemRate and IRS of each generator that is conditioned on vectors, one row per detector.
 
     Args:
-        reading: What was measured.
+        reading: Readings of all generators.
     """
     return pd.DataFrame([_row(read) for read in reading.last if "pair_score" in read.arrays])
 
 
 def retrieval(read: Evaluation) -> dict[str, Any]:
-    """IRS of generated images and of held-out ones, asked about at the same number of either.
+    """Compute the IRS of generated images and of held-out ones at the same number of either.
 
-    Of more images more training images are the nearest of one (`statistics.quality.retrieval_score`), so that both are
+    With more images, more training images are the nearest of one (`statistics.quality.retrieval_score`), so that both
+    are
     cut to the smaller number; generated images come in a random order already, held-out ones are drawn.
 
     Args:
-        read: A reading.
+        read: Reading of a generator.
     """
     synthetic, held = read.arrays["synthetic_nearest"], read.arrays["held_nearest"]
     n = min(len(synthetic), len(held))
@@ -268,7 +269,7 @@ def _row(read: Evaluation) -> dict[str, Any]:
 
 
 def _threshold(read: Evaluation) -> tuple[float, str]:
-    """Above which score two images are taken for one person, and why."""
+    """Return the score above which two images are taken for one person, and the reason."""
     half = float(read.arrays["at_half"])
     if not np.isnan(half):
         return half, "probability 0.5"

@@ -39,11 +39,11 @@ from memorisk.studies.generators.tables import LAYOUT
 from memorisk.studies.generators.wording import findings, unjudgeable_sets
 
 MOST_DISTANCES = 12
-"""Drawings of figure 3; the table has all generators."""
+"""Most drawings of figure 3; the table has all generators."""
 
 
 def distance_figures(reading: StudyEvaluations) -> list[Block]:
-    """Figure 3: a drawing a generator and detector, the first seed of each."""
+    """Draw figure 3: one drawing per generator and detector, the first seed of each."""
     figures: list[Block] = []
     seen: set[tuple[object, ...]] = set()
     for read in reading.last:
@@ -79,17 +79,17 @@ def _distance_figure(read: Evaluation) -> Figure:
 
 
 def size_figure(table: StudyTable) -> list[Block]:
-    """Memorized share against training-set size."""
+    """Draw the memorized share against training-set size."""
     return _shares(table, "n_images", "training images", "Memorized share against training-set size")
 
 
 def step_figure(table: StudyTable) -> list[Block]:
-    """Memorized share against steps."""
+    """Draw the memorized share against steps."""
     return _shares(table, "step", "steps", "Memorized share against steps")
 
 
 def copies_figure(table: StudyTable) -> list[Block]:
-    """Share of flagged patients against copies, the first seed of each generator."""
+    """Draw the share of flagged patients against copies, the first seed of each generator."""
     frame = table.extra.get("levels")
     if frame is None or not len(frame):
         return []
@@ -99,7 +99,7 @@ def copies_figure(table: StudyTable) -> list[Block]:
 
 
 def memorized_figure(table: StudyTable) -> list[Block]:
-    """Memorized share of every generator."""
+    """Draw the memorized share of every generator."""
     return (
         _share_figures(table.ours, "n_images", "images", "Memorized share of every generator")
         if len(table.ours)
@@ -112,7 +112,7 @@ def _shares(table: StudyTable, column: str, unit: str, title: str) -> list[Block
 
 
 def _share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> list[Block]:
-    """A drawing a data set: a row an arm and value, a series a detector."""
+    """Draw one figure per data set: one row per arm and value, one series per detector."""
     figures: list[Block] = []
     for dataset in dict.fromkeys(column_texts(frame, "dataset")):
         own = rows(frame, [name == dataset for name in column_texts(frame, "dataset")])
@@ -148,7 +148,7 @@ def _share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> l
 
 
 def _keys(frame: pd.DataFrame, column: str) -> list[tuple[str, int, int]]:
-    """Arm, training images and value of each row."""
+    """Return arm, number of training images and value of each row."""
     columns = (
         column_numbers(frame, "n_images").astype(int).tolist(),
         column_numbers(frame, column).astype(int).tolist(),
@@ -159,7 +159,7 @@ def _keys(frame: pd.DataFrame, column: str) -> list[tuple[str, int, int]]:
 def _series(
     frame: pd.DataFrame, keys: Sequence[tuple[str, int, int]], order: Sequence[tuple[str, int, int]], detector: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """[n] shares of one detector with their limits, in an order; NaN where there is none."""
+    """Return the shares of one detector with their limits, [n] each, in an order; NaN where there is none."""
     values = [column_numbers(frame, name) for name in ("share", "share_low", "share_high")]
     columns = np.full((3, len(order)), np.nan)
     place = {key: i for i, key in enumerate(order)}
@@ -170,14 +170,14 @@ def _series(
 
 
 MOST_PAIRS = 6
-"""Pairs a generator and detector."""
+"""Most pairs for each generator and detector."""
 
 
 def pair_gallery(reading: StudyEvaluations) -> list[Block]:
-    """The closest pairs of each generator, the first seed of each.
+    """Show the closest pairs of each generator, the first seed of each.
 
     Args:
-        reading: What was measured.
+        reading: Readings of all generators.
     """
     blocks: list[Block] = []
     seen: set[tuple[object, ...]] = set()
@@ -215,15 +215,15 @@ def generators_page(
     """Lay out the study.
 
     Args:
-        study: As its file asks for it.
-        reading: What was measured.
-        tables: Of `tables.generator_tables`.
-        failed: Why generators are not there, by name.
+        study: Study as its file describes it.
+        reading: Readings of all generators.
+        tables: Tables of `tables.generator_tables`.
+        failed: Reason why each generator is not there, by name.
     """
     by_name, options = {table.name: table for table in tables}, study.options
 
     def tables_of(*names: str) -> list[Block]:
-        """Some tables, one after the other."""
+        """Return the blocks of some tables, one after the other."""
         return table_blocks(LAYOUT, *(by_name[name] for name in names))
 
     hidden = "Ids of images and patients are left out; tables/ in the study's folder has them."

@@ -1,4 +1,4 @@
-"""Which generators the study trains: arms x data sets x sizes x seeds, each with its training images.
+"""Generators that the study trains: arms x data sets x sizes x seeds, each with its training images.
 
 A data set is decoded once, and some patients are held out. Training images are drawn by patient, anew for every
 seed and the same for every arm; fewer are the first of more, so that sizes and kinds of generators are compared on
@@ -33,12 +33,12 @@ class SetData:
     """A data set ready to train on.
 
     Attributes:
-        name: As the study calls it.
-        store: Its images.
-        groups: [N] whose each image is; patients who share an image are one.
-        pool: Images that a generator may be trained on.
-        held_out: Images that none is.
-        blank: Images of one grey level, which take no part.
+        name: Name of the data set in the study.
+        store: Images of the data set.
+        groups: Patient of each image, [N]; patients who share an image are one.
+        pool: Rows of the images that a generator may be trained on.
+        held_out: Rows of the images that no generator is trained on.
+        blank: Number of images of one grey level, which take no part.
     """
 
     name: str
@@ -59,7 +59,7 @@ class SetData:
         return len(np.unique(self.groups[self.held_out].astype(str)))
 
     def one_held_each(self, seed: int) -> np.ndarray:
-        """One image of each held-out patient, drawn by the seed."""
+        """Return one image of each held-out patient, drawn by the seed."""
         return self.held_out[one_per_group(self.groups[self.held_out].astype(str), seed=seed)]
 
 
@@ -67,7 +67,7 @@ def prepare_set(name: str, dataset: GeneratorSet, progress: Progress) -> SetData
     """Decode a data set and hold patients out.
 
     Raises:
-        InputError: Images cannot be read, or nobody is left on one side.
+        InputError: Images cannot be read, or no patient is left on one side.
     """
     manifest = load_manifest(dataset.images, dataset.reading)
     store = build_store(manifest, dataset.reading, progress=partial(progress, f"{name}: decoding images"))
@@ -100,9 +100,9 @@ class TrainingSet:
     """Training set of one generator.
 
     Attributes:
-        rows: [n] different images of the store, ascending.
-        copies: [n] how often each stands in the training.
-        groups: [n] whose each is.
+        rows: Rows of different images of the store, ascending, [n].
+        copies: Number of times that each image occurs in the training, [n].
+        groups: Patient of each image, [n].
     """
 
     rows: np.ndarray
@@ -111,7 +111,7 @@ class TrainingSet:
 
     @property
     def repeated(self) -> np.ndarray:
-        """Rows of the store as a training takes them, an image of 16 copies 16 times."""
+        """Return the rows of the store as a training takes them: an image of 16 copies occurs 16 times."""
         return np.repeat(self.rows, self.copies)
 
 
@@ -120,14 +120,14 @@ class Cell(CellFolder):
     """One generator of the study.
 
     Attributes:
-        out: The study's folder.
-        arm: What the file asks for.
-        data: Its data set.
-        size: Training images that were asked for.
-        seed: Of the training set and the training.
-        training: What it is trained on.
-        options: Of the study.
-        classifier_values: What its file says of the classifiers that make pseudo-conditions.
+        out: Folder of the study.
+        arm: Generator as the file describes it.
+        data: Data set of the generator.
+        size: Requested number of training images.
+        seed: Random seed of the training set and the training.
+        training: Training set of the generator.
+        options: Settings of the study.
+        classifier_values: Settings in the file for the classifiers that make pseudo-conditions.
     """
 
     out: Path
@@ -146,7 +146,7 @@ class Cell(CellFolder):
 
     @property
     def key(self) -> str:
-        """Names its folder: the same training and the same reading, the same name."""
+        """Return the name of its folder: the same training and the same reading give the same name."""
         settings = {
             "generator": self.arm.training(self.seed, self.options).recipe(), "steps": self.arm.snapshots,
             "images": self.n_images, "data": self.data.store.data_hash,
@@ -157,18 +157,18 @@ class Cell(CellFolder):
 
     @property
     def folder(self) -> Path:
-        """Return where its results are."""
+        """Return the folder of its results."""
         return self.out / CELLS / self.key
 
     @property
     def classifiers(self) -> PseudoOptions:
-        """Settings of the classifiers that make pseudo-conditions."""
+        """Return the settings of the classifiers that make pseudo-conditions."""
         own = {"seed": self.seed, "device": self.options.device, "threads": self.options.threads}
         return PseudoOptions(**{**self.classifier_values, **own})
 
     @property
     def draw_seed(self) -> int:
-        """Return the seed of the drawn images, one a training seed, so that means over seeds mean both."""
+        """Return the seed of the drawn images: one per training seed, so that means over seeds average over both."""
         return int(fingerprint("draws", self.options.seed, self.seed), 16) >> 1
 
     @property
@@ -178,19 +178,19 @@ class Cell(CellFolder):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Readings that are not there yet."""
+        """Return the steps whose readings are not there yet."""
         return tuple(str(step) for step in self.arm.snapshots if not is_intact(self.reading_file(step)))
 
     def reading_file(self, step: int) -> Path:
-        """Return the file of the measurements after so many steps."""
+        """Return the file of the measurements after a number of steps."""
         return self.folder / f"step-{step:08d}.npz"
 
     def quality_file(self, step: int) -> Path:
-        """Figures of quality after so many steps."""
+        """Return the file of the quality figures after a number of steps."""
         return self.folder / f"quality-{step:08d}.parquet"
 
     def epochs(self, step: int) -> float:
-        """Count the epochs over the training rows after so many steps, copies included."""
+        """Count the epochs over the training rows after a number of steps, copies included."""
         seen = step * self.arm.training(self.seed, self.options).images_a_step
         return seen / int(self.training.copies.sum())
 
@@ -202,15 +202,15 @@ MEASUREMENT_SETTINGS = (
 
 
 def plan_cells(study: GeneratorsStudy, sets: Mapping[str, SetData], out: Path) -> tuple[list[Cell], dict[str, str]]:
-    """Every generator of the study, in the file's order, and why others cannot be, by their name.
+    """Plan every generator of the study in the order of its file; also return why others cannot be trained, by name.
 
     Args:
-        study: As its file asks for it.
-        sets: Its data sets.
-        out: Its folder.
+        study: Study as its file describes it.
+        sets: Data sets of the study.
+        out: Folder of the study.
 
     Raises:
-        InputError: No generator can be trained: data sets have too few images or patients for what every arm asks for.
+        InputError: No generator can be trained: data sets have too few images or patients for every arm.
     """
     cells: dict[str, Cell] = {}
     refused: dict[str, str] = {}
@@ -232,13 +232,13 @@ def plan_cells(study: GeneratorsStudy, sets: Mapping[str, SetData], out: Path) -
 
 
 def cell_name(dataset: str, arm: str, size: int | str, seed: int) -> str:
-    """A generator in words, on one line.
+    """Return the name of a generator in words, on one line.
 
     Args:
         dataset: Name of its data set.
-        arm: Of its arm.
-        size: Training images that were asked for.
-        seed: Of its training.
+        arm: Name of its arm.
+        size: Requested number of training images.
+        seed: Random seed of its training.
     """
     return f"{dataset}, {arm}, {size} images, seed {seed}"
 
@@ -248,15 +248,16 @@ def draw_training(
 ) -> TrainingSet:
     """Draw training images by patient, and the patients whose images are repeated.
 
-    Whole patients are taken in a random order until the number is reached; of the last one as many images as are
-    missing. Patients of each level of copies are drawn among them, apart from their order.
+    Whole patients are taken in a random order until the number is reached; the last one gives only as many images as
+    are
+    missing. Patients of each level of copies are drawn among them, independently of that order.
 
     Args:
-        data: The data set.
-        size: Images, or `ALL`.
-        seed: Of both draws.
+        data: Data set of the generator.
+        size: Number of images, or `ALL`.
+        seed: Random seed of both draws.
         duplicates: Levels of copies.
-        name: Of the arm, for messages.
+        name: Name of the arm, for messages.
 
     Raises:
         InputError: There are too few images or patients.

@@ -1,8 +1,8 @@
-"""What was measured of every generator, as a table: a row a snapshot and detector.
+"""Table of the measurements of every generator: one row per snapshot and detector.
 
 Nothing is trained or drawn here; all statistics come from the distances that the cells left. Figures of quality
 (A.5 of paper 003) come from the rows that `audits.quality` makes. Several seeds are one row: the mean, with an
-interval that knows both the seeds and what each of them was read on.
+interval that covers both the seeds and the units of each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from memorisk.studies.engine.cells import Arrays, read_result
 from memorisk.studies.generators.plan import Cell
 
 DISTANCE_FLOOR = 1e-3
-"""Distances below this part of the held-out patients' median count as this: the logarithm of 0 is none."""
+"""Least distance as a part of the held-out patients' median; shorter ones count as this, since 0 has no logarithm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +31,14 @@ class Evaluation:
     """One reading of a generator by one detector.
 
     Attributes:
-        cell: The generator.
-        step: After so many steps of its training.
-        number: Of the detector, in the study's order.
-        detector: Its name.
-        found: The distances.
-        share: Of training patients nearer to the set than new ones.
-        asked: Each training patient, ranked among held-out ones.
-        counted: Note where patients of the two parts have other numbers of images.
+        cell: Generator that was measured.
+        step: Number of training steps before the reading.
+        number: Number of the detector, in the study's order.
+        detector: Name of the detector.
+        arrays: Distances of the reading by name.
+        share: Share of training patients nearer to the set than new ones.
+        queries: Rank of each training patient among held-out ones.
+        counted: Note where patients of the two parts have different numbers of images; else empty.
     """
 
     cell: Cell
@@ -57,17 +57,17 @@ class Evaluation:
 
     @property
     def held_groups(self) -> np.ndarray:
-        """[m] held-out patients."""
+        """Return the patients of the held-out images, [m]."""
         return self.cell.data.groups[self.cell.data.held_out].astype(str)
 
     @property
     def patient_copies(self) -> np.ndarray:
-        """[U] how often each training patient's images stood in the training."""
+        """Return how often each training patient's images occurred in the training, [U]."""
         return group_values(self.cell.training.copies.astype(float), self.cell.training.groups).astype(int)
 
     @property
     def nearness(self) -> np.ndarray:
-        """[U] minus the logarithm of each training patient's distance, 0 at the held-out patients' median."""
+        """Return minus the logarithm of each training patient's distance, [U]; 0 at the held-out patients' median."""
         held = float(np.median(group_values(self.arrays["held_distance"], self.held_groups)))
         if held <= 0:  # logits, or a set that holds the held-out images: no distance to divide by
             return -self.queries.distance
@@ -75,19 +75,19 @@ class Evaluation:
 
     @property
     def flagged(self) -> np.ndarray:
-        """[U] whether each training patient is nearer than the nominal rate allows of new ones."""
+        """Return whether each training patient is nearer than the nominal rate allows of new ones, [U]."""
         return np.isin(self.queries.unit, self.share.flagged)
 
 
 @dataclass(frozen=True, eq=False)
 class StudyEvaluations:
-    """Everything that tables and figures are made of.
+    """Readings that tables and figures are made of.
 
     Attributes:
-        cells: Every generator of the study.
-        reads: Every finished reading, in the study's order.
-        table: A row for each of them (`_row`).
-        quality: Figures of quality of generators whose training has ended, a row each.
+        cells: All generators of the study.
+        reads: All finished readings, in the study's order.
+        table: Table with one row for each of them (`_row`).
+        quality: Table with the quality figures of generators whose training has ended, one row each.
     """
 
     cells: Sequence[Cell]
@@ -97,20 +97,20 @@ class StudyEvaluations:
 
     @property
     def last(self) -> list[Evaluation]:
-        """Readings at the end of a training."""
+        """Return the readings at the end of a training."""
         return [read for read in self.reads if read.last]
 
     @property
     def unfinished(self) -> list[Cell]:
-        """Generators that are not done."""
+        """Return the generators that are not done."""
         return [cell for cell in self.cells if not cell.done]
 
 
 def read_evaluations(cells: Sequence[Cell]) -> StudyEvaluations:
-    """Read what is finished.
+    """Read the finished measurements.
 
     Args:
-        cells: Every generator of the study.
+        cells: All generators of the study.
 
     Raises:
         MemoriskError: A file is damaged.
@@ -173,7 +173,7 @@ def _row(read: Evaluation, arrays: Arrays) -> dict[str, Any]:
 
 
 def _second_distances(own: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """Second distances, where there is another patient and distances are none below 0."""
+    """Return the second distances where there is another patient and no distance is below 0; else None."""
     second = own["synthetic_second"]
     usable = np.isfinite(second).all() and own["synthetic_distance"].min(initial=0.0) >= 0
     return second if usable else None
@@ -182,21 +182,21 @@ def _second_distances(own: Mapping[str, np.ndarray]) -> np.ndarray | None:
 def mean_over_seeds(
     table: pd.DataFrame, by: Sequence[str], values: Mapping[str, tuple[float, float]], averaged: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """The rows of a table that differ in the seed alone as one.
+    """Combine the rows of a table that differ in the seed alone.
 
-    Of S seeds with estimates e and limits (l, h) the row has the mean of e and the wider of two intervals: Student's
-    over seeds, ``mean e +- t sd / sqrt(S)``, and the mean of l to the mean of h. The second alone would overlook that
+    For S seeds with estimates e and limits (l, h) the row has the mean of e and the wider of two intervals: Student's
+    over seeds, ``mean e +- t sd / sqrt(S)``, and the mean of l to the mean of h. The second alone would ignore that
     trainings differ, the first that all seeds share the held-out patients, and both are needed where seeds agree by
-    luck. A seed alone keeps its own limits.
+    luck. A single seed keeps its own limits.
 
     Args:
-        table: A row a seed, with ``NAME``, ``NAME_low`` and ``NAME_high``.
-        by: Columns that tell rows apart.
-        values: Names with the least and greatest value that each can have.
-        averaged: Columns of which the mean is taken along.
+        table: Table with one row per seed, with ``NAME``, ``NAME_low`` and ``NAME_high``.
+        by: Columns that distinguish rows.
+        values: Names with the least and greatest value of each.
+        averaged: Columns whose mean is taken, too.
 
     Returns:
-        A row for each different ``by``, in their order, with ``n_seeds``.
+        Table with one row for each different ``by``, in their order, with ``n_seeds``.
     """
     if not len(table):
         return pd.DataFrame()
@@ -217,12 +217,12 @@ def mean_over_seeds(
 def combine_seeds(
     estimate: np.ndarray, low: np.ndarray, high: np.ndarray, *, ends: tuple[float, float], level: float = 0.95
 ) -> tuple[float, float, float]:
-    """Mean of several seeds with its limits, as `mean_over_seeds`.
+    """Return the mean of several seeds with its limits, as `mean_over_seeds` does.
 
     Args:
-        estimate: [S].
-        low: [S] lower limits; NaN where there is none.
-        high: [S] upper limits.
+        estimate: Estimate of each seed, [S].
+        low: Lower limit of each seed, [S]; NaN where there is none.
+        high: Upper limit of each seed, [S].
         ends: Least and greatest value.
         level: Coverage of Student's interval.
     """
@@ -245,16 +245,18 @@ FIGURE_RANGES: dict[str, tuple[float, float]] = {
     "FID": (0.0, np.inf), "KID": (-np.inf, np.inf), "MiFID": (0.0, np.inf), "precision": (0.0, 1.0),
     "recall": (0.0, 1.0), "density": (0.0, np.inf), "coverage": (0.0, 1.0), "IRS": (0.0, 1.0),
 }  # fmt: skip
-"""The least and greatest value of each figure, in their order."""
+"""Least and greatest value of each figure, in the order of the figures."""
 _VALUES: tuple[str, ...] = ("estimate", "same_number", "reference")
 
 
 def quality_rows(reading: StudyEvaluations, by: tuple[str, ...]) -> pd.DataFrame:
-    """A row a generator and figure, seeds together: the figure, at the number of held-out images, and of those.
+    """Return one row per generator and figure, with seeds combined.
+
+    A row has the figure, the figure at the number of held-out images, and that of the held-out images.
 
     Args:
-        reading: What was measured.
-        by: Columns that tell generators apart.
+        reading: Readings of all generators.
+        by: Columns that distinguish generators.
     """
     tables = []
     for figure, ends in FIGURE_RANGES.items():

@@ -1,8 +1,8 @@
 """``memorisk study generators``: train generators, measure what they memorize, lay out tables and figures.
 
-Resumable: every generator has a folder (`cells`), and the same command goes on where a killed one stopped. A
-generator that fails is listed while the others finish. The dry run counts trainings, images drawn at every snapshot,
-and what detectors make of them.
+Every generator has a folder (`cells`), and the same command resumes where a killed one stopped. A generator that
+fails is listed while the others finish. The dry run counts trainings, the images drawn at every snapshot, and the
+work of the detectors on them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,12 +48,12 @@ def study_cost(cells: Sequence[Cell], detectors: Detectors) -> Cost:
     """Estimate the cost of the generators that are not done; shared parts count once.
 
     Args:
-        cells: All generators.
-        detectors: What compares images.
+        cells: Generators of the study.
+        detectors: Detectors that compare images.
 
     Returns:
-        Pairs are those of the detectors; those behind the figures of quality are not counted. Drawn images and copies
-        with the same pixels go through a network once: a bound.
+        Cost of the waiting generators. Pairs are those of the detectors; those behind the figures of quality are not
+        counted. Drawn images and copies with the same pixels go through a network once: the number is a bound.
     """
     waiting = missing_cells(cells)
     shared: dict[object, Cost] = {}
@@ -107,7 +107,7 @@ def _shared_costs(cell: Cell, detectors: Detectors) -> dict[object, Cost]:
 
 
 def _uses_network(detectors: Detectors, source: str) -> int:
-    """1 where images go through a network, 0 where their pixels are compared."""
+    """Return 1 where images go through a network, 0 where their pixels are compared."""
     return int(detectors.open(source).source.kind not in WITHOUT_NETWORK)
 
 
@@ -119,7 +119,7 @@ class GeneratorsResult(FinishedStudy):
     """Result of a study."""
 
     reading: StudyEvaluations
-    """Every finished reading."""
+    """Readings of all finished generators."""
 
     @property
     def any_finished(self) -> bool:
@@ -132,10 +132,11 @@ class GeneratorsPlan:
     """Plan of a study."""
 
     table: pd.DataFrame
-    """A row an arm, data set and size: ``dataset, arm, n_images, n_patients, n_held, steps, epochs, readings,
-    generators, waiting, seconds`` (of those that are not done; NaN where a step could not be timed)."""
+    """Table with one row per arm, data set and size: ``dataset, arm, n_images, n_patients, n_held, steps, epochs,
+    readings,
+    generators, waiting, seconds`` (seconds of those that are not done; NaN where a step could not be timed)."""
     problems: dict[str, str]
-    """Why generators cannot be trained, by their name."""
+    """Reasons why generators cannot be trained, by name."""
     cost: Cost
     """Cost of the generators that are not done, with the classifiers that make conditions; pairs are the detectors'."""
 
@@ -148,20 +149,19 @@ class GeneratorsPlan:
 def study_generators(
     config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False
 ) -> GeneratorsResult:
-    """Run the study of generators, or go on with it, and lay out its tables and figures.
+    """Run the study of generators, or resume it, and lay out its tables and figures.
 
     Args:
-        config: The study (docs/study-generators.md): ``settings``, ``generator``, ``classifiers``, ``datasets``,
-            ``arms``.
-        out: The study's folder: new, empty, or this study to go on with.
+        config: Study (docs/study-generators.md): ``settings``, ``generator``, ``classifiers``, ``datasets``, ``arms``.
+        out: Folder of the study: a new one, an empty one, or this study's to resume it.
         progress: Called with (stage, done, total).
         tables_only: Train nothing; lay out what is finished.
 
     Returns:
-        The tables; they are also in ``out/tables`` and, with the figures, in ``out/report.html``.
+        Tables of the study; they are also in ``out/tables`` and, with the figures, in ``out/report.html``.
 
     Raises:
-        InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
+        InputError: The file names something that does not exist, or a data set cannot be read; nothing was run.
         MemoriskError: Every generator failed; what is done is kept.
     """
     study, folder = read_generators(config), Path(out)
@@ -179,7 +179,7 @@ def study_generators(
         return GeneratorsResult(reading=reading, tables=generator_tables(reading, names), failed=failed)
 
     def report(result: GeneratorsResult) -> StudyReport:
-        """The page, and every reading as a row."""
+        """Lay out the page, and every reading as a row."""
         page = generators_page(study, result.reading, result.tables, result.failed)
         return StudyReport(page=page, layout=LAYOUT, frames={"readings": result.reading.table})
 
@@ -226,14 +226,16 @@ def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Pro
 
 
 def _drawing_seconds(cell: Cell, each: float) -> float:
-    """About how long drawing takes: a step of a diffusion model forward is a third of one of its training."""
+    """Estimate how long drawing takes: a forward step of a diffusion model costs a third of one of its training."""
     settings = cell.arm.training(cell.seed, cell.options)
     passes = cell.options.sampling_steps * (2 if cell.options.guidance != 1 else 1) if settings.kind == "dit" else 1
     return len(cell.arm.snapshots) * cell.n_images * passes * each / settings.images_a_step / 3
 
 
 def _prepare(study: GeneratorsStudy, folder: Path, progress: Progress) -> tuple[list[Cell], dict[str, str], Detectors]:
-    """Generators, why others cannot be, and detectors, checked; nothing is written but the store of decoded images.
+    """Return checked generators, why others cannot be trained, and detectors.
+
+    Only the store of decoded images is written.
 
     Raises:
         InputError: A data set cannot be read or is too small for every arm, or a detector knows some of its patients.
@@ -251,7 +253,7 @@ def _check_knowledge(detectors: Detectors, source: str, data: SetData) -> None:
     """Refuse a detector that was trained on one part of a data set and not on the other.
 
     Raises:
-        InputError: It was (METHODS section 5).
+        InputError: The detector was trained so (METHODS section 5).
     """
     detector = detectors.open(source).detector
     if detector is None:
@@ -272,7 +274,7 @@ def _identity(study: GeneratorsStudy) -> dict[str, Any]:
 
 
 def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Progress) -> None:
-    """Train and read what is not done; what fails is noted in its folder."""
+    """Train and read what is not done; failures are noted in the folders of their cells."""
     run.subfolder(CELLS)
     waiting = missing_cells(cells)
     if not waiting:
@@ -281,7 +283,7 @@ def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Prog
     number = {cell.key: f"{i} of {done + len(waiting)}" for i, cell in enumerate(waiting, start=done + 1)}
 
     def train(cell: Cell) -> None:
-        """One generator, its name and place before each stage."""
+        """Train one generator, with its name and place before each stage."""
         run_cell(cell, detectors, named_progress(progress, f"{cell.name} ({number[cell.key]})"))
 
     local = options.executor == "local"

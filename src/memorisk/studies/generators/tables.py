@@ -30,15 +30,15 @@ CONDITIONINGS = {
     "label-noise": "Label + Noise", "prediction": "Prediction (Pred)", "prediction-label": "Pred + Label",
     "ensemble": "Ensemble", "ensemble-label": "Ensemble + Label",
 }  # fmt: skip
-"""As table 3 of paper 004 names them, in its order."""
+"""Names of the conditionings in table 3 of paper 004, in its order."""
 
 
 def generator_tables(reading: StudyEvaluations, names: Pseudonyms) -> list[StudyTable]:
-    """All tables, in the order of the page.
+    """Return all tables, in the order of the page.
 
     Args:
-        reading: What was measured.
-        names: In place of ids of images and patients.
+        reading: Readings of all generators.
+        names: Pseudonyms in place of ids of images and patients.
     """
     builders: Sequence[Callable[[StudyEvaluations], StudyTable]] = (
         memorization_table, size_table, step_table, copies_table, generator_table, table_3, distance_table,
@@ -71,7 +71,7 @@ def memorization_table(reading: StudyEvaluations) -> StudyTable:
 
 
 def size_table(reading: StudyEvaluations) -> StudyTable:
-    """Memorization against training-set size."""
+    """Tabulate memorization against training-set size."""
     table = _last_evaluations(reading)
     table = rows(table, [not repeated for repeated in table["repeated"]]) if len(table) else table
     ours = mean_over_seeds(
@@ -88,7 +88,7 @@ def size_table(reading: StudyEvaluations) -> StudyTable:
 
 
 def step_table(reading: StudyEvaluations) -> StudyTable:
-    """Memorization against steps and epochs."""
+    """Tabulate memorization against steps and epochs."""
     averaged = ("epochs", "loss", "held_out_loss", "n_patients", "n_held", "attained")
     ours = mean_over_seeds(reading.table, (*_TRAINING_COLUMNS, "repeated", "detector", "step"), _SHARE, averaged)
     several = _has_several(ours, (*_TRAINING_COLUMNS, "repeated", "detector"), "step")
@@ -102,7 +102,7 @@ def step_table(reading: StudyEvaluations) -> StudyTable:
 
 
 def copies_table(reading: StudyEvaluations) -> StudyTable:
-    """The trend over copies, a row a generator, and their mean over seeds where there are several."""
+    """Tabulate the trend over copies, one row per generator, and the mean over seeds where there are several."""
     each = trend_rows(reading)
     ends = {"flagged": (-1.0, 1.0), "nearness": (-np.inf, np.inf)}
     ours = mean_over_seeds(each, (*_TRAINING_COLUMNS, "detector"), ends, ("n_patients", "levels"))
@@ -126,7 +126,7 @@ def copies_table(reading: StudyEvaluations) -> StudyTable:
 
 
 def generator_table(reading: StudyEvaluations) -> StudyTable:
-    """A.5 of paper 003: kinds of generators side by side."""
+    """Compare kinds of generators, as section A.5 of paper 003 does."""
     by = (*_TRAINING_COLUMNS, "repeated")
     ours = quality_rows(reading, by)
     figures = [name for name in FIGURE_RANGES if name != "IRS"]
@@ -150,7 +150,7 @@ def generator_table(reading: StudyEvaluations) -> StudyTable:
 
 
 def table_3(reading: StudyEvaluations) -> StudyTable:
-    """Table 3 of paper 004: FID, IRS and MemRate by conditioning."""
+    """Tabulate FID, IRS and MemRate by conditioning, as table 3 of paper 004 does."""
     each = memrate_rows(reading)
     values = dict.fromkeys(("irs", "irs_all", "irs_held", "mem_rate", "held_rate"), (0.0, 1.0))
     by, counted = (
@@ -187,7 +187,7 @@ def table_3(reading: StudyEvaluations) -> StudyTable:
 
 
 def _with_fid(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
-    """The same rows with their FID, where it was measured."""
+    """Return the same rows with their FID, where it was measured."""
     if not len(quality):
         return table
     on = [*_TRAINING_COLUMNS, "repeated"]
@@ -197,7 +197,7 @@ def _with_fid(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
 
 
 def distance_table(reading: StudyEvaluations) -> StudyTable:
-    """Figure 3's numbers."""
+    """Tabulate the numbers of figure 3."""
     each = distance_rows(reading)
     note = (
         "Distances to the nearest training image, against those of held-out images. W1: Wasserstein-1 distance; "
@@ -251,7 +251,7 @@ def _last_evaluations(reading: StudyEvaluations) -> pd.DataFrame:
 
 
 def _has_several(table: pd.DataFrame, by: Sequence[str], column: str) -> list[bool]:
-    """[n] whether a row's group has several values of a column."""
+    """Return whether a row's group has several values of a column, [n]."""
     if not len(table):
         return []
     counts = table.groupby(list(by), sort=False, dropna=False)[column].transform("nunique")

@@ -1,4 +1,4 @@
-"""What the study found, in a sentence a generator, and how the numbers of its tables are shown.
+"""Findings of the study, one sentence per generator, and the formats of the numbers of its tables.
 
 ``COLUMNS`` holds for the page and for Markdown alike.
 """
@@ -17,11 +17,11 @@ Finding = Sequence[Inline]
 
 
 def findings(memorized: pd.DataFrame, copies: pd.DataFrame) -> list[Finding]:
-    """A line a generator and detector, then a line a trend.
+    """Return one line per generator and detector, then one line per trend.
 
     Args:
-        memorized: The table of who is memorized.
-        copies: The table of trends over copies.
+        memorized: Table of who is memorized.
+        copies: Table of trends over copies.
     """
     lines: list[Finding] = []
     for row in memorized.to_dict("records"):
@@ -40,10 +40,10 @@ def findings(memorized: pd.DataFrame, copies: pd.DataFrame) -> list[Finding]:
 
 
 def unjudgeable_sets(reading: pd.DataFrame) -> list[Finding]:
-    """Data sets whose generators cannot be judged: too few held-out patients for the nominal rate.
+    """List data sets whose generators cannot be judged: there are too few held-out patients for the nominal rate.
 
     Args:
-        reading: A row a reading.
+        reading: Table with one row per reading.
     """
     if not len(reading):
         return []
@@ -60,7 +60,7 @@ def lacks_power(row: Mapping[Any, Any]) -> bool:
     """Return whether patients are too few to show memory, however much there is.
 
     Args:
-        row: Of the table of who is memorized.
+        row: Row of the table of who is memorized.
     """
     share = row["share"]
     few = (round(row["n_patients"]), round(row["n_held"]))
@@ -87,7 +87,7 @@ def _answer(row: dict) -> str:
 
 
 def _share(row: dict) -> str:
-    """The share with its limits, and what it would be by chance."""
+    """Describe the share with its limits, and what it would be by chance."""
     if row["share"] != row["share"]:
         return "Too few held-out patients."
     return (
@@ -252,4 +252,4 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         Column(source="done", heading="Finished", format="yes_no"),
     ),
 }
-"""Of each table by its name."""
+"""Columns of each table, by its name."""

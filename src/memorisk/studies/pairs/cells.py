@@ -1,10 +1,10 @@
-"""One detector of a benchmark: what it found, in ``cells/KEY``; ``cell.json`` is written last and marks it as done.
+"""One detector of a benchmark: ``cells/KEY`` holds its results; ``cell.json`` is written last and marks it as done.
 
-Why a detector failed stands in ``failed.json`` until it runs through; the others are finished all the same. In the
-benchmark of re-identification a cell leaves the scores of the listed pairs, and what was found among all pairs of
+``failed.json`` holds the reason why a detector failed until it runs through; the others are finished all the same. In
+the benchmark of re-identification a cell leaves the scores of the listed pairs, and the results over all pairs of
 the test images. In the benchmark of copies it leaves the scores of augmented copies of the test images and of the
-pairs that its thresholds are made from. Copies are made from the seed, a strength at a time, compared and
-forgotten: no picture is written to the run folder.
+pairs that its thresholds are made from. Copies are made from the seed, one strength at a time, compared and
+deleted: no picture is written to the run folder.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,13 +40,13 @@ class Cell(CellFolder):
     """A detector with all that its measurement needs."""
 
     contender: BenchmarkDetector
-    """Which."""
+    """Detector that is measured."""
     out: Path
-    """The run folder."""
+    """Folder of the run."""
     key: str
     """Key of what decides its scores, but for the division and the seed, which the run folder fixes."""
     store: ImageStore
-    """The images."""
+    """Store of the images."""
     division: Division
     """Division of the patients."""
     options: Options
@@ -65,12 +65,12 @@ class Cell(CellFolder):
 
     @property
     def folder(self) -> Path:
-        """Return where its results are."""
+        """Return the folder of its results."""
         return self.out / CELLS / self.key
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Results that are not there yet."""
+        """Return the names of the results that are not there yet."""
         return tuple(name for name in self.parts if not is_intact(self._file(name)))
 
     def write(self, name: str, arrays: Arrays) -> None:
@@ -96,20 +96,20 @@ class Cell(CellFolder):
 
 
 CellMeasurement = Callable[[Cell, ImageSimilarity], None]
-"""Leaves all results of a cell that are missing."""
+"""Function that leaves all missing results of a cell."""
 
 
 def run_pair_cells(run: RunFolder, cells: Sequence[Cell], work: CellMeasurement, progress: Progress) -> None:
-    """Run the cells that are not done, one after the other; what fails is noted for the tables.
+    """Run the cells that are not done, one after the other; failures are noted for the tables.
 
     Args:
-        run: The run folder.
-        cells: All of them.
-        work: Of one.
+        run: Folder of the run.
+        cells: All cells of the run.
+        work: Function that measures one cell.
         progress: Called with (stage, done, total).
 
     Raises:
-        MemoriskError: The run broke, and by no detector's fault.
+        MemoriskError: The run broke, and no detector caused it.
     """
     waiting = missing_cells(cells)
     if not waiting:
@@ -117,7 +117,7 @@ def run_pair_cells(run: RunFolder, cells: Sequence[Cell], work: CellMeasurement,
     run.subfolder(CELLS)
 
     def measure(cell: Cell) -> None:
-        """One detector, from what is there already."""
+        """Measure one detector; results that are there already are kept."""
         cell.make_folder()
         before = torch.get_num_threads()
         torch.set_num_threads(cell.options.threads)
@@ -140,7 +140,7 @@ BINS = 60
 
 
 def reid_pairs(cell: Cell, part: str) -> list[PartPairs]:
-    """The pairs that every detector of the run is asked about.
+    """Return the pairs that every detector of the run scores.
 
     Args:
         cell: Any detector of the run.
@@ -150,10 +150,10 @@ def reid_pairs(cell: Cell, part: str) -> list[PartPairs]:
 
 
 def run_reid(cell: Cell, judge: ImageSimilarity) -> None:
-    """Leave the scores of the listed pairs, and what was found among all pairs.
+    """Leave the scores of the listed pairs, and the results over all pairs.
 
     Raises:
-        InputError: Scores that are not defined.
+        InputError: Scores are not defined.
     """
     if SCORES in cell.missing:
         cell.write(SCORES, _score_listed_pairs(cell, judge))
@@ -178,7 +178,7 @@ def _score_listed_pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
 
 
 def _search_all_pairs(cell: Cell, judge: ImageSimilarity, scores: Arrays) -> Arrays:
-    """Find each test image's closest of another patient, and count pairs by score; a data set each."""
+    """Find each test image's closest image of another patient, and count pairs by score, for each data set."""
     arrays: Arrays = {"why_not": np.array("")}
     for place, dataset in enumerate(cell.division.names):
         rows = cell.division.rows(TEST, dataset)
@@ -207,21 +207,21 @@ def _search_all_pairs(cell: Cell, judge: ImageSimilarity, scores: Arrays) -> Arr
 
 PAIRS = "pairs"
 NEGATIVES = 4096
-"""Pairs of two patients of each part and data set: shares of them are known to 0.8 percentage points."""
+"""Number of pairs of two patients of each part and data set: shares of them are known to 0.8 percentage points."""
 _AT_ONCE = 1 << 28  # bytes of copies in memory
 _STREAM = {VALIDATION: 1, TEST: 2}
 
 
 @dataclass(frozen=True, eq=False)
 class CopyPairs:
-    """The pairs of one part of one data set that thresholds are made from, or judged on."""
+    """Pairs of one part of one data set that thresholds are made from, or judged on."""
 
     negative: Pairs
-    """Pairs of two patients: a random image of a random patient, and of a random other one."""
+    """Pairs of two patients: a random image of a random patient, and a random image of a random other patient."""
     positive: Pairs
-    """Pairs of one patient: all; empty where no patient has two images."""
+    """Pairs of one patient, all of them; empty where no patient has two images."""
     weight: np.ndarray
-    """[P] of the positive pairs: 1 / pairs of the patient."""
+    """Weights of the positive pairs, [P]: 1 / pairs of the patient."""
 
 
 def copies_parts(options: BenchCopiesOptions) -> tuple[str, ...]:
@@ -230,11 +230,11 @@ def copies_parts(options: BenchCopiesOptions) -> tuple[str, ...]:
 
 
 def sampled_rows(cell: Cell, dataset: str) -> np.ndarray:
-    """Rows of the test images of a data set that copies are made of, in their order.
+    """Return the rows of the test images of a data set that copies are made of, in their order.
 
     Args:
         cell: Any detector of the run.
-        dataset: Its name.
+        dataset: Name of the data set.
     """
     options = cast(BenchCopiesOptions, cell.options)
     rows = cell.division.rows(TEST, dataset)
@@ -245,7 +245,7 @@ def sampled_rows(cell: Cell, dataset: str) -> np.ndarray:
 
 
 def copy_pairs(cell: Cell, part: str) -> dict[str, CopyPairs]:
-    """The pairs of a part by data set; a data set with fewer than two patients there has none.
+    """Return the pairs of a part by data set; a data set with fewer than two patients there has none.
 
     Args:
         cell: Any detector of the run.
@@ -275,7 +275,7 @@ def run_copies(cell: Cell, judge: ImageSimilarity) -> None:
     """Leave the scores of the pairs and of the copies of every family that is missing.
 
     Raises:
-        InputError: Pairs without a score.
+        InputError: A pair has no score.
     """
     if PAIRS in cell.missing:
         cell.write(PAIRS, _pairs(cell, judge))
@@ -298,7 +298,7 @@ def _pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
 
 
 def _family(cell: Cell, judge: ImageSimilarity, family: str) -> Arrays:
-    """[strengths, n] scores of copies with their sources, a data set each; NaN where a copy has none."""
+    """Return scores of copies with their sources, [strengths, n] for each data set; NaN where a copy has none."""
     arrays: Arrays = {"strengths": np.array(FAMILIES[family])}
     images = cell.store.images
     for place, dataset in enumerate(cell.division.names):

@@ -1,11 +1,11 @@
 """``memorisk bench copies``: which detector still recognises an image that was blurred, turned, darkened, compressed?
 
 Paper 004, section 4.2 (figures 4, 5 and 1), with thresholds by one rule for all detectors and intervals over
-patients as METHODS section 4 has them. Resumable as `reid`: a detector leaves a file a family of copies.
+patients as in METHODS section 4. The benchmark can be resumed as `reid`: a detector leaves one file per family.
 
-The tables hold recall of augmented copies, thresholds, and paired differences. Every patient counts one: a share is
-the mean over patients of each one's own share of recognised copies; papers count every image alike, which stands
-beside. Intervals are over patients, with the thresholds as validation made them.
+The tables hold recall of augmented copies, thresholds, and paired differences. Every patient counts once: a share is
+the mean over patients of each one's own share of recognised copies. Papers count every image alike; a further
+column holds that share. Intervals are over patients, with the thresholds as validation made them.
 """
 
 from collections.abc import Sequence
@@ -38,10 +38,10 @@ ALL = "all, strongest"
 
 
 def figure_4_table(measured: Sequence[CopiesScores]) -> StudyTable:
-    """Share of the strongest copies that are recognised, mean over families, of every data set and macro-averaged.
+    """Tabulate the share of the strongest copies that are recognised.
 
     Args:
-        measured: The detectors.
+        measured: Finished detectors of the benchmark.
     """
     rows = []
     for m in measured:
@@ -65,10 +65,12 @@ def figure_4_table(measured: Sequence[CopiesScores]) -> StudyTable:
 
 
 def recall_frame(measured: Sequence[CopiesScores]) -> pd.DataFrame:
-    """Recall of every family at every strength: a row for each detector, threshold and data set, and macro-averaged.
+    """Tabulate the recall of every family at every strength, macro-averaged too.
+
+    The table has one row for each detector, threshold and data set, and one for their macro average.
 
     Args:
-        measured: The detectors.
+        measured: Finished detectors of the benchmark.
     """
     rows = []
     for m in measured:
@@ -94,11 +96,11 @@ def _recall_rows(m: CopiesScores, rule: str, family: str, place: int, strength: 
 
 
 def overall(frame: pd.DataFrame, datasets: int) -> pd.DataFrame:
-    """The rows of the macro average; where there is one data set, its rows.
+    """Return the rows of the macro average; with one data set, its rows.
 
     Args:
-        frame: With a column ``dataset``.
-        datasets: How many there are.
+        frame: Table with a column ``dataset``.
+        datasets: Number of data sets.
     """
     if not len(frame) or datasets < 2:
         return frame
@@ -106,10 +108,10 @@ def overall(frame: pd.DataFrame, datasets: int) -> pd.DataFrame:
 
 
 def strongest_table(figure_5: pd.DataFrame) -> StudyTable:
-    """Recall of the strongest copies of each family: a row a detector and threshold, a column a family.
+    """Tabulate the recall of the strongest copies: one row per detector and threshold, one column per family.
 
     Args:
-        figure_5: Of `recall_frame`, `overall`.
+        figure_5: Rows of `recall_frame` after `overall`.
     """
     rows: dict[tuple[str, str], dict[str, object]] = {}
     for record in figure_5.to_dict("records"):  # from the weakest to the strongest: the last one stays
@@ -126,10 +128,10 @@ def strongest_table(figure_5: pd.DataFrame) -> StudyTable:
 
 
 def thresholds_table(measured: Sequence[CopiesScores]) -> StudyTable:
-    """Thresholds, what they are made from, and what they do to pairs of test patients.
+    """Tabulate thresholds, the data they are made from, and their shares among pairs of test patients.
 
     Args:
-        measured: The detectors.
+        measured: Finished detectors of the benchmark.
     """
     rows = []
     for m in measured:
@@ -156,11 +158,11 @@ def thresholds_table(measured: Sequence[CopiesScores]) -> StudyTable:
 
 
 def differences_table(measured: Sequence[CopiesScores], reference: str) -> StudyTable:
-    """Recall of every detector less that of the reference, on the same strongest copies.
+    """Tabulate the recall of every detector less that of the reference, on the same strongest copies.
 
     Args:
-        measured: The detectors.
-        reference: Name of the one that the others are compared with.
+        measured: Finished detectors of the benchmark.
+        reference: Name of the detector that the others are compared with.
     """
     base = next((m for m in measured if m.name == reference), None)
     rows: list[dict[str, object]] = []
@@ -179,7 +181,7 @@ def differences_table(measured: Sequence[CopiesScores], reference: str) -> Study
 def _comparison_rows(
     measured: Sequence[CopiesScores], base: CopiesScores, rule: str, families: Sequence[str]
 ) -> list[dict[str, object]]:
-    """Every other detector by every family, Holm-adjusted over them."""
+    """Compare every other detector by every family, Holm-adjusted over them."""
     some = [_comparison_row(m, base, rule, family) for m in measured if m is not base for family in families]
     some = [row for row in some if row]
     adjusted = holm([float(str(row["p"])) for row in some]) if some else []
@@ -187,7 +189,7 @@ def _comparison_rows(
 
 
 def _comparison_row(m: CopiesScores, base: CopiesScores, rule: str, family: str) -> dict[str, object]:
-    """A row; empty where a threshold is missing."""
+    """Return one row; empty where a threshold is missing."""
     apart, first, second, groups = [], [], [], []
     for place, dataset in enumerate(m.datasets):
         if any(np.isnan(one.cuts[rule][dataset].value) for one in (m, base)):
@@ -209,14 +211,14 @@ def _comparison_row(m: CopiesScores, base: CopiesScores, rule: str, family: str)
 
 
 def _image_shares(hit: np.ndarray, groups: np.ndarray) -> dict[str, object]:
-    """The share as papers count it, every image alike, and how many there are."""
+    """Return the share as papers count it, every image alike, and the numbers of images and patients."""
     return {"recall_paper": float(hit.mean()), "n_images": len(hit), "n_identities": len(np.unique(groups))}
 
 
 def _add_macro(
     rows: list[dict[str, object]], intervals: dict[str, list[JackknifeInterval]], datasets: int
 ) -> list[dict[str, object]]:
-    """The rows and, where there are several data sets, their macro average; none where a data set has no threshold."""
+    """Return the rows and the macro average of several data sets; it is missing where a data set has no threshold."""
     if datasets < 2 or len(rows) < datasets:
         return rows
     macro: dict[str, object] = {**rows[0], "dataset": MACRO}
@@ -232,18 +234,18 @@ def _add_macro(
 def benchmark_copies(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False, **settings: Any
 ) -> PairBenchmark:
-    """Benchmark detectors at recognising augmented copies of your images, or go on with it, and lay out its tables.
+    """Benchmark detectors at recognising augmented copies of your images, or resume it, and lay out its tables.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are not needed. A column ``dataset`` makes several data sets
-            of them.
-        out: The run folder: new, empty, or this benchmark to go on with.
+        images: Images as for `memorisk.audit_classifier`; labels are not needed. A column ``dataset`` divides them into
+            several data sets.
+        out: Folder of the run: a new one, an empty one, or this benchmark's to resume it.
         progress: Called with (stage, done, total).
         tables_only: Compute nothing; lay out what is finished.
-        **settings: Any field of `BenchCopiesOptions`.
+        **settings: Settings by name: any field of `BenchCopiesOptions`.
 
     Returns:
-        The benchmark; its tables are also in ``out/tables``, its page in ``out/report.html``.
+        Benchmark with its numbers; its tables are also in ``out/tables``, its page in ``out/report.html``.
 
     Raises:
         InputError: A setting, a detector or the images are refused; nothing was written.
@@ -263,10 +265,10 @@ def plan_copies(
     """Plan `benchmark_copies`; nothing is computed or written but the store of decoded images.
 
     Args:
-        images: As for `benchmark_copies`.
-        out: As for `benchmark_copies`.
-        progress: As for `benchmark_copies`.
-        **settings: As for `benchmark_copies`.
+        images: Images, as for `benchmark_copies`.
+        out: Folder of the run, as for `benchmark_copies`.
+        progress: Called with (stage, done, total).
+        **settings: Settings by name, as for `benchmark_copies`.
 
     Raises:
         InputError: As `benchmark_copies`.
@@ -284,10 +286,10 @@ def _study(ready: BenchmarkSetup, options: BenchCopiesOptions, other: pd.DataFra
 
 
 def _prepare(images: str | Path, out: Path, options: BenchCopiesOptions, progress: Progress) -> BenchmarkSetup:
-    """Read everything.
+    """Prepare the benchmark of copies.
 
     Raises:
-        InputError: Also for features that are computed already, and without validation patients.
+        InputError: As `prepare`; also for features that are computed already, and without validation patients.
     """
     ready = prepare(images, out, options, copies_parts(options), progress)
     for contender in ready.contenders:
@@ -333,7 +335,7 @@ def _read(ready: BenchmarkSetup, options: BenchCopiesOptions, reid: pd.DataFrame
 def _board(
     measured: Sequence[CopiesScores], strongest: pd.DataFrame, apart: pd.DataFrame, options: BenchCopiesOptions
 ) -> pd.DataFrame:
-    """A row a detector: its macro average, or its only data set."""
+    """Return one row per detector: its macro average, or its only data set."""
     if not measured:
         return pd.DataFrame()
     by = {(str(r["detector"]), str(r["rule"])): r for r in strongest.to_dict("records")}
@@ -358,7 +360,7 @@ def _board(
 
 
 def _specificity(m: CopiesScores) -> dict[str, float]:
-    """Share of test pairs of two patients below the first threshold, macro-averaged."""
+    """Compute the share of test pairs of two patients below the first threshold, macro-averaged."""
     intervals = []
     for dataset, pairs in m.pairs[TEST].items():
         below = m.scores(TEST, dataset, "negative") < m.cuts["specificity"][dataset].value

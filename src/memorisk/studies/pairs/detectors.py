@@ -1,9 +1,9 @@
-"""The detectors of a benchmark: a name, and what compares two images; the baselines of paper 004's table 2.
+"""Detectors of a benchmark, each with a name and a way to compare two images; the baselines of paper 004's table 2.
 
-The paper names methods, and of DINOv3 "the smallest, pooled"; which checkpoint of the others it took is not said.
-The names here are published ones of the usual size; another is given by its file with the method's name behind it,
-as in ``resnet50@byol.safetensors=BYOL``, and then takes the row's place. A baseline that is not at hand is listed
-with what to give to have it.
+The paper names methods, and of DINOv3 "the smallest, pooled"; it does not name the checkpoints of the others. The
+names here are published ones of the usual size. Another checkpoint is given by its file with the method's name
+behind it, as in ``resnet50@byol.safetensors=BYOL``, and then takes the row's place. A baseline that is not at hand
+is listed with what the user can give to have it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ PIXELS, UNSUPERVISED, FOUNDATION, SPECIFIC = "Pixel-wise", "Unsupervised", "Foun
 
 @dataclass(frozen=True)
 class Baseline:
-    """A row of table 2."""
+    """One row of table 2."""
 
     name: str
     """Name of the method, as the table has it."""
@@ -40,7 +40,7 @@ class Baseline:
 
 
 def _network(name: str, network: str, tag: str) -> Baseline:
-    """A network of timm's with published weights."""
+    """Return a network of timm's with published weights."""
     return Baseline(name, FOUNDATION, f"{network}@{tag}", f"timm/{network}.{tag}", f"{network}@FILE={name}")
 
 
@@ -79,29 +79,29 @@ _ORDER = (PIXELS, UNSUPERVISED, FOUNDATION, SPECIFIC)
 
 
 def section_of(name: str, otherwise: str) -> str:
-    """The section of table 2 that a method of this name stands in.
+    """Return the section of table 2 that holds a method of this name.
 
     Args:
-        name: Of a detector.
-        otherwise: Where the table has no method of that name.
+        name: Name of a detector.
+        otherwise: Section where the table has no method of that name.
     """
     return _SECTIONS.get(name.lower(), otherwise)
 
 
 def section_place(section: str) -> int:
-    """Place of a section in the table."""
+    """Return the place of a section in the table."""
     return _ORDER.index(section)
 
 
 def available_baselines(names: Iterable[str], *, download: bool) -> tuple[list[str], dict[str, str]]:
-    """Baselines of table 2 that are not given by the user already.
+    """Return the baselines of table 2 that the user has not given already.
 
     Args:
         names: Names of the detectors that the user gave.
         download: Whether published weights may be fetched.
 
     Returns:
-        Those at hand, as ``--detectors`` takes them, and of the others what to give, by name.
+        Baselines at hand, as ``--detectors`` takes them, and advice on what to give for the others, by name.
     """
     lower_names = {name.lower() for name in names}
     texts, missing = [], {}
@@ -144,7 +144,7 @@ class BenchmarkDetector:
 
     @property
     def section(self) -> str:
-        """The section of table 2 that it stands in."""
+        """Return the section of table 2 that the detector belongs to."""
         if self.pixel is not None:
             return PIXELS
         assert self.detector is not None
@@ -196,7 +196,7 @@ class BenchmarkDetector:
 
 
 def _contents(path: Path, options: PairBenchOptions) -> list[list[str]]:
-    """Names and hashes of a file or of all files of a folder; none where there is neither."""
+    """Return names and hashes of a file or of all files of a folder; an empty list where there is neither."""
     if str(path) in ("", "."):
         return []
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else []
@@ -205,15 +205,15 @@ def _contents(path: Path, options: PairBenchOptions) -> list[list[str]]:
 
 
 def read_detector(named_text: str, *, measure: str = "auto") -> BenchmarkDetector:
-    """A detector as it is named on the command line.
+    """Return a detector as it is named on the command line.
 
     Args:
         named_text: ``mse``, ``ncc``, ``ssim``, ``random``, a folder of a detector, or a source of features
-            (`memorisk.models.encoders.feature_sources`); what stands behind the last ``=`` is its name.
-        measure: Of encoders; "auto" is cosine. Detectors have their own.
+            (`memorisk.models.encoders.feature_sources`); the text behind the last ``=`` is its name.
+        measure: Distance of encoders; "auto" is cosine. Detectors have their own.
 
     Raises:
-        InputError: There is no such detector, or its files are damaged.
+        InputError: The detector does not exist, or its files are damaged.
     """
     text, name = _with_name(named_text)
     low = text.lower()
@@ -229,7 +229,7 @@ def read_detector(named_text: str, *, measure: str = "auto") -> BenchmarkDetecto
 
 
 def _with_name(named_text: str) -> tuple[str, str]:
-    """The text and the name behind it, empty where there is none."""
+    """Return the text and the name behind it, empty where there is none."""
     head, equals, tail = named_text.rpartition("=")
     if not equals or not head.strip() or not tail.strip() or Path(named_text).exists():
         return named_text.strip(), ""
@@ -238,13 +238,13 @@ def _with_name(named_text: str) -> tuple[str, str]:
 
 
 def read_detectors(options: PairBenchOptions) -> tuple[list[BenchmarkDetector], dict[str, str]]:
-    """All detectors of a benchmark, and what to give to have the baselines that are not at hand.
+    """Return all detectors of a benchmark, and what to give to have the baselines that are not at hand.
 
     Args:
-        options: Of the benchmark.
+        options: Options of the benchmark.
 
     Raises:
-        InputError: One cannot be had, two have one name, or the reference is none of them.
+        InputError: A detector cannot be opened, two have one name, or the reference is not among them.
     """
     detectors = [read_detector(text, measure=options.measure) for text in options.detectors]
     missing: dict[str, str] = {}
@@ -264,5 +264,5 @@ def read_detectors(options: PairBenchOptions) -> tuple[list[BenchmarkDetector], 
 
 
 def reference_name(options: PairBenchOptions, contenders: Sequence[BenchmarkDetector]) -> str:
-    """Name of the detector that all others are compared with."""
+    """Return the name of the detector that all others are compared with."""
     return options.reference or contenders[0].name

@@ -1,13 +1,13 @@
-"""Who is asked about whom: validation patients make thresholds, test patients are judged, nobody else is looked at.
+"""Division of the patients: validation patients make thresholds, test patients are judged, others are not compared.
 
-Paper 004, section 4; METHODS section 4. A test patient was in no detector's training and in no choice of its epoch:
-where the split is drawn, patients whom a detector knows are placed by what it knows of them; a given split in which
-one knows test patients is refused.
+Paper 004, section 4; METHODS section 4. A test patient was in no detector's training and in no choice of its epoch.
+Where the split is drawn, patients known to a detector are placed by what it knows of them. A given split in which a
+detector knows test patients is refused.
 
 The pairs are all positive ones of a part's patients, and one negative of the data set for each. Two images with the
-same pixels are left out of the positives: everything recognises them. Negatives are drawn twice: a random other
-patient (corrected), and a random other image, by which patients with many images come more often, as the paper
-draws them.
+same pixels are left out of the positives: every detector recognises them. Negatives are drawn twice: with a random
+other patient (corrected), and with a random other image, by which patients with many images occur more often, as
+the paper draws them.
 """
 
 from collections.abc import Sequence
@@ -36,16 +36,16 @@ _SEPARATOR = " / "
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """The division of a set of images."""
+    """Division of a set of images."""
 
     part: np.ndarray
-    """[N] "training", "validation" or "test"; empty for images that are left out."""
+    """Part of each image, [N]: "training", "validation" or "test"; empty for images that are left out."""
     groups: np.ndarray
-    """[N] patient of each image: those with an identical image merged, names kept apart between data sets."""
+    """Patient of each image, [N]: those with an identical image merged, names kept apart between data sets."""
     datasets: np.ndarray
-    """[N] data set of each image."""
+    """Data set of each image, [N]."""
     pixels: np.ndarray
-    """[N] code of each image's pixels: the same for identical images."""
+    """Code of each image's pixels, [N]: the same for identical images."""
     how: str
     """Origin of the division: "given", "drawn"."""
     notes: tuple[str, ...]
@@ -53,11 +53,11 @@ class Division:
 
     @property
     def names(self) -> list[str]:
-        """The data sets that have test images, in the order of their names."""
+        """Return the data sets that have test images, in the order of their names."""
         return sorted(set(self.datasets[self.part == TEST].tolist()))
 
     def rows(self, part: str, dataset: str | None = None) -> np.ndarray:
-        """Rows of a part, in the order of the images."""
+        """Return the rows of a part, in the order of the images."""
         chosen = self.part == part
         return np.flatnonzero(chosen if dataset is None else chosen & (self.datasets == dataset))
 
@@ -71,7 +71,7 @@ class Division:
         return int((count > 1).sum())
 
     def table(self, manifest: Manifest) -> pd.DataFrame:
-        """A row an image: its id, data set, patient and part."""
+        """Return one row per image: its id, data set, patient and part."""
         columns = {
             "image": manifest.images, "dataset": self.datasets, "patient": self.groups, "part": self.part,
         }  # fmt: skip
@@ -82,9 +82,9 @@ def divide(store: ImageStore, contenders: Sequence[BenchmarkDetector], options: 
     """Divide the patients of a store.
 
     Args:
-        store: The images; those of one grey level are left out, nobody can recognise them.
-        contenders: The detectors, some of whom know patients.
-        options: Of the benchmark.
+        store: Store of the images; those of one grey level are left out, since no detector can recognise them.
+        contenders: Detectors of the benchmark, some of which know patients.
+        options: Options of the benchmark.
 
     Raises:
         InputError: The given split cannot be used, a detector knows test patients of it, or a part has too few.
@@ -121,7 +121,7 @@ def divide(store: ImageStore, contenders: Sequence[BenchmarkDetector], options: 
 
 
 def _datasets(manifest: Manifest) -> np.ndarray:
-    """[N] data set of each image; that of the source where there is no column."""
+    """Return the data set of each image, [N]; that of the source where the column is missing."""
     if "dataset" not in manifest.table:
         return np.full(manifest.n, manifest.name, dtype=object)
     names = [str(name) or manifest.name for name in manifest.table["dataset"].tolist()]
@@ -129,7 +129,7 @@ def _datasets(manifest: Manifest) -> np.ndarray:
 
 
 def _identities(store: ImageStore) -> np.ndarray:
-    """[N] patient of each image: one of that name in another data set is another, of an identical image the same."""
+    """Return the patient of each image, [N]."""
     manifest, datasets = store.manifest, _datasets(store.manifest)
     groups = manifest.groups
     if len(set(datasets.tolist())) > 1:
@@ -161,7 +161,7 @@ def _known_patients(
             for name in (VALIDATION, TRAINING):
                 mine = detector.seen.loc[detector.seen["part"] == name, "pixel_hash"].tolist()
                 part[~np.isin(hashes, mine) & (part == name)] = ""
-        for name in (VALIDATION, TRAINING):  # a patient of whom one image was trained on is known
+        for name in (VALIDATION, TRAINING):  # one training image makes its patient known
             of = np.bincount(index, part == name, minlength=index.max() + 1) > 0
             part[of[index]] = name
         parts_known[contender.name] = part
@@ -169,7 +169,7 @@ def _known_patients(
 
 
 def _given_parts(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
-    """[N] the part of each image by the given split; empty for images of none."""
+    """Return the part of each image by the given split, [N]; empty for images of none."""
     if manifest.splits is None:
         raise InputError(
             f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out to draw one"
@@ -182,7 +182,7 @@ def _given_parts(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
 
 
 def _sets_without_split(part: np.ndarray, datasets: np.ndarray) -> list[str]:
-    """Data sets in which the given split names no test image, where it does in others."""
+    """Return the data sets in which the given split names no test image, where it does in others."""
     with_split = set(datasets[part == TEST].tolist())
     return sorted(set(datasets.tolist()) - with_split) if with_split else []
 
@@ -190,10 +190,10 @@ def _sets_without_split(part: np.ndarray, datasets: np.ndarray) -> list[str]:
 def _exclude_known(
     part: np.ndarray, groups: np.ndarray, known: dict[str, np.ndarray], leave_out: bool
 ) -> tuple[np.ndarray, list[str]]:
-    """A given split without the test patients whom a detector knows.
+    """Return a given split without the test patients that a detector knows, and notes on them.
 
     Raises:
-        InputError: There are some, and nobody said to leave them out.
+        InputError: Such patients exist, and the options do not leave them out.
     """
     notes, part = [], part.copy()
     for name, seen in known.items():
@@ -218,10 +218,11 @@ def _exclude_known(
 def _draw_parts(
     groups: np.ndarray, datasets: np.ndarray, known: dict[str, np.ndarray], options: PairBenchOptions
 ) -> np.ndarray:
-    """[N] parts drawn by patient: known ones by what detectors know of them, the others at random.
+    """Return parts drawn by patient, [N]: known ones by what detectors know of them, the others at random.
 
-    A patient whom a detector was trained on is training; one whom a detector was chosen on is validation. Where a data
-    set has no such validation patients, a share of the unknown ones is drawn, each patient as likely.
+    A patient in the training data of a detector belongs to training. A patient who served to choose a detector belongs to
+    validation. Where a data set has no such validation patients, a share of the unknown ones is drawn, each patient
+    equally likely.
     """
     part = np.full(len(groups), "", dtype=object)
     for seen in known.values():
@@ -256,10 +257,10 @@ def _placement_words(groups: np.ndarray, known: dict[str, np.ndarray]) -> list[s
 
 
 def _refuse_few(division: Division, manifest: Manifest) -> None:
-    """Refuse a division without test images or without two patients to tell apart.
+    """Refuse a division without test images or without two patients to distinguish.
 
     Raises:
-        InputError: It is one.
+        InputError: The division is such a one.
     """
     if not division.names:
         raise InputError(
@@ -282,22 +283,23 @@ class PartPairs:
     dataset: str
     """Name of the data set."""
     pairs: dict[str, Pairs]
-    """"positive", "negative" (a random other patient), "negative_paper" (a random other image): [P] each."""
+    """Pairs by kind, [P] each: "positive", "negative" (a random other patient), "negative_paper" (a random other
+    image)."""
     groups: np.ndarray
-    """[N] patient of every image."""
+    """Patient of every image, [N]."""
     weight: np.ndarray
-    """[P] 1 / pairs of the patient; of a negative, of the positive that it stands beside."""
+    """Weight of each pair, [P]: 1 / pairs of the patient; a negative has that of its positive."""
     identical: int
-    """Pairs of identical images that are left out."""
+    """Number of pairs of identical images that are left out."""
 
     def identities(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Patients of the first and second images of a kind of pairs."""
+        """Return the patients of the first and second images of a kind of pairs."""
         pairs = self.pairs[kind]
         return self.groups[pairs.first].astype(str), self.groups[pairs.second].astype(str)
 
     @property
     def n_identities(self) -> int:
-        """Patients with a positive pair."""
+        """Count the patients with a positive pair."""
         return len(np.unique(self.identities("positive")[0]))
 
     @property
@@ -308,13 +310,13 @@ class PartPairs:
 
 
 def part_pairs(division: Division, part: str, datasets: Sequence[str], *, seed: int) -> list[PartPairs]:
-    """The pairs of a part, a data set at a time; one without positive pairs or with one patient only is left out.
+    """Return the pairs of a part by data set.
 
     Args:
-        division: Who is where.
+        division: Division of the patients.
         part: "validation" or "test".
-        datasets: In this order.
-        seed: Of the negatives.
+        datasets: Names of the data sets, in the order of the result.
+        seed: Random seed of the negatives.
     """
     parts = []
     for place, dataset in enumerate(datasets):

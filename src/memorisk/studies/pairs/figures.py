@@ -1,6 +1,6 @@
 """Figures 1, 4, 5 and 6 of paper 004, from the frames of the tables, so that a figure cannot differ from its table.
 
-Figure 1 is re-identification against copies, a point a detector that stands in both benchmarks.
+Figure 1 shows re-identification against copies, one point for each detector that is in both benchmarks.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ STRENGTH_WORDS = {
 
 
 def joint_figure(result: PairBenchmark) -> list[Block]:
-    """Figure 1: re-identification against copies."""
+    """Draw figure 1: re-identification against copies."""
     frame = result.figures.get("figure_1")
     if frame is None:
         other = "copies" if result.kind == "reid" else "reid"
@@ -56,10 +56,10 @@ def joint_figure(result: PairBenchmark) -> list[Block]:
 
 
 def score_figures(result: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]:
-    """Figure 6: all pairs by score, a drawing for each detector and data set.
+    """Draw figure 6: all pairs by score, one drawing for each detector and data set.
 
     Args:
-        result: The benchmark.
+        result: Benchmark with its numbers.
         thresholds: Rows of the table of false matches.
     """
     frame = result.figures["figure_6"]
@@ -90,7 +90,7 @@ def score_figures(result: PairBenchmark, thresholds: pd.DataFrame) -> list[Block
 
 
 def strongest_figure(result: PairBenchmark) -> list[Block]:
-    """Figure 4: recall of the strongest copies, both thresholds, macro-averaged."""
+    """Draw figure 4: recall of the strongest copies, both thresholds, macro-averaged."""
     frame = _overall(result.table("figure_4").ours)
     names = [str(name) for name in result.board["detector"]]
     series = {}
@@ -115,7 +115,7 @@ def strongest_figure(result: PairBenchmark) -> list[Block]:
 
 
 def strength_figures(result: PairBenchmark) -> list[Block]:
-    """Figure 5: recall against strength, a drawing a family, macro-averaged, at 50 % specificity."""
+    """Draw figure 5: recall against strength, one drawing per family, macro-averaged, at 50 % specificity."""
     frame = result.figures["figure_5"]
     if not len(frame):
         return []
@@ -148,7 +148,7 @@ def strength_figures(result: PairBenchmark) -> list[Block]:
 
 
 def _overall(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the macro average; where there is one data set, its rows."""
+    """Return the rows of the macro average; with one data set, its rows."""
     macro = (frame["dataset"] == MACRO).to_numpy(dtype=bool)
     return rows(frame, macro) if macro.any() else frame
 
@@ -157,14 +157,14 @@ BOARD = Path("tables") / "leaderboard.parquet"
 
 
 def read_board(run: Path, kind: str) -> pd.DataFrame:
-    """The leaderboard of the other benchmark's run.
+    """Read the leaderboard of the other benchmark's run.
 
     Args:
-        run: Its folder.
-        kind: "reid" or "copies": which it must be.
+        run: Folder of the run.
+        kind: Required kind of the benchmark: "reid" or "copies".
 
     Raises:
-        InputError: It holds none.
+        InputError: The folder holds no such run.
     """
     file = run / BOARD
     needed = "auc" if kind == "reid" else "recall"
@@ -177,7 +177,7 @@ def read_board(run: Path, kind: str) -> pd.DataFrame:
 
 
 def figure_1_frame(reid: pd.DataFrame, copies: pd.DataFrame) -> pd.DataFrame:
-    """The numbers of figure 1: detectors of one name in both leaderboards.
+    """Return the numbers of figure 1: detectors of the same name in both leaderboards.
 
     Args:
         reid: Leaderboard of `bench reid`.

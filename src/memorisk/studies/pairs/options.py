@@ -34,11 +34,11 @@ class PairBenchOptions(ImageOptions, ClusterOptions):
     splits: Literal["auto", "given", "redraw"] = "auto"
     """Validation and test patients: the given split, drawn by patient (redraw), or auto: given where there is one."""
     validation_share: float = 0.3
-    """With drawn splits: share of the patients unknown to every detector that validate; the others test."""
+    """Share of patients unknown to every detector that are drawn for validation; the others test."""
     split_seed: int = 0
     """Random seed for drawn splits."""
     leave_out_seen: bool = False
-    """Drop test patients on whom a detector was trained or selected from a given split, instead of refusing it."""
+    """Drop test patients that a detector was trained or selected on from a given split, instead of refusing it."""
     seed: int = 0
     """Random seed for pairs and copies."""
 
@@ -73,7 +73,7 @@ class PairBenchOptions(ImageOptions, ClusterOptions):
 @grouped("statistics", essential="sensitivity")
 @dataclass(frozen=True, kw_only=True)
 class BenchReidOptions(PairBenchOptions):
-    """Everything that `memorisk bench reid` can be told."""
+    """Settings that `memorisk bench reid` takes."""
 
     sensitivity: float = 0.99
     """Sensitivity at which specificity is reported, and of the threshold calibrated on validation patients."""
@@ -94,7 +94,7 @@ class BenchReidOptions(PairBenchOptions):
 @grouped("design", essential="families")
 @dataclass(frozen=True, kw_only=True)
 class BenchCopiesOptions(PairBenchOptions):
-    """Everything that `memorisk bench copies` can be told."""
+    """Settings that `memorisk bench copies` takes."""
 
     detectors: Words = (DEFAULT_DETECTOR, "mse", "ncc", "ssim")
     """Detectors: default (comes with memorisk), folders, mse, ncc, ssim, random, or features (resnet50@FILE, ...);
@@ -121,10 +121,10 @@ class BenchCopiesOptions(PairBenchOptions):
         self.chosen_families()
 
     def chosen_families(self) -> tuple[str, ...]:
-        """The families, in the table's order.
+        """Return the families, in the table's order.
 
         Raises:
-            InputError: One is unknown or stands twice.
+            InputError: A family is unknown or given twice.
         """
         from memorisk.images.alterations.families import FAMILIES
 
@@ -140,7 +140,7 @@ Options = BenchReidOptions | BenchCopiesOptions
 
 
 def reid_options(settings: dict[str, Any]) -> BenchReidOptions:
-    """Options from keyword names, with a "did you mean" for one that does not exist.
+    """Return options from keyword names, with a "did you mean" for one that does not exist.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.
@@ -149,7 +149,7 @@ def reid_options(settings: dict[str, Any]) -> BenchReidOptions:
 
 
 def copies_options(settings: dict[str, Any]) -> BenchCopiesOptions:
-    """Options from keyword names, with a "did you mean" for one that does not exist.
+    """Return options from keyword names, with a "did you mean" for one that does not exist.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.

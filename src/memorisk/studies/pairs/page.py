@@ -51,19 +51,19 @@ def pair_study(
     page: Callable[[PairBenchmark], Page],
     **more: Any,
 ) -> Study[PairBenchmark]:
-    """One of the two benchmarks as a study.
+    """Return one of the two benchmarks as a study.
 
     Args:
-        ready: The benchmark.
+        ready: Benchmark before anything is computed.
         kind: "reid" or "copies".
-        work: Of one detector.
-        read: Makes every number from what is finished.
-        page: Lays them out.
-        **more: What else may not change in its folder, beside whose images are where and what is drawn.
+        work: Function that measures one detector.
+        read: Function that computes every number from what is finished.
+        page: Function that lays the numbers out.
+        **more: Further settings that may not change in its folder, besides the images, their division and the seed.
     """
 
     def run(folder: RunFolder, progress: Progress) -> None:
-        """Write who is in which part, and measure the detectors."""
+        """Write the part of each patient, and measure the detectors."""
         write_table(folder / SPLIT, ready.division.table(ready.store.manifest))
         run_pair_cells(folder, ready.cells, work, progress)
 
@@ -84,10 +84,10 @@ def pair_study(
 
 
 def board_text(result: PairBenchmark) -> str:
-    """The sentences and the leaderboard as Markdown; empty without a measured detector.
+    """Format the sentences and the leaderboard as Markdown; empty without a measured detector.
 
     Args:
-        result: The benchmark.
+        result: Benchmark with its numbers.
     """
     if not len(result.board):
         return ""
@@ -96,7 +96,7 @@ def board_text(result: PairBenchmark) -> str:
 
 
 def board_columns(result: PairBenchmark) -> list[Column]:
-    """The columns of the leaderboard that tell something, those of the protocol first."""
+    """Return the columns of the leaderboard that hold something, those of the protocol first."""
     columns = _layout(result).shown(result.board, "leaderboard")
     if result.options.protocol == "corrected":
         return columns
@@ -115,11 +115,11 @@ CAPTIONS = {
 
 
 def lead(result: PairBenchmark, question: str) -> list[Block]:
-    """Lay out what stands before the contents: the findings, counts, and what failed.
+    """Lay out the blocks before the contents: the findings, counts, and failures.
 
     Args:
-        result: The benchmark.
-        question: That it answers.
+        result: Benchmark with its numbers.
+        question: Question that it answers.
     """
     blocks: list[Block] = []
     if len(result.board):
@@ -142,8 +142,8 @@ def board_blocks(result: PairBenchmark, caption: str) -> list[Block]:
     """Lay out the leaderboard.
 
     Args:
-        result: The benchmark.
-        caption: Of it.
+        result: Benchmark with its numbers.
+        caption: Caption of the leaderboard.
     """
     if not len(result.board):
         return []
@@ -172,7 +172,7 @@ def reid_page(result: PairBenchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page.
 
     Args:
-        result: Of `benchmark_reid`.
+        result: Result of `benchmark_reid`.
     """
     matches = result.table("false_matches")
     sections = [
@@ -212,7 +212,7 @@ def copies_page(result: PairBenchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page.
 
     Args:
-        result: Of `benchmark_copies`.
+        result: Result of `benchmark_copies`.
     """
     strongest = [*strongest_figure(result)] if len(result.board) else []
     sections = [

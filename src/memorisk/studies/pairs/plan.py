@@ -1,4 +1,4 @@
-"""What both benchmarks do before anything is computed: read images and detectors, divide patients, plan the cells.
+"""Preparation of both benchmarks: read images and detectors, divide patients, plan the cells.
 
 The cost of a detector counts passes, features, listed pairs and searches over all pairs.
 """
@@ -41,23 +41,23 @@ class BenchmarkSetup:
     images: str | Path
     """Source of the images, as the user named it."""
     out: Path
-    """The run folder."""
+    """Folder of the run."""
     options: Options
     """Options of the benchmark."""
     store: ImageStore
-    """The images."""
+    """Store of the images."""
     contenders: list[BenchmarkDetector]
-    """The detectors."""
+    """Detectors of the benchmark."""
     missing: dict[str, str]
     """Baselines of the paper that are not at hand, and what to give to have them."""
     division: Division
     """Division of the patients."""
     cells: list[Cell]
-    """A detector each."""
+    """Cells of the run, one per detector."""
 
     @property
     def reference(self) -> str:
-        """Name of the detector that all others are compared with."""
+        """Return the name of the detector that all others are compared with."""
         return reference_name(self.options, self.contenders)
 
     @property
@@ -76,9 +76,9 @@ class PairBenchPlan:
     missing: dict[str, str]
     """Baselines of the paper that are not at hand, and what to give to have them."""
     images: dict[str, dict[str, int]]
-    """Images by part, of each data set."""
+    """Numbers of images by part, for each data set."""
     patients: dict[str, dict[str, int]]
-    """Patients by part, of each data set."""
+    """Numbers of patients by part, for each data set."""
     cost: Cost
     """Cost of the detectors that are not done: images and copies to embed, pairs to list or search."""
     notes: tuple[str, ...]
@@ -88,13 +88,13 @@ class PairBenchPlan:
 def prepare(
     images: str | Path, out: Path, options: Options, parts: tuple[str, ...], progress: Progress
 ) -> BenchmarkSetup:
-    """Read everything, write nothing but the store of decoded images.
+    """Read everything; write only the store of decoded images.
 
     Args:
-        images: As for `memorisk.audit_classifier`.
-        out: The run folder.
-        options: Of the benchmark.
-        parts: Results that each cell leaves.
+        images: Images, as for `memorisk.audit_classifier`.
+        out: Folder of the run.
+        options: Options of the benchmark.
+        parts: Names of the results that each cell leaves.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -117,8 +117,8 @@ def plan_of(ready: BenchmarkSetup, cost: Callable[[Cell], Cost]) -> PairBenchPla
     """Plan a prepared benchmark.
 
     Args:
-        ready: The benchmark.
-        cost: Of a detector that is not done.
+        ready: Benchmark before anything is computed.
+        cost: Function that estimates the cost of a detector that is not done.
     """
     d = ready.division
     return PairBenchPlan(
@@ -135,11 +135,12 @@ def reid_cost(cell: Cell) -> Cost:
     """Estimate the cost of a detector's missing results in the benchmark of re-identification.
 
     Args:
-        cell: The detector.
+        cell: Cell of the detector.
 
     Returns:
-        Its features; the listed pairs; of each data set n^2 pairs for the closest image of another patient, and for the
-        histogram n^2 by a measure, n (n - 1) / 2 by a head.
+        Cost of its features; of the listed pairs; for each data set of n^2 pairs for the closest image of another
+        patient,
+        and for the histogram of n^2 pairs by a measure, n (n - 1) / 2 by a head.
     """
     parts = {part: reid_pairs(cell, part) for part in (VALIDATION, TEST)}
     pairs = 0
@@ -153,11 +154,11 @@ def reid_cost(cell: Cell) -> Cost:
 def copies_cost(cell: Cell, options: BenchCopiesOptions) -> Cost:
     """Estimate the cost of a detector's missing results in the benchmark of copies.
 
-    Copies are embedded once where two have the same pixels, so that passes are a bound.
+    Copies with the same pixels are embedded once, so that passes are a bound.
 
     Args:
-        cell: The detector.
-        options: Of the benchmark.
+        cell: Cell of the detector.
+        options: Options of the benchmark.
     """
     d = cell.division
     copied = sum(len(sampled_rows(cell, name)) for name in d.names)
@@ -173,7 +174,7 @@ def copies_cost(cell: Cell, options: BenchCopiesOptions) -> Cost:
 
 
 def _searched_pairs(cell: Cell, known: set[str]) -> int:
-    """Pairs of one against all in the data sets' test images; ``known`` are those with two images of a patient."""
+    """Count pairs of one against all in the data sets' test images; ``known`` are sets with two images of a patient."""
     pairs, contender = 0, cell.contender
     for name in cell.division.names:
         n = len(cell.division.rows(TEST, name))

@@ -1,14 +1,13 @@
 """``memorisk bench reid``: which detector tells that two images are of one patient?
 
 Paper 004, sections 4, 4.1, 4.4 and 4.5 (tables 2 and 4, figures 1 and 6), with pairs, weights and intervals as
-METHODS section 4 corrects them. Resumable: a detector leaves its scores (`cells`), the same command goes on where a
-killed one stopped, and further detectors add only what is theirs. A detector that fails is listed while the
-others finish.
+METHODS section 4 corrects them. A detector leaves its scores (`cells`), the same command resumes where a killed one
+stopped, and further detectors add only their own scores. A detector that fails is listed while the others finish.
 
-The tables have the paper's layout, the corrected numbers beside, and false matches one against all. As printed,
-every pair counts alike and intervals are not given, though eight patients may own most of the pairs. Corrected,
-every patient counts one: pairs are weighted by 1 / pairs of the patient, negatives are drawn by patient, and
-intervals are over patients.
+The tables have the paper's layout, then the corrected numbers, and false matches one against all. As printed, every
+pair counts alike and intervals are not given, though eight patients may own most of the pairs. Corrected, every
+patient counts once: pairs are weighted by 1 / pairs of the patient, negatives are drawn by patient, and intervals
+are over patients.
 """
 
 from collections.abc import Sequence
@@ -50,11 +49,11 @@ _FORM_WORDS = {"corrected": "every patient alike", "paper": "every pair alike"}
 
 
 def table_2(measured: Sequence[ReidScores], sensitivity: float) -> StudyTable:
-    """AUC and specificity of every detector on every data set, and their macro averages.
+    """Tabulate AUC and specificity of every detector on every data set, and their macro averages.
 
     Args:
-        measured: The detectors.
-        sensitivity: At which the specificity is read.
+        measured: Finished detectors of the benchmark.
+        sensitivity: Sensitivity at which the specificity is read.
     """
     rows = [
         row
@@ -73,7 +72,7 @@ def table_2(measured: Sequence[ReidScores], sensitivity: float) -> StudyTable:
 
 
 def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
-    """A row a data set, and the macro average where there are several."""
+    """Return one row per data set, and the macro average where there are several."""
     rows: list[dict[str, object]] = []
     aucs: dict[str, list[JackknifeInterval]] = {form: [] for form in FORMS}
     specificities: list[JackknifeInterval] = []
@@ -104,13 +103,13 @@ def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
 
 
 def _paper_specificity(listed: PairScores, sensitivity: float) -> float:
-    """Share of negatives below the score that this share of positive pairs reaches, of whatever patients."""
+    """Compute the share of negatives below the score that this share of positive pairs reaches, of any patients."""
     threshold = sensitivity_threshold(listed.score[listed.positive], sensitivity=sensitivity)
     return float((listed.score[~listed.positive] < threshold).mean())
 
 
 def _table_2_paper(ours: pd.DataFrame) -> pd.DataFrame:
-    """The paper's layout: a row a method, two columns a data set."""
+    """Return the paper's layout: one row per method, two columns per data set."""
     rows: dict[str, dict[str, str]] = {}
     for r in ours.to_dict("records"):
         row = rows.setdefault(str(r["detector"]), {"Method": str(r["detector"]), "Section": str(r["section"])})
@@ -123,11 +122,11 @@ def _table_2_paper(ours: pd.DataFrame) -> pd.DataFrame:
 
 
 def differences(measured: Sequence[ReidScores], reference: str) -> StudyTable:
-    """AUC of every detector less that of the reference, on the same pairs.
+    """Tabulate the AUC of every detector less that of the reference, on the same pairs.
 
     Args:
-        measured: The detectors.
-        reference: Name of the one that the others are compared with.
+        measured: Finished detectors of the benchmark.
+        reference: Name of the detector that the others are compared with.
     """
     base = next((m for m in measured if m.name == reference), None)
     others = [m for m in measured if base is not None and m is not base]
@@ -157,10 +156,10 @@ def _comparison_rows(m: ReidScores, base: ReidScores) -> list[dict[str, object]]
 
 
 def table_4(measured: Sequence[ReidScores]) -> StudyTable:
-    """Decisions at a probability of one half, all data sets together, of the detectors that have one.
+    """Tabulate decisions at a probability of one half, all data sets together, for detectors that give one.
 
     Args:
-        measured: The detectors.
+        measured: Finished detectors of the benchmark.
     """
     heads = [m for m in measured if np.isfinite(m.at_half)]
     ours, paper = [], []
@@ -209,8 +208,8 @@ def false_matches(measured: Sequence[ReidScores], sensitivity: float) -> StudyTa
     """Count the test images for which an image of another patient of the data set is called the same patient.
 
     Args:
-        measured: The detectors.
-        sensitivity: That the calibrated threshold keeps on validation patients.
+        measured: Finished detectors of the benchmark.
+        sensitivity: Sensitivity that the calibrated threshold keeps on validation patients.
     """
     rows = []
     for m in measured:
@@ -247,10 +246,10 @@ def false_matches(measured: Sequence[ReidScores], sensitivity: float) -> StudyTa
 
 
 def figure_6_frame(measured: Sequence[ReidScores]) -> pd.DataFrame:
-    """The numbers of figure 6: pairs of one patient and of two by score, all of them; a row a bin.
+    """Return the numbers of figure 6: all pairs of one patient and of two patients by score, one row per bin.
 
     Args:
-        measured: The detectors.
+        measured: Finished detectors of the benchmark.
     """
     rows = []
     for m in measured:
@@ -282,18 +281,18 @@ def _four_digits(value: object) -> str:
 def benchmark_reid(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False, **settings: Any
 ) -> PairBenchmark:
-    """Benchmark detectors at re-identification on your images, or go on with it, and lay out its tables and figures.
+    """Benchmark detectors at re-identification on your images, or resume it, and lay out its tables and figures.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are not needed, patients are. A column ``dataset`` makes
-            several data sets of them.
-        out: The run folder: new, empty, or this benchmark to go on with.
+        images: Images as for `memorisk.audit_classifier`; labels are not needed, patients are. A column ``dataset``
+            divides them into several data sets.
+        out: Folder of the run: a new one, an empty one, or this benchmark's to resume it.
         progress: Called with (stage, done, total).
         tables_only: Compute nothing; lay out what is finished.
-        **settings: Any field of `BenchReidOptions`.
+        **settings: Settings by name: any field of `BenchReidOptions`.
 
     Returns:
-        The benchmark; its tables are also in ``out/tables``, its page in ``out/report.html``.
+        Benchmark with its numbers; its tables are also in ``out/tables``, its page in ``out/report.html``.
 
     Raises:
         InputError: A setting, a detector or the images are refused; nothing was written.
@@ -313,10 +312,10 @@ def plan_reid(
     """Plan `benchmark_reid`; nothing is computed or written but the store of decoded images.
 
     Args:
-        images: As for `benchmark_reid`.
-        out: As for `benchmark_reid`.
-        progress: As for `benchmark_reid`.
-        **settings: As for `benchmark_reid`.
+        images: Images, as for `benchmark_reid`.
+        out: Folder of the run, as for `benchmark_reid`.
+        progress: Called with (stage, done, total).
+        **settings: Settings by name, as for `benchmark_reid`.
 
     Raises:
         InputError: As `benchmark_reid`.
@@ -332,10 +331,10 @@ def _study(ready: BenchmarkSetup, options: BenchReidOptions, other: pd.DataFrame
 
 
 def _prepare(images: str | Path, out: Path, options: BenchReidOptions, progress: Progress) -> BenchmarkSetup:
-    """Read everything.
+    """Prepare the benchmark of re-identification.
 
     Raises:
-        InputError: Also where no test patient has two images.
+        InputError: As `prepare`; also where no test patient has two images.
     """
     ready = prepare(images, out, options, REID_PARTS, progress)
     if not part_pairs(ready.division, TEST, ready.division.names, seed=options.seed):
@@ -373,7 +372,7 @@ def _read(ready: BenchmarkSetup, options: BenchReidOptions, copies: pd.DataFrame
 def _board(
     measured: Sequence[ReidScores], main: StudyTable, apart: StudyTable, options: BenchReidOptions
 ) -> pd.DataFrame:
-    """A row a detector: its macro average, or its only data set."""
+    """Return one row per detector: its macro average, or its only data set."""
     if not measured:
         return pd.DataFrame()
     records = []
@@ -391,7 +390,7 @@ def _board(
 
 
 def _overall(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the macro average; where there is one data set, its rows."""
+    """Return the rows of the macro average; with one data set, its rows."""
     if not len(frame):
         return frame
     macro = (frame["dataset"] == MACRO).to_numpy(dtype=bool)

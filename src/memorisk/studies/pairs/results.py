@@ -1,4 +1,4 @@
-"""What came of a benchmark, before it is laid out: its numbers, its findings in sentences, columns of its tables.
+"""Result of a benchmark before it is laid out: its numbers, its findings in sentences, columns of its tables.
 
 The sentences are for the terminal, the page and Markdown alike. Columns hold estimates with their limits.
 """
@@ -21,10 +21,10 @@ from memorisk.studies.pairs.plan import BenchmarkSetup
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PairBenchmark(FinishedStudy):
-    """Every number of a benchmark."""
+    """Numbers of a benchmark."""
 
     kind: str
-    """"reid" or "copies"."""
+    """Kind of the benchmark: "reid" or "copies"."""
     source: str
     """Short name of the images."""
     options: Options
@@ -32,9 +32,9 @@ class PairBenchmark(FinishedStudy):
     reference: str
     """Name of the detector that all others are compared with."""
     board: pd.DataFrame
-    """A row a detector, the best first (`frames`)."""
+    """Leaderboard with one row per detector, the best first (`frames`)."""
     figures: dict[str, pd.DataFrame]
-    """The numbers of the figures that are no table's, by name."""
+    """Numbers of the figures that are in no table, by name."""
     columns: Mapping[str, Sequence[Column]]
     """Columns of the tables."""
     missing: dict[str, str]
@@ -47,7 +47,7 @@ def setup_tables(ready: BenchmarkSetup) -> list[StudyTable]:
     """Tabulate the parts, what was run, and which baselines are missing.
 
     Args:
-        ready: The benchmark.
+        ready: Benchmark before anything is computed.
     """
     return [_parts_table(ready), _detector_table(ready.cells), _missing_table(ready.missing)]
 
@@ -108,7 +108,7 @@ def findings(result: PairBenchmark) -> list[str]:
     """Describe the findings: the best detector, which ones differ from the reference, what is missing.
 
     Args:
-        result: With a detector at least.
+        result: Benchmark with at least one detector.
     """
     return [
         *(_reid(result) if result.kind == "reid" else _copies(result)),
@@ -151,7 +151,7 @@ def _first_place(rows: list[dict], column: str, alone: str, tied: str) -> str:
 
 
 def _reference_words(result: PairBenchmark) -> list[str]:
-    """Name the detectors that an interval without 0 tells from the reference."""
+    """Name the detectors that an interval without 0 distinguishes from the reference."""
     better, worse, open_ = [], [], []
     for row in result.board.to_dict("records"):
         values = [row.get(name) for name in _DIFFERENCE]
@@ -186,21 +186,21 @@ def _share(row: dict, name: str) -> str:
 
 MACRO = "Macro average"
 FAMILY_NAMES = ("blur", "noise", "rotation", "brightness", "darkening", "contrast", "jpeg")
-"""Of copies, as `memorisk.training.detectors.lcmem.augmentations` has them."""
+"""Names of the families of copies, as in `memorisk.images.alterations.families`."""
 
 
 def limits(name: str, interval: JackknifeInterval) -> dict[str, float]:
-    """An estimate with its limits as columns.
+    """Return an estimate with its limits as columns.
 
     Args:
-        name: Of the estimate's column.
-        interval: With NaN where it cannot be had.
+        name: Name of the estimate's column.
+        interval: Interval of the estimate, with NaN where it is not known.
     """
     return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def _family(name: str) -> str:
-    """Format a family as a heading has it."""
+    """Format a family as a heading."""
     return name.upper() if name == "jpeg" else name.capitalize()
 
 

@@ -1,11 +1,11 @@
-"""The scores that a detector left, with the pairs and copies they are of: what every table is made from.
+"""Scores that a detector left, with their pairs and copies; every table is made from them.
 
 A copy is recognised where its score with its source is at least the threshold. One rule makes the threshold of
 every detector, on validation patients of the data set: half of the pairs of two patients lie below it (figures 4
 and 5 of paper 004), or 95 % of the pairs of one patient lie at or above it (its text). A data set without pairs of
-one patient takes the mean threshold of the others, on the raw scale of the scores, as the paper does; where no
-other has any either, or where that is asked for, its own pairs of two images make the first threshold. Of the
-second there is none.
+one patient takes the mean threshold of the others, on the raw scale of the scores, as the paper does. Where no other
+data set has such pairs either, or where the options require it, the data set's own pairs of two images make the
+first threshold; the second does not exist there.
 """
 
 from collections.abc import Sequence
@@ -29,15 +29,15 @@ class PairScores(NamedTuple):
     """Pairs as the statistics take them."""
 
     score: np.ndarray
-    """[N]."""
+    """Score of each pair, [N]."""
     positive: np.ndarray
-    """[N]."""
+    """Whether each pair is of one patient, [N]."""
     first: np.ndarray
-    """[N] identity."""
+    """Identity of the first image of each pair, [N]."""
     second: np.ndarray
-    """[N] identity."""
+    """Identity of the second image of each pair, [N]."""
     weight: np.ndarray
-    """[N]; ones in the paper's form."""
+    """Weight of each pair, [N]; ones in the paper's form."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +47,13 @@ class PartScores:
     pairs: PartPairs
     """Pairs of the part."""
     scores: dict[str, np.ndarray]
-    """[P] by kind of pair."""
+    """Scores by kind of pair, [P] each."""
 
     def listed(self, form: str) -> PairScores:
-        """Positive and negative pairs, patient-weighted ("corrected") or each alike ("paper").
+        """Return positive and negative pairs, patient-weighted ("corrected") or each alike ("paper").
 
         Args:
-            form: Of METHODS section 4.
+            form: Form of METHODS section 4: "corrected" or "paper".
         """
         kinds = (KINDS[0], KINDS[1] if form == "corrected" else KINDS[2])
         ends = [self.pairs.identities(kind) for kind in kinds]
@@ -70,7 +70,7 @@ class PartScores:
 
 @dataclass(frozen=True, eq=False)
 class ReidScores:
-    """A detector with all that it found."""
+    """Results of one detector in the benchmark of re-identification."""
 
     cell: Cell
     test: dict[str, PartScores]
@@ -87,7 +87,7 @@ class ReidScores:
 
     @property
     def contender(self) -> BenchmarkDetector:
-        """The detector."""
+        """Return the detector that was measured."""
         return self.cell.contender
 
     @property
@@ -106,10 +106,12 @@ class ReidScores:
         return str(self.all_pairs["why_not"])
 
     def calibrated(self, dataset: str) -> float:
-        """The threshold that keeps the sensitivity on the data set's validation patients; the others' mean without any.
+        """Return the threshold that keeps the sensitivity on the data set's validation patients.
+
+        A data set without such patients takes the mean of the other thresholds.
 
         Args:
-            dataset: Its name.
+            dataset: Name of the data set.
         """
         own = {
             name: sensitivity_threshold(
@@ -122,10 +124,10 @@ class ReidScores:
         return float(np.mean(list(own.values()))) if own else float("nan")
 
     def closest(self, dataset: str) -> tuple[np.ndarray, np.ndarray]:
-        """[n] score of each test image with the closest one of another patient, and [n] its patient.
+        """Return the score of each test image with the closest one of another patient, [n], and its patient, [n].
 
         Args:
-            dataset: Its name.
+            dataset: Name of the data set.
         """
         rows = self.division.rows(TEST, dataset)
         scores = self.all_pairs[f"{self.division.names.index(dataset)}/closest"]
@@ -133,10 +135,10 @@ class ReidScores:
 
 
 def read_reid(cells: Sequence[Cell]) -> list[ReidScores]:
-    """The finished detectors, in their order.
+    """Return the finished detectors, in their order.
 
     Args:
-        cells: All of a run.
+        cells: All cells of a run.
     """
     done = [cell for cell in cells if cell.done]
     if not done:
@@ -160,10 +162,10 @@ def read_reid(cells: Sequence[Cell]) -> list[ReidScores]:
 
 
 def pool_sets(parts: Sequence[PairScores]) -> PairScores:
-    """Pairs of several data sets as one: micro-averaged.
+    """Combine pairs of several data sets into one set: micro-averaged.
 
     Args:
-        parts: At least one.
+        parts: Pairs of each data set, at least one.
     """
     return PairScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -179,7 +181,7 @@ class Threshold:
     """Threshold of a decision about pairs."""
 
     value: float
-    """NaN where there is none."""
+    """Value of the threshold; NaN where there is none."""
     made_from: str
     """Data that it is made from, in words."""
 
@@ -189,24 +191,24 @@ class CopyScores:
     """Copies of one data set by one family."""
 
     strengths: np.ndarray
-    """[s] from the weakest to the strongest."""
+    """Strengths of the copies from the weakest to the strongest, [s]."""
     scores: np.ndarray
-    """[s, n]; NaN where a copy has none, which is then not recognised."""
+    """Scores of the copies, [s, n]; NaN where a copy has none and is not recognised."""
 
     def hits(self, threshold: float) -> np.ndarray:
-        """[s, n] which copies are recognised."""
+        """Return which copies are recognised, [s, n]."""
         return self.scores >= threshold
 
 
 @dataclass(frozen=True, eq=False)
 class CopiesScores:
-    """A detector with all that it found."""
+    """Results of one detector in the benchmark of copies."""
 
     cell: Cell
     pairs: dict[str, dict[str, CopyPairs]]
     """Pairs by part and data set."""
     groups: dict[str, np.ndarray]
-    """[n] patient of each copied image, by data set."""
+    """Patient of each copied image by data set, [n] each."""
     families: tuple[str, ...]
     """Families of the copies."""
 
@@ -217,12 +219,12 @@ class CopiesScores:
 
     @property
     def contender(self) -> BenchmarkDetector:
-        """The detector."""
+        """Return the detector that was measured."""
         return self.cell.contender
 
     @property
     def datasets(self) -> list[str]:
-        """Names."""
+        """Return the names of the data sets."""
         return list(self.groups)
 
     @cached_property
@@ -230,18 +232,18 @@ class CopiesScores:
         return self.cell.read(PAIRS)
 
     def scores(self, part: str, dataset: str, kind: str) -> np.ndarray:
-        """[P] scores of pairs; none where there are none.
+        """Return the scores of pairs, [P]; an empty array where there are none.
 
         Args:
             part: "validation" or "test".
-            dataset: Its name.
+            dataset: Name of the data set.
             kind: "negative" or "positive".
         """
         return self._scores.get(f"{part}/{self.cell.division.names.index(dataset)}/{kind}", np.empty(0))
 
     @cached_property
     def cuts(self) -> dict[str, dict[str, Threshold]]:
-        """The thresholds, by rule and data set."""
+        """Return the thresholds, by rule and data set."""
         return {rule: self._cuts(rule) for rule in RULES}
 
     def _cuts(self, rule: str) -> dict[str, Threshold]:
@@ -270,7 +272,7 @@ class CopiesScores:
 
     @cached_property
     def copies(self) -> dict[tuple[str, str], CopyScores]:
-        """Scores of the copies by family and data set."""
+        """Return the scores of the copies by family and data set."""
         by_family = {}
         for family in self.families:
             arrays = self.cell.read(family)
@@ -280,27 +282,27 @@ class CopiesScores:
         return by_family
 
     def hits(self, rule: str, family: str, dataset: str, strength: int = -1) -> np.ndarray:
-        """[n] which copies of a data set are recognised.
+        """Return which copies of a data set are recognised, [n].
 
         Args:
             rule: "specificity" or "recall".
-            family: Of the copies.
-            dataset: Its name.
+            family: Family of the copies.
+            dataset: Name of the data set.
             strength: Place of the strength; the strongest by default.
         """
         return self.copies[family, dataset].hits(self.cuts[rule][dataset].value)[strength]
 
     def strongest(self, rule: str, dataset: str) -> np.ndarray:
-        """[n] share of the families whose strongest copy of each image is recognised."""
+        """Return the share of the families whose strongest copy of each image is recognised, [n]."""
         return np.mean([self.hits(rule, family, dataset) for family in self.families], axis=0)
 
 
 def read_copies(cells: Sequence[Cell], families: tuple[str, ...]) -> list[CopiesScores]:
-    """The finished detectors, in their order.
+    """Return the finished detectors, in their order.
 
     Args:
-        cells: All of a run.
-        families: Of the copies.
+        cells: All cells of a run.
+        families: Families of the copies.
     """
     done = [cell for cell in cells if cell.done]
     if not done:

@@ -1,7 +1,7 @@
 """The similarity of two images of a benchmark: by vectors with a head or a measure, or by pixels.
 
-Larger is more alike, in every form. Scores of different forms do not compare; their order does. The pixel-wise
-baselines of paper 004's table 2:
+A larger value is more alike, in every form. Scores of different forms do not compare; their order does. The
+pixel-wise baselines of paper 004's table 2 are:
 
 MSE: -mean (x - y)^2 on the scale of 8 bits;  NCC: Pearson's correlation of all pixels and channels;
 SSIM: mean structural similarity (Wang et al., 2004), Gaussian window of 11, sigma 1.5, by kornia.
@@ -29,25 +29,25 @@ from memorisk.training.features.pca import fit_pixel_pca
 FloatArray = NDArray[np.float64]
 WINDOW = 11
 SMALLEST = WINDOW // 2 + 1
-"""Pixels a side that the window reflects into."""
+"""Least side in pixels that the window reflects into."""
 _AT_ONCE = 1 << 21  # numbers of a batch
 
 
 def pixel_scores(name: str, first: np.ndarray, second: np.ndarray, *, device: str = "cpu") -> FloatArray:
-    """Score how alike each image is to the one beside it.
+    """Score how alike each image is to its partner.
 
     Args:
         name: "mse", "ncc" or "ssim".
-        first: uint8 or uint16 [n, H, W, C].
-        second: The same shape and type.
-        device: Where SSIM is computed.
+        first: Pixels of the first images, uint8 or uint16 [n, H, W, C].
+        second: Pixels of the second images, of the same shape and type.
+        device: Device that computes SSIM.
 
     Returns:
-        [n] float64; NaN where an image of one value has no correlation.
+        Scores of the pairs, [n] float64; NaN where an image of one value has no correlation.
 
     Raises:
         InputError: Shapes differ, or images are too small for SSIM's window.
-        MissingExtraError: SSIM without kornia.
+        MissingExtraError: SSIM needs kornia, which is missing.
     """
     if first.shape != second.shape or first.dtype != second.dtype or first.ndim != 4:
         raise InputError(f"images {first.shape} and {second.shape} cannot be compared pixel by pixel")
@@ -74,7 +74,7 @@ def _batch(name: str, first: np.ndarray, second: np.ndarray, device: str) -> Flo
 
 
 def _ssim(first: np.ndarray, second: np.ndarray, device: str) -> FloatArray:
-    """SSIM by kornia, averaged over pixels and channels."""
+    """Compute SSIM by kornia, averaged over pixels and channels."""
     if min(first.shape[1:3]) < SMALLEST:
         raise InputError(f"SSIM looks through a window of {WINDOW} pixels; images of {first.shape[1]} are too small")
     try:
@@ -87,15 +87,15 @@ def _ssim(first: np.ndarray, second: np.ndarray, device: str) -> FloatArray:
 
 
 def _planes(images: np.ndarray, device: Any) -> torch.Tensor:
-    """[n, C, H, W] float32 on the scale of 8 bits."""
+    """Return float32 planes on the scale of 8 bits, [n, C, H, W]."""
     scaled = images.astype(np.float32) * np.float32(255 / np.iinfo(images.dtype).max)
     return torch.from_numpy(scaled).movedim(-1, 1).contiguous().to(device)
 
 
 SIMILARITIES = ("cosine", "correlation")
-"""Distances that are shown as the similarity, 1 less the distance."""
+"""Distances that are shown as a similarity, 1 less the distance."""
 MOST_PIXELS = 1 << 30
-"""Numbers of all pixels that are compared one against all: 4 GiB."""
+"""Largest number of pixel values that are compared one against all: 4 GiB."""
 NO_SEARCH = "each pair is computed by itself, so that nothing is compared one against all"
 
 
@@ -107,29 +107,29 @@ class ImageSimilarity(Protocol):
 
     @property
     def at_half(self) -> float:
-        """Score at which the probability of one identity is one half; NaN without a head."""
+        """Return the score at which the probability of one identity is one half; NaN without a head."""
         ...
 
     def scores(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
-        """[n] of rows of the store with the rows beside them; NaN where it is not defined."""
+        """Score rows of the store with the rows at the same places, [n]; NaN where the score is not defined."""
         ...
 
     def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
-        """[n] of copies with the rows of the store that they are copies of; NaN where it is not defined."""
+        """Score copies with the rows of the store that they are copies of, [n]; NaN where the score is not defined."""
         ...
 
     def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
-        """[n] the largest score of each row with a row of another group; None where that is not computed."""
+        """Return the largest score of each row with a row of another group, [n]; None where that is not computed."""
         ...
 
     def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
-        """[b] pairs of two groups by score, each pair once; None where that is not computed."""
+        """Count pairs of two groups by score, each pair once, [b]; None where that is not computed."""
         ...
 
 
 @dataclass(eq=False)
 class VectorSimilarity:
-    """Vectors of all images, compared by a head or a measure."""
+    """Similarity of vectors of all images, compared by a head or a measure."""
 
     values: np.ndarray
     similarity: Similarity
@@ -140,7 +140,7 @@ class VectorSimilarity:
 
     @property
     def device(self) -> str:
-        """Return where all pairs are looked at; the answers are the same bits everywhere."""
+        """Return the device that compares all pairs; the answers are the same bits everywhere."""
         return "cuda" if str(self.how["device"]).startswith("cuda") else "cpu"
 
     @property
@@ -153,7 +153,7 @@ class VectorSimilarity:
         return self._between(self.values[first], self.values[second])
 
     def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
-        """Their features are computed and not kept."""
+        """Score copies by features that are computed and not kept."""
         features = load_features(copies, self.source, cache=False, **self.how)
         if len(features.checks.not_finite):
             raise InputError(f"the features of {len(features.checks.not_finite):,} copies are not finite")
@@ -178,7 +178,7 @@ class VectorSimilarity:
         return scores
 
     def _defined(self, values: np.ndarray) -> NDArray[np.bool_]:
-        """Rows that the measure takes: of no length there is no cosine, of one value no correlation."""
+        """Return the rows that the measure takes: zero vectors have no cosine, constant ones no correlation."""
         if not isinstance(self.similarity, MeasureSimilarity) or self.similarity.measure.name not in SIMILARITIES:
             return np.ones(len(values), dtype=bool)
         constant = values.max(axis=1) == values.min(axis=1)
@@ -187,7 +187,7 @@ class VectorSimilarity:
 
 @dataclass(eq=False)
 class PixelSimilarity:
-    """Pixels compared as they are stored."""
+    """Similarity of pixels, compared as they are stored."""
 
     name: str
     images: np.ndarray
@@ -211,7 +211,7 @@ class PixelSimilarity:
         return pixel_scores(self.name, np.asarray(copies.images), self.images[rows], device=self.device)
 
     def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
-        """MSE and NCC as squared Euclidean and correlation distance; SSIM has no such form."""
+        """Search MSE and NCC as squared Euclidean and correlation distance; SSIM has no such form."""
         vectors = self._vectors(rows)
         return None if vectors is None else vectors.closest(np.arange(len(rows)), groups)
 
@@ -221,11 +221,11 @@ class PixelSimilarity:
         return None if vectors is None else vectors.histogram(np.arange(len(rows)), groups, edges)
 
     def _vectors(self, rows: np.ndarray) -> VectorSimilarity | None:
-        """The pixels as vectors of which the distance is the score."""
+        """Return the pixels as vectors whose distance is the score; None where there are none."""
         d = int(np.prod(self.images.shape[1:]))
         if self.name == "ssim" or len(rows) * d > MOST_PIXELS:
             return None
-        # Of squared differences: a factor that turns their sum into the mean on the scale of 8 bits.
+        # A factor turns the sum of squared differences into the mean on the scale of 8 bits.
         scale = 255 / np.iinfo(self.images.dtype).max / np.sqrt(d) if self.name == "mse" else 1.0
         values = self.images[rows].reshape(len(rows), d).astype(np.float64) * scale
         measure = distances.fit_measure({"mse": "sqeuclidean", "ncc": "correlation"}[self.name], values)
@@ -249,13 +249,13 @@ def open_similarity(
     """Open the similarity by which a detector compares a store's images; vectors are computed or read.
 
     Args:
-        contender: The detector.
-        store: The images.
+        contender: Detector that compares the images.
+        store: Store of the images.
         reference: Rows that PCA and measures are fitted on.
-        size: Pixels a side that networks get.
-        precision: Of networks.
-        device: Where they are computed.
-        workplace: Whose machines compute them and look at all pairs.
+        size: Side in pixels of the networks' input.
+        precision: Numeric precision of networks.
+        device: Device that computes them.
+        workplace: Backend whose machines compute them and compare all pairs.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -291,13 +291,13 @@ def _feature_description(contender: BenchmarkDetector, features: Features) -> di
 
 
 def copies_store(store: ImageStore, images: np.ndarray, rows: np.ndarray, hashes: Sequence[str]) -> ImageStore:
-    """Copies of some images as a store, in the order of the rows that they are copies of.
+    """Return copies of some images as a store, in the order of the rows that they are copies of.
 
     Args:
-        store: The images.
-        images: [n, H, W, C] the copies.
-        rows: [n].
-        hashes: [n] of their pixels.
+        store: Store of the images.
+        images: Pixels of the copies, [n, H, W, C].
+        rows: Rows of the copied images, [n].
+        hashes: Hashes of the copies' pixels, [n].
     """
     nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
     return replace(
