@@ -1,6 +1,6 @@
-"""Pseudo-conditions (paper 004, sections 3.4 and 4.3): a vector of each training image, which a generator learns from.
+"""Pseudo-conditions (paper 004, sections 3.4 and 4.3): vectors of training images, which a generator learns from.
 
-They are personal data as the images are: each row says something of one image, and names it.
+They are personal data as the images are: each row holds information on one image, and names it.
 """
 
 import zipfile
@@ -19,14 +19,14 @@ _TEXTS = ("images", "labels", "notes")
 
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """The conditions of a generator's training images, a row each."""
+    """Conditions of a generator's training images, one row each."""
 
     values: np.ndarray
-    """[N, k] float32."""
+    """Values of the conditions, [N, k] float32."""
     images: np.ndarray
-    """[N] str, ids of the images in the set that they were made from."""
+    """Ids of the images in the set that the conditions were made from, [N] str."""
     labels: np.ndarray
-    """[N] str, their classes; empty text where there are none."""
+    """Classes of the images, [N] str; empty text where there are none."""
     conditioning: str
     """Kind of the conditions, as ``prediction-label``."""
     notes: tuple[str, ...] = ()
@@ -54,11 +54,11 @@ class Conditions:
         return int(self.values.shape[1])
 
     def rows(self, chosen: np.ndarray) -> "Conditions":
-        """Those of some images, in this order; an image may repeat."""
+        """Return the conditions of some images, in this order; an image may repeat."""
         return Conditions(self.values[chosen], self.images[chosen], self.labels[chosen], self.conditioning, self.notes)
 
     def save(self, folder: Path) -> None:
-        """Write ``conditions.npz`` to a folder that is there, private and atomic, the same bytes each time."""
+        """Write ``conditions.npz`` to an existing folder, private and atomic, the same bytes each time."""
         parts = {
             "values": self.values,
             "images": self.images,
@@ -77,7 +77,7 @@ class Conditions:
         """Read what `save` wrote to a folder.
 
         Raises:
-            InputError: It is not there, or damaged.
+            InputError: The file is missing or damaged.
         """
         file = folder / CONDITIONS
         try:

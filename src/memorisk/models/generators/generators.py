@@ -1,9 +1,9 @@
-"""A generator of images: its interface, whatever its kind, and its folder on the disk.
+"""Generators of images: the interface, for every kind, and the folder on the disk.
 
-A diffusion transformer (`memorisk.models.generators.dit.folder`), a GAN
-(`memorisk.models.generators.stylegan2_generator`)
-or a user's own function. Every image has a seed of its own, and nothing else that is random: image by image or in one
-batch, the same seed and the same condition give the same image on the same machine.
+A generator is a diffusion transformer (`memorisk.models.generators.dit.folder`), a GAN
+(`memorisk.models.generators.stylegan2_generator`) or a user's own function. Every image has a seed of its own, and
+nothing else is random: image by image or in one batch, the same seed and the same condition give the same image on
+the same machine.
 """
 
 import traceback
@@ -33,17 +33,17 @@ class Draw:
     """Images to be drawn: a row each."""
 
     seeds: np.ndarray
-    """[n] int64, of each image, from 0."""
+    """Seed of each image, [n] int64, from 0."""
     labels: np.ndarray | None = None
-    """[n] int64, for a generator conditioned on the class."""
+    """Class of each image, [n] int64, for a generator conditioned on the class."""
     conditions: np.ndarray | None = None
-    """[n, k] float32, for one conditioned on a vector."""
+    """Condition of each image, [n, k] float32, for a generator conditioned on a vector."""
 
     def __len__(self) -> int:
         return len(self.seeds)
 
     def rows(self, chosen: slice | np.ndarray) -> "Draw":
-        """Select some of them."""
+        """Select some of the images."""
         return Draw(
             self.seeds[chosen],
             None if self.labels is None else self.labels[chosen],
@@ -66,22 +66,22 @@ class Generator(Protocol):
 
     @property
     def conditions(self) -> np.ndarray | None:
-        """[N, k] float32 conditions of its training images, for one conditioned on a vector that keeps them."""
+        """Return conditions of its training images, [N, k] float32, for a generator of vectors that keeps them."""
         ...
 
     def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
         """Draw images.
 
         Args:
-            draw: Which.
-            how: How.
-            device: cpu, cuda, or auto.
+            draw: Seeds and conditions of the images.
+            how: Options of the sampling.
+            device: Device: cpu, cuda, or auto.
 
         Returns:
-            [n, H, W, C] uint8.
+            Pixels of the images, [n, H, W, C] uint8.
 
         Raises:
-            InputError: A draw that is not of this generator's conditions.
+            InputError: The draw does not fit this generator's conditions.
         """
         ...
 
@@ -91,14 +91,14 @@ class Generator(Protocol):
 
 
 def check_draw(config: GeneratorConfig, draw: Draw) -> Draw:
-    """A draw as a generator of this kind can take it.
+    """Return a draw in the form that a generator of this kind takes.
 
     Args:
-        config: Of the generator.
-        draw: What is asked.
+        config: Configuration of the generator.
+        draw: Requested draw.
 
     Raises:
-        InputError: Seeds that are none, or labels or conditions that are missing, too many or of the wrong shape.
+        InputError: Seeds are not valid, or labels or conditions are missing, too many or of the wrong shape.
     """
     seeds = np.asarray(draw.seeds)
     if seeds.ndim != 1 or seeds.dtype.kind not in "iu" or (len(seeds) and int(seeds.min()) < 0):
@@ -128,7 +128,7 @@ def check_draw(config: GeneratorConfig, draw: Draw) -> Draw:
 
 
 def save_description(folder: Path, config: GeneratorConfig) -> None:
-    """Write ``generator.json``, which makes a folder one of a generator: the last of its files."""
+    """Write ``generator.json`` as the last of its files: it makes a folder that of a generator."""
     write_json(folder / DESCRIPTION, {"format": _FORMAT, **asdict(config)}, recorded=True)
 
 
@@ -136,7 +136,7 @@ def read_description(folder: Path) -> GeneratorConfig:
     """Read the description in a generator's folder.
 
     Raises:
-        InputError: There is none, or it is damaged or of another form.
+        InputError: The description is missing, damaged or of another form.
     """
     file = folder / DESCRIPTION
     if not file.is_file():
@@ -160,17 +160,17 @@ def read_description(folder: Path) -> GeneratorConfig:
 
 
 def load_generator(text: str | Path, *, python_path: Sequence[str | Path] = ()) -> Generator:
-    """A generator by its folder, or a user's own function.
+    """Open a generator by its folder, or a user's own function.
 
     Args:
-        text: A folder that ``memorisk train generator`` wrote (the run's or its ``generator``), or ``module:function``.
+        text: Folder that ``memorisk train generator`` wrote (the run's or its ``generator``), or ``module:function``.
             The function is called as ``function(seeds, labels)``, seeds [n] int64 and labels [n] int64 or None, and
-            gives uint8 images [n, H, W] or [n, H, W, C]; it may carry ``classes``, a list of names. It is to draw
-            nothing random but from the seeds.
-        python_path: Folders in which the module of a function is looked for, after everything installed.
+            returns uint8 images [n, H, W] or [n, H, W, C]; it may carry ``classes``, a list of names. Its only source
+            of randomness must be the seeds.
+        python_path: Folders in which the module of a function is searched, after everything installed.
 
     Raises:
-        InputError: There is no such folder or function, or it does not give images.
+        InputError: The folder or function does not exist, or it does not return images.
     """
     folder = Path(text)
     if not folder.is_dir() and ":" in str(text):
@@ -202,14 +202,15 @@ class FunctionGenerator:
 
     @property
     def conditions(self) -> np.ndarray | None:
-        """None: a function takes classes at most."""
+        """Return None: a function takes classes at most."""
         return None
 
     def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
-        """Draw as `Generator.sample`, ``how.batch`` images a call; the function knows its device.
+        """Draw as `Generator.sample`, ``how.batch`` images per call; the function knows its device.
 
         Raises:
-            InputError: Also settings that only a diffusion model has, or something that is no image.
+            InputError: The settings are only for a diffusion model, or the function returns something other than
+            images.
             MemoriskError: The function failed.
         """
         how = how or SamplingOptions()
@@ -228,7 +229,7 @@ class FunctionGenerator:
 
 
 def _of_function(text: str, python_path: Sequence[str | Path]) -> FunctionGenerator:
-    """A user's function, asked for one image to know what it gives."""
+    """Open a user's function; one image that it draws shows size and channels."""
     from memorisk.runs.user_functions import source_fingerprint
 
     call = load_named(text, "the generator", python_path)
@@ -250,11 +251,11 @@ def _of_function(text: str, python_path: Sequence[str | Path]) -> FunctionGenera
 
 
 def _query(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, name: str) -> np.ndarray:
-    """[n, H, W, C] of what a user's function gives.
+    """Return the images that a user's function draws, [n, H, W, C].
 
     Raises:
-        InputError: It gives something else.
-        MemoriskError: It fails, named as the user's own.
+        InputError: The function returns something else.
+        MemoriskError: The function fails; the message names it as the user's own.
     """
     try:
         answer = call(part.seeds, part.labels)
@@ -271,17 +272,17 @@ def _query(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, nam
 
 
 def _place(error: BaseException) -> str:
-    """Tell where a call failed: in the called file, whatever library that file called; nothing without its file."""
+    """Describe where a call failed: in the called file, whichever library that file called; empty without its file."""
     inside = traceback.extract_tb(error.__traceback__)[1:]
     own = [frame for frame in inside if frame.filename == inside[0].filename]
     return f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
 
 
 def _checked(answer: Any, n: int, name: str) -> np.ndarray:
-    """[n, H, W, C] of what a function gave.
+    """Return a function's answer as images, [n, H, W, C].
 
     Raises:
-        InputError: It is something else.
+        InputError: The answer is something else.
     """
     try:
         images = np.asarray(answer)

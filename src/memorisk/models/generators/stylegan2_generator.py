@@ -1,8 +1,8 @@
-"""An unconditional GAN of the StyleGAN2 kind as a generator: its folder, and how it draws.
+"""An unconditional GAN of the StyleGAN2 kind as a generator: its folder, and its sampling.
 
 The folder holds ``weights.safetensors`` (mapping and synthesis, averaged over the training), ``generator.json``, and
-hashes of the images and patients that it was trained on (`memorisk.models.provenance`). z and the noise
-of every layer come from each image's own seed.
+hashes of the images and patients that it was trained on (`memorisk.models.provenance`). Each image's own seed
+determines z and the noise of every layer.
 """
 
 from copy import deepcopy
@@ -27,16 +27,16 @@ from memorisk.runs.files import atomic_path
 
 WEIGHTS = "weights.safetensors"
 NETWORK, TRUNCATION = "network", "truncation"
-"""In the details of a GAN's `GeneratorConfig`."""
+"""Keys in the details of a GAN's `GeneratorConfig`."""
 _LISTED = 3
 
 
 def new_gan(spec: GanSpec, seed: int) -> tuple[GeneratorNetwork, Discriminator]:
-    """Both networks, their weights drawn from a seed.
+    """Build both networks, their weights drawn from a seed.
 
     Args:
-        spec: What they are built from.
-        seed: Of the weights.
+        spec: Architecture of the networks.
+        seed: Random seed of the weights.
     """
     spec.validate()
     with seeded(seed):
@@ -50,11 +50,11 @@ class GanGenerator:
     config: GeneratorConfig
     network: GeneratorNetwork
     seen: TrainingRecord | None = None
-    """The images that it was trained on; None where that is not known."""
+    """Record of the images that it was trained on; None where that is not known."""
 
     @property
     def source(self) -> str:
-        """Fingerprint of its weights."""
+        """Return the fingerprint of its weights."""
         from memorisk.models.encoders.networks import state_fingerprint
 
         return f"gan {state_fingerprint(self.network)}"
@@ -67,10 +67,10 @@ class GanGenerator:
     def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
         """Draw as `memorisk.models.generators.generators.Generator.sample`.
 
-        On a CPU an image at a time, so that its bytes do not depend on what is drawn beside it; on a GPU ``how.batch``.
+        A CPU draws one image at a time, so that its bytes do not depend on the other images; a GPU draws ``how.batch``.
 
         Raises:
-            InputError: A draw that is not of this generator's conditions, or settings that only a diffusion model has.
+            InputError: The draw does not fit this generator's conditions, or settings are only for a diffusion model.
         """
         how = how or SamplingOptions()
         how.refuse_diffusion(self.config.name)
@@ -85,13 +85,13 @@ class GanGenerator:
         return None if self.seen is None else self.seen.parts(store)
 
     def _on(self, device: torch.device) -> GeneratorNetwork:
-        """The network on a device; a copy where it is on another, since a training may go on with it."""
+        """Return the network on a device; a copy where it is on another, since a training may continue with it."""
         here = next(self.network.parameters()).device
         same = here.type == device.type and (device.index is None or here.index == device.index)
         return self.network if same else deepcopy(self.network).to(device)
 
     def _drawn(self, network: GeneratorNetwork, seeds: np.ndarray, device: torch.device) -> np.ndarray:
-        """[n, H, W, C] uint8 of some seeds."""
+        """Draw the images of some seeds, [n, H, W, C] uint8."""
         z, noises = draw_latents(network.spec, seeds)
         exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
         with torch.inference_mode(), exact:
@@ -105,11 +105,11 @@ def draw_latents(spec: GanSpec, seeds: np.ndarray) -> tuple[torch.Tensor, list[t
     """Draw the random inputs of some images, each from its own seed, on the CPU.
 
     Args:
-        spec: Of the network.
-        seeds: [n] int64, from 0.
+        spec: Architecture of the network.
+        seeds: Seeds of the images, [n] int64, from 0.
 
     Returns:
-        z [n, style], and the noise of each layer [n, 1, s, s].
+        Latents z [n, style], and the noise of each layer [n, 1, s, s].
     """
     rows = []
     for seed in seeds.tolist():
@@ -121,12 +121,12 @@ def draw_latents(spec: GanSpec, seeds: np.ndarray) -> tuple[torch.Tensor, list[t
 
 
 def gan_config(config: GeneratorConfig, spec: GanSpec, *, truncation: float = 1.0) -> GeneratorConfig:
-    """A description with what a GAN needs beside.
+    """Return a description extended by the settings that a GAN needs.
 
     Args:
-        config: Of the generator.
-        spec: Of its networks.
-        truncation: w = mean + truncation (w - mean); 1 is none.
+        config: Configuration of the generator.
+        spec: Architecture of its networks.
+        truncation: Factor of the truncation: w = mean + truncation (w - mean); 1 is none.
     """
     return replace(config, details={**config.details, NETWORK: asdict(spec), TRUNCATION: truncation})
 
@@ -137,10 +137,10 @@ def save_gan(
     """Write a GAN's folder, private and atomic, the description last.
 
     Args:
-        network: With the averaged weights.
-        folder: Made if it is not there; what an earlier try left is overwritten.
-        config: From `gan_config`.
-        seen: The images that it was trained on.
+        network: Network with the averaged weights.
+        folder: Folder of the generator; it is made if it is missing, and an earlier attempt's files are overwritten.
+        config: Configuration from `gan_config`.
+        seen: Record of the images that it was trained on.
     """
     target = Path(folder)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -154,11 +154,11 @@ def save_gan(
 
 
 def load_gan(folder: str | Path, config: GeneratorConfig) -> GanGenerator:
-    """A GAN from its folder, strictly.
+    """Load a GAN from its folder, strictly.
 
     Args:
-        folder: That `save_gan` wrote.
-        config: What its description says.
+        folder: Folder that `save_gan` wrote.
+        config: Configuration that `read_description` read from it.
 
     Raises:
         InputError: The description does not fit, or weights are missing, unknown, of another shape or not finite.
@@ -183,7 +183,7 @@ def _put(network: GeneratorNetwork, file: Path) -> None:
     """Load weights if every one is there, fits and is finite.
 
     Raises:
-        InputError: They do not.
+        InputError: The weights do not.
     """
     refuse_damaged(file)
     try:

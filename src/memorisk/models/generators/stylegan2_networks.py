@@ -26,32 +26,32 @@ _EPS = 1e-8
 
 
 def activate(x: torch.Tensor) -> torch.Tensor:
-    """Leaky ReLU of slope 0.2 times sqrt(2); held below 256 in 16-bit floats, which end at 65504."""
+    """Apply a leaky ReLU of slope 0.2 times sqrt(2), held below 256 in 16-bit floats, which end at 65504."""
     x = F.leaky_relu(x, _SLOPE) * _GAIN
     return x.clamp(-_CLAMP, _CLAMP) if x.dtype == torch.float16 else x
 
 
 def low_pass() -> torch.Tensor:
-    """The filter [1, 3, 3, 1] in both directions, of sum 1: [1, 1, 4, 4]."""
+    """Return the filter [1, 3, 3, 1] in both directions, of sum 1: [1, 1, 4, 4]."""
     line = torch.tensor([1.0, 3.0, 3.0, 1.0]) / 8
     return (line[:, None] * line)[None, None]
 
 
 def smooth(x: torch.Tensor, kernel: torch.Tensor, *, padding: int, stride: int = 1) -> torch.Tensor:
-    """Each channel through the filter, zeros around it.
+    """Apply the filter to each channel, with zeros around it.
 
     Args:
-        x: [b, c, h, w].
-        kernel: [1, 1, 4, 4].
-        padding: Zeros on each side.
-        stride: Of the output.
+        x: Input of the filter, [b, c, h, w].
+        kernel: Weights of the filter, [1, 1, 4, 4].
+        padding: Number of zeros on each side.
+        stride: Stride of the output.
     """
     channels = x.shape[1]
     return F.conv2d(x, kernel.to(x.dtype).expand(channels, 1, -1, -1), padding=padding, stride=stride, groups=channels)
 
 
 def enlarge(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
-    """Twice the side: zeros between the pixels, then the filter times 4. [b, c, h, w] to [b, c, 2h, 2w]."""
+    """Double the side: zeros between the pixels, then the filter times 4. [b, c, h, w] to [b, c, 2h, 2w]."""
     channels = x.shape[1]
     weight = (4 * kernel).to(x.dtype).expand(channels, 1, -1, -1)
     return F.conv_transpose2d(x, weight, stride=2, padding=1, groups=channels)
@@ -65,18 +65,19 @@ def modulated_conv(
     demodulate: bool = True,
     kernel: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Convolution of each image with weights of its own (section 2.2).
+    """Convolve each image with weights of its own (section 2.2).
 
-    w'_oik = s_i w_oik, and with demodulation w''_oik = w'_oik / sqrt(sum_ik w'_oik^2 + 1e-8). Computed by scaling what
-    goes in and what comes out, which is the same product as a grouped convolution with b sets of weights, and faster
-    on a CPU.
+    w'_oik = s_i w_oik, and with demodulation w''_oik = w'_oik / sqrt(sum_ik w'_oik^2 + 1e-8). The function scales its
+    input
+    and its output, which gives the same product as a grouped convolution with b sets of weights, and is faster on a
+    CPU.
 
     Args:
-        x: [b, i, h, w].
-        weight: [o, i, k, k], k odd.
-        style: [b, i] float32.
+        x: Input of the layer, [b, i, h, w].
+        weight: Weights of the layer, [o, i, k, k], k odd.
+        style: Style of each image, [b, i] float32.
         demodulate: Whether outputs are brought back to a deviation of 1.
-        kernel: The low-pass filter; with it the output has twice the side.
+        kernel: Low-pass filter; with it the output has twice the side.
     """
     scale = None
     with torch.autocast(x.device.type, enabled=False):
@@ -96,10 +97,10 @@ class EqualLinear(nn.Module):
     """A linear layer with equalised learning rate.
 
     Args:
-        inputs: Numbers in.
-        outputs: Numbers out.
-        bias: Where the bias starts.
-        rate: Multiplies the learning rate of weight and bias.
+        inputs: Number of inputs.
+        outputs: Number of outputs.
+        bias: Initial value of the bias.
+        rate: Factor of the learning rate of weight and bias.
         active: Whether `activate` follows.
     """
 
@@ -110,7 +111,7 @@ class EqualLinear(nn.Module):
         self.scale, self.rate, self.active = rate / math.sqrt(inputs), rate, active
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, inputs] to [b, outputs]."""
+        """Map [b, inputs] to [b, outputs]."""
         x = F.linear(x, self.weight * self.scale, self.bias * self.rate)
         return activate(x) if self.active else x
 
@@ -119,8 +120,8 @@ class EqualConv(nn.Module):
     """A convolution of the discriminator with equalised learning rate, of the same side or half of it.
 
     Args:
-        inputs: Channels in.
-        outputs: Channels out.
+        inputs: Number of input channels.
+        outputs: Number of output channels.
         kernel: Side of its weights, 1 or 3.
         down: Whether the low-pass filter and a stride of 2 halve the side.
         active: Whether it has a bias and `activate` follows.
@@ -136,7 +137,7 @@ class EqualConv(nn.Module):
         self.register_buffer("low_pass", low_pass(), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, inputs, h, w] to [b, outputs, h, w], or half of each side."""
+        """Map [b, inputs, h, w] to [b, outputs, h, w], or half of each side."""
         weight, pointwise = self.weight * self.scale, self.weight.shape[-1] == 1
         if not self.down:
             x = F.conv2d(x, weight, self.bias, padding=weight.shape[-1] // 2)
@@ -151,9 +152,9 @@ class StyledConv(nn.Module):
     """A layer of the synthesis network: modulated 3 x 3 convolution, noise of a learnt strength, bias, activation.
 
     Args:
-        inputs: Channels in.
-        outputs: Channels out.
-        style: Numbers of w.
+        inputs: Number of input channels.
+        outputs: Number of output channels.
+        style: Length of w.
         up: Whether the side doubles.
     """
 
@@ -169,7 +170,7 @@ class StyledConv(nn.Module):
         self.register_buffer("low_pass", low_pass(), persistent=False)
 
     def forward(self, x: torch.Tensor, w: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-        """[b, inputs, h, w] with w [b, style] and noise [b, 1, h', w'] to [b, outputs, h', w']."""
+        """Map [b, inputs, h, w], with w [b, style] and noise [b, 1, h', w'], to [b, outputs, h', w']."""
         with torch.autocast(x.device.type, enabled=False):
             style = self.affine(w.float())
         x = modulated_conv(x, self.weight * self.scale, style, kernel=self.low_pass if self.up else None)
@@ -177,12 +178,12 @@ class StyledConv(nn.Module):
 
 
 class ToImage(nn.Module):
-    """Features to what they add to the image: a modulated 1 x 1 convolution without demodulation, and a bias.
+    """Features to their part of the image: a modulated 1 x 1 convolution without demodulation, and a bias.
 
     Args:
-        inputs: Channels in.
-        channels: Of the image.
-        style: Numbers of w.
+        inputs: Number of input channels.
+        channels: Number of channels of the image.
+        style: Length of w.
     """
 
     def __init__(self, inputs: int, channels: int, style: int):
@@ -193,7 +194,7 @@ class ToImage(nn.Module):
         self.scale = 1 / math.sqrt(inputs)
 
     def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        """[b, inputs, h, w] with w [b, style] to [b, channels, h, w] float32."""
+        """Map [b, inputs, h, w], with w [b, style], to [b, channels, h, w] float32."""
         with torch.autocast(x.device.type, enabled=False):
             style = self.affine(w.float())
         return modulated_conv(x, self.weight * self.scale, style, demodulate=False).float() + self.bias[:, None, None]
@@ -207,7 +208,7 @@ _HALF = math.sqrt(0.5)
 
 
 class Mapping(nn.Module):
-    """From z to w, with the running mean of w for truncation."""
+    """Mapping from z to w, with the running mean of w for truncation."""
 
     average: torch.Tensor
 
@@ -219,11 +220,11 @@ class Mapping(nn.Module):
         self.register_buffer("average", torch.zeros(spec.style))
 
     def forward(self, z: torch.Tensor, *, truncation: float = 1.0) -> torch.Tensor:
-        """[b, style] to [b, style], float32: z is brought to a mean square of 1 first.
+        """Map [b, style] to [b, style], float32; z is scaled to a mean square of 1 first.
 
         Args:
-            z: Normal numbers.
-            truncation: w = mean + truncation (w - mean).
+            z: Normal random numbers.
+            truncation: Factor of the truncation, w = mean + truncation (w - mean).
         """
         with torch.autocast(z.device.type, enabled=False):
             w = self.layers(z * (z.square().mean(dim=1, keepdim=True) + _EPS).rsqrt())
@@ -252,14 +253,14 @@ class Synthesis(nn.Module):
         self.register_buffer("low_pass", low_pass(), persistent=False)
 
     def forward(self, styles: torch.Tensor, noises: Sequence[torch.Tensor]) -> torch.Tensor:
-        """An image of each row.
+        """Synthesise an image of each row.
 
         Args:
-            styles: [b, n, style], as many w as `GanSpec.styles`.
-            noises: [b, 1, s, s] of each layer, as `GanSpec.noise_sides`.
+            styles: Styles of the images, [b, n, style], with n of `GanSpec.styles`.
+            noises: Noise of each layer, [b, 1, s, s], with s of `GanSpec.noise_sides`.
 
         Returns:
-            [b, channels, size, size] float32, about -1 to 1.
+            Images [b, channels, size, size] float32, about -1 to 1.
         """
         x = self.convs[0](self.start.expand(len(styles), -1, -1, -1), styles[:, 0], noises[0])
         image = self.images[0](x, styles[:, 1])
@@ -272,7 +273,7 @@ class Synthesis(nn.Module):
 
 
 class GeneratorNetwork(nn.Module):
-    """Mapping and synthesis."""
+    """Networks of mapping and synthesis together."""
 
     def __init__(self, spec: GanSpec):
         super().__init__()
@@ -280,13 +281,13 @@ class GeneratorNetwork(nn.Module):
         self.mapping, self.synthesis = Mapping(spec), Synthesis(spec)
 
     def forward(self, z: torch.Tensor, noises: Sequence[torch.Tensor], *, truncation: float = 1.0) -> torch.Tensor:
-        """Latents z [b, style] and noises to images [b, channels, size, size], about -1 to 1."""
+        """Map latents z [b, style] and noises to images [b, channels, size, size], about -1 to 1."""
         w = self.mapping(z, truncation=truncation)
         return self.synthesis(w[:, None].expand(-1, self.spec.styles, -1), noises)
 
 
 class DiscriminatorBlock(nn.Module):
-    """Half the side: two convolutions beside a 1 x 1 one, their sum over sqrt(2)."""
+    """Block that halves the side: two convolutions and a parallel 1 x 1 one, their sum over sqrt(2)."""
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__()
@@ -295,12 +296,12 @@ class DiscriminatorBlock(nn.Module):
         self.skip = EqualConv(inputs, outputs, 1, down=True, active=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, inputs, h, w] to [b, outputs, h / 2, w / 2]."""
+        """Map [b, inputs, h, w] to [b, outputs, h / 2, w / 2]."""
         return (self.second(self.first(x)) + self.skip(x)) * _HALF
 
 
 class Discriminator(nn.Module):
-    """Images to logits: above 0 what looks real."""
+    """Discriminator from images to logits, which are above 0 for images that look real."""
 
     def __init__(self, spec: GanSpec):
         super().__init__()
@@ -313,7 +314,7 @@ class Discriminator(nn.Module):
         self.logit = EqualLinear(widths[-1], 1)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """[b, channels, size, size] to [b] float32."""
+        """Map [b, channels, size, size] to [b] float32."""
         x = self.start(images)
         for block in self.blocks:
             x = block(x)
@@ -322,16 +323,17 @@ class Discriminator(nn.Module):
 
 
 def append_deviation(x: torch.Tensor) -> torch.Tensor:
-    """One more channel: how much images of a group differ (Karras et al. 2018, section 3).
+    """Append one channel: how much images of a group differ (Karras et al. 2018, section 3).
 
-    Groups are of 4 images, or the largest smaller number that divides the batch; the standard deviation over the group
-    of each number, averaged over all of them, stands at every pixel of the group's images.
+    Groups are of 4 images, or the largest smaller number that divides the batch. Every pixel of the group's images has
+    the
+    standard deviation over the group of each number, averaged over all numbers.
 
     Args:
-        x: [b, c, h, w].
+        x: Features of the images, [b, c, h, w].
 
     Returns:
-        [b, c + 1, h, w].
+        Features with the further channel, [b, c + 1, h, w].
     """
     b, _, h, w = x.shape
     group = next(n for n in range(min(_GROUP, b), 0, -1) if b % n == 0)

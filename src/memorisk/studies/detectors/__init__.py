@@ -1,4 +1,4 @@
-"""The benchmark of copy detectors: paper 003, tables 1 to 4, figures 1, 2 and 4, the corrected numbers beside.
+"""Benchmark of copy detectors: paper 003, tables 1 to 4, figures 1, 2 and 4, with the corrected numbers.
 
 Start with `benchmark`. `pools` divides the patients, `cells` embeds images, `measurement` computes distances.
 `detection` counts recognised copies, `results` ranks detectors, `tables` and `page` lay them out.

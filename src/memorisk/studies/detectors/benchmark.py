@@ -1,8 +1,8 @@
 """``memorisk bench detectors``: which detector recognises copies of patients' images?
 
 Paper 003 (tables 1 to 4, figures 1, 2 and 4), with pools, thresholds and tests as METHODS section 3 corrects them.
-Resumable: a cell leaves a file a measure (`cells`), and the same command goes on where a killed one stopped; further
-backbones, losses, seeds and measures add only what is theirs. A cell that fails is listed while the others finish.
+A cell leaves one file per measure (`cells`), and the same command resumes where a killed one stopped; further
+backbones, losses, seeds and measures add only their own files. A cell that fails is listed while the others finish.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -49,13 +49,13 @@ class BenchmarkSetup:
     """A benchmark before anything is computed.
 
     Attributes:
-        images: As they were named.
-        out: The run folder.
-        options: As asked for.
-        store: The images.
-        parts: Their division.
-        jobs: A job a cell.
-        left_out: Images of one grey level.
+        images: Source of the images, as the user named it.
+        out: Folder of the run.
+        options: Options of the benchmark.
+        store: Store of the images.
+        parts: Division of the images.
+        jobs: Jobs of the benchmark, one per cell.
+        left_out: Number of images of one grey level.
     """
 
     images: str | Path
@@ -72,14 +72,16 @@ class BenchmarkPlan:
     """Plan of a benchmark.
 
     Attributes:
-        cells: Names, and whether each is there already.
-        images: By part.
-        patients: By part.
-        references: In each corrected pool.
-        cost: Of the cells that are not done: their trainings, in which each image has a copy; images and copies that
-            are to be embedded (images_passed, with the looks of trainings); pairs whose distance is judged.
-        problems: Why weights cannot be read, by the backbone's name: its cells would fail, the others would run.
-        memory: What it takes, how many detectors fit side by side, and which measures do not fit.
+        cells: Names of the cells, and whether each is there already.
+        images: Number of images by part.
+        patients: Number of patients by part.
+        references: Number of references in each corrected pool.
+        cost: Cost of the cells that are not done: their trainings, in which each image has a copy; images and copies
+            that are to be embedded (images_passed, with the looks of trainings); pairs whose distance is judged.
+        problems: Reasons why weights cannot be read, by the backbone's name: its cells would fail, the others would
+            run.
+        memory: Memory that the benchmark needs, the number of detectors that fit at the same time, and measures that do
+            not fit.
     """
 
     cells: dict[str, bool]
@@ -95,17 +97,17 @@ class BenchmarkPlan:
 def benchmark_detectors(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False, **settings: Any
 ) -> Benchmark:
-    """Benchmark copy detectors on your images, or go on with it, and lay out its leaderboard, tables and figures.
+    """Benchmark copy detectors on your images, or resume it, and lay out its leaderboard, tables and figures.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are not needed.
-        out: The run folder: new, empty, or this benchmark to go on with.
+        images: Images as for `memorisk.audit_classifier`; labels are not needed.
+        out: Folder of the run: a new one, an empty one, or this benchmark's to resume it.
         progress: Called with (stage, done, total).
         tables_only: Compute nothing; lay out what is finished.
-        **settings: Any field of `BenchDetectorsOptions`.
+        **settings: Settings by name: any field of `BenchDetectorsOptions`.
 
     Returns:
-        The benchmark; its tables are also in ``out/tables``, its page in ``out/report.html``.
+        Benchmark with its numbers; its tables are also in ``out/tables``, its page in ``out/report.html``.
 
     Raises:
         InputError: A setting, a name or the images are refused; nothing was written.
@@ -149,14 +151,14 @@ def plan_benchmark(
 
 
 def _memory(ready: BenchmarkSetup, todo: list[CellJob]) -> MemoryPlan:
-    """On this machine; a GPU takes one detector at a time."""
+    """Plan the memory on this machine; a GPU takes one detector at a time."""
     on_gpu = ready.jobs[0].device != "cpu"
     processes = 1 if on_gpu else ready.options.processes or available_cores()
     return plan_memory(todo, ready.store.images.shape, processes, available_memory())
 
 
 def _training_cost(job: CellJob) -> Cost:
-    """Estimate the cost of one training, at most: it leaves blank images out, and looks at 2,000 validation images."""
+    """Estimate the largest cost of one training: it leaves blank images out, and looks at 2,000 validation images."""
     cell, n, m = job.cell, len(job.parts.rows("train")), len(job.parts.rows("validation"))
     options = job.options.training(cell.backbone.text, cell.loss, cell.seed)
     bounds = batch_bounds(n, options.images_a_step) if n > 1 else []
@@ -206,10 +208,10 @@ def _job(
 
 
 def _backbones(options: BenchDetectorsOptions) -> list[Backbone]:
-    """The backbones, each with a name of its own.
+    """Return the backbones, each with a name of its own.
 
     Raises:
-        InputError: One cannot be, or two would look the same in the tables.
+        InputError: A backbone is not possible, or two would look the same in the tables.
     """
     backbones = [read_backbone(text) for text in options.backbones]
     names = [b.name for b in backbones]
@@ -223,7 +225,7 @@ def _backbones(options: BenchDetectorsOptions) -> list[Backbone]:
 
 
 def _study(ready: BenchmarkSetup) -> Study[Benchmark]:
-    """The benchmark as a study: whose images are where, and the copies, may not change; the grid may grow."""
+    """Return the benchmark as a study: the division and the copies may not change; the grid may grow."""
     o = ready.options
     settings = {"shares": list(o.shares), "split_seed": o.split_seed, "strengths": list(o.strengths)}
     return Study(
@@ -237,7 +239,7 @@ def _study(ready: BenchmarkSetup) -> Study[Benchmark]:
 
 
 def _run(run: RunFolder, ready: BenchmarkSetup, progress: Progress) -> None:
-    """Make the copies and run the cells that are not done; what fails is noted for the tables."""
+    """Make the copies and run the cells that are not done; failures are noted for the tables."""
     write_table(run / SPLIT, ready.parts.table(ready.store.manifest.images))
     options, waiting = ready.options, missing_cells(ready.jobs)
     if not waiting:

@@ -1,8 +1,8 @@
-"""One detector of the grid: trained where asked, every image and copy embedded, distances by every measure.
+"""One detector of the grid: it is trained where needed, and embeds every image and copy; distances by every measure.
 
-A backbone is an architecture with its weights; the tables name its pre-training. A cell leaves a folder
-``cells/KEY`` with a file a measure (`measurement`) and ``cell.json``, which is written last and marks it as done; a
-killed cell goes on with the measures that are not there. Why a cell failed stands in ``failed.json`` until it runs
+A backbone is an architecture with its weights; the tables name its pre-training. A cell leaves a folder ``cells/KEY``
+with one file per measure (`measurement`) and ``cell.json``, which is written last and marks it as done. A killed cell
+resumes with the measures that are not there. ``failed.json`` holds the reason why a cell failed until the cell runs
 through.
 """
 
@@ -36,7 +36,7 @@ from memorisk.training.features.pca import fit_pixel_pca
 
 NO_TRAINING = "none"
 LOSSES = (NO_TRAINING, "triplet", "infonce")
-"""``none``: the features of the backbone as it is, without training or linear layer."""
+"""Losses of the grid; ``none`` takes the features of the backbone as it is, without training or linear layer."""
 LOSS_NAMES = {NO_TRAINING: "untrained", "triplet": "Triplet", "infonce": "InfoNCE"}
 
 
@@ -45,10 +45,10 @@ class Backbone:
     """A backbone of the grid.
 
     Attributes:
-        text: What computes its features, as `memorisk.models.encoders.feature_sources` reads it.
-        model: Its architecture.
-        pretraining: Its weights by the name that the tables show; "random" for none, empty for pixels and PCA.
-        source: What `text` names.
+        text: Source that computes its features, as `memorisk.models.encoders.feature_sources` reads it.
+        model: Name of its architecture.
+        pretraining: Name of its weights in the tables; "random" for none, empty for pixels and PCA.
+        source: Source that `text` names.
     """
 
     text: str
@@ -58,11 +58,11 @@ class Backbone:
 
     @property
     def name(self) -> str:
-        """Architecture and pre-training, as in "resnet50, ImageNet"."""
+        """Name the architecture and the pre-training, as in "resnet50, ImageNet"."""
         return f"{self.model}, {self.pretraining}" if self.pretraining else self.model
 
     def detector(self, loss: str) -> str:
-        """A detector made of it, as the paper writes them: "resnet50 (ImageNet, Triplet)"."""
+        """Name a detector made of it, as the paper does: "resnet50 (ImageNet, Triplet)"."""
         inner = ", ".join(part for part in (self.pretraining, LOSS_NAMES[loss]) if part)
         return f"{self.model} ({inner})"
 
@@ -78,16 +78,18 @@ class Backbone:
 
 
 def read_backbone(spec: str) -> Backbone:
-    """A backbone as it is named on the command line: ``NAME@WEIGHTS``, ``pixels``, ``pca:16``; ``=LABEL`` behind it.
+    """Read a backbone from its name on the command line.
+
+    The name is ``NAME@WEIGHTS``, ``pixels`` or ``pca:16``, with ``=LABEL`` behind it.
 
     Args:
-        spec: As `memorisk.models.encoders.feature_sources.parse_source` reads it; what stands behind the last ``=``
-            names the pre-training in the tables (``resnet50@radimagenet.safetensors=RadImageNet``),
-            else the weights do.
+        spec: Text that `memorisk.models.encoders.feature_sources.parse_source` reads; the text behind the last ``=``
+            names the pre-training in the tables (``resnet50@radimagenet.safetensors=RadImageNet``), else the weights
+            do.
 
     Raises:
-        InputError: An unknown name, weights that are not there, or features that are computed already: nobody can
-            compute them of copies.
+        InputError: A name is unknown, weights are not there, or the features are computed already and cannot be
+            computed of copies.
     """
     text, label = spec, ""
     head, equals, tail = spec.rpartition("=")
@@ -120,7 +122,7 @@ def _pretraining(source: FeatureSource) -> str:
 
 
 def _training_words(source: FeatureSource) -> str:
-    """Name the backbone and the loss of a trained detector: many lie in a folder of the same name."""
+    """Name the backbone and the loss of a trained detector: many have a folder of the same name."""
     from memorisk.models.provenance import read_config
 
     config = read_config(source.folder)
@@ -128,9 +130,9 @@ def _training_words(source: FeatureSource) -> str:
 
 
 def weights_problem(backbone: Backbone) -> str:
-    """Return why the weights that a backbone names cannot be read; empty where they can, or where none lie on the disk.
+    """Return why the weights that a backbone names cannot be read; empty where they can, or where none are on the disk.
 
-    Whether they fit the network is seen when it is built.
+    Only the built network shows whether they fit it.
     """
     from memorisk.models.copy_detectors import load_detector
     from memorisk.models.weight_files import read_state_dict
@@ -155,9 +157,9 @@ class Cell:
     """A detector of the grid.
 
     Attributes:
-        backbone: Its network.
+        backbone: Backbone with its weights.
         loss: "none", "triplet" or "infonce".
-        seed: Of its training and of random weights.
+        seed: Random seed of its training and of random weights.
     """
 
     backbone: Backbone
@@ -178,7 +180,7 @@ class Cell:
 def grid(backbones: Sequence[Backbone], losses: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
     """List every detector of the grid.
 
-    Pixels and PCA are not trained and stand once; so does an untrained network whose weights are given.
+    Pixels and PCA are not trained and occur once, as does an untrained network whose weights are given.
     """
     cells = []
     for backbone in backbones:
@@ -193,17 +195,17 @@ class CellJob(CellFolder):
     """A cell with all that it needs; picklable, images stay on the disk.
 
     Attributes:
-        cell: Which.
-        out: The run folder.
-        encoder: Key of what decides its features, but for the division and the copies, which the run folder fixes.
+        cell: Cell of the grid.
+        out: Folder of the run.
+        encoder: Key of what decides its features, except the division and the copies, which the run folder fixes.
         images: Folder of the image store.
-        manifest: Of all images.
-        pixel_hashes: [N] of all images.
+        manifest: Manifest of all images.
+        pixel_hashes: Hash of each image's pixels, [N].
         copied: Copies by strength.
-        parts: The division.
-        options: Of the benchmark.
-        device: Where to compute.
-        memory: Bytes that it may take; None for what is free where it runs.
+        parts: Division of the images.
+        options: Options of the benchmark.
+        device: Device that computes.
+        memory: Number of bytes that it may take; None for the free memory where it runs.
     """
 
     cell: Cell
@@ -230,21 +232,21 @@ class CellJob(CellFolder):
 
     @property
     def detector(self) -> Path:
-        """Return where a detector that is trained lies."""
+        """Return the folder of a trained detector."""
         return self.out / DETECTORS / self.encoder
 
     @property
     def folder(self) -> Path:
-        """Return where its distances are written."""
+        """Return the folder of its distances."""
         return self.out / CELLS / self.key
 
     def file(self, measure: str) -> Path:
-        """The distances by one measure."""
+        """Return the file of the distances by one measure."""
         return self.folder / f"{measure}.npz"
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Measures that are not there yet."""
+        """Return the measures that are not there yet."""
         return tuple(name for name in self.options.chosen_measures if not is_intact(self.file(name)))
 
     def store(self) -> ImageStore:
@@ -276,10 +278,10 @@ def encoder_key(cell: Cell, options: BenchDetectorsOptions, device: str) -> str:
 
 
 def run_cell(job: CellJob) -> str:
-    """Run a cell and leave its distances in the run folder; returns its key.
+    """Run a cell and leave its distances in the run folder; return its key.
 
     Raises:
-        InputError: Its features cannot be had, are not finite, or no measure takes them.
+        InputError: Its features cannot be computed, are not finite, or no measure takes them.
         MemoriskError: The disk is full.
     """
     if job.done:
@@ -304,10 +306,10 @@ def run_cell(job: CellJob) -> str:
 
 
 def embed(job: CellJob) -> tuple[Features, dict[str, np.ndarray]]:
-    """Features of all images, and of the copies by strength.
+    """Compute the features of all images, and of the copies by strength.
 
     Raises:
-        InputError: They cannot be computed, or are not finite.
+        InputError: The features cannot be computed, or are not finite.
     """
     store = job.store()
     source = _source(job, store)
@@ -338,7 +340,7 @@ def _source(job: CellJob, store: ImageStore) -> str | PixelPca:
 
 
 def _train(job: CellJob, store: ImageStore) -> None:
-    """Train the detector on the train part, its epoch chosen by the validation part; or go on with that."""
+    """Train the detector on the train part, its epoch chosen by the validation part; or resume its training."""
     from memorisk.training.detectors.contrastive.fit import fit_detector
 
     cell, parts = job.cell, job.parts
@@ -347,12 +349,12 @@ def _train(job: CellJob, store: ImageStore) -> None:
 
 
 def _refuse_leakage(job: CellJob, store: ImageStore) -> None:
-    """Refuse a detector that was trained, or its epoch chosen, on patients that must be new to it.
+    """Refuse a detector that was trained, or whose epoch was chosen, on patients that must be new to it.
 
-    Validation patients need not be: they choose the measure, as they choose the epoch of what is trained here.
+    Validation patients need not be new: they choose the measure, as they choose the epoch of a training here.
 
     Raises:
-        InputError: It was.
+        InputError: The detector was trained or chosen so.
     """
     seen = load_detector(job.cell.backbone.source.folder).seen_parts(store).part != ""
     new = np.isin(job.parts.part, ("test", "null", "test_null"))
@@ -383,5 +385,5 @@ def _encoder_description(job: CellJob, features: Features) -> dict[str, Any]:
 
 
 def _hash_folder(options: BenchDetectorsOptions) -> Path:
-    """Return where hashes of unchanged files are remembered."""
+    """Return the folder that remembers hashes of unchanged files."""
     return cache_folder(options.store)

@@ -1,6 +1,6 @@
-"""From distances to what is recognised: the corrected pools and the published ones of every cell.
+"""Detection from distances: the corrected pools and the published ones of every cell.
 
-A detector is taken over its seeds: the measure that validation patients chose, and what is found on test patients.
+A detector is taken over its seeds: the measure that validation patients chose, and the detection on test patients.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,11 +33,12 @@ class PoolReading:
     """One pool by one measure at one strength, corrected.
 
     Attributes:
-        found: Threshold, shares and false flags.
-        recognised: [n] each copy: at most as far as the threshold from some reference.
-        nearest_is_source: [n] whether the nearest reference is the copy's source.
-        flagged: [k] patients of the null that did not make the threshold: whether an image of theirs is flagged.
-        source: [n] patient of each copy's source.
+        detection: Threshold, shares and false flags.
+        recognised: Whether each copy is at most as far as the threshold from some reference, [n].
+        nearest_is_source: Whether the nearest reference is the copy's source, [n].
+        flagged: Whether an image of each patient of the null is flagged, [k], for patients that did not make the
+            threshold.
+        source: Patient of each copy's source, [n].
     """
 
     detection: PoolDetection
@@ -48,7 +49,7 @@ class PoolReading:
 
     @property
     def detected(self) -> Hits:
-        """[n] recognised, and as what it is a copy of: what counts."""
+        """Return whether each copy is recognised, and as its source, [n]: the detection that counts."""
         return self.recognised & self.nearest_is_source
 
 
@@ -57,8 +58,8 @@ class PublishedReading:
     """The published rules at one measure and strength.
 
     Attributes:
-        pools: Detection ratios of train and validation copies, and tau.
-        new_patients: By pool, the share of patients without any image there who are flagged at tau.
+        pools: Detection ratios of train and validation copies, and tau, by pool.
+        new_patients: Share of patients without any image in the pool who are flagged at tau, by pool.
     """
 
     pools: dict[str, PoolDetection]
@@ -70,13 +71,13 @@ class Measurement:
     """One cell by one measure at one strength.
 
     Attributes:
-        job: The cell.
-        measure: Name.
+        job: Job of the cell.
+        measure: Name of the measure.
         strength: "weak" or "strong".
-        words: The fitted measure in words, or why it is not defined here.
-        pools: Corrected, by pool; empty where the measure is not defined.
-        published: None where it is not defined.
-        published_refused: Why not.
+        words: Description of the fitted measure, or the reason why it is not defined here.
+        pools: Corrected readings by pool; empty where the measure is not defined.
+        published: Published reading; None where it is not defined.
+        published_refused: Reason why it is not defined; else empty.
     """
 
     job: CellJob
@@ -89,7 +90,7 @@ class Measurement:
 
 
 def read_cells(jobs: Sequence[CellJob]) -> list[Measurement]:
-    """Everything that finished cells measured, in their order."""
+    """Read the measurements of finished cells, in their order."""
     measurements = []
     for job in jobs:
         if not job.done:
@@ -115,7 +116,7 @@ def _read_measurement(job: CellJob, measure: str, strength: str, arrays: Arrays)
 
 
 def _corrected(job: CellJob, strength: str, arrays: Arrays) -> dict[str, PoolReading]:
-    """Train, validation and test pool, each with its own null."""
+    """Read the train, validation and test pool, each with its own null."""
     parts, seed = job.parts, job.options.split_seed
     copies = {pool: _copies(parts, pool, strength, arrays) for pool in POOLS}
     nulls = {
@@ -145,7 +146,7 @@ def _pool(detection: PoolDetection, copies: Queries, null: Queries, seed: int) -
 
 
 def _copies(parts: Parts, pool: str, strength: str, arrays: Arrays) -> Queries:
-    """Copies of a pool's references; an image that is the source's twin, pixel for pixel, is its source."""
+    """Read copies of a pool's references; an image that equals the source pixel for pixel counts as its source."""
     rows = parts.pools[pool]
     right = parts.same_image(arrays[f"{strength}_{pool}_index"], rows)
     return Queries(arrays[f"{strength}_{pool}_distance"], _ids(parts, rows), len(rows), right)
@@ -172,18 +173,18 @@ def _ids(parts: Parts, rows: np.ndarray) -> np.ndarray:
 
 
 HitSelector = Callable[[PoolReading], Hits]
-"""What is counted of a pool's copies."""
+"""Function that selects what is counted of a pool's copies."""
 
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """A backbone trained by a loss, or not: one or several cells that differ in their seed.
+    """A backbone with a loss, trained or not: one or several cells that differ in their seed.
 
     Attributes:
-        backbone: Its network.
+        backbone: Backbone with its weights.
         loss: "none", "triplet" or "infonce".
-        measured: All measures at all strengths of its finished cells.
-        seed: Of the copy that is drawn from each patient for the intervals.
+        measured: Measurements of its finished cells, all measures at all strengths.
+        seed: Random seed of the copy that is drawn from each patient for the intervals.
     """
 
     backbone: Backbone
@@ -209,29 +210,29 @@ class Detector:
         return by_measure
 
     def of(self, measure: str, strength: str) -> list[Measurement]:
-        """A measure at a strength, a reading a seed."""
+        """Return a measure at a strength, one reading per seed."""
         return self._by.get((measure, strength), [])
 
     def measures(self, strength: str) -> list[str]:
-        """Measures that are defined for every seed."""
+        """Return the measures that are defined for every seed."""
         measures = dict.fromkeys(m for m, s in self._by if s == strength)
         return [m for m in measures if all(one.pools for one in self.of(m, strength))]
 
     def hits(self, measure: str, strength: str, pool: str, pick: HitSelector = lambda p: p.detected) -> Hits:
-        """[S, n] what is counted of each copy, a row a seed."""
+        """Return what is counted of each copy, [S, n], one row per seed."""
         return np.stack([pick(m.pools[pool]) for m in self.of(measure, strength)])
 
     def share(self, measure: str, strength: str, pool: str) -> float:
-        """Share of the pool's copies that are detected, seeds averaged."""
+        """Compute the share of the pool's copies that are detected, seeds averaged."""
         return float(self.hits(measure, strength, pool).mean())
 
     def tied(self, strength: str) -> list[str]:
-        """The measures that detect most copies of validation patients: one, or several that detect as many."""
+        """Return the measures that detect most copies of validation patients: one, or several that detect as many."""
         shares = {m: self.share(m, strength, "validation") for m in self.measures(strength)}
         return [m for m, value in shares.items() if value == max(shares.values())]
 
     def chosen(self, strength: str) -> str:
-        """The first of `tied`; empty for none."""
+        """Return the first of `tied`; empty for none."""
         return next(iter(self.tied(strength)), "")
 
     def rate(self, measure: str, strength: str, pool: str, pick: HitSelector = lambda p: p.detected) -> Proportion:
@@ -242,7 +243,7 @@ class Detector:
         return clopper_pearson(int(hits.ravel()[drawn].sum()), len(drawn))
 
     def false_flags(self, measure: str, strength: str, pool: str) -> Proportion:
-        """Patients without any image in the pool who are flagged, at a random one of the seeds each."""
+        """Estimate the share of patients without an image in the pool who are flagged, at a random seed each."""
         flagged = np.stack([m.pools[pool].flagged for m in self.of(measure, strength)])
         if not flagged.size:
             return clopper_pearson(0, 0)
@@ -250,28 +251,28 @@ class Detector:
         return clopper_pearson(int(flagged.ravel()[drawn].sum()), len(drawn))
 
     def published(self, measure: str, strength: str, pool: str) -> float:
-        """Paper 003's detection ratio of a pool's copies, seeds averaged; NaN where it is not defined."""
+        """Compute paper 003's detection ratio of a pool's copies, seeds averaged; NaN where it is not defined."""
         shares = [m.published.pools[pool].detection.share for m in self.of(measure, strength) if m.published]
         return float(np.mean(shares)) if shares and len(shares) == self.n_seeds else float("nan")
 
     def published_flags(self, measure: str, strength: str, pool: str) -> Proportion:
-        """New patients whom the published threshold flags; of the first seed."""
+        """Estimate the share of new patients that the published threshold flags; of the first seed."""
         first = self.of(measure, strength)[0].published
         return clopper_pearson(0, 0) if first is None else first.new_patients[pool]
 
     def published_values(self, strength: str) -> dict[str, float]:
-        """Published detection ratio of validation copies by measure, where it is defined."""
+        """Return the published detection ratio of validation copies by measure, where it is defined."""
         measures = dict.fromkeys(m for m, s in self._by if s == strength)
         values = {m: self.published(m, strength, "validation") for m in measures}
         return {m: v for m, v in values.items() if np.isfinite(v)}
 
 
 def detectors(measured: Sequence[Measurement], seed: int) -> list[Detector]:
-    """The detectors of finished cells, in the order of the grid.
+    """Return the detectors of finished cells, in the order of the grid.
 
     Args:
-        measured: Of `reading.read_cells`.
-        seed: Of the copies that are drawn for the intervals.
+        measured: Measurements of `read_cells`.
+        seed: Random seed of the copies that are drawn for the intervals.
     """
     by_detector: dict[tuple[str, str], list[Measurement]] = {}
     for m in measured:

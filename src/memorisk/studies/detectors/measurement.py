@@ -1,21 +1,21 @@
 """Distances of every query to its nearest reference, by one measure: the corrected pools and the published ones.
 
-What is written is a file a measure with named arrays, float64 and int64; ``S`` is a strength of augmentation:
+Each measure has one file with named arrays, float64 and int64; ``S`` is a strength of augmentation:
 
 =====================================  ================================================================================
-``null_POOL``                          [n] images of the pool's null asked among its references
-``S_POOL_distance``, ``S_POOL_index``  [n] copies of the pool's references asked among these; row of the nearest
-``published_baseline``                 [n] training images asked among all validation images
-``published_null_POOL``                [n] images of both nulls asked among all of the train or validation part
-``published_S_POOL_score``, ``_index``  [n] copies of the whole part asked among it
+``null_POOL``                          [n] images of the pool's null, searched among its references
+``S_POOL_distance``, ``S_POOL_index``  [n] copies of the pool's references, searched among these; row of the nearest
+``published_baseline``                 [n] training images, searched among all validation images
+``published_null_POOL``                [n] images of both nulls, searched among the train or validation part
+``published_S_POOL_score``, ``_index``  [n] copies of the whole part, searched among it
 ``words``                              the fitted measure in words
-``refused``, ``published_refused``     why a form is not there, in place of its arrays
+``refused``, ``published_refused``     reason why a form is not there, in place of its arrays
 =====================================  ================================================================================
 
-Memory is planned before a benchmark runs: what fits side by side, and what does not fit at all. Features and their
-parts lie on files without a name (`runs.arrays`), which the system writes out when memory is short, and are
-compared in blocks, so that their number of rows takes no memory. What grows is a covariance, with the square of the
-columns: of the pixels of 224 x 224 images in colour it would be 181 GB, and with it the process is killed.
+Memory is planned before a benchmark runs: what fits at the same time, and what does not fit at all. Features and their
+parts are in files without a name (`runs.arrays`), which the system writes out when memory is short, and are compared
+in blocks, so that their number of rows takes no memory. A covariance grows with the square of the columns: for the
+pixels of 224 x 224 images in colour it would be 181 GB, and the process would be killed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,17 +53,17 @@ def measure_pools(
     """Compute all distances by one measure.
 
     Args:
-        name: Of the measure.
-        features: [N, d] of all images.
-        copies: [n, d] of the copies of ``parts.copied``, by strength.
-        parts: The division.
-        domain: "shift", "softplus" or "signed": how the corrected form meets signed features where a measure is
-            defined for non-negative ones.
-        threads: Of the computation.
-        device: Where; distances are the same anywhere.
+        name: Name of the measure.
+        features: Features of all images, [N, d].
+        copies: Features of the copies of ``parts.copied``, [n, d], by strength.
+        parts: Division of the images.
+        domain: Treatment of signed features in the corrected form where a measure is for non-negative ones: "shift",
+            "softplus" or "signed".
+        threads: Threads of the computation.
+        device: Device that computes; distances are the same anywhere.
 
     Returns:
-        The arrays of the table above; a form that is not defined for these features says why in its place.
+        Arrays of the table above; a form that is not defined for these features has its reason in their place.
     """
     how: dict[str, Any] = {"threads": threads, "device": device}
     try:
@@ -79,12 +79,12 @@ def measure_pools(
 
 
 def fit_corrected(name: str, references: np.ndarray, *, domain: str) -> FittedMeasure:
-    """A measure as METHODS section 3 wants it: fitted once, frozen, its domain met, dice and matching binarised.
+    """Fit a measure as METHODS section 3 requires: fitted once, frozen, its domain met, dice and matching binarised.
 
     Args:
-        name: Of the measure.
-        references: [n, d] features of the training images.
-        domain: Used where the measure is for non-negative data and a reference is not.
+        name: Name of the measure.
+        references: Features of the training images, [n, d].
+        domain: Treatment of negative values where the measure is for non-negative data and a reference has some.
 
     Raises:
         InputError: The measure does not take the references.
@@ -115,7 +115,7 @@ def _corrected(
 def _published(
     name: str, features: np.ndarray, copies: Mapping[str, np.ndarray], parts: Parts, how: dict[str, Any]
 ) -> Arrays:
-    """All images of the train and validation parts, the measure fitted anew in every call."""
+    """Compare all images of the train and validation parts, the measure fitted anew in every call."""
     arrays: Arrays = {}
     rows = {pool: parts.rows(pool) for pool in PUBLISHED_POOLS}
     null = take_rows(features, parts.rows("null", "test_null"))
@@ -135,7 +135,7 @@ def _published(
 
 
 def take_rows(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows of a table, on a file without a name where they are many, copied a few at a time."""
+    """Return rows of a table, in a file without a name where they are many, copied a few at a time."""
     table = scratch_array((len(rows), values.shape[1]), values.dtype)
     step = rows_per_block(values.shape[1])
     for first in range(0, len(rows), step):
@@ -144,7 +144,7 @@ def take_rows(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _copy_places(parts: Parts, rows: np.ndarray) -> np.ndarray:
-    """Places of images among those of which copies were made."""
+    """Return the places of images among those of which copies were made."""
     return np.searchsorted(parts.copied, rows)
 
 
@@ -152,12 +152,12 @@ FIXED_BYTES = 768 << 20
 """Bytes of the libraries (400 MiB were measured), of the blocks in which tables are compared (80 MiB at 40,000 columns)
 and of the two tables of 128 MiB that SciPy is given at once."""
 MATRICES = 7
-"""Covariances of float64 that fitting mahalanobis holds at once, with the eigenvectors and their workspace: 6 were
-measured."""
+"""Number of covariances of float64 that fitting mahalanobis holds at once, with the eigenvectors and their workspace: 6
+were measured."""
 JOINTLY_FITTED = ("mahalanobis", "seuclidean")
 """Measures that the published code fits on queries and references together, which are in memory then."""
 MEMORY_SHARE = 0.8
-"""Of the free memory that is planned with: the rest is other programs', and what they ask for meanwhile."""
+"""Share of the free memory that is planned with; the rest is for other programs and their later requests."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +165,12 @@ class MemoryPlan:
     """Memory that a benchmark needs, estimated beforehand.
 
     Attributes:
-        free: Bytes that may be taken; None where the system does not tell.
-        needed: Bytes of the detector that takes most, by the measures that fit; what a network itself takes for a batch
-            of images comes on top.
-        on_disk: Bytes of its features on files without a name.
-        processes: Detectors side by side: as many as were asked for, or as fit.
-        left_out: Measures that do not fit, by detector, and why.
+        free: Number of bytes that may be taken; None where the system does not report it.
+        needed: Number of bytes of the detector that takes most, by the measures that fit; a network itself takes
+            further memory for a batch of images.
+        on_disk: Number of bytes of its features in files without a name.
+        processes: Number of detectors at the same time: as many as the options require, or as fit.
+        left_out: Measures that do not fit, by detector, and the reasons.
     """
 
     free: int | None
@@ -184,24 +184,24 @@ def measure_bytes(name: str, n_train: int, columns: int) -> int:
     """Estimate the most memory that a measure takes, in bytes.
 
     Args:
-        name: Of the measure.
-        n_train: Images of the train part.
-        columns: Numbers of a feature.
+        name: Name of the measure.
+        n_train: Number of images in the train part.
+        columns: Number of columns of a feature.
     """
     together = 8 * n_train * columns if name in JOINTLY_FITTED else 0  # float32, train copies among train images
     return FIXED_BYTES + together + (MATRICES * 8 * columns**2 if name == "mahalanobis" else 0)
 
 
 def plan_memory(jobs: "Sequence[CellJob]", shape: tuple[int, ...], processes: int, free: int | None) -> MemoryPlan:
-    """Plan how many detectors fit side by side, and which measures do not fit at all.
+    """Plan how many detectors fit at the same time, and which measures do not fit at all.
 
-    A measure is left out where even one detector alone has no room for it. Those that remain say how many fit.
+    A measure is left out where even one detector alone has no room for it. The remaining measures decide how many fit.
 
     Args:
-        jobs: Detectors that are not done.
-        shape: [..., H, W, C] of an image as it is stored.
-        processes: As many side by side as were asked for.
-        free: Bytes; None where the system does not tell: then everything is tried.
+        jobs: Jobs that are not done.
+        shape: Shape of the stored images, [..., H, W, C].
+        processes: Requested number of detectors at the same time.
+        free: Number of free bytes; None where the system does not report it: then everything is tried.
     """
     needed, on_disk, left_out = 0, 0, dict[str, dict[str, str]]()
     for job in jobs:
@@ -221,13 +221,13 @@ def plan_memory(jobs: "Sequence[CellJob]", shape: tuple[int, ...], processes: in
 
 
 def too_large(name: str, n_train: int, columns: int, free: int | None) -> str:
-    """Return why a measure is left out; empty where it fits, or takes no more than any other: that is tried.
+    """Return why a measure is left out; empty where it fits, or takes as little as any other and is tried.
 
     Args:
-        name: Of the measure.
-        n_train: Images of the train part.
-        columns: Numbers of a feature.
-        free: Bytes; None where the system does not tell.
+        name: Name of the measure.
+        n_train: Number of images in the train part.
+        columns: Number of columns of a feature.
+        free: Number of free bytes; None where the system does not report it.
     """
     needed = measure_bytes(name, n_train, columns)
     if free is None or needed <= max(MEMORY_SHARE * free, FIXED_BYTES):
@@ -239,11 +239,13 @@ def too_large(name: str, n_train: int, columns: int, free: int | None) -> str:
 
 
 def columns_of(job: "CellJob", shape: tuple[int, ...]) -> int | None:
-    """Numbers of a detector's feature; None where only the network itself tells: some thousands, which fit.
+    """Return the number of columns of a detector's feature.
+
+    It is None where only the network knows it: some thousands, which fit.
 
     Args:
-        job: The detector.
-        shape: As `plan_memory`.
+        job: Job of the detector.
+        shape: Shape of the stored images, as for `plan_memory`.
     """
     cell = job.cell
     if cell.trained:
@@ -252,5 +254,5 @@ def columns_of(job: "CellJob", shape: tuple[int, ...]) -> int | None:
 
 
 def gigabytes(n: int) -> str:
-    """Bytes in words."""
+    """Format a number of bytes in words."""
     return f"{n / 2**30:,.1f} GB"

@@ -32,7 +32,7 @@ _SEVERAL = ("backbones", "losses", "measures", "seeds", "strengths")
 )
 @dataclass(frozen=True, kw_only=True)
 class BenchDetectorsOptions(ImageOptions, ClusterOptions):
-    """Everything that `memorisk bench detectors` can be told."""
+    """Settings that `memorisk bench detectors` takes."""
 
     backbones: Words = ("pixels", "pca:16")
     """Backbones: NAME@WEIGHTS (a file, default, or none), transformers:FOLDER, pixels, pca:16; append =LABEL to name
@@ -55,7 +55,7 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
     percent: float = 5.0
     """Published threshold: this percentile of the distances from training to validation images."""
     domain: Literal["shift", "softplus", "signed"] = "shift"
-    """How measures of non-negative features handle signed ones: shift or softplus (fitted on training images), or
+    """Treatment of signed features by measures of non-negative ones: shift or softplus (fitted on training images), or
     signed, as SciPy does."""
 
     protocol: Literal["paper", "corrected"] = "corrected"
@@ -114,7 +114,7 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
         Args:
             backbone: A network and its weights.
             loss: "triplet" or "infonce".
-            seed: Of the training.
+            seed: Random seed of the training.
         """
         from memorisk.training.detectors.options import DetectorOptions
 
@@ -149,7 +149,7 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
 
 
 def bench_options(settings: dict[str, Any]) -> BenchDetectorsOptions:
-    """Options from keyword names, with a "did you mean" for one that does not exist.
+    """Return options from keyword names, with a "did you mean" for one that does not exist.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.

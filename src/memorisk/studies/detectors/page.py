@@ -1,4 +1,4 @@
-"""The benchmark's page and its Markdown: the leaderboard, tables 1 to 4, figures 1, 2 and 4, and what was run.
+"""Page and Markdown of the benchmark: the leaderboard, tables 1 to 4, figures 1, 2 and 4, and what was run.
 
 Figures are drawn from the frames of the tables, so that a figure cannot differ from its table. The Markdown of the
 tables is for committing, that of the leaderboard for the terminal.
@@ -51,12 +51,14 @@ NUMBERED = {"triplet": "Figure 2", "infonce": "Figure 4", "none": "Figure 2, unt
 
 
 def architecture_frame(measured: Sequence[Detector], board: pd.DataFrame, strength: str) -> pd.DataFrame:
-    """Figure 1's numbers: of each detector the published mean over measures with its standard error, and the corrected.
+    """Return the numbers of figure 1.
+
+    Each detector has its published mean over measures with the standard error, and its corrected detection.
 
     Args:
-        measured: The detectors.
+        measured: Detectors of the benchmark.
         board: Rows of the leaderboard.
-        strength: Of the copies.
+        strength: Strength of the copies.
     """
     records = []
     by = {d.name: d for d in measured}
@@ -70,7 +72,7 @@ def architecture_frame(measured: Sequence[Detector], board: pd.DataFrame, streng
 
 
 def architecture_figure(frame: pd.DataFrame) -> list[Block]:
-    """Figure 1: network architectures in their configurations."""
+    """Draw figure 1: network architectures in their configurations."""
     if not len(frame):
         return []
     pairs = zip(column_texts(frame, "pretraining"), column_texts(frame, "loss"), strict=True)
@@ -101,10 +103,10 @@ def architecture_figure(frame: pd.DataFrame) -> list[Block]:
 
 
 def measure_figure(table: StudyTable) -> Figure:
-    """Figure 2 or 4: the measures under a loss.
+    """Draw figure 2 or 4: the measures under a loss.
 
     Args:
-        table: Of `measure_tables.measure_tables`.
+        table: Table of `tables.measure_tables`.
     """
     own, loss = table.ours, table.name.removeprefix("measures_")
     series = {PUBLISHED: estimate_arrays(own, "published"), CORRECTED: estimate_arrays(own, "detected")}
@@ -133,7 +135,7 @@ CAPTIONS = {
     "fitted": "What was taken from training images.",
     "refused": "A form that has no number.",
 }  # fmt: skip
-"""Of tables without intervals."""
+"""Captions of tables without intervals."""
 LAYOUT = TableLayout(columns=COLUMNS, captions=CAPTIONS)
 
 
@@ -162,7 +164,7 @@ def benchmark_report(result: Benchmark) -> StudyReport:
     """Write the report of a benchmark.
 
     Args:
-        result: The benchmark.
+        result: Benchmark with its numbers.
     """
     board = result.board.rows
     frames = {"leaderboard": board, "numbers": result.numbers, "figure_1": result.figure_1}
@@ -233,7 +235,7 @@ def _first_place(result: Benchmark, row: dict[str, Any]) -> list[str | Name]:
 
 
 def _tied_measures(row: dict[str, Any]) -> str:
-    """That other measures detect as many, in brackets."""
+    """Return in brackets that other measures detect as many; empty without such measures."""
     n = int(row["n_tied"])
     return "" if n == 1 else f" (the first of {n} measures that detect as many of validation patients' copies)"
 
@@ -262,7 +264,7 @@ def _corrected_words(row: dict) -> str:
 
 
 def board_columns(board: pd.DataFrame, name: str = "leaderboard") -> Sequence[Column]:
-    """The columns of the leaderboard, or of what stands beside it, that tell something."""
+    """Return the columns of the leaderboard, or of its second table, that hold something."""
     dropped = {"n_seeds"} if set(column_numbers(board, "n_seeds")) == {1.0} else set()
     if np.allclose(board["detected"], board["detected_all"]):
         dropped |= {"detected_all"}
@@ -299,7 +301,7 @@ def _tables(result: Benchmark, *names: str) -> list[Block]:
 
 
 def _measures(result: Benchmark) -> list[Block]:
-    """Figures 2 and 4, each with its table."""
+    """Lay out figures 2 and 4, each with its table."""
     tables = [table for table in result.tables if table.name.startswith("measures_")]
     blocks = [block for table in tables for block in (measure_figure(table), *table_blocks(LAYOUT, table))]
     return blocks or [Paragraph("Empty: no detector was measured.")]
@@ -337,10 +339,10 @@ def _how_to_read(result: Benchmark) -> list[Text]:
 
 
 def board_text(result: Benchmark) -> str:
-    """The sentences and the leaderboard; empty without a measured detector.
+    """Format the sentences and the leaderboard; empty without a measured detector.
 
     Args:
-        result: The benchmark.
+        result: Benchmark with its numbers.
     """
     rows = result.board.rows
     if not len(rows):
@@ -350,6 +352,6 @@ def board_text(result: Benchmark) -> str:
 
 
 def _plain(text: Text) -> str:
-    """Inline pieces as Markdown."""
+    """Format inline pieces as Markdown."""
     pieces: Sequence = [text] if not isinstance(text, Sequence) or isinstance(text, str) else text
     return "".join(piece if isinstance(piece, str) else escape_markdown(piece.text) for piece in pieces)

@@ -1,20 +1,21 @@
-"""Who is asked about whom: patients divided into parts, pools of references of one size, and augmented copies.
+"""Division of patients into parts, pools of references of one size, and augmented copies.
 
-Five parts, at random by patient, each patient equally likely in each place whatever images there are of it:
+Patients are divided at random into five parts, each patient equally likely in each place, however many images there
+are:
 
 =================  ====================================================================================================
 ``train``          detectors are trained on them and measures fitted on them
 ``validation``     choose the epoch of a training and the measure of a detector
 ``test``           chose nothing; corrected detection is judged on their copies
-``null``           have no image in any pool: what a new patient looks like beside the train and validation pools
-``test_null``      the same beside the test pool
+``null``           have no image in any pool: new patients for the train and validation pools
+``test_null``      have no image in any pool: new patients for the test pool
 =================  ====================================================================================================
 
 The two nulls are different patients, so that the threshold at which a measure was chosen and the one at which it is
-judged share nobody.
+judged share no patient.
 
-Augmented copies of the parts' images are pictures of patients, changed a little. They are made once a run, the same
-for every detector. They lie in the run folder, readable by its owner alone, only while detectors are computed from
+Augmented copies of the parts' images are pictures of patients, changed a little. They are made once per run, the same
+for every detector. They are in the run folder, readable by its owner alone, only while detectors are computed from
 them; the same seed makes the same copies again.
 """
 
@@ -42,19 +43,19 @@ from memorisk.training.detectors.contrastive.augmentations import blank_rows
 
 POOLS = ("train", "validation", "test")
 NULLS = {"train": "null", "validation": "null", "test": "test_null"}
-"""The part that is the null of each pool."""
+"""Name of the part that is the null of each pool."""
 PARTS = (*POOLS, "null", "test_null")
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The division of a set of images.
+    """Division of a set of images.
 
     Attributes:
-        part: [N] of `PARTS`; empty for images that are left out.
-        groups: [N] patient of each image, those with an identical image merged.
-        pools: Rows of the references of each pool, as many in each; their copies are its queries.
-        pixels: [N] code of each image's pixels: the same for identical images.
+        part: Part of each image, [N], of `PARTS`; empty for images that are left out.
+        groups: Patient of each image, [N]; those with an identical image are merged.
+        pools: Rows of the references of each pool, equally many in each; their copies are its queries.
+        pixels: Code of each image's pixels, [N]: the same for identical images.
     """
 
     part: np.ndarray
@@ -63,16 +64,16 @@ class Parts:
     pixels: np.ndarray
 
     def rows(self, *parts: str) -> np.ndarray:
-        """Rows of some parts, in the order of the images."""
+        """Return the rows of some parts, in the order of the images."""
         return np.flatnonzero(np.isin(self.part, parts))
 
     def patients(self, *parts: str) -> int:
-        """Count their patients."""
+        """Count the patients of some parts."""
         return len(np.unique(self.groups[self.rows(*parts)].astype(str)))
 
     @property
     def copied(self) -> np.ndarray:
-        """Rows of which copies are made: all of the train, validation and test parts."""
+        """Return the rows of the images to copy: all of the train, validation and test parts."""
         return self.rows(*POOLS)
 
     def same_image(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -80,7 +81,7 @@ class Parts:
         return self.pixels[one] == self.pixels[other]
 
     def table(self, images: np.ndarray) -> pd.DataFrame:
-        """A row an image: its id, patient, part, and whether it is a reference of its pool."""
+        """Return one row per image: its id, patient, part, and whether it is a reference of its pool."""
         reference = np.zeros(len(self.part), dtype=bool)
         for rows in self.pools.values():
             reference[rows] = True
@@ -89,16 +90,16 @@ class Parts:
 
 
 def divide(store: ImageStore, shares: Sequence[float], *, seed: int, specificity: float) -> Parts:
-    """Divide the patients of a store; images of one grey level are left out, nobody can recognise a copy of them.
+    """Divide the patients of a store; images of one grey level are left out, since their copies cannot be recognised.
 
     Args:
-        store: The images.
-        shares: Of the patients: train, validation, test, both nulls together.
-        seed: Of the division and of which references are kept.
-        specificity: Of the thresholds that the nulls have to make, from half of their patients each.
+        store: Store of the images.
+        shares: Shares of the patients: train, validation, test, both nulls together.
+        seed: Random seed of the division and of the choice of references.
+        specificity: Specificity of the thresholds that the nulls have to make, from half of their patients each.
 
     Raises:
-        InputError: Too few patients for a part or for a threshold.
+        InputError: There are too few patients for a part or for a threshold.
     """
     groups = merge_linked(store.manifest.groups, linked_groups(store.pixel_hashes, store.manifest.groups))
     blank = blank_rows(store.images, np.arange(len(groups)))
@@ -121,10 +122,10 @@ def divide(store: ImageStore, shares: Sequence[float], *, seed: int, specificity
 
 
 def _refuse_few(patients: dict[str, int], total: int, specificity: float) -> None:
-    """Refuse parts from which nothing could be told.
+    """Refuse parts with too few patients for any result.
 
     Raises:
-        InputError: There are some.
+        InputError: There are such parts.
     """
     needed = identities_needed(specificity)
     for name in ("null", "test_null"):
@@ -148,24 +149,24 @@ _IMAGES, _ROWS = "images.npy", "rows.parquet"
 
 @dataclass(frozen=True)
 class CopyRows:
-    """Where the copies of one strength lie.
+    """Folder with the copies of one strength.
 
     Attributes:
-        folder: Holds ``images.npy`` [n, H, W, C] and ``rows.parquet``.
+        folder: Folder with ``images.npy`` [n, H, W, C] and ``rows.parquet``.
     """
 
     folder: Path
 
     @property
     def done(self) -> bool:
-        """Return whether they are all there."""
+        """Return whether the copies are all there."""
         return is_intact(self.folder / _ROWS) and is_intact(self.folder / _IMAGES)
 
     def store(self, manifest: Manifest) -> ImageStore:
-        """The copies as a store, in the order of the rows they are copies of.
+        """Return the copies as a store, in the order of the rows they are copies of.
 
         Args:
-            manifest: Of all images.
+            manifest: Manifest of all images.
         """
         rows = read_table(self.folder / _ROWS)
         images = read_array(self.folder / _IMAGES, mmap=True)
@@ -177,18 +178,18 @@ class CopyRows:
 def make_copies(
     out: Path, store: ImageStore, rows: np.ndarray, strength: str, *, seed: int, progress: Progress
 ) -> CopyRows:
-    """Copies of some images at one strength, or those that were made before.
+    """Make copies of some images at one strength, or return those that were made before.
 
     Args:
-        out: The run folder.
-        store: The images.
-        rows: Which.
+        out: Folder of the run.
+        store: Store of the images.
+        rows: Rows of the images to copy.
         strength: "weak" or "strong".
-        seed: Of the copies.
+        seed: Random seed of the copies.
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: An image of which no copy can be made.
+        InputError: An image cannot be copied.
         MissingExtraError: kornia is not installed.
     """
     from memorisk.training.detectors.contrastive.augmentations import augmented_copies
@@ -210,5 +211,5 @@ def make_copies(
 
 
 def remove_copies(out: Path) -> None:
-    """Remove the copies of a run; what was measured on them stays."""
+    """Remove the copies of a run; their measurements stay."""
     shutil.rmtree(out / COPIES, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""What came of a benchmark, before it is laid out: the leaderboard, what was run, and how numbers are shown.
+"""Result of a benchmark before it is laid out: the leaderboard, what was run, and how numbers are shown.
 
-The leaderboard orders detectors by what they find of test patients' copies, each by the measure that validation
+The leaderboard orders detectors by their detection of test patients' copies, each by the measure that validation
 chose. An order of estimates is a selection: the first of many is expected to find less of the next patients'
-copies. Places are therefore ranges by paired tests, and the detector that *validation* put first is named with what
-it finds on test patients, who chose nothing. ``COLUMNS`` holds for the page and for Markdown alike.
+copies. Places are therefore ranges by paired tests, and the detector that *validation* put first is named with its
+detection on test patients, who chose nothing. ``COLUMNS`` holds for the page and for Markdown alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,11 +35,11 @@ class Leaderboard:
     """Detectors in order.
 
     Attributes:
-        rows: A row a detector (`columns.COLUMNS`), the first on test patients first.
-        places: By name.
-        comparisons: Of all pairs on test patients' copies, Holm-adjusted over them.
-        tied: Names of the detectors of which none detects more copies of validation patients: one, or several that
-            they do not tell apart.
+        rows: Table with one row per detector (`COLUMNS`), the first on test patients first.
+        places: Places by name.
+        comparisons: Comparisons of all pairs on test patients' copies, Holm-adjusted over them.
+        tied: Names of the detectors that detect most copies of validation patients: one, or several that detect as
+            many.
     """
 
     rows: pd.DataFrame
@@ -49,12 +49,12 @@ class Leaderboard:
 
     @property
     def chosen(self) -> str:
-        """The first of `tied`; empty without detectors."""
+        """Return the first of `tied`; empty without detectors."""
         return next(iter(self.tied), "")
 
     @property
     def undecided(self) -> list[str]:
-        """Detectors that may be the first, in order."""
+        """Return the detectors that may be the first, in order."""
         return [str(name) for name in self.rows["name"] if self.places[str(name)].first == 1] if len(self.rows) else []
 
 
@@ -62,8 +62,8 @@ def leaderboard(measured: Sequence[Detector], strengths: Sequence[str]) -> Leade
     """Rank detectors at the last of the strengths.
 
     Args:
-        measured: The detectors; those without a measure stand in no row.
-        strengths: Of the copies.
+        measured: Detectors of the benchmark; those without a measure are in no row.
+        strengths: Strengths of the copies.
     """
     strength = strengths[-1]
     able = [d for d in measured if d.chosen(strength)]
@@ -89,12 +89,12 @@ def leaderboard(measured: Sequence[Detector], strengths: Sequence[str]) -> Leade
 def paired_tests(
     pairs: Sequence[tuple[Detector, Detector]], strength: str, pool: str = "test"
 ) -> list[DetectorComparison]:
-    """Paired tests of detectors on the same copies, each by the measure that validation chose; Holm over them.
+    """Run paired tests of detectors on the same copies, each by the measure that validation chose; Holm over them.
 
     Args:
-        pairs: Detectors that have a measure.
-        strength: Of the copies.
-        pool: Whose copies.
+        pairs: Pairs of detectors that have a measure.
+        strength: Strength of the copies.
+        pool: Name of the pool whose copies are compared.
     """
     if not pairs:
         return []
@@ -106,7 +106,7 @@ def paired_tests(
 
 
 def detector_columns(d: Detector) -> dict[str, object]:
-    """The columns that say which detector it is."""
+    """Return the columns that identify a detector."""
     return {
         "name": d.name,
         "model": d.backbone.model,
@@ -116,14 +116,14 @@ def detector_columns(d: Detector) -> dict[str, object]:
 
 
 def share_columns(name: str, proportion: Proportion) -> dict[str, float]:
-    """A share with its limits as columns; missing without trials."""
+    """Return a share with its limits as columns; missing without trials."""
     if not proportion.trials:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"), float("nan"))
     return {name: proportion.estimate, f"{name}_low": proportion.low, f"{name}_high": proportion.high}
 
 
 def _row(d: Detector, strengths: Sequence[str]) -> dict[str, object]:
-    """Return the columns beside the detection at the strength of the tables."""
+    """Return the further columns of a detector in the leaderboard."""
     strength = strengths[-1]
     measure = d.chosen(strength)
     pool = d.of(measure, strength)[0].pools["test"]
@@ -146,34 +146,34 @@ def _row(d: Detector, strengths: Sequence[str]) -> dict[str, object]:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Benchmark(FinishedStudy):
-    """Every number of a benchmark."""
+    """Numbers of a benchmark."""
 
     source: str
     """Short name of the images."""
     options: BenchDetectorsOptions
     """Options of the benchmark."""
     detectors: list[Detector]
-    """Finished ones, over their seeds."""
+    """Finished detectors, over their seeds."""
     board: Leaderboard
     """Leaderboard of the detectors."""
     figure_1: pd.DataFrame
-    """The numbers of figure 1."""
+    """Numbers of figure 1."""
     numbers: pd.DataFrame
-    """A row a cell, measure, strength, form and pool: every rate with its limits."""
+    """Table with one row per cell, measure, strength, form and pool: every rate with its limits."""
     patients: dict[str, int]
-    """Patients by part."""
+    """Number of patients by part."""
     references: int
-    """References in each corrected pool."""
+    """Number of references in each corrected pool."""
     n_images: int
-    """Images of the source."""
+    """Number of images of the source."""
     left_out: int
-    """Images of one grey level."""
+    """Number of images of one grey level."""
     groups_given: bool
-    """Whether the source says whose each image is."""
+    """Whether the source gives the patient of each image."""
 
 
 def cell_table(jobs: list[CellJob]) -> StudyTable:
-    """Tabulate what was run: a row a cell, with what failed."""
+    """Tabulate what was run: one row per cell, with failures."""
     rows = []
     for job in jobs:
         row: dict[str, object] = {"detector": job.cell.name, "state": "measured" if job.done else "not run"}
@@ -193,7 +193,7 @@ def cell_table(jobs: list[CellJob]) -> StudyTable:
 
 
 def folder_table(jobs: list[CellJob]) -> StudyTable:
-    """Tell which trained detector lies in which folder: a row a finished cell, as it is named after ``--features``."""
+    """List the folder of each trained detector: one row per finished cell, as ``--features`` takes it."""
     trained = [job for job in jobs if job.cell.trained and job.done]
     rows = [{"detector": job.cell.name, "features": f"detector:{DETECTORS}/{job.detector.name}"} for job in trained]
     note = "Folders are told from the run folder: put its path behind detector:, and the text behind --features."
@@ -202,11 +202,11 @@ def folder_table(jobs: list[CellJob]) -> StudyTable:
 
 
 def number_table(measured: list[Detector], strengths: tuple[str, ...]) -> pd.DataFrame:
-    """Every rate of every cell, in both forms.
+    """Tabulate every rate of every cell, in both forms.
 
     Args:
-        measured: The detectors.
-        strengths: Of the copies.
+        measured: Detectors of the benchmark.
+        strengths: Strengths of the copies.
     """
     rows = []
     for d in measured:
@@ -230,7 +230,7 @@ def number_table(measured: list[Detector], strengths: tuple[str, ...]) -> pd.Dat
 
 
 def _rates(pool_detection: PoolDetection) -> dict[str, float | int | bool]:
-    """One pool's rates as columns."""
+    """Return the rates of one pool as columns."""
     detection, row = pool_detection.detection, {}
     for name, rate in (
         ("recognised", detection.recognised),

@@ -1,10 +1,10 @@
-"""Tables 1 to 4 of paper 003 in its layout, the corrected numbers beside, and what its sections compare in words.
+"""Tables 1 to 4 of paper 003 in its layout, the corrected numbers, and the comparisons of its sections.
 
 Published numbers are detection ratios of validation copies at one tau; their t-tests take the measures for
-replicates, which are readings of one embedding. Corrected ones are shares of test patients' copies that are
-recognised as what they are copies of, by the measure that validation patients chose, compared copy by copy over
-patients, Holm-adjusted over the comparisons of a table. Further tables compare the measures under each loss
-(figures 2 and 4 of paper 003), and say where a measure is not defined.
+replicates, which are readings of one embedding. Corrected numbers are shares of test patients' copies that are
+recognised as copies of their source, by the measure that validation patients chose. They are compared copy by copy
+over patients, Holm-adjusted over the comparisons of a table. Further tables compare the measures under each loss
+(figures 2 and 4 of paper 003), and list where a measure is not defined.
 """
 
 import re
@@ -23,16 +23,16 @@ from memorisk.studies.detectors.results import detector_columns, paired_tests, s
 from memorisk.studies.engine.tables import StudyTable
 
 TOP = 10
-"""Rows of table 1 as the paper prints it."""
+"""Number of rows of table 1 that the paper prints."""
 Pair = tuple[Detector, Detector]
 
 
 def paper_tables(measured: Sequence[Detector], strength: str) -> list[StudyTable]:
-    """Tables 1 to 4, and trained detectors beside their untrained backbones.
+    """Return tables 1 to 4, and the comparison of trained detectors with their untrained backbones.
 
     Args:
-        measured: The detectors.
-        strength: Of the copies.
+        measured: Detectors of the benchmark.
+        strength: Strength of the copies.
     """
     able = [d for d in measured if d.chosen(strength)]
     return [
@@ -160,7 +160,7 @@ _T_TESTS = (
 
 
 def t_test(one: Detector, other: Detector, strength: str) -> float:
-    """Paper 003's p-value: Student's t-test of published detection ratios, a value a measure; NaN below two each."""
+    """Compute paper 003's p-value: Student's t-test of published detection ratios by measure; NaN below two each."""
     values = [list(d.published_values(strength).values()) for d in (one, other)]
     if min(len(v) for v in values) < 2 or not any(np.ptp(v) for v in values):
         return float("nan")
@@ -168,13 +168,13 @@ def t_test(one: Detector, other: Detector, strength: str) -> float:
 
 
 def published_mean(d: Detector, strength: str) -> float:
-    """Paper 003's mean of a detector: published detection ratios over the measures; NaN without any."""
+    """Compute paper 003's mean of a detector: published detection ratios over the measures; NaN without any."""
     values = list(d.published_values(strength).values())
     return float(np.mean(values)) if values else float("nan")
 
 
 def _best_of_model(measured: list[Detector], score: Callable[[Detector], float]) -> list[Detector]:
-    """Select of each architecture the detector with the largest score; those without a score are left out."""
+    """Select the detector with the largest score of each architecture; those without a score are left out."""
     best: dict[str, Detector] = {}
     for d in measured:
         value = score(d)
@@ -184,7 +184,7 @@ def _best_of_model(measured: list[Detector], score: Callable[[Detector], float])
 
 
 def _comparison_row(pair: Pair, test: DetectorComparison, strength: str) -> dict[str, object]:
-    """A row of a comparison: both detectors, the difference on test patients' copies, and the paper's numbers."""
+    """Return the row of a comparison: both detectors, the difference on test copies, and the paper's numbers."""
     a, b = pair
     hits = test.hits
     row: dict[str, object] = {"model": a.backbone.model, "pretraining": a.backbone.pretraining}
@@ -206,18 +206,20 @@ def _four_digits(value: object) -> str:
 
 
 def _p_text(value: float) -> str:
-    """A p-value as the paper prints it."""
+    """Format a p-value as the paper prints it."""
     if not np.isfinite(value):
         return "n/a"
     return "<0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
 def measure_tables(measured: Sequence[Detector], strength: str) -> list[StudyTable]:
-    """A table a loss, a row a measure: the mean over the detectors of that loss, published and corrected.
+    """Return one table per loss, one row per measure.
+
+    A row has the mean over the detectors of that loss, published and corrected.
 
     Args:
-        measured: The detectors.
-        strength: Of the copies.
+        measured: Detectors of the benchmark.
+        strength: Strength of the copies.
     """
     tables = []
     for loss in LOSSES:
@@ -238,7 +240,7 @@ def _note() -> str:
 
 
 def fitted_table(measured: Sequence[Detector], strength: str) -> StudyTable:
-    """Tabulate the fit of the corrected measures: domain, binarisation, shrinkage; a row for each way."""
+    """Tabulate the fit of the corrected measures: domain, binarisation, shrinkage; one row for each way."""
     rows: dict[tuple[str, str], dict[str, object]] = {}
     for m in (m for d in measured for m in d.measured if m.strength == strength and m.pools):
         way = re.sub(r"[\d.e+-]+", "", m.words)  # whatever the numbers are
@@ -251,7 +253,7 @@ def fitted_table(measured: Sequence[Detector], strength: str) -> StudyTable:
 
 
 def refused_table(measured: Sequence[Detector], strength: str) -> StudyTable:
-    """Measures that are not defined for some detector's features, and why."""
+    """Tabulate measures that are not defined for some detector's features, and the reasons."""
     rows: dict[tuple[str, str], dict[str, object]] = {}
     for m in (m for d in measured for m in d.measured if m.strength == strength):
         for form, why in (("corrected", "" if m.pools else m.words), ("as published", m.published_refused)):
@@ -266,7 +268,7 @@ def refused_table(measured: Sequence[Detector], strength: str) -> StudyTable:
 
 
 def _loss_rows(measured: list[Detector], strength: str) -> list[dict[str, object]]:
-    """The measures under one loss, in the order of their detection on test."""
+    """Return the measures under one loss, in the order of their detection on test."""
     if not measured:
         return []
     measures = [m for m in MEASURES if any(d.of(m, strength) for d in measured)]
@@ -307,7 +309,7 @@ def _row(measured: list[Detector], measure: str, strength: str, n_values: int) -
 
 
 def _published(measured: list[Detector], measure: str, strength: str, n_values: int) -> dict[str, float]:
-    """Mean over networks with the published interval: standard error times t with all values' degrees of freedom."""
+    """Compute the mean over networks with the published interval: standard error times t with all values' d.o.f."""
     values = [v for d in measured if np.isfinite(v := d.published(measure, strength, "validation"))]
     if not values:
         return {}
@@ -328,7 +330,7 @@ def _mean(measured: Sequence[Detector], measure: str, strength: str, pool: str) 
 def _stack(
     measured: Sequence[Detector], measure: str, strength: str, pick: HitSelector = lambda p: p.detected
 ) -> np.ndarray:
-    """[R, n] hits of several detectors, each as often as the others."""
+    """Return the hits of several detectors, [R, n], each as often as the others."""
     hits = [d.hits(measure, strength, "test", pick) for d in measured]
     n = int(np.lcm.reduce([len(h) for h in hits]))
     return np.concatenate([np.tile(h, (n // len(h), 1)) for h in hits])

@@ -129,7 +129,10 @@ def _datasets(manifest: Manifest) -> np.ndarray:
 
 
 def _identities(store: ImageStore) -> np.ndarray:
-    """Return the patient of each image, [N]."""
+    """Return the patient of each image, [N].
+
+    Patients of the same name in two data sets are different; patients who share an identical image are the same.
+    """
     manifest, datasets = store.manifest, _datasets(store.manifest)
     groups = manifest.groups
     if len(set(datasets.tolist())) > 1:
@@ -220,8 +223,8 @@ def _draw_parts(
 ) -> np.ndarray:
     """Return parts drawn by patient, [N]: known ones by what detectors know of them, the others at random.
 
-    A patient in the training data of a detector belongs to training. A patient who served to choose a detector belongs to
-    validation. Where a data set has no such validation patients, a share of the unknown ones is drawn, each patient
+    A patient in the training data of a detector belongs to training. A patient who served to choose a detector belongs
+    to validation. Where a data set has no such validation patients, a share of the unknown ones is drawn, each patient
     equally likely.
     """
     part = np.full(len(groups), "", dtype=object)

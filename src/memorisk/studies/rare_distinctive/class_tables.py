@@ -46,16 +46,16 @@ _FORMS = {
     ("strongest", "other_seeds"): "other seeds, loss difference",
     ("strongest", "circular"): "the attacked models, loss difference (paper)",
 }
-"""Where M comes from and which attack it is set against, by place in the result."""
+"""Source of M and the attack that it is compared with, by place in the result."""
 
 
 def table_1(reading: StudyReading, *, draws: int, seed: int) -> StudyTable:
-    """Rarity by cell, and over cells (``extra["across"]``).
+    """Tabulate rarity by cell, and over cells (``extra["across"]``).
 
     Args:
-        reading: The study.
-        draws: Random permutations where not all are visited.
-        seed: Of those.
+        reading: Reading of the study.
+        draws: Number of random permutations where not all are visited.
+        seed: Random seed of the permutations.
     """
     title = "Rarity and memorization: Spearman's rho of class frequency and M, mean ± s.d. over seeds"
     cells = [cell.rarity for cell in reading.cells]
@@ -85,7 +85,7 @@ def _printed_rho(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def table_5(reading: StudyReading) -> StudyTable:
-    """Mean M of each class in every architecture."""
+    """Tabulate the mean M of each class in every architecture."""
     title = "Per-class memorization M"
     if not reading.cells:
         return _empty("table_5", title, _CLASSES_NOTE, ["Class", "Freq. %", "n"], NO_CELL)
@@ -103,7 +103,7 @@ def table_5(reading: StudyReading) -> StudyTable:
 
 
 def _class_rows(reading: StudyReading, dataset: str) -> list[dict[str, str]]:
-    """The printed rows of a data set, by the mean of its vision transformer, as the paper's, or its first network."""
+    """Return the printed rows of a data set, in the order of its vision transformer's mean or its first network's."""
     cells = [cell.rarity for cell in reading.cells if cell.dataset == dataset]
     names = [cell.architecture for cell in cells]
     first = next((name for name in names if name.lower().startswith("vit")), names[0])
@@ -133,7 +133,7 @@ def _class_figures(cell: StudyCell) -> pd.DataFrame:
 
 
 def table_8(reading: StudyReading) -> StudyTable:
-    """Attacks by class, by the paper's strongest; M against their success is ``extra["agreement"]`` (figure 4a)."""
+    """Tabulate attacks by class, by the paper's strongest; ``extra["agreement"]`` compares M with them (figure 4a)."""
     title = "Membership inference by class: the best attack's AUC and mean M"
     headings = ["Dataset", "Class", "Freq. %", "MIA AUC", "M(x)"]
     if not reading.cells:
@@ -183,7 +183,7 @@ def _attack_figures(cell: StudyCell) -> pd.DataFrame:
 
 
 def _agreement(cells: Sequence[StudyCell]) -> tuple[pd.DataFrame, list[str]]:
-    """Attack success at high and at low M, a row a cell and form (figure 4a)."""
+    """Compare attack success at high and at low M, one row per cell and form (figure 4a)."""
     records, missing = [], []
     for cell in cells:
         both = cell.result.summary.get("agreement")
@@ -213,7 +213,7 @@ def _class_column(table: pd.DataFrame, cell: StudyCell) -> pd.DataFrame:
 
 
 def _heading(name: str, row: dict[str, Any]) -> str:
-    """A user's name as a column, apart from the paper's own headings."""
+    """Return a user's name as a column, apart from the paper's own headings."""
     return f"{name} (name)" if name in row else name
 
 
@@ -228,7 +228,8 @@ DOMAINS = {
     "odir5k": "Ophthalmology",
     "retinaloct": "Retinal imaging",
 }
-"""Of the paper's data sets, by their readers' names in letters and digits; nothing is known of others."""
+"""Domains of the paper's data sets, by their readers' names in letters and digits; other data sets have no domain
+here."""
 
 _DATASETS_NOTE = (
     "Images of one patient are not independent, so that ours counts patients, and the images of which M says anything."
@@ -244,7 +245,7 @@ _SETTINGS = (
 
 
 def table_9(reading: StudyReading) -> StudyTable:
-    """The data sets."""
+    """Tabulate the data sets."""
     title = "Data sets"
     headings = ["Dataset", "Domain", "Classes", "Images", "Imbalance", "Rarest class"]
     cells = [next(c for c in reading.cells if c.dataset == name) for name in reading.datasets]
@@ -305,7 +306,7 @@ def _domain(cell: StudyCell) -> str:
 
 
 def table_10(reading: StudyReading) -> StudyTable:
-    """Tabulate how each architecture was trained; a row for each recipe where data sets differ in it."""
+    """Tabulate how each architecture was trained; one row for each recipe where data sets differ in it."""
     title = "Training by architecture"
     headings = ["Architecture", "Pretraining", "Epochs", "Learning rate"]
     recipes: dict[tuple[str, ...], dict[str, str]] = {}
@@ -325,7 +326,7 @@ def table_10(reading: StudyReading) -> StudyTable:
 
 
 def _recipe(cell: StudyCell) -> dict[str, str]:
-    """The settings of a training as text."""
+    """Return the settings of a training as text."""
     training = dict(cell.result.summary.get("training") or {})
     own = training.get("function") is not None
     weights = "its own" if own else weights_name(training.get("weights"))
@@ -352,7 +353,7 @@ def _setting(value: Any) -> str:
 
 
 def weights_name(weights: Any) -> str:
-    """Weights by their name: a file without its folder, which may name people; "none" for random ones."""
+    """Return the name of weights: a file without its folder, which may name people; "none" for random ones."""
     return "none" if weights in (None, "none") else one_line(PurePath(str(weights)).name, 80)
 
 

@@ -22,12 +22,12 @@ EXPLAIN_KEYS = ("features", "feature_weights", "feature_size", "probes")
 
 @dataclass(frozen=True)
 class StudyConfig:
-    """A study as its file asks for it, checked.
+    """A study as its file describes it, checked.
 
     Attributes:
-        protocol: "paper" or "corrected".
-        cells: Architecture and data set to the source of images and the settings of its audit.
-        defences: Data set to the same of its comparison of regimes.
+        protocol: Protocol of the study: "paper" or "corrected".
+        cells: Source of images and settings of the audit, by architecture and data set.
+        defences: Source of images and settings of the comparison of regimes, by data set.
         explain: Arguments of `memorisk.explain` for each cell; empty for none.
         bases: The user's reading of what makes a class distinctive, by data set and class.
     """
@@ -40,7 +40,7 @@ class StudyConfig:
 
     @property
     def pictured(self) -> frozenset[str]:
-        """Data sets of which figure 7 shows images: those whose settings ask for a gallery and leave nothing out."""
+        """Return the data sets of which figure 7 shows images: their settings have a gallery and do not redact."""
         return frozenset(d for (_, d), (_, s) in self.cells.items() if s["gallery"] and not s["redact"])
 
 
@@ -96,10 +96,10 @@ def read_study(config: Mapping[str, Any]) -> StudyConfig:
 
 
 def _check_images(dataset: str, images: Any) -> None:
-    """Refuse images that no path or name stands for; of those in memory a public function has made one.
+    """Refuse images that are neither a path nor a name; a public function has made a name of those in memory.
 
     Raises:
-        InputError: They are something else.
+        InputError: The images are something else.
     """
     if not isinstance(images, str | Path | int) or isinstance(images, bool):  # YAML reads a folder 2024 as a number
         what = "empty" if images is None else f"an object of type {one_line(type(images).__name__, 60)}"
@@ -113,7 +113,7 @@ def _check_explain(options: Mapping[str, Any], cells: dict[tuple[str, str], tupl
     """Refuse at once what `memorisk.explain` would refuse after the first cell was trained.
 
     Raises:
-        InputError: Features that cannot be had, or probes of models that will not be kept or have no second seed.
+        InputError: Features cannot be computed, or probes need models that will not be kept or have no second seed.
     """
     if not options:
         return
@@ -140,7 +140,7 @@ def _settings(
     of_dataset: Mapping[str, Any],
     of_architecture: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Settings of one audit: the study's, then the data set's, then the architecture's; checked."""
+    """Return the checked settings of one audit: the study's, then the data set's, then the architecture's."""
     own = {k: v for k, v in of_dataset.items() if k not in DATASET_KEYS}
     seeds = of_dataset.get("seeds") or config.get("seeds") or PAPER_SEEDS
     if not isinstance(seeds, list | tuple) or not all(isinstance(s, int) and not isinstance(s, bool) for s in seeds):
@@ -164,7 +164,7 @@ def _settings(
 
 
 def _section(config: Mapping[str, Any], name: str, *, needed: bool = True) -> dict[str, dict[str, Any]]:
-    """One section of the file: names, each with settings."""
+    """Return one section of the file: names, each with settings."""
     section = config.get(name) or {}
     if not isinstance(section, Mapping) or (needed and not section):
         raise InputError(f"the study needs {name}: names, each with its settings below it")
@@ -183,5 +183,5 @@ def _check_distinct_folders(names: Mapping[str, Any]) -> None:
 
 
 def slug(name: str) -> str:
-    """A name as a folder: letters, digits, dot, dash and underscore."""
+    """Return a name as a folder: letters, digits, dot, dash and underscore."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or fingerprint(name)

@@ -1,7 +1,7 @@
 """Figures 1 to 8 of paper 000, drawn from the numbers of a study's tables.
 
-Each function takes the tables by name and returns blocks; nothing where its table has nothing to draw. Figure 7
-shows what the classes of each data set look like, only where the user chose pictures.
+Each function takes the tables by name and returns blocks; nothing where its table has nothing to draw. Figure 7 shows
+images of the classes of each data set, only where the user chose pictures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ DIFFERENCE, NOISE = ("difference", "low", "high"), ("noise", "noise_low", "noise
 
 
 def figure_1(tables: Tables) -> list[Block]:
-    """Mean M of each class of the first data set, by architecture."""
+    """Draw the mean M of each class of the first data set, by architecture."""
     every = tables["table_5"].ours
     if every.empty:
         return []
@@ -66,7 +66,7 @@ def figure_1(tables: Tables) -> list[Block]:
 
 
 def figure_2(tables: Tables) -> list[Block]:
-    """Distance of the twins' activations by layer, at high and at low M, for each explained cell."""
+    """Draw the distance of the twins' activations by layer, at high and at low M, for each explained cell."""
     every = tables["table_7"].extra.get("layers", pd.DataFrame())
     blocks: list[Block] = []
     for dataset, architecture in _cells(every):
@@ -88,7 +88,7 @@ def figure_2(tables: Tables) -> list[Block]:
 
 
 def figure_3(tables: Tables) -> list[Block]:
-    """Regimes: (a) each class under each, (b) accuracy on unseen images against mean M; a pair a data set."""
+    """Draw two figures per data set: (a) each class under each regime, (b) accuracy on unseen images against mean M."""
     ours, classes = tables["table_11"].ours, tables["table_11"].extra.get("by_regime", pd.DataFrame())
     blocks: list[Block] = []
     for dataset in dict.fromkeys(column_texts(ours, "dataset")):
@@ -129,9 +129,9 @@ def _by_regime(own: pd.DataFrame, dataset: str) -> Figure:
 
 
 def figure_4a(tables: Tables) -> list[Block]:
-    """Attack success at high less that at low M, by cell: M from other seeds, and the paper's circular form.
+    """Draw attack success at high less that at low M, by cell: M from other seeds, and the paper's circular form.
 
-    The paper's is by its strongest attack, the loss difference, which is M itself.
+    The paper's form is by its strongest attack, the loss difference, which is M itself.
     """
     agreement = tables["table_8"].extra.get("agreement", pd.DataFrame())
     if agreement.empty:
@@ -159,7 +159,7 @@ def figure_4a(tables: Tables) -> list[Block]:
 
 
 def figure_4b(tables: Tables) -> list[Block]:
-    """Rho of frequency and M by data set and architecture."""
+    """Draw rho of frequency and M by data set and architecture."""
     rarity = tables["table_1"].ours
     if rarity.empty:
         return []
@@ -183,14 +183,14 @@ def figure_4b(tables: Tables) -> list[Block]:
 
 
 def figure_5(tables: Tables) -> list[Block]:
-    """Draw the changes that the intervention made in its target classes, a figure an architecture."""
+    """Draw the changes that the intervention made in its target classes, one figure per architecture."""
     return _differences(
         tables["table_3"].ours, "Figure 5. What the intervention changed, beside retraining.", with_dataset=True
     )
 
 
 def figure_6(tables: Tables) -> list[Block]:
-    """Every class of the first data set with an intervention, changed ones and others."""
+    """Draw every class of the first data set with an intervention, changed ones and others."""
     every = tables["table_6"].ours
     if every.empty:
         return []
@@ -234,7 +234,7 @@ def _changes(own: pd.DataFrame, labels: Sequence[str]) -> list[Inline]:
 
 
 def figure_8(tables: Tables) -> list[Block]:
-    """Frequency of the classes against M, a panel a data set; other architectures than the first are folded away."""
+    """Draw the frequency of the classes against M, one panel per data set; further architectures are folded away."""
     every = tables["table_5"].ours
     blocks: list[Block] = []
     for dataset in dict.fromkeys(column_texts(every, "dataset")):
@@ -273,7 +273,7 @@ def _frequency(own: pd.DataFrame) -> Figure:
 
 
 def _series(frame: pd.DataFrame, by: str, row: str, labels: Sequence[str], ends: IntervalColumns) -> dict[str, Limits]:
-    """[rows] estimates and limits of each series; NaN where a series has no such row."""
+    """Return estimates and limits of each series, [rows] each; NaN where a series has no such row."""
     by_name: dict[str, Limits] = {}
     for name in dict.fromkeys(column_texts(frame, by)):
         own = _cell_place(frame, by, name)
@@ -285,7 +285,7 @@ def _series(frame: pd.DataFrame, by: str, row: str, labels: Sequence[str], ends:
 
 
 def _highest(frame: pd.DataFrame, by: str, row: str, ends: IntervalColumns) -> Text:
-    """The row with the highest value of each series, in words."""
+    """Describe the row with the highest value of each series."""
     words: list[Inline] = []
     for name in dict.fromkeys(column_texts(frame, by)):
         top = largest_first(_cell_place(frame, by, name), ends[0]).head(1)
@@ -307,7 +307,7 @@ def _cells(frame: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _with_cell_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """With a column ``cell``: the architecture, and the data set where there are several."""
+    """Add a column ``cell``: the architecture, and the data set where there are several."""
     several = len(set(column_texts(frame, "dataset"))) > 1
     pairs = zip(column_texts(frame, "dataset"), column_texts(frame, "architecture"), strict=True)
     return frame.assign(cell=[f"{d}: {a}" if several else a for d, a in pairs])
@@ -326,7 +326,7 @@ def _interval_words(value: float) -> str:
 
 
 PICTURES = 3
-"""Images a class."""
+"""Number of images shown for each class."""
 
 _NO_PICTURES = (
     "Figure 7 of the paper shows images of patients. Images appear in reports only as the user chose: with gallery: "
@@ -335,13 +335,13 @@ _NO_PICTURES = (
 
 
 def figure_7(runs: StudyRuns) -> list[Block]:
-    """Typical images of each class, the most memorized class first; a line where no pictures were asked for.
+    """Show typical images of each class, the most memorized class first; one line where the user chose no pictures.
 
-    Shown are the images whose M lies nearest to the median of their class in the data set's first finished
-    architecture, without ids; beside those of a changed class the images as the intervention left them.
+    The images shown are those whose M is nearest to the median of their class in the data set's first finished
+    architecture, without ids. A changed class also shows the images as the intervention left them.
 
     Args:
-        runs: Of the study; ``pictured`` names the data sets whose pictures the user chose.
+        runs: Runs of the study; ``pictured`` names the data sets whose pictures the user chose.
     """
     blocks: list[Block] = []
     for dataset in dict.fromkeys(d for _, d in runs.cells if d in runs.pictured):
@@ -374,7 +374,7 @@ def _gallery(run: FinishedRun, result: Result, architecture: str) -> Gallery:
 
 
 def _target_classes(result: Result) -> set[str]:
-    """Classes that the cell's intervention changed."""
+    """Return the classes that the cell's intervention changed."""
     table = result.tables.get("intervention")
     if table is None:
         return set()
@@ -382,7 +382,7 @@ def _target_classes(result: Result) -> set[str]:
 
 
 def _typical_rows(run: FinishedRun, label: str) -> np.ndarray:
-    """Rows of the store of the scored images nearest to the median M of their class, in the order of that distance."""
+    """Return the store's rows of the scored images nearest to the median M of their class, nearest first."""
     items = run.evidence.items
     m = memorization(run.evidence.gap, run.evidence.sign)
     own = np.flatnonzero((items.label.astype(str) == label) & (items.split == "canary") & np.isfinite(m))

@@ -1,7 +1,7 @@
 """Tables 2, 3, 4, 6, 7 and 11 of paper 000: interventions on distinctiveness, and regimes of training.
 
-Tables 2, 3, 6 and 7 measure distinctiveness and intervene on it. Tables 4 and 11 show what each regime of training
-remembers, is good for, and promises.
+Tables 2, 3, 6 and 7 measure distinctiveness and intervene on it. Tables 4 and 11 show how much each regime of training
+remembers, its accuracy, and its privacy promise.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from memorisk.studies.rare_distinctive.rarity_cells import Cell
 from memorisk.studies.rare_distinctive.results import StudyCell, StudyDefence, StudyReading
 
 METRICS = {"ratio": "centroid_ratio", "intra": "intra_centroid_dist", "nearest_other": "nearest_other_class_dist"}
-"""Scores by the paper's names (A.4), in the order of table 7."""
+"""Names of scores in the paper (A.4), in the order of table 7."""
 
 _RHO = "Spearman ρ"
 _DISTINCTIVENESS_NOTE = (
@@ -44,7 +44,7 @@ _INTERVENTION_IN_FULL_NOTE = (
 
 
 def table_2(reading: StudyReading) -> StudyTable:
-    """Atypicality against M: the ratio of distances, raw and within classes, a column an architecture."""
+    """Tabulate atypicality against M: the ratio of distances, raw and within classes, one column per architecture."""
     title = "Atypicality (cosine distance in frozen features) against M: the ratio of distances"
     every = _associations(reading)
     ours = rows(every, [m == METRICS["ratio"] for m in column_texts(every, "metric")])
@@ -63,7 +63,7 @@ def table_2(reading: StudyReading) -> StudyTable:
 
 
 def table_7(reading: StudyReading) -> StudyTable:
-    """Every metric; distances by layer (figure 2) and probes are ``extra``."""
+    """Tabulate every metric; distances by layer (figure 2) and probes are ``extra``."""
     title = "Atypicality against M, every metric"
     every = _associations(reading)
     order = []
@@ -93,7 +93,7 @@ def _distinctiveness_table(
 
 
 def _associations(reading: StudyReading) -> pd.DataFrame:
-    """A row a cell, feature space and score: the pairwise form, the centroid form beside it."""
+    """Return one row per cell, feature space and score: the pairwise form, and the centroid form."""
     records = []
     for cell in reading.cells:
         table = cell.explained.get("atypicality_summary")
@@ -139,7 +139,7 @@ def _association(
 
 
 def _probes(cells: Sequence[StudyCell]) -> pd.DataFrame:
-    """Tabulate what the probes reach, a row a layer and kind, and what they could reach at most."""
+    """Tabulate what the probes reach, one row per layer and kind, and what they could reach at most."""
     layers = _number_layers(cells, "probes")
     ceilings = {}
     for cell in cells:
@@ -152,7 +152,7 @@ def _probes(cells: Sequence[StudyCell]) -> pd.DataFrame:
 
 
 def _number_layers(cells: Sequence[StudyCell], name: str) -> pd.DataFrame:
-    """One table of each explained cell, layers numbered in their order."""
+    """Return one table of each explained cell, layers numbered in their order."""
     numbered = []
     for cell in cells:
         table = cell.explained.get(name)
@@ -165,7 +165,7 @@ def _number_layers(cells: Sequence[StudyCell], name: str) -> pd.DataFrame:
 
 
 def table_3(reading: StudyReading) -> StudyTable:
-    """The intervention on its target classes."""
+    """Tabulate the intervention on its target classes."""
     title = "Distinctiveness manipulation: memorization of the changed classes"
     headings = ["Dataset", "Class", "Change", "d", "Basis"]
     every = _interventions(reading)
@@ -179,7 +179,7 @@ def table_3(reading: StudyReading) -> StudyTable:
 
 
 def table_6(reading: StudyReading) -> StudyTable:
-    """The intervention in full: the changed classes as printed, every class in ours."""
+    """Tabulate the intervention in full: the changed classes as printed, every class in ours."""
     title = "Distinctiveness manipulation in full"
     ours = _interventions(reading)
     targeted = rows(ours, booleans(ours, "targeted"))
@@ -206,7 +206,7 @@ def _intervention_table(
 
 
 def _interventions(reading: StudyReading) -> pd.DataFrame:
-    """A row a cell and class, targeted classes first."""
+    """Return one row per cell and class, targeted classes first."""
     records = []
     for cell in reading.cells:
         table, summary = cell.intervention, cell.result.summary.get("intervention") or {}
@@ -214,14 +214,14 @@ def _interventions(reading: StudyReading) -> pd.DataFrame:
             continue
         basis = [reading.bases.get((cell.dataset, label), "") for label in column_texts(table, "label")]
         front = {"dataset": cell.dataset, "architecture": cell.architecture}
-        if "paper_before" not in table:  # a run made before has means over patients alone
+        if "paper_before" not in table:  # an earlier run has means over patients alone
             table = table.assign(paper_before=table["before"], paper_after=table["after"])
         records.append(table.assign(**front, intervention=str(summary.get("name") or ""), basis=basis))
     return pd.concat(records, ignore_index=True) if records else pd.DataFrame()
 
 
 def _largest_change(targeted: pd.DataFrame) -> pd.DataFrame:
-    """Select of each data set the architecture with the largest change of a target class: the paper's choice (A.3)."""
+    """Select the architecture with the largest change of a target class in each data set: the paper's choice (A.3)."""
     size = np.abs(column_numbers(targeted, "paper_after") - column_numbers(targeted, "paper_before"))
     cells = list(zip(column_texts(targeted, "dataset"), column_texts(targeted, "architecture"), strict=True))
     best: dict[str, tuple[float, str]] = {}
@@ -244,7 +244,7 @@ def _effect(row: dict[Any, Any]) -> str:
 
 
 def _without_constant(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Leave out leading columns that say the same in every row, as the paper's tables of one data set do."""
+    """Leave out leading columns with the same value in every row, as the paper's tables of one data set do."""
     return frame.drop(columns=[n for n in names if n in frame and len(set(column_texts(frame, n))) <= 1])
 
 
@@ -261,7 +261,7 @@ _FULL_NOTE = (
 
 
 def table_4(reading: StudyReading) -> StudyTable:
-    """The worst class by regime; of each private regime the smallest epsilon, as printed."""
+    """Tabulate the worst class by regime; each private regime has its smallest epsilon, as printed."""
     headings = ["Dataset", "Regime", "Acc. %", "Worst-class M(x)"]
     printed = []
     for defence in reading.defences:
@@ -277,7 +277,7 @@ def table_4(reading: StudyReading) -> StudyTable:
 
 
 def table_11(reading: StudyReading) -> StudyTable:
-    """Every regime; the classes under each (figure 3a) are ``extra["by_regime"]``."""
+    """Tabulate every regime; the classes under each (figure 3a) are ``extra["by_regime"]``."""
     headings = ["Dataset", "Regime", "Acc. %", "Mean M(x)", "Worst class", "M(x)"]
     printed = []
     for defence in reading.defences:
@@ -293,7 +293,7 @@ def table_11(reading: StudyReading) -> StudyTable:
 
 
 def smallest_budgets(regimes: Sequence[str]) -> list[str]:
-    """Regimes without a budget, and of each private one that with the smallest: what table 4 prints."""
+    """Return regimes without a budget, and each private one with its smallest budget: the rows of table 4."""
     smallest: dict[str, str] = {}
     for regime in regimes:
         kind = next((k for k in ("dp-lora", "dp-full") if regime.startswith(f"{k}-")), regime)
@@ -307,7 +307,7 @@ def _epsilon(regime: str, kind: str) -> float:
 
 
 def _worst_class(cell: Cell) -> tuple[str, float]:
-    """The class with the largest mean M over its images (algorithm 1 of the paper), and that mean."""
+    """Return the class with the largest mean M over its images (algorithm 1 of the paper), and that mean."""
     top = largest_first(cell.scored, "mean").head(1)
     return column_texts(top, "label")[0], float(column_numbers(top, "mean")[0])
 

@@ -1,4 +1,4 @@
-"""The page of a study: tables 1 to 11 and figures 1 to 8 of paper 000, the corrected numbers beside."""
+"""Page of a study: tables 1 to 11 and figures 1 to 8 of paper 000, with the corrected numbers."""
 
 from collections.abc import Callable, Sequence
 
@@ -50,8 +50,8 @@ def study_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
     """Lay out a study.
 
     Args:
-        runs: What is finished and what failed.
-        tables: Of ``studies.rare_distinctive.tables.study_tables``.
+        runs: Finished and failed parts of the study.
+        tables: Tables of ``studies.rare_distinctive.tables.study_tables``.
     """
     by_name = {table.name: table for table in tables}
     sections = []

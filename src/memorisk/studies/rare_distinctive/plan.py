@@ -1,4 +1,4 @@
-"""What a study would take and where it would fail, before anything is trained."""
+"""Dry run of a study: its cost and its failures, before anything is trained."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class StudyPlan:
     """Plan of a study's parts.
 
     Attributes:
-        parts: Plans of each part by its name: a cell has one, a comparison of regimes one for each.
-        refused: Why other parts would fail, by their name.
+        parts: Plans of each part by its name: a cell has one, a comparison of regimes one for each regime.
+        refused: Reasons why other parts would fail, by their name.
     """
 
     parts: dict[str, list[DryRun]]
@@ -29,7 +29,7 @@ class StudyPlan:
 
     @property
     def trainings(self) -> int:
-        """Models that would be trained."""
+        """Count the models that would be trained."""
         return self.cost.trainings or 0
 
     @property
@@ -39,12 +39,12 @@ class StudyPlan:
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds of training, of the parts whose time is known."""
+        """Estimate the seconds of training, of the parts whose time is known."""
         return sum(plan.seconds or 0.0 for plans in self.parts.values() for plan in plans)
 
     @property
     def untimed(self) -> list[str]:
-        """Parts whose time is not known beforehand."""
+        """Return the parts whose time is not known beforehand."""
         return [name for name, plans in self.parts.items() if any(plan.seconds is None for plan in plans)]
 
 
@@ -52,12 +52,12 @@ def plan_study(study: StudyConfig, *, out: str | Path, progress: Progress = no_p
     """Plan every part as its audit would: images decoded, parts drawn, settings refused, two steps timed.
 
     Args:
-        study: From `read_study`.
-        out: The study's folder; nothing is written there.
+        study: Study that `read_study` returned.
+        out: Folder of the study; nothing is written there.
         progress: Called with (stage, done, total).
 
     Returns:
-        The plans, and why other parts would be refused.
+        Plans of the parts, and the reasons why other parts would be refused.
     """
     begun = {name: (folder, settings) for name, folder, settings in study_parts_in(Path(out), study)}
     parts: dict[str, list[DryRun]] = {}

@@ -1,4 +1,4 @@
-"""Are rare classes memorized more? From finished runs to the paper's tables, ours beside.
+"""Are rare classes memorized more? This module makes the paper's tables, with our columns, from finished runs.
 
 METHODS section 1, "Rarity". A cell is an architecture on a data set: one finished run of ``audit classifier`` or
 ``audit losses``, of any design (``rarity_cells``). Paper 000: table 1 (``rarity_table``, ``table_one``), table 5
@@ -39,7 +39,7 @@ ACROSS = (
 
 
 def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0, min_groups: int = 1) -> pd.DataFrame:
-    """Compute the statistics over cells, a row per statistic (columns ``ACROSS``).
+    """Compute the statistics over cells, one row per statistic (columns ``ACROSS``).
 
     * sign test of the cells' mean rho: the paper's; of the data sets' mean rho: ours, since cells share data sets.
       As in the paper, data sets without a rare class (below 5 %) take no part; nor does one whose rare classes were
@@ -50,14 +50,14 @@ def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0, mi
     * Mann-Whitney of rare against common classes, per cell.
 
     Args:
-        cells: One per architecture and data set.
-        draws: Random permutations where not all are visited.
-        seed: Of those.
-        min_groups: Classes with fewer scored patients are left out of our model.
+        cells: Cells, one per architecture and data set.
+        draws: Number of random permutations where not all are visited.
+        seed: Random seed of the permutations.
+        min_groups: Least number of scored patients of a class; our model leaves smaller classes out.
 
     Raises:
-        InputError: No cells, two of one architecture and data set, or runs of one data set that are of different
-            images.
+        InputError: The list of cells is empty, has two of one architecture and data set, or runs of one data set with
+            different images.
     """
     every = distinct_cells(cells)
     for name in {c.dataset for c in every}:
@@ -145,7 +145,7 @@ def _paper_rows(cells: Sequence[Cell]) -> list[dict[str, Any]]:
 
 
 def _long_table(cell: Cell) -> tuple[NDArray, ...]:
-    """M, frequency, label, seed and data set of every image and seed that was scored."""
+    """Return M, frequency, label, seed and data set of every image and seed that was scored."""
     s, i = np.nonzero(np.isfinite(cell.m))
     sets = np.full(len(i), cell.dataset, dtype=object)
     return cell.m[s, i], cell.frequency[i], cell.label[i], np.asarray(cell.seeds)[s], sets
@@ -216,7 +216,7 @@ __all__ = [
 
 
 def rarity_table(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0) -> pd.DataFrame:
-    """Table 1 of the paper, a row per cell, with the corrected columns beside.
+    """Compute table 1 of the paper, one row per cell, with the corrected columns.
 
     Columns: ``architecture, dataset, design, n_images, n_groups, n_seeds, n_classes, n_rare``; the paper's
     ``paper_rho, paper_sd, paper_p``; ``rho_low, rho_high`` of the same rho over patients and seeds (these classes as
@@ -226,12 +226,12 @@ def rarity_table(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0) -> 
     ``n_permutations``; ``why`` for what is NaN.
 
     Args:
-        cells: One per architecture and data set.
-        draws: Random permutations where not all are visited.
-        seed: Of those.
+        cells: Cells, one per architecture and data set.
+        draws: Number of random permutations where not all are visited.
+        seed: Random seed of the permutations.
 
     Raises:
-        InputError: No cells, or two of the same architecture and data set.
+        InputError: The list of cells is empty, or has two of the same architecture and data set.
     """
     return pd.DataFrame([_cell_row(cell, draws, seed) for cell in distinct_cells(cells)])
 
@@ -291,12 +291,12 @@ def _reason(cell: Cell, images: ImageRarity, classes: ClassRarity, ranks: MannWh
 
 
 def table_one(table: pd.DataFrame, column: str = "paper_rho", spread: str | None = "paper_sd") -> pd.DataFrame:
-    """The printed layout of table 1: a row per architecture, a column per data set, "mean ± s.d.".
+    """Return the printed layout of table 1: one row per architecture, one column per data set, "mean ± s.d.".
 
     Args:
-        table: Of ``rarity_table``.
-        column: What is printed.
-        spread: What stands behind ±; None for nothing.
+        table: Table of ``rarity_table``.
+        column: Column that is printed.
+        spread: Column behind ±; None for none.
 
     Raises:
         InputError: The table has no such column.
@@ -317,18 +317,18 @@ def table_one(table: pd.DataFrame, column: str = "paper_rho", spread: str | None
 
 
 def class_table(cells: Iterable[Cell], *, dataset: str | None = None, sort_by: str | None = None) -> pd.DataFrame:
-    """Table 5 of the paper: a row per class with its mean M in every architecture, largest first.
+    """Return table 5 of the paper: one row per class with its mean M in every architecture, largest first.
 
     Args:
-        cells: Of one data set, or of several with ``dataset`` given.
-        dataset: Which.
-        sort_by: Architecture whose means order the rows; the first if not given.
+        cells: Cells of one data set, or of several with ``dataset`` given.
+        dataset: Name of the data set; needed where there are several.
+        sort_by: Name of the architecture whose means order the rows; the first if not given.
 
     Returns:
-        ``class, frequency, n``, a column per architecture, ``why``. n is that of ``sort_by``.
+        Table with ``class, frequency, n``, one column per architecture, ``why``. n is that of ``sort_by``.
 
     Raises:
-        InputError: Several data sets and none chosen, or an unknown name.
+        InputError: There are several data sets and none is chosen, or a name is unknown.
     """
     every = distinct_cells(cells)
     names = list(dict.fromkeys(c.dataset for c in every))

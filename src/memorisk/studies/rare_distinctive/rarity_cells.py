@@ -1,4 +1,4 @@
-"""Cells: what one run says of one architecture on one data set, and when cells may stand side by side.
+"""Cells: the result of one run of one architecture on one data set, and conditions for comparing cells.
 
 Only scored images count (seen by one model of the seed and not by the other); frequency is the class's share of all
 images of the data set (paper 000, section 4; METHODS section 1, "Rarity").
@@ -20,7 +20,7 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.statistics.rank_statistics import MannWhitney, mann_whitney
 
 RARE_BELOW = 0.05
-"""A class is rare below this share of the images (paper 000, A.11)."""
+"""Share of the images below which a class is rare (paper 000, A.11)."""
 NAN = float("nan")
 
 
@@ -29,16 +29,16 @@ class Cell:
     """Scores and frequencies of one run: one architecture on one data set.
 
     Attributes:
-        architecture: Name.
-        dataset: Name.
-        design: "balanced", "matched" or "paper".
-        seeds: [S] ids.
-        m: [S, I] sigma_s D_s of each scored image, NaN where the seed did not score it.
-        image: [I] ids.
-        label: [I] classes (an image with several findings is an item for each).
-        group: [I] patients.
-        classes: A row per class: ``label, frequency, n, n_groups, mean``; n counts scored images, and mean is over
-            them, of the seed-averaged M (algorithm 1 of the paper); NaN where there are none.
+        architecture: Name of the architecture.
+        dataset: Name of the data set.
+        design: Design of the run: "balanced", "matched" or "paper".
+        seeds: Ids of the seeds, [S].
+        m: Score sigma_s D_s of each scored image, [S, I]; NaN where the seed did not score it.
+        image: Ids of the images, [I].
+        label: Class of each image, [I] (an image with several findings is an item for each).
+        group: Patient of each image, [I].
+        classes: Table with one row per class: ``label, frequency, n, n_groups, mean``; n counts scored images, and mean
+            is over them, of the seed-averaged M (algorithm 1 of the paper); NaN where there are none.
     """
 
     architecture: str
@@ -53,7 +53,7 @@ class Cell:
 
     @property
     def frequency(self) -> NDArray[np.float64]:
-        """[I] frequency of each image's class."""
+        """Return the frequency of each image's class, [I]."""
         of_label = dict(
             zip(column_texts(self.classes, "label"), column_numbers(self.classes, "frequency"), strict=True)
         )
@@ -66,7 +66,7 @@ class Cell:
 
     @property
     def scored(self) -> pd.DataFrame:
-        """The classes with a scored image."""
+        """Return the classes with a scored image."""
         return rows(self.classes, column_numbers(self.classes, "n") > 0)
 
 
@@ -82,18 +82,18 @@ def make_cell(
     seeds: ArrayLike | None = None,
     design: str = "balanced",
 ) -> Cell:
-    """A cell from arrays; images that no seed scored are left out.
+    """Make a cell from arrays; images that no seed scored are left out.
 
     Args:
-        architecture: Name.
-        dataset: Name.
+        architecture: Name of the architecture.
+        dataset: Name of the data set.
         frequency: Share of all images of the data set by class, above 0.
-        m: [S, I] M of each seed, NaN where not scored.
-        image: [I] ids.
-        label: [I] classes, each with a frequency.
-        group: [I] patients.
-        seeds: [S] ids; 0, 1, ... if not given.
-        design: How the models were trained.
+        m: Score M of each seed and image, [S, I]; NaN where not scored.
+        image: Ids of the images, [I].
+        label: Class of each image, [I], each with a frequency.
+        group: Patient of each image, [I].
+        seeds: Ids of the seeds, [S]; 0, 1, ... if not given.
+        design: Design by which the models were trained.
 
     Raises:
         InputError: Shapes do not fit, a class has no frequency, or no image is scored.
@@ -135,9 +135,9 @@ def cell_from_run(folder: str | Path, *, architecture: str | None = None, datase
     """Read the cell of a finished run folder.
 
     Args:
-        folder: Of ``audit classifier`` or ``audit losses``, any design.
-        architecture: Name; the run's model if not given.
-        dataset: Name; the run's data set if not given.
+        folder: Folder of ``audit classifier`` or ``audit losses``, any design.
+        architecture: Name of the architecture; the run's model if not given.
+        dataset: Name of the data set; the run's if not given.
 
     Raises:
         InputError: The folder holds no finished run, or its tables do not belong together.
@@ -172,18 +172,18 @@ def cell_from_run(folder: str | Path, *, architecture: str | None = None, datase
 
 
 def rare_against_common(cell: Cell) -> MannWhitney:
-    """Mann-Whitney of the class means, rare classes first."""
+    """Compare the class means of rare and common classes by Mann-Whitney, rare classes first."""
     frequency, mean = (column_numbers(cell.scored, c) for c in ("frequency", "mean"))
     return mann_whitney(mean[frequency < RARE_BELOW], mean[frequency >= RARE_BELOW])
 
 
 def limit_or_nan(limit: float) -> float:
-    """A limit, NaN where there is none."""
+    """Return a limit, NaN where there is none."""
     return limit if np.isfinite(limit) else NAN
 
 
 def missing_ranks_reason(ranks: MannWhitney) -> list[str]:
-    """Return why Mann-Whitney says nothing or has no interval; empty if it has."""
+    """Return why Mann-Whitney has no result or no interval; empty if it has both."""
     if np.isnan(ranks.u):
         side = "rare (below 5 %)" if not ranks.n_first else "common (5 % or more)"
         return [f"no {side} class is scored: nothing to compare"]
@@ -193,10 +193,10 @@ def missing_ranks_reason(ranks: MannWhitney) -> list[str]:
 
 
 def distinct_cells(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells as a list, one per architecture and data set.
+    """Return the cells as a list, one per architecture and data set.
 
     Raises:
-        InputError: There are none, or two of the same names.
+        InputError: The list of cells is empty, or has two of the same names.
     """
     every = list(cells)
     if not every:
@@ -216,7 +216,7 @@ def check_same_classes(cells: Sequence[Cell]) -> None:
     """Refuse runs of one data set that differ in its classes or their frequencies.
 
     Raises:
-        InputError: They do.
+        InputError: The runs differ in them.
     """
     first = cells[0].classes
     for cell in cells[1:]:

@@ -1,6 +1,6 @@
-"""What a study left on disk, read once for all of its tables: cells, explanations, comparisons of regimes.
+"""Results of a study on disk, read once for all of its tables: cells, explanations, comparisons of regimes.
 
-A part that is absent or damaged is listed in a line and costs the others nothing (``StudyReading.unread``,
+A part that is absent or damaged is listed in a line and does not affect the others (``StudyReading.unread``,
 ``StudyCell.unexplained``).
 """
 
@@ -28,29 +28,29 @@ from memorisk.studies.rare_distinctive.rarity_cells import Cell, cell_from_run
 Part = TypeVar("Part")
 
 DEFENCES = "defences"
-"""How a comparison of regimes is called beside its data set."""
+"""Name of a comparison of regimes, which follows that of its data set."""
 
 READ_ERRORS = (MemoriskError, OSError, ValueError, KeyError, TypeError)
-"""What an absent or damaged file raises, in this project's words or in those of the libraries that read it."""
+"""Errors of an absent or damaged file, those of this project and those of the libraries that read it."""
 
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """The finished parts of a study."""
+    """Finished parts of a study."""
 
     cells: dict[tuple[str, str], Path]
-    """Architecture and data set to a finished folder of `audit classifier`; it may hold an intervention and
+    """Finished folders of `audit classifier` by architecture and data set; a folder may hold an intervention and
     ``explain/``."""
     defences: dict[str, Path] = field(default_factory=dict)
-    """Data set to a finished folder of `audits.classifier.retraining.defences.audit_defences`."""
+    """Finished folders of `audits.classifier.retraining.defences.audit_defences` by data set."""
     protocol: str = "corrected"
-    """"paper" or "corrected"."""
+    """Protocol of the study: "paper" or "corrected"."""
     bases: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Data set and class to what makes the class distinctive in the user's reading; only printed (tables 3, 6)."""
+    """User's reading of what makes a class distinctive, by data set and class; only printed (tables 3, 6)."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Why parts are not there, by their name."""
+    """Reasons why parts are not there, by their name."""
     pictured: frozenset[str] = frozenset()
-    """Data sets of which the user chose to see images."""
+    """Data sets whose images the user chose to show."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +58,14 @@ class StudyCell:
     """One architecture on one data set.
 
     Attributes:
-        architecture: Its name in the study.
-        dataset: The data set's name in the study.
-        result: Of the audit.
+        architecture: Name of the architecture in the study.
+        dataset: Name of the data set in the study.
+        result: Result of the audit.
         config: Settings of the run.
-        rarity: M by seed and image.
+        rarity: Scores M by seed and image.
         explained: Tables of ``memorisk explain`` by name; empty where there are none.
-        explanation: Its summary.
-        unexplained: Why there are none.
+        explanation: Summary of the explanation.
+        unexplained: Reason why the tables are missing; else empty.
     """
 
     architecture: str
@@ -84,7 +84,7 @@ class StudyCell:
 
     @property
     def intervention(self) -> pd.DataFrame | None:
-        """The table of its intervention, if it had one."""
+        """Return the table of its intervention, if it had one."""
         return self.result.tables.get("intervention")
 
 
@@ -93,11 +93,11 @@ class StudyDefence:
     """One data set under several regimes.
 
     Attributes:
-        dataset: Its name in the study.
-        table: Of ``audits.classifier.retraining.defences``, a row a regime.
-        results: The whole audit of each regime.
-        cells: M by seed and image under each regime.
-        accuracy_members: By regime, the share of canaries answered right by the models trained on them.
+        dataset: Name of the data set in the study.
+        table: Table of ``audits.classifier.retraining.defences``, one row per regime.
+        results: Result of the whole audit, by regime.
+        cells: Scores M by seed and image, by regime.
+        accuracy_members: Share of canaries answered right by the models trained on them, by regime.
     """
 
     dataset: str
@@ -109,13 +109,13 @@ class StudyDefence:
 
 @dataclass(frozen=True, eq=False)
 class StudyReading:
-    """Everything that the tables are made of.
+    """Parts of a study that the tables are made of.
 
     Attributes:
-        cells: In the study's order.
-        defences: In the study's order.
-        bases: As `StudyRuns`.
-        unread: Why parts are not there: what failed, and what could not be read.
+        cells: Cells in the study's order.
+        defences: Comparisons of regimes in the study's order.
+        bases: User's readings of classes, as in `StudyRuns`.
+        unread: Reasons why parts are not there: they failed, or could not be read.
     """
 
     cells: list[StudyCell]
@@ -125,25 +125,25 @@ class StudyReading:
 
     @property
     def datasets(self) -> list[str]:
-        """Data sets of the cells, in the study's order."""
+        """Return the data sets of the cells, in the study's order."""
         return list(dict.fromkeys(cell.dataset for cell in self.cells))
 
     @property
     def architectures(self) -> list[str]:
-        """Architectures of the cells, in the study's order."""
+        """Return the architectures of the cells, in the study's order."""
         return list(dict.fromkeys(cell.architecture for cell in self.cells))
 
 
 def part_name(dataset: str, part: str) -> str:
-    """A cell or a comparison in words, on one line."""
+    """Return the name of a cell or a comparison, on one line."""
     return f"{one_line(dataset, 60)}, {one_line(part, 60)}"
 
 
 def read_runs(runs: StudyRuns) -> StudyReading:
-    """Read every finished part; what cannot be read is listed and left out.
+    """Read every finished part; parts that cannot be read are listed and left out.
 
     Args:
-        runs: Of the study.
+        runs: Runs of the study.
     """
     unread = dict(runs.failed)
     cells, defences = [], []
@@ -158,7 +158,7 @@ def read_runs(runs: StudyRuns) -> StudyReading:
 
 
 def _read_or_explain(read: Callable[[], Part], name: str, unread: dict[str, str]) -> list[Part]:
-    """The part, or nothing and a line that says why."""
+    """Return the part, or nothing after noting the reason."""
     try:
         return [read()]
     except READ_ERRORS as error:
@@ -176,7 +176,7 @@ def _read_cell(architecture: str, dataset: str, folder: Path) -> StudyCell:
 
 
 def _read_explained(folder: Path, result: Result) -> tuple[dict[str, pd.DataFrame], dict[str, Any], str]:
-    """Tables and summary of the cell's explanation; else why there are none."""
+    """Return tables and summary of the cell's explanation; else why there are none."""
     if not (folder / EXPLAINED).is_file():
         return {}, {}, "was not explained (memorisk explain)"
     try:
@@ -205,12 +205,12 @@ def _read_defence(dataset: str, folder: Path) -> StudyDefence:
 
 
 def accuracy_on_members(evidence: Evidence) -> float:
-    """Share of right answers of each model on the canaries that it was trained on: what table 4 looks like.
+    """Compute the share of right answers of each model on the canaries that it was trained on, as table 4 seems to.
 
     ``sum(member * correct) / sum(member)`` over models and canaries (paper 000, table 4, "Acc. %").
 
     Args:
-        evidence: The score table.
+        evidence: Table of scores.
     """
     canary = evidence.items.split == "canary"
     member = np.concatenate([evidence.member_a, evidence.member_b])[:, canary]

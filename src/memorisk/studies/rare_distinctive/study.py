@@ -1,11 +1,11 @@
 """The study of paper 000: architectures x data sets x seeds, interventions, defences and explanations.
 
 Paper 000, "Rare, Distinctive, Memorized" (``memorisk study rare-distinctive --config FILE --out DIR``). One file
-asks for all of it. A cell is one audit in a folder of its own, ``cells/DATASET/ARCHITECTURE``, and so resumes as
-any audit does: the same command goes on where a killed one stopped, a new seed, data set or architecture adds only
-its own trainings, and a cell that fails is reported while the others finish. Before anything is written, the
-settings are compared with those that finished cells were run with. Tables and figures come from whatever is
-finished (`study_tables`, `study_page`).
+describes all of it. A cell is one audit in a folder of its own, ``cells/DATASET/ARCHITECTURE``, and so resumes as any
+audit does: the same command resumes where a killed one stopped, a new seed, data set or architecture adds only its
+own trainings, and a cell that fails is reported while the others finish. Before anything is written, the settings are
+compared with those that finished cells were run with. Tables and figures come from all that is finished
+(`study_tables`, `study_page`).
 """
 
 import traceback
@@ -50,13 +50,13 @@ CHANGEABLE_FIELDS = frozenset(f"{_REPORT_FIELDS} {_EXTENSION_FIELDS} {_MACHINE_F
 def check_part(name: str, folder: Path, settings: dict[str, Any], *, unfinished: bool = False) -> None:
     """Refuse settings that would make another audit of a cell that is finished.
 
-    One that never finished has nothing to lose: its own audit refuses them then, and the other cells finish.
+    A cell that never finished has nothing to lose: its own audit refuses the settings then, and the other cells finish.
 
     Args:
-        name: Of the part, for the line.
-        folder: Of a cell, or of a comparison of regimes (a folder a regime).
-        settings: That are asked for now.
-        unfinished: Of cells that were only begun, too: what a plan should tell.
+        name: Name of the part, for the message.
+        folder: Folder of a cell, or of a comparison of regimes (one folder per regime).
+        settings: Settings of the present command.
+        unfinished: Whether cells that were only begun are checked, too, as a plan needs.
 
     Raises:
         InputError: A setting that makes the cell differs, or seeds that it has are left out.
@@ -77,7 +77,7 @@ def check_part(name: str, folder: Path, settings: dict[str, Any], *, unfinished:
 
 
 def _audits(folder: Path) -> Iterator[Path]:
-    """The folder, and those of regimes in it, that hold an audit."""
+    """Yield the folder, and those of regimes in it, that hold an audit."""
     for inner in (folder, *(sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else ())):
         if (inner / CONFIG).is_file() and "images" in read_config(inner) and not (inner / "defence.json").is_file():
             yield inner
@@ -103,7 +103,7 @@ class StudyResult(FinishedStudy):
     """Result of a study."""
 
     runs: StudyRuns
-    """The finished parts, and why others failed."""
+    """Finished parts of the study, and the reasons why others failed."""
 
     @property
     def any_finished(self) -> bool:
@@ -113,14 +113,14 @@ class StudyResult(FinishedStudy):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A cell or a comparison of regimes, in a folder of its own; its audit knows itself what is left to do."""
+    """A cell or a comparison of regimes, in a folder of its own; its audit itself knows what is left to do."""
 
     name: str
     """Name in words."""
     folder: Path
     """Folder of the part."""
     run: Callable[[Progress], object]
-    """Runs it, or goes on with it."""
+    """Function that runs the part, or resumes it."""
     done = False
 
     @property
@@ -132,22 +132,22 @@ class Part:
 def study_rare_distinctive(
     config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False
 ) -> StudyResult:
-    """Run the study of paper 000, or go on with it, and lay out its tables and figures.
+    """Run the study of paper 000, or resume it, and lay out its tables and figures.
 
     Args:
-        config: The study: ``protocol`` (paper or corrected), ``seeds``, ``settings`` (of every audit),
-            ``architectures`` and ``datasets`` (a name each, with settings of their own; a data set needs ``images`` and
-            may have ``skip``, ``seeds``, and ``bases`` of its classes), ``defences`` (by data set) and ``explain``.
-            ``images`` is whatever `memorisk.audit_classifier` takes: a path, a DataFrame, arrays ``(X, y, groups)``.
-        out: The study's folder: new, empty, or this study to go on with.
+        config: Study: ``protocol`` (paper or corrected), ``seeds``, ``settings`` (of every audit), ``architectures``
+            and ``datasets`` (a name each, with settings of their own; a data set needs ``images`` and may have
+            ``skip``, ``seeds``, and ``bases`` of its classes), ``defences`` (by data set) and ``explain``. ``images``
+            is anything that `memorisk.audit_classifier` takes: a path, a DataFrame, arrays ``(X, y, groups)``.
+        out: Folder of the study: a new one, an empty one, or this study's to resume it.
         progress: Called with (stage, done, total).
         tables_only: Run nothing; lay out what is finished.
 
     Returns:
-        The tables; they are also in ``out/tables`` and, with the figures, in ``out/report.html``.
+        Tables of the study; they are also in ``out/tables`` and, with the figures, in ``out/report.html``.
 
     Raises:
-        InputError: The file asks for something that does not exist; nothing was run.
+        InputError: The file names something that does not exist; nothing was run.
         MemoriskError: Every cell failed; the message has the first one's error, and what is done is kept.
     """
     study, folder = read_study(config), Path(out)
@@ -181,11 +181,11 @@ def study_rare_distinctive(
 
 
 def study_parts_in(folder: Path, study: StudyConfig) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Name, folder and settings of every part.
+    """Yield name, folder and settings of every part.
 
     Args:
-        folder: Of the study.
-        study: From `read_study`.
+        folder: Folder of the study.
+        study: Study that `read_study` returned.
     """
     for (architecture, dataset), (_, settings) in study.cells.items():
         yield part_name(dataset, architecture), _cell_folder(folder, architecture, dataset), settings
@@ -194,13 +194,13 @@ def study_parts_in(folder: Path, study: StudyConfig) -> Iterator[tuple[str, Path
 
 
 def _run_parts(run: RunFolder, study: StudyConfig, progress: Progress) -> dict[str, str]:
-    """Run all parts; returns why some failed, by their name."""
+    """Run all parts; return why some failed, by their name."""
     parts = []
     for (architecture, dataset), (images, settings) in study.cells.items():
         folder = _cell_folder(run.path, architecture, dataset)
 
         def cell(progress: Progress, images=images, settings=settings, folder=folder) -> None:
-            """Audit an architecture on a data set, then look into the run."""
+            """Audit an architecture on a data set, then explain the run."""
             audit_classifier(images, out=folder, progress=progress, **settings)
             _explain(folder, study.explain, progress)
 
@@ -224,7 +224,7 @@ def _run_parts(run: RunFolder, study: StudyConfig, progress: Progress) -> dict[s
 
 
 def _study_pseudonyms(study: StudyConfig) -> Pseudonyms:
-    """Pseudonyms of the study's folder: those of the first audit that is to have any.
+    """Return the pseudonyms of the study's folder: those of the first audit that uses some.
 
     Raises:
         InputError: The key cannot be used.
@@ -237,7 +237,7 @@ def _study_pseudonyms(study: StudyConfig) -> Pseudonyms:
 
 
 def _unfinished(folder: Path, study: StudyConfig) -> dict[str, str]:
-    """Cells that no earlier command finished, by their name."""
+    """Return the cells that no earlier command finished, by their name."""
     finished_cells = {key: (_cell_folder(folder, *key) / VERDICT).is_file() for key in study.cells}
     return {f"{d}, {a}": NOT_RUN_YET for (a, d), finished in finished_cells.items() if not finished}
 
@@ -264,7 +264,7 @@ def _cell_folder(folder: Path, architecture: str, dataset: str) -> Path:
 
 
 def _explain(folder: Path, settings: Mapping[str, Any], progress: Progress) -> None:
-    """Look into a finished cell, unless that was done for these very scores."""
+    """Explain a finished cell, unless that was done for these very scores."""
     if not settings:
         return
     content = {"asked": dict(settings), "scores": file_fingerprint(folder / SCORES)}

@@ -1,9 +1,9 @@
-"""Tables 1 to 11 of paper 000 from finished runs, in the paper's layout, the corrected numbers beside.
+"""Tables 1 to 11 of paper 000 from finished runs, in the paper's layout, with the corrected numbers.
 
-`class_tables` and `intervention_tables` have one builder a table; `results` reads the disk once for all of them.
-What is not there leaves a table empty with the reason, never an error. The numbers of the figures are in the
-tables' ``extra``, so that a figure cannot differ from its table. ``COLUMNS`` says how the corrected numbers are
-shown, on the page and in Markdown alike.
+`class_tables` and `intervention_tables` have one builder per table; `results` reads the disk once for all of them.
+Missing parts leave a table empty with the reason, never an error. The numbers of the figures are in the tables'
+``extra``, so that a figure cannot differ from its table. ``COLUMNS`` defines how the corrected numbers are shown, on
+the page and in Markdown alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -175,7 +175,7 @@ COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(
         "by_regime": _BY_REGIME,
     }
 )
-"""By table, and by the name of what else belongs to one (``StudyTable.extra``)."""
+"""Columns by table, and by the name of the further frames of a table (``StudyTable.extra``)."""
 
 LAYOUT = TableLayout(
     columns=COLUMNS,
@@ -193,15 +193,15 @@ LAYOUT = TableLayout(
 
 
 def study_tables(runs: StudyRuns, *, draws: int = 9999, seed: int = 0) -> list[StudyTable]:
-    """Every table of the paper from what is finished.
+    """Return every table of the paper from what is finished.
 
     Args:
-        runs: Finished parts of a study. A part that cannot be read is left out and told in the tables' ``missing``.
-        draws: Random permutations behind the p-values of table 1, where not all are visited.
-        seed: Of those.
+        runs: Finished parts of a study. A part that cannot be read is left out and listed in the tables' ``missing``.
+        draws: Number of random permutations behind the p-values of table 1, where not all are visited.
+        seed: Random seed of the permutations.
 
     Returns:
-        Tables 1 to 11 in their order; an empty one says why.
+        Tables 1 to 11 in their order; an empty one gives the reason.
     """
     reading = read_runs(runs)
     tables = [
@@ -222,7 +222,7 @@ def study_tables(runs: StudyRuns, *, draws: int = 9999, seed: int = 0) -> list[S
 
 
 def _untrained_cells(reading: StudyReading) -> tuple[str, ...]:
-    """The cells whose models learned nothing that can be told from guessing: what they remember says little."""
+    """List the cells whose models are not surely better than guessing: what they remember means little."""
     lines = []
     for cell in reading.cells:
         utility = ClassifierSummary.read(cell.result.summary).utility
@@ -235,14 +235,14 @@ def _untrained_cells(reading: StudyReading) -> tuple[str, ...]:
 
 
 def _add_untrained_cells(table: StudyTable, doubts: tuple[str, ...]) -> StudyTable:
-    """Tell them below the tables of what models remember; set-up and defences have accuracies of their own."""
+    """List them below the tables of what models remember; set-up and defences have accuracies of their own."""
     if table.name in ("table_4", "table_9", "table_10", "table_11"):
         return table
     return replace(table, missing=(*table.missing, *doubts))
 
 
 def _add_unread_parts(table: StudyTable, unread: Mapping[str, str]) -> StudyTable:
-    """Also tell the parts that failed or cannot be read, where the table would show them."""
+    """List the parts that failed or cannot be read, where the table would show them."""
     of_defences = table.name in ("table_4", "table_11")
     lines = [f"{name}: {why}" for name, why in unread.items() if name.endswith(f", {DEFENCES}") == of_defences]
     return replace(table, missing=(*table.missing, *lines))

@@ -1,7 +1,7 @@
 """One training of the study: a network, an image with the mark or none, and all queries of the model.
 
-A job leaves one file of arrays (`studies.engine.cells`) and is done when that is there; a killed one goes on from
-its checkpoint. On a GPU, trainings run side by side: one stack for many, each stopped early by its own validation
+A job leaves one file of arrays (`studies.engine.cells`) and is done when that file is there; a killed job resumes from
+its checkpoint. On a GPU, trainings run at the same time: one stack for many, each stopped early by its own validation
 loss. A network with running statistics, dropout or augmentation is trained alone, as on a CPU.
 """
 
@@ -36,41 +36,41 @@ from memorisk.training.engine.predict import predict_logits
 
 RESULTS, STATES, CHECKPOINTS, WEIGHTS = "results", "states", "checkpoints", "weights"
 N_CHECKPOINTS, SHARE_OF_REDUCTION = 10, 0.95
-"""TracInCP: ten checkpoints over the epochs that cover 95 % of the loss reduction (paper 002, A.5)."""
+"""Settings of TracInCP: ten checkpoints over the epochs that cover 95 % of the loss reduction (paper 002, A.5)."""
 PROFILE_CONTROLS = 19
-"""Controls of the mark that M after every epoch is taken with."""
+"""Number of controls of the mark that serve to compute M after every epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CanaryJob:
-    """Everything one training needs; sent to whichever process runs it.
+    """Settings and data of one training; any process can run it.
 
     Attributes:
-        out: The study's folder.
-        images: The store's array, [N, H, W, C].
-        probes: The probes' array.
-        labels: [N] class numbers.
-        n_classes: How many.
-        rows: Images to train on, in slot order.
-        validation: Images that say when to stop.
-        network: Its full name, regularisers included.
-        options: The training's settings.
-        patience: Of early stopping.
-        normalisation: How pixels are scaled.
-        seed: Of initialisation, order, dropout and augmentation.
-        mark: The mark.
-        controls: Its controls.
-        redraws: Of the random patches.
-        draw_seed: Of them: the same for every model.
+        out: Folder of the study.
+        images: File of the store's images, [N, H, W, C].
+        probes: File of the probes' images.
+        labels: Class number of each image, [N].
+        n_classes: Number of classes.
+        rows: Rows of the images to train on, in slot order.
+        validation: Rows of the images that decide when the training stops.
+        network: Full name of the network, regularisers included.
+        options: Settings of the training.
+        patience: Number of epochs without a lower validation loss after which the training stops early.
+        normalisation: Scaling of the pixels.
+        seed: Random seed of initialisation, order, dropout and augmentation.
+        mark: Mark that is burnt into an image.
+        controls: Controls of the mark.
+        redraws: Number of redraws of the random patches.
+        draw_seed: Random seed of the random patches: the same for every model.
         canary: Slot of the image that carries the mark; None for a model without it.
-        burnt: What it carries in the mark's place: a control, for models that saw another mark; None for the mark.
-        profile: Take M after every epoch.
-        latent: Take the excitation of the latents before the last layer.
+        burnt: Control that the canary carries in the mark's place, for models that saw another mark; None for the mark.
+        profile: Whether M is computed after every epoch.
+        latent: Whether the excitation of the latents before the last layer is measured.
         influence: "" for none, "all" for the self-influence of every training image, "canary" for the canary's alone.
-        device: Where to train.
-        threads: Threads of native code.
-        keep_weights: Keep the model.
-        data: Names the images and probes, so that another data set is another job.
+        device: Device that trains.
+        threads: Number of threads of native code.
+        keep_weights: Whether the model is kept.
+        data: Hashes of images and probes, so that another data set is another job.
     """
 
     out: Path
@@ -102,7 +102,7 @@ class CanaryJob:
 
     @property
     def key(self) -> str:
-        """Names the job's files: the same training and the same questions, the same name."""
+        """Return the name of the job's files: the same training and the same queries give the same name."""
         if not self._key:
             settings = {
                 "network": self.network, "options": asdict(self.options), "patience": self.patience, "seed": self.seed,
@@ -122,7 +122,7 @@ class CanaryJob:
 
     @property
     def result_file(self) -> Path:
-        """Return where the answers are written."""
+        """Return the file of the answers."""
         return self.out / RESULTS / f"{self.key}.npz"
 
     @property
@@ -132,16 +132,16 @@ class CanaryJob:
 
     @property
     def states(self) -> Path:
-        """Weights after each epoch, while the training lasts."""
+        """Return the folder of the weights after each epoch, which exists while the training lasts."""
         return self.out / STATES / self.key
 
     @property
     def checkpoint(self) -> Path:
-        """State of the training, while it lasts."""
+        """Return the file of the training's state, which exists while the training lasts."""
         return self.out / CHECKPOINTS / f"{self.key}.safetensors"
 
     def pixels(self) -> tuple[np.ndarray, np.ndarray]:
-        """The images as they are trained on, and those without the mark."""
+        """Return the images as the model is trained on them, and those without the mark."""
         clean = read_array(self.images, mmap=True)
         if self.canary is None:
             return clean, clean
@@ -158,7 +158,7 @@ class CanaryJob:
 
 
 def run_canary(job: CanaryJob) -> str:
-    """Train, ask, and leave the answers in the study's folder; returns the job's key.
+    """Train, query the model, and leave its answers in the study's folder; return the job's key.
 
     Raises:
         InputError: The network does not fit the images.
@@ -187,7 +187,7 @@ def run_canary(job: CanaryJob) -> str:
 
 
 def weight_keeper(job: CanaryJob) -> Callable[[int, nn.Module], None] | None:
-    """Keeps the weights of each epoch, for the self-influence and for M by epoch; None where neither is asked."""
+    """Return a function that keeps the weights of each epoch, for the self-influence and for M by epoch; else None."""
     if not (job.influence or job.profile):
         return None
 
@@ -203,14 +203,14 @@ def weight_keeper(job: CanaryJob) -> Callable[[int, nn.Module], None] | None:
 def write_answers(
     job: CanaryJob, model: nn.Module, log: EarlyStoppingLog, images: np.ndarray, clean: np.ndarray, initial: float
 ) -> None:
-    """Ask a trained model and write its answers.
+    """Query a trained model and write its answers.
 
     Args:
-        job: The training.
-        model: Trained, with the weights of the best epoch.
-        log: Of the training.
-        images: As they were trained on.
-        clean: Without the mark.
+        job: Job of the training.
+        model: Trained model with the weights of the best epoch.
+        log: Log of the training.
+        images: Pixels of the images as the model was trained on them.
+        clean: Pixels of the images without the mark.
         initial: Loss before the first step; NaN where nothing needs it.
     """
     logits = predict_logits(model, images, job.validation, job.options, job.device, normalisation=job.normalisation)
@@ -237,18 +237,20 @@ def write_answers(
 
 
 def initial_loss(job: CanaryJob, model: nn.Module, images: np.ndarray) -> float:
-    """Mean training loss before the first step."""
+    """Compute the mean training loss before the first step."""
     logits = predict_logits(model, images, job.rows, job.options, job.device, normalisation=job.normalisation)
     return float(cross_entropy(logits, job.labels[job.rows]).mean())
 
 
 def influence_epochs(initial: float, losses: np.ndarray, n: int = N_CHECKPOINTS) -> np.ndarray:
-    """Epochs (1, 2, ...) of TracInCP's checkpoints: evenly spaced over those that cover 95 % of the loss reduction.
+    """Return the epochs (1, 2, ...) of TracInCP's checkpoints.
+
+    They are evenly spaced over the epochs that cover 95 % of the loss reduction.
 
     Args:
-        initial: Loss before the first step.
+        initial: Mean loss before the first step.
         losses: Mean loss of each epoch.
-        n: At most so many.
+        n: Largest number of epochs.
     """
     reduction = initial - losses.min()
     reached = np.flatnonzero(initial - losses >= SHARE_OF_REDUCTION * reduction)
@@ -257,7 +259,7 @@ def influence_epochs(initial: float, losses: np.ndarray, n: int = N_CHECKPOINTS)
 
 
 def _influence(job: CanaryJob, log: EarlyStoppingLog, images: np.ndarray, initial: float) -> Arrays:
-    """TracInCP of every training image, or of the canary."""
+    """Compute TracInCP of every training image, or of the canary."""
     epochs = influence_epochs(initial, np.array(log.losses))
     assert job.options.lr is not None
     assert job.options.epochs is not None
@@ -278,7 +280,7 @@ def _influence(job: CanaryJob, log: EarlyStoppingLog, images: np.ndarray, initia
 
 
 def _profile(job: CanaryJob, epochs: int) -> Arrays:
-    """M after every epoch, in both forms."""
+    """Compute M after every epoch, in both forms."""
     from safetensors.torch import load_file
 
     controls = job.controls[:PROFILE_CONTROLS]
@@ -295,7 +297,7 @@ def _profile(job: CanaryJob, epochs: int) -> Arrays:
 
 
 def _variants(job: CanaryJob, log: EarlyStoppingLog, clean: np.ndarray, images: np.ndarray) -> Arrays:
-    """Read what augmentation made of the mark, epoch by epoch up to the one whose weights were taken."""
+    """Record the forms that augmentation gave the mark, epoch by epoch up to the one whose weights were taken."""
     assert job.canary is not None
     row = job.rows[job.canary]
     seen = mark_variants(
@@ -313,18 +315,18 @@ def _state_file(job: CanaryJob, epoch: int) -> Path:
 
 
 STACK = 32
-"""Networks of a stack."""
+"""Largest number of networks in a stack."""
 
 
 def run_on_gpu(
     jobs: Sequence[CanaryJob], on_done: Callable[[CanaryJob, MemoriskError | None], None], *, most: int = STACK
 ) -> None:
-    """Run jobs, those of one network and data set together where that is possible.
+    """Run jobs; those of one network and data set run together where that is possible.
 
     Args:
-        jobs: Not done yet.
-        on_done: Called with each job as it ends, and with what went wrong; the others go on.
-        most: Networks of a stack.
+        jobs: Jobs that are not done yet.
+        on_done: Function that is called with each job as it ends, and with its error; the other jobs continue.
+        most: Largest number of networks in a stack.
     """
     for group in stacks(jobs, most):
         try:
@@ -336,7 +338,7 @@ def run_on_gpu(
             if len(group) == 1:
                 on_done(group[0], error)
                 continue
-            for job in group:  # one network of a stack failed: each by itself, so that the others are not lost
+            for job in group:  # one network of a stack failed: each job runs by itself, so that the others are not lost
                 _train_alone(job, on_done)
             continue
         for job in group:
@@ -344,11 +346,11 @@ def run_on_gpu(
 
 
 def stacks(jobs: Sequence[CanaryJob], most: int = STACK) -> list[list[CanaryJob]]:
-    """Jobs that can be trained as one, in the order in which the first of each stands; others alone.
+    """Group jobs that can be trained as one, in the order of the first of each group; other jobs are alone.
 
     Args:
-        jobs: Any.
-        most: Networks of a stack.
+        jobs: Jobs to group.
+        most: Largest number of networks in a stack.
     """
     by_key: dict[str, list[list[CanaryJob]]] = {}
     order: list[list[CanaryJob]] = []
@@ -370,7 +372,7 @@ def run_together(jobs: Sequence[CanaryJob]) -> None:
     """Train a stack and leave the answers of each.
 
     Raises:
-        InputError: They do not belong together.
+        InputError: The jobs do not belong together.
         MemoriskError: A loss became NaN.
     """
     first = jobs[0]
@@ -386,7 +388,7 @@ def run_together(jobs: Sequence[CanaryJob]) -> None:
     keep = [weight_keeper(job) for job in jobs]
 
     def on_epoch(epoch: int, going: Mapping[int, nn.Module]) -> None:
-        """Hand the models that still train to what looks at each."""
+        """Pass the models that still train to the function of each."""
         for place, model in going.items():
             each = keep[place]
             if each is not None:
@@ -402,14 +404,14 @@ def run_together(jobs: Sequence[CanaryJob]) -> None:
 
 
 def with_canaries(jobs: Sequence[CanaryJob], clean: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Images with each job's marked one behind them, their labels, and each job's rows.
+    """Return images followed by each job's marked image, their labels, and each job's rows.
 
     Args:
-        jobs: Of one data set.
-        clean: [N, H, W, C].
+        jobs: Jobs of one data set.
+        clean: Pixels of the images without marks, [N, H, W, C].
 
     Returns:
-        [N + canaries, H, W, C], [N + canaries] and a row index for each job.
+        Pixels [N + canaries, H, W, C], labels [N + canaries] and a row index for each job.
     """
     extra, labels, rows = [], [], []
     for job in jobs:

@@ -20,15 +20,16 @@ from memorisk.training.engine.options import TrainOptions
 
 PLAIN = "none"
 REGULARISERS = ("dropout", "augmentation", "dropout+augmentation", "batch_norm")
-"""Of table 3, in its order; any of ``dropout``, ``augmentation`` and ``batch_norm`` may be joined by ``+``."""
+"""Regularisers of table 3, in its order; ``+`` may join any of ``dropout``, ``augmentation`` and ``batch_norm``."""
 _PATHS = ("image_root", "labels_csv", "store")
 _PARTS = ("dropout", "augmentation", "batch_norm")
 LEVEL = 0.05
-"""Of a test of one canary; intervals hold 1 - LEVEL."""
+"""Level of a test of one canary; intervals hold 1 - LEVEL."""
 STUDIES = ("networks", "random", "regularised", "characterised")
 STUDY_KEYS = ("protocol", "settings", "training", "datasets")
 AUGMENT = {1: "contrast,shift1", 3: "contrast,hflip"}
-"""By channels (paper 002, A.4): contrast and 27 x 27 crops for grey sets of 28 px, contrast and flips for CIFAR-10."""
+"""Augmentation by channels (paper 002, A.4): contrast and 27 x 27 crops for grey sets of 28 px, contrast and flips for
+CIFAR-10."""
 TRAINING: dict[str, dict[str, Any]] = {
     "mlp1": {"lr": 3e-4, "batch_size": 128},
     "cnn1": {"lr": 3e-4, "batch_size": 128},
@@ -37,7 +38,7 @@ TRAINING: dict[str, dict[str, Any]] = {
         "lr": 0.1, "batch_size": 64, "optimizer": "nesterov", "weight_decay": 1e-4, "schedule": "step", "epochs": 300,
     },
 }  # fmt: skip
-"""How each network is trained (A.3; DenseNet as Huang et al. 2018 trained it on CIFAR)."""
+"""Training settings of each network (A.3; DenseNet as Huang et al. 2018 trained it on CIFAR)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,45 +50,46 @@ class UniqueOptions(MarkOptions, ClusterOptions):
     n_controls: int = 99
     """Number of controls, as for `audit feature`."""
     random: int = 100
-    """Canaries drawn at random (table 1, figures 3a to 6)."""
+    """Number of canaries drawn at random (table 1, figures 3a to 6)."""
     runs: int = 5
-    """Trainings of each of them, with other seeds (B.2)."""
+    """Number of trainings of each of them, with other seeds (B.2)."""
     shown_runs: int = 30
-    """Random canaries of figure 3a."""
+    """Number of random canaries in figure 3a."""
     highest: int = 15
-    """Canaries of the highest self-influence (tables 2 and 3)."""
+    """Number of canaries of the highest self-influence (tables 2 and 3)."""
     lowest: int = 15
-    """Canaries of the lowest self-influence."""
+    """Number of canaries of the lowest self-influence."""
     references: int = 20
-    """Models trained alike without the mark, of each network and regulariser."""
+    """Number of models trained alike without the mark, for each network and regulariser."""
     latent: int = 100
-    """Canaries of models that start alike, for the latent that only the mark excites (A.6)."""
+    """Number of canaries of models that start alike, for the latent that only the mark excites (A.6)."""
     influenced: int = 5
-    """Images of the highest, and of the lowest, self-influence that are trained on again marked (section 3.3)."""
+    """Number of images of the highest, and of the lowest, self-influence that are trained on again marked (section
+    3.3)."""
     profiled: int = 10
-    """Models, and as many references, of which M is taken after every epoch (figure 3c)."""
+    """Number of models, and of references, for which M is computed after every epoch (figure 3c)."""
     redraws: int = 3
-    """Redraws of the random patches (B.1)."""
+    """Number of redraws of the random patches (B.1)."""
     n_probes: int = 1000
-    """Probes of each data set."""
+    """Number of probes of each data set."""
     validation: float = 0.1
-    """Share of the training images that says when to stop."""
+    """Share of the training images that decide when to stop."""
     epochs: int = 500
-    """Most epochs of a training; networks that have their own in the file take those."""
+    """Largest number of epochs of a training; networks that have their own in the file take those."""
     patience: int = 10
-    """Epochs without a lower validation loss after which a training ends; unless its rate falls by plan."""
+    """Epochs without a lower validation loss after which a training ends, unless its rate falls by plan."""
     seed: int = 0
     """Random seed of everything that is drawn."""
     device: str = "auto"
-    """cpu, cuda, or auto: a GPU when there is one."""
+    """Device: cpu, cuda, or auto, which takes a GPU when there is one."""
     processes: int = 0
-    """Trainings side by side on a CPU; 0 for one a core."""
+    """Number of trainings at the same time on a CPU; 0 for one per core."""
     keep_weights: bool = False
-    """Keep the weights of every model in the folder."""
+    """Whether the weights of every model are kept in the folder."""
     redact: bool = False
-    """Leave the mark, which may name a person, and the gallery out of the page."""
+    """Whether the page leaves out the mark, which may name a person, and the gallery."""
     gallery: bool = False
-    """Show the canaries of tables 1 and 2 in the page: images of the training data."""
+    """Whether the page shows the canaries of tables 1 and 2: images of the training data."""
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -118,12 +120,12 @@ class UniqueSet:
 
     Attributes:
         images: Source of the training images, as for `audit classifier`.
-        probes: Source of the images that are asked about, which no model was trained on.
-        reading: How the training images are read.
-        augment: What the regulariser "augmentation" does; None for that of `AUGMENT`.
-        networks: By study, the networks trained here: ``networks`` (table 2), ``random`` (table 1, figures 3a to 6),
-            ``regularised`` (table 3), ``characterised`` (figures 3b, 3c; self-influence before and after).
-        regularisers: Of table 3.
+        probes: Source of the probe images, which no model was trained on.
+        reading: Options for reading the training images.
+        augment: Augmentation that the regulariser "augmentation" uses; None for that of `AUGMENT`.
+        networks: Names of the networks trained here, by study: ``networks`` (table 2), ``random`` (table 1, figures 3a
+            to 6), ``regularised`` (table 3), ``characterised`` (figures 3b, 3c; self-influence before and after).
+        regularisers: Regularisers of table 3.
     """
 
     images: str
@@ -143,11 +145,11 @@ class UniqueStudy:
     """The study as its file asks for it, checked.
 
     Attributes:
-        protocol: "corrected" (every model has a seed of its own) or "paper" (one seed for all models of a run, no
-            references).
-        options: Of all data sets.
-        datasets: By name.
-        training: By network, what differs from `TRAINING`.
+        protocol: Protocol of the study: "corrected" (every model has a seed of its own) or "paper" (one seed for all
+            models of a run, no references).
+        options: Settings of all data sets.
+        datasets: Data sets by name.
+        training: Settings by network that differ from `TRAINING`.
     """
 
     protocol: StudyProtocol
@@ -193,10 +195,10 @@ def train_options(
     """Return the training options of a network under a regulariser.
 
     Args:
-        study: Settings.
-        network: Plain name.
+        study: Study with its settings.
+        network: Plain name of the network.
         regulariser: `PLAIN`, or some of ``dropout``, ``augmentation``, ``batch_norm`` joined by ``+``.
-        channels: Of the images.
+        channels: Number of channels of the images.
         augment: The data set's own augmentation, if it has one.
 
     Raises:
@@ -213,30 +215,33 @@ def train_options(
 
 
 def patience_of(study: UniqueStudy, options: TrainOptions) -> int:
-    """Epochs without a lower validation loss after which a training ends: all of them where the rate is yet to fall.
+    """Return the epochs without a lower validation loss after which a training ends.
 
-    Ten epochs at DenseNet's first learning rate, 0.1, end its training long before that falls, at half and at three
-    quarters of 300 epochs (Huang et al. 2018). The weights kept are those of the best validation epoch either way.
+    The number is that of all epochs where the rate is yet to fall. Ten epochs at DenseNet's first learning rate, 0.1,
+    end
+    its training long before that falls, at half and at three quarters of 300 epochs (Huang et al. 2018). The weights
+    kept
+    are those of the best validation epoch either way.
 
     Args:
-        study: Says how patient.
-        options: Of the training.
+        study: Study that sets the patience.
+        options: Options of the training.
     """
     return options.epochs or study.options.epochs if options.schedule in ("step", "cosine") else study.options.patience
 
 
 def network_name(network: str, regulariser: str) -> str:
-    """The name of a network with its dropout and batch normalisation."""
+    """Return the name of a network with its dropout and batch normalisation."""
     parts = regulariser.split("+")
     end = "".join(f"_{short}" for part, short in (("dropout", "dropout"), ("batch_norm", "bn")) if part in parts)
     return network + end
 
 
 def _font(value: Any) -> Path | None:
-    """The file that a text's font is in.
+    """Return the file of a text's font.
 
     Raises:
-        InputError: It is named as something else than a path.
+        InputError: The value is not a path.
     """
     if value is None:
         return None
@@ -295,7 +300,7 @@ def _names(title: str, key: str, value: Any) -> tuple[str, ...]:
 
 
 def _mapping_names(value: Any) -> list[str]:
-    """List the networks of a mapping: any may be named, with settings below it."""
+    """Return the network names of a mapping; any network may have settings below its name."""
     if isinstance(value, Mapping):
         for name, settings in value.items():
             if not isinstance(settings or {}, Mapping):

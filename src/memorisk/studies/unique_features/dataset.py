@@ -27,17 +27,17 @@ class SetData:
     """A data set ready to train on.
 
     Attributes:
-        name: As the study calls it.
-        store: Its images.
-        probes: The images that are asked about.
-        labels: [N] class numbers of all images.
-        classes: Their names.
-        rows: Images of the training part, ascending: slot j is ``rows[j]``.
-        validation: Images that say when to stop.
-        mark: What is burnt in.
-        controls: Its controls.
-        probes_left_out: Probes that are among the images, or of the same patients.
-        decoded: Bytes of the stores that were read for it, by their folders.
+        name: Name of the data set in the study.
+        store: Store of the images.
+        probes: Store of the probes, the images of the queries.
+        labels: Class number of each image, [N].
+        classes: Names of the classes.
+        rows: Rows of the training part's images, ascending: slot j is ``rows[j]``.
+        validation: Rows of the images that decide when to stop.
+        mark: Mark that is burnt in.
+        controls: Controls of the mark.
+        probes_left_out: Number of probes left out because they are among the images, or of the same patients.
+        decoded: Bytes of the stores that were read for the data set, by their folders.
     """
 
     name: str
@@ -54,7 +54,7 @@ class SetData:
 
     @property
     def channels(self) -> int:
-        """1 or 3."""
+        """Return the number of channels: 1 or 3."""
         return int(self.store.images.shape[3])
 
 
@@ -65,7 +65,7 @@ def prepare_set(name: str, dataset: UniqueSet, options: UniqueOptions, progress:
     (METHODS section 2, "Models"), by patient, drawn by ``seed``, unless the source has one.
 
     Raises:
-        InputError: Images, labels, probes or the mark cannot be had.
+        InputError: Images, labels, probes or the mark cannot be read or made.
     """
     manifest = load_manifest(dataset.images, dataset.reading)
     require_labels(manifest)
@@ -105,7 +105,7 @@ def prepare_set(name: str, dataset: UniqueSet, options: UniqueOptions, progress:
 
 
 def _parts(store: ImageStore, labels: np.ndarray, options: UniqueOptions) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on and rows to stop by.
+    """Return the rows to train on and the rows to stop by.
 
     Raises:
         InputError: The given split has no training images, or patients on both sides; or a part is empty.
@@ -134,13 +134,14 @@ def _parts(store: ImageStore, labels: np.ndarray, options: UniqueOptions) -> tup
 def _probes(
     name: str, dataset: UniqueSet, options: UniqueOptions, store: ImageStore, progress: Progress
 ) -> tuple[ImageStore, int, ImageStore]:
-    """The probes, as large and with as many channels as the training images; how many were left out; all of them.
+    """Return the probes, how many images were left out, and all images that were read for them.
 
-    Images that are among the training or validation images, and those of their patients where both are known, are no
-    probes: the model may answer to them because it saw them.
+    The probes have the size and the channels of the training images. Images that are among the training or validation
+    images, and those of their patients where both are known, do not serve as probes: the model may answer to them
+    because it saw them.
 
     Raises:
-        InputError: Fewer than two are left.
+        InputError: Fewer than two probes are left.
     """
     reading = ImageOptions(
         size=int(store.images.shape[1]),
@@ -170,7 +171,7 @@ def _probes(
 
 
 def _with_groups(dataset: UniqueSet, reading: ImageOptions) -> Manifest:
-    """The probes' manifest, with patients where the training images' rule finds them."""
+    """Return the probes' manifest, with patients where the training images' rule finds them."""
     if dataset.reading.group_from is not None:
         with suppress(InputError):  # other names: their patients are not known
             return load_manifest(dataset.probes, replace(reading, group_from=dataset.reading.group_from))

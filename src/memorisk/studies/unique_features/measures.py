@@ -23,7 +23,7 @@ _BATCH = 256
 
 
 class MarkModel:
-    """A trained network as `ask_about_marks` asks it."""
+    """A trained network in the form that `ask_about_marks` queries."""
 
     name = "network"
 
@@ -31,23 +31,23 @@ class MarkModel:
         self.model, self.device, self.n_classes = model.to(device).eval(), device, n_classes
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
-        """[n, C, H, W] float32 -> [n, K] float64."""
+        """Compute the probabilities of classes, [n, C, H, W] float32 -> [n, K] float64."""
         with torch.inference_mode():
             return self.model(torch.from_numpy(x).to(self.device)).double().softmax(1).cpu().numpy()
 
     def latents(self, x: np.ndarray) -> np.ndarray:
-        """[n, C, H, W] float32 -> [n, L], whether each latent before the last layer is above 0."""
+        """Return whether each latent before the last layer is above 0, [n, C, H, W] float32 -> [n, L]."""
         with torch.inference_mode():
             features = self.model.forward_features(torch.from_numpy(x).to(self.device))  # pyright: ignore
             return (self.model.forward_head(features, pre_logits=True) > 0).cpu().numpy()  # pyright: ignore
 
     def describe(self) -> dict[str, Any]:
-        """Nothing that the study does not know."""
+        """Return an empty description, since the study knows the model."""
         return {}
 
 
 def preprocessing_of(job: "CanaryJob", size: tuple[int, int], channels: int) -> Preprocessing:
-    """The training's normalisation, for the probes."""
+    """Return the training's normalisation, for the probes."""
     return Preprocessing(size, channels, job.normalisation.mean, job.normalisation.std)
 
 
@@ -55,14 +55,16 @@ def measure(job: "CanaryJob", model: nn.Module, clean: np.ndarray | None) -> Arr
     """Query a model.
 
     Args:
-        job: The training.
-        model: Trained.
-        clean: [N, H, W, C] training images without the mark, for M_w; None to leave it out.
+        job: Job of the training.
+        model: Trained model.
+        clean: Pixels of the training images without the mark, [N, H, W, C], for M_w; None to leave M_w out.
 
     Returns:
-        ``mean_mark``, ``mean_random`` [redraws] and ``welch`` [redraws] of the published form; ``statistic`` and
-        ``controls`` [C], mean log KL; ``white_rows``, ``white`` [redraws, n] (log p(y|x_u) - log p(y|x_r)),
-        ``white_mark`` and ``white_random`` [n]; ``latent_mark`` and ``latent_random`` [L].
+        Arrays by name: ``mean_mark``, ``mean_random`` [redraws] and ``welch`` [redraws] of the published form;
+        ``statistic``
+        and ``controls`` [C], mean log KL; ``transparent``; ``white_slots``, ``white`` [redraws, n]
+        (log p(y|x_u) - log p(y|x_r)), ``white_mark`` and ``white_random`` [n]; ``latent_mark`` and ``latent_random``
+        [L].
     """
     probes = read_array(job.probes, mmap=True)
     mark_model = MarkModel(model, job.device, job.n_classes)
@@ -87,13 +89,13 @@ def measure(job: "CanaryJob", model: nn.Module, clean: np.ndarray | None) -> Arr
 
 
 def normalised_mark_check(job: "CanaryJob", images: np.ndarray) -> None:
-    """Assert that the mark as it is trained on is the mark as it is asked about, before augmentation.
+    """Check that the mark in training equals the mark in probing, before augmentation.
 
-    METHODS section 2, "Checks shipped with each run". What is trained on is stored in whole grey levels, so that the
-    two may differ by half of one; letters do not differ at all.
+    METHODS section 2, "Checks shipped with each run". Training images are stored in whole grey levels, so that the two
+    may differ by half of one; letters do not differ at all.
 
     Raises:
-        MemoriskError: They differ.
+        MemoriskError: The marks differ.
     """
     if job.canary is None:
         return
@@ -114,7 +116,7 @@ def normalised_mark_check(job: "CanaryJob", images: np.ndarray) -> None:
 
 
 def _white_box(job: "CanaryJob", mark_model: MarkModel, prepared: Preprocessing, clean: np.ndarray) -> Arrays:
-    """M_w of every training image of the canary's class without the canary; of all classes where there is none."""
+    """Compute M_w of every training image of the canary's class but the canary; of all classes where there is none."""
     own = np.ones(len(job.rows), dtype=bool)
     labels = job.labels[job.rows]
     if job.canary is not None:
@@ -134,7 +136,10 @@ def _white_box(job: "CanaryJob", mark_model: MarkModel, prepared: Preprocessing,
 
 
 def _latents(job: "CanaryJob", mark_model: MarkModel, prepared: Preprocessing, probes: np.ndarray) -> Arrays:
-    """Share of the probes in which the mark, or a random patch, excites a latent that the clean probe does not."""
+    """Compute the share of probes in which the mark, or a random patch, excites a latent.
+
+    Only latents that the clean probe does not excite count.
+    """
     rng = np.random.default_rng([job.draw_seed, 4])
     (top, left), (h, w) = job.mark.corner(probes.shape[1], probes.shape[2]), job.mark.shape
     marked, random = np.zeros(0), np.zeros(0)

@@ -1,8 +1,8 @@
-"""The page of the study: findings, tables 1 to 3, figures 2 to 6, and what the sections of paper 002 say in words.
+"""Page of the study: findings, tables 1 to 3, figures 2 to 6, and the results of further sections of paper 002.
 
-A finding is a sentence a network: in the answers alone, and with the label known. Figures 3 to 6 are drawn from the
-frames of the tables, so that a figure cannot differ from its table. Figure 2, the canaries of tables 1 and 2 as
-pictures, is shown where the study's file asks for it.
+A network has one finding: in the answers alone, and with the label known. Figures 3 to 6 are drawn from the frames of
+the tables, so that a figure cannot differ from its table. Figure 2, the canaries of tables 1 and 2 as pictures, is
+shown where the study's file sets ``gallery``.
 """
 
 from collections.abc import Sequence
@@ -62,15 +62,15 @@ _WHITE = (
     "; {found} of {n_found} canaries found alone",
 )
 _FORMATS = {"p": probability} | dict.fromkeys(("n_canaries", "found", "below_all", "n_found"), count)
-"""Every other number is a decimal one."""
+"""Formats of the numbers that are not decimal."""
 
 
 def findings(white: pd.DataFrame, black: pd.DataFrame) -> list[Finding]:
-    """A line a network and data set.
+    """Return one line per network and data set.
 
     Args:
-        white: Table 1, corrected: M_w of canaries at random.
-        black: Table 2, corrected: M of canaries by self-influence.
+        white: Corrected table 1: M_w of canaries at random.
+        black: Corrected table 2: M of canaries by self-influence.
     """
     lines: list[Finding] = []
     for dataset, network in dict.fromkeys([*_arms(black), *_arms(white)]):
@@ -87,10 +87,10 @@ def findings(white: pd.DataFrame, black: pd.DataFrame) -> list[Finding]:
 
 
 def chance_level_networks(table: pd.DataFrame) -> list[Finding]:
-    """Networks whose models are not surely better on validation images than always naming the commonest class.
+    """List networks whose models are not surely better on validation images than always naming the commonest class.
 
     Args:
-        table: "What was run".
+        table: Table "What was run".
     """
     lines: list[Finding] = []
     for row in table.to_dict("records"):
@@ -109,7 +109,7 @@ def chance_level_networks(table: pd.DataFrame) -> list[Finding]:
 
 
 def _measure_sentences(row: dict, column: str, sentence: str, alone: str) -> list[str]:
-    """A measure and who was found alone by it; nothing where it was not taken."""
+    """Describe a measure and the number of canaries found alone by it; nothing where it was not taken."""
     if not _is_number(row.get(column)):
         return []
     written = {k: _FORMATS.get(k, decimal)(v) for k, v in row.items() if isinstance(v, int | float)}
@@ -137,7 +137,7 @@ _CANARIES = "Canaries, in the order of the values"
 
 
 def redraw_figures(table: StudyTable) -> list[Block]:
-    """Figure 4: M_w of each canary with one standard deviation over redraws of the random patches."""
+    """Draw figure 4: M_w of each canary with one standard deviation over redraws of the random patches."""
     figures: list[Block] = []
     for name, own in _by_arm(table.extra.get("images")):
         value, sd = column_numbers(own, "m_w"), column_numbers(own, "m_w_sd")
@@ -147,7 +147,7 @@ def redraw_figures(table: StudyTable) -> list[Block]:
 
 
 def seed_figures(table: StudyTable, study: UniqueStudy) -> list[Block]:
-    """Figure 3a: range of M_w over trainings of some canaries; figures 5 and 6: range of M of all."""
+    """Draw figure 3a: range of M_w over trainings of some canaries; figures 5 and 6: range of M of all."""
     figures: list[Block] = []
     for name, own in _by_arm(table.extra.get("images")):
         few = own.head(study.options.shown_runs)
@@ -164,7 +164,7 @@ def seed_figures(table: StudyTable, study: UniqueStudy) -> list[Block]:
 
 
 def epoch_figures(table: StudyTable) -> list[Block]:
-    """Figure 3c: M after each epoch."""
+    """Draw figure 3c: M after each epoch."""
     figures: list[Block] = []
     for name, own in _by_arm(table.ours if len(table.ours) else None):
         epochs, none = column_numbers(own, "epoch"), np.full(len(own), np.nan)
@@ -190,7 +190,7 @@ def epoch_figures(table: StudyTable) -> list[Block]:
 
 
 def latent_figures(table: StudyTable) -> list[Block]:
-    """Figure 3b: how often the mark, and a random patch, excite each latent."""
+    """Draw figure 3b: how often the mark, and a random patch, excite each latent."""
     figures: list[Block] = []
     frame = table.extra.get("by_latent")
     best = dict(zip(zip(column_texts(table.ours, "dataset"), column_texts(table.ours, "network"), strict=True),
@@ -209,7 +209,7 @@ def latent_figures(table: StudyTable) -> list[Block]:
 
 
 def variant_notes(reading: StudyAnswers) -> list[Block]:
-    """Note what augmentation made of the mark: logged for every canary model."""
+    """Describe the forms that augmentation gave the mark, as logged for every canary model."""
     lines = []
     for arm in reading.arms(INFLUENCE):
         if "augmentation" not in arm.regulariser.split("+") or arm.regulariser == PLAIN:
@@ -233,7 +233,7 @@ def variant_notes(reading: StudyAnswers) -> list[Block]:
 
 
 def _by_arm(frame: pd.DataFrame | None) -> list[tuple[str, pd.DataFrame]]:
-    """A frame's parts by data set and network."""
+    """Return a frame's parts by data set and network."""
     if frame is None or not len(frame):
         return []
     pairs = list(zip(column_texts(frame, "dataset"), column_texts(frame, "network"), strict=True))
@@ -258,10 +258,10 @@ _MOST_CANARIES = 5
 
 
 def canary_gallery(reading: StudyAnswers) -> list[Block]:
-    """The canaries with the largest scores, as they were trained on.
+    """Show the canaries with the largest scores, as they were trained on.
 
     Args:
-        reading: Every finished model.
+        reading: Answers of every finished model.
     """
     items = []
     for role, score in ((RANDOM, "m_w"), (INFLUENCE, "m_paper")):
@@ -311,15 +311,15 @@ def unique_page(
     """Lay out the study.
 
     Args:
-        study: As its file asks for it.
-        reading: Every finished model.
-        tables: Of `tables.unique_tables`.
-        failed: Why trainings are not there.
+        study: Study as its file describes it.
+        reading: Answers of every finished model.
+        tables: Tables of `tables.unique_tables`.
+        failed: Reasons why trainings are not there, by name.
     """
     by_name = {table.name: table for table in tables}
 
     def tables_of(*names: str) -> list[Block]:
-        """Some tables, one after the other."""
+        """Return the blocks of some tables, one after the other."""
         return table_blocks(LAYOUT, *(by_name[name] for name in names))
 
     sections = [
@@ -375,7 +375,7 @@ def _protocol(study: UniqueStudy) -> str:
 
 
 def _mark(study: UniqueStudy) -> list[Block]:
-    """The mark, unless it shall be left out."""
+    """Describe the mark, unless the options leave it out."""
     options = study.options
     if options.redact:
         return [Paragraph("The mark is left out; config.yaml in the study's folder names it.")]

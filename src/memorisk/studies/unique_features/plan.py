@@ -1,11 +1,10 @@
-"""Which models the study trains: canaries, references, the trainings that say which images are influential.
+"""Models that the study trains: canaries, references, and trainings that show which images are influential.
 
-Seeds. In the corrected protocol every model has a seed of its own, a function of the study's seed and of what the
-model is for, so that canary models and references are draws of one law where the mark does nothing. In the paper's
-protocol the models of a run share one.
+Seeds. In the corrected protocol every model has a seed of its own, a function of the study's seed and of the model's
+role, so that canary models and references are draws of one law where the mark does nothing. In the paper's
+protocol the models of a run share one seed.
 
-Cost. A training is counted to its last epoch, with what is asked of its model afterwards: it may end before its
-time.
+Cost. A training is counted to its last epoch, with the queries of its model afterwards: it may end before its time.
 
 Names. Networks and regularisers are written as paper 002 writes them.
 """
@@ -41,13 +40,14 @@ def canary_cost(job: CanaryJob, *, known: bool, weights: int) -> Cost:
     """Estimate the cost of one training to its last epoch.
 
     Args:
-        job: The training.
-        known: Whether its canary is the one that it will have; one of the highest or lowest self-influence is chosen
-            later, and its class is taken for the largest.
-        weights: Bytes of its network where they are kept.
+        job: Job of the training.
+        known: Whether its canary is the final one; a canary of the highest or lowest self-influence is chosen later,
+            and its class is taken for the largest.
+        weights: Number of bytes of its network where they are kept.
 
     Returns:
-        Steps, images and passes, bounds all; the size of the answers depends on the epoch that is taken.
+        Cost in steps, images and passes, all of them bounds; the size of the answers depends on the epoch that is
+        taken.
     """
     epochs, n, v = job.options.epochs or 0, len(job.rows), len(job.validation)
     probes, controls = len(read_array(job.probes, mmap=True)), len(job.controls)
@@ -69,7 +69,7 @@ def canary_cost(job: CanaryJob, *, known: bool, weights: int) -> Cost:
 
 
 def _white_images(job: CanaryJob, known: bool) -> int:
-    """Training images of which M_w is taken: all, or those of the canary's class without it."""
+    """Count the training images whose M_w is taken: all, or those of the canary's class without it."""
     labels = job.labels[job.rows]
     if job.canary is None:
         return len(labels)
@@ -80,12 +80,13 @@ def _white_images(job: CanaryJob, known: bool) -> int:
 BASE, REPEAT, REFERENCE, RANDOM, INFLUENCE, LATENT, MARKED = (
     "base", "again", "reference", "random", "influence", "latent", "marked",
 )  # fmt: skip
-"""What a training is for: self-influence of all images, the same with another seed, no mark, a canary at random, one of
-the highest or lowest self-influence, one of models that start alike, the base's training with the mark on one image."""
+"""Roles of a training: self-influence of all images, the same with another seed, no mark, a canary at random, one of
+the
+highest or lowest self-influence, one of models that start alike, the base's training with the mark on one image."""
 
 
 CONTROL = "control"
-"""Instead of the mark the image carries one of its controls."""
+"""Kind of a training whose image carries one of the mark's controls instead of the mark."""
 
 
 @dataclass(frozen=True)
@@ -97,20 +98,20 @@ class Arm:
     network: str
     """Plain name of the network."""
     regulariser: str = PLAIN
-    """`PLAIN`, or of table 3."""
+    """Regulariser: `PLAIN`, or one of table 3."""
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """One training and what it is for.
+    """One training and its role.
 
     Attributes:
-        arm: Where it belongs.
-        role: What it is for.
-        index: Which of its kind: the canary's place in its list, or the number of the reference.
-        run: Which training of this canary.
-        chosen: "highest", "lowest" or "random", of canaries; `CONTROL` of those with another mark; else "".
-        job: What is run.
+        arm: Arm that it belongs to.
+        role: Role of the training.
+        index: Place of the canary in its list, or number of the reference.
+        run: Number of the training among those of this canary.
+        chosen: Choice of the canary: "highest", "lowest" or "random"; `CONTROL` for one with another mark; else "".
+        job: Job that is run.
     """
 
     arm: Arm
@@ -137,17 +138,17 @@ class Training:
 
 
 def run_training(training: Training) -> str:
-    """Run one in whichever process; returns its key."""
+    """Run one training in any process; return its key."""
     return run_canary(training.job)
 
 
 class Planner:
-    """Makes the trainings of one study in one folder.
+    """Planner of the trainings of one study in one folder.
 
     Args:
-        study: As its file asks for it.
-        sets: Its data sets, decoded.
-        out: The study's folder.
+        study: Study as its file describes it.
+        sets: Decoded data sets of the study.
+        out: Folder of the study.
     """
 
     def __init__(self, study: UniqueStudy, sets: dict[str, SetData], out: Path) -> None:
@@ -157,7 +158,7 @@ class Planner:
         self._scales: dict[tuple[str, str | None, str], Normalisation] = {}
 
     def arms(self, study: str) -> list[Arm]:
-        """The plain arms of one of the studies, or of table 3 with every regulariser."""
+        """Return the plain arms of one of the studies, or those of table 3 with every regulariser."""
         arms = []
         for name, dataset in self.study.datasets.items():
             for network in dataset.asks(study):
@@ -166,14 +167,14 @@ class Planner:
         return arms
 
     def ranked(self) -> list[Arm]:
-        """Plain arms whose images are ranked by self-influence."""
+        """Return the plain arms whose images are ranked by self-influence."""
         if not self.options.highest + self.options.lowest:
             return []
         arms = [Arm(a.dataset, a.network) for which in STUDIES if which != "random" for a in self.arms(which)]
         return list(dict.fromkeys(arms))
 
     def bases(self) -> list[Training]:
-        """Trainings without the mark from which the self-influence of every image is taken."""
+        """Return the trainings without the mark that give the self-influence of every image."""
         trainings = [self.training(arm, BASE, 0, influence="all") for arm in self.ranked()]
         return trainings + [self.training(arm, REPEAT, 0, influence="all") for arm in self.arms("characterised")]
 
@@ -181,7 +182,7 @@ class Planner:
         """List all other trainings.
 
         Args:
-            by_influence: [n] self-influence of each slot, of every arm of `ranked`.
+            by_influence: Self-influence of each slot, [n], for every arm of `ranked`.
         """
         trainings: list[Training] = []
         plain = list(dict.fromkeys([*self.ranked(), *self.arms("random"), *self.arms("characterised")]))
@@ -198,7 +199,7 @@ class Planner:
         return trainings
 
     def count(self) -> dict[Arm, int]:
-        """Trainings of each arm, before anything is known of self-influence."""
+        """Count the trainings of each arm, before self-influence is known."""
         anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()}
         counted: dict[Arm, set[str]] = {}
         for training in [*self.bases(), *self.others(anything)]:
@@ -209,7 +210,7 @@ class Planner:
         """Estimate the cost of all trainings that are not done, and of querying their models; each may end early.
 
         Args:
-            influences: [n] self-influence of each slot, of the arms of `ranked` of which it is known.
+            influences: Self-influence of each slot, [n], for the arms of `ranked` whose self-influence is known.
         """
         anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()} | influences
         trainings = {t.job.key: t for t in [*self.bases(), *self.others(anything)] if not t.job.done}
@@ -226,7 +227,7 @@ class Planner:
         return total(parts)
 
     def random_slots(self, arm: Arm, n: int) -> np.ndarray:
-        """Slots of canaries drawn at random, the same for every network on a data set."""
+        """Return the slots of canaries drawn at random, the same for every network on a data set."""
         rng = np.random.default_rng([self.options.seed, 5])
         available = len(self.sets[arm.dataset].rows)
         return rng.permutation(available)[:n]
@@ -244,7 +245,7 @@ class Planner:
         ]
 
     def _influential(self, arm: Arm, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
-        """Canaries of the plain arm's highest and lowest self-influence; under every regulariser the same images."""
+        """Plan canaries of the plain arm's highest and lowest self-influence; every regulariser has the same images."""
         values = by_influence.get(Arm(arm.dataset, arm.network))
         if values is None:
             return []
@@ -254,13 +255,13 @@ class Planner:
         ]
 
     def _plain_of_regularised(self) -> list[Arm]:
-        """Table 3 compares with models that are not regularised."""
+        """Return the plain arms that table 3 compares with: models that are not regularised."""
         return list(dict.fromkeys(Arm(a.dataset, a.network) for a in self.arms("regularised")))
 
     def _latent(self, arm: Arm) -> list[Training]:
-        """Models that start alike, one canary each (A.6); as many with a control on the same image instead.
+        """Plan models that start alike, one canary each (A.6); as many with a control on the same image instead.
 
-        What only the first have is the mark's: both groups differ from each other by one small pattern on one image.
+        What only the first models have is due to the mark: the two groups differ by one small pattern on one image.
         """
         seed, controls = self._seed(arm, LATENT, 0, 0), self.sets[arm.dataset].controls
         trainings: list[Training] = []
@@ -272,7 +273,7 @@ class Planner:
         return trainings
 
     def _marked(self, arm: Arm, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
-        """The base's own training once more, with the mark on its most, and on its least, influential images."""
+        """Plan the base's own training once more, with the mark on its most, and on its least, influential images."""
         values = by_influence.get(arm)
         if values is None:
             return []
@@ -297,11 +298,11 @@ class Planner:
 
         Args:
             arm: Network, data set and regulariser.
-            role: What it is for.
-            index: Which of its kind.
-            run: Which training of this canary.
-            chosen: How the canary was chosen.
-            seed: Its seed; by default one of its own.
+            role: Role of the training.
+            index: Place of the canary in its list, or number of the reference.
+            run: Number of the training among those of this canary.
+            chosen: Choice of the canary, as in `Training`.
+            seed: Random seed of the training; by default one of its own.
             **fields: Further attributes of `CanaryJob`.
         """
         data = self.sets[arm.dataset]
@@ -344,7 +345,7 @@ class Planner:
 
 
 def chosen_slots(values: np.ndarray, highest: int, lowest: int) -> Sequence[tuple[int, str]]:
-    """Slots of the highest and of the lowest self-influence, each with which of the two it is; no slot twice."""
+    """Return the slots of the highest and of the lowest self-influence, each with its kind; slots occur once."""
     order = np.argsort(-values, kind="stable")
     top = order[:highest]
     bottom = order[len(top) :][::-1][:lowest]
@@ -356,15 +357,15 @@ KINDS = {"dropout": "Dropout", "augmentation": "Data Augmentation", "batch_norm"
 
 
 def arm_columns(arm: Arm) -> dict[str, str]:
-    """The columns that name an arm."""
+    """Return the columns that name an arm."""
     return {"dataset": arm.dataset, "network": network_words(arm.network), "regulariser": regulariser_words(arm)}
 
 
 def network_words(network: str) -> str:
-    """A network as the paper calls it."""
+    """Return the paper's name of a network."""
     return NETWORKS.get(network, network)
 
 
 def regulariser_words(arm: Arm) -> str:
-    """A regulariser as the paper calls it: "Dropout & Data Augmentation"."""
+    """Return the paper's name of a regulariser: "Dropout & Data Augmentation"."""
     return " & ".join(KINDS.get(part, part) for part in arm.regulariser.split("+"))

@@ -1,4 +1,4 @@
-"""The answers of every model of the study as one table, and the test of each canary against its references."""
+"""Answers of every model of the study as one table, and the test of each canary against its references."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ class TrainingAnswers:
     """Finished training with its answers."""
 
     training: Training
-    """The training."""
+    """Training that is finished."""
     arrays: Arrays
     """Answers of its model."""
 
     @property
     def t(self) -> float:
-        """Mean log KL of the mark less the mean of its controls."""
+        """Return the mean log KL of the mark less the mean of its controls."""
         return float(self.arrays["statistic"] - self.arrays["controls"].mean())
 
     @property
@@ -38,13 +38,13 @@ class TrainingAnswers:
 
 @dataclass(frozen=True, eq=False)
 class StudyAnswers:
-    """Everything that tables and figures are made of.
+    """Answers that tables and figures are made of.
 
     Attributes:
-        models: A row a model (`model_rows`).
-        answers: Every finished training, in the study's order.
-        sets: The data sets.
-        references: Whether the study has any.
+        models: Table with one row per model (`model_rows`).
+        answers: Answers of every finished training, in the study's order.
+        sets: Data sets by name.
+        references: Whether the study has references.
     """
 
     models: pd.DataFrame
@@ -53,21 +53,21 @@ class StudyAnswers:
     references: bool
 
     def of(self, arm: Arm, *roles: str) -> list[TrainingAnswers]:
-        """Finished trainings of an arm, for these purposes."""
+        """Return the finished trainings of an arm, for some roles."""
         return [a for a in self.answers if a.training.arm == arm and a.training.role in roles]
 
     def rows(self, arm: Arm, *roles: str) -> pd.DataFrame:
-        """Return their rows of `models`."""
+        """Return the rows of `models` of an arm, for some roles."""
         names = [column_texts(self.models, column) for column in ("dataset", "network", "regulariser", "role")]
         key_of_arm = (arm.dataset, arm.network, arm.regulariser)
         return rows(self.models, [key[:3] == key_of_arm and key[3] in roles for key in zip(*names, strict=True)])
 
     def arms(self, *roles: str) -> list[Arm]:
-        """Arms that have a finished training for these purposes, in the study's order."""
+        """Return the arms that have a finished training for some roles, in the study's order."""
         return list(dict.fromkeys(a.training.arm for a in self.answers if a.training.role in roles))
 
     def group(self, arm: Arm, *roles: str) -> MarkRank | None:
-        """All canary models of an arm together against its references; None where there are none of either."""
+        """Rank all canary models of an arm together against its references; None where there are none of either."""
         own, references = [a for a in self.of(arm, *roles) if a.marked], self.of(arm, REFERENCE)
         if not own or not references:
             return None
@@ -75,11 +75,11 @@ class StudyAnswers:
 
 
 def read_answers(trainings: Sequence[Training], sets: dict[str, SetData]) -> StudyAnswers:
-    """Read what is finished.
+    """Read the answers of the finished trainings.
 
     Args:
-        trainings: All of the study.
-        sets: Its data sets.
+        trainings: All trainings of the study.
+        sets: Data sets of the study.
     """
     answers = [TrainingAnswers(t, read_result(t.job.result_file)) for t in trainings if t.job.done]
     by_arm: dict[Arm, list[TrainingAnswers]] = {}
@@ -162,10 +162,10 @@ def _rank_mark(own: list[TrainingAnswers], references: list[TrainingAnswers]) ->
 
 
 def _white_box_score(arrays: Arrays, references: list[TrainingAnswers]) -> dict[str, Any]:
-    """M_w, and its rank among the M_w of models without the mark on the very same images.
+    """Compute M_w, and its rank among the M_w of models without the mark on the very same images.
 
-    The paper prints M_w bold where p < 0.05 and does not name the test: here it is that of its M, one-tailed, of the
-    first redraw, paired by image since both probabilities are of one image.
+    The paper prints M_w bold where p < 0.05 and does not name the test. The test here is that of its M, one-tailed, of
+    the first redraw, paired by image since both probabilities are of one image.
     """
     logs = arrays["white"].astype(np.float64)
     if not logs.size:
@@ -182,7 +182,7 @@ def _white_box_score(arrays: Arrays, references: list[TrainingAnswers]) -> dict[
         else 1.0,
         "n_white": logs.shape[1],
     }
-    if references:  # a reference was asked about every training image, slot j in column j
+    if references:  # a reference has a score for every training image, slot j in column j
         reference_scores = np.array(
             [r.arrays["white"][:, arrays["white_slots"]].mean(dtype=np.float64) for r in references]
         )

@@ -1,4 +1,4 @@
-"""What sections 3.3, A.6, B.1 and B.2 of paper 002 say, as tables: seeds, epochs, self-influence, latents."""
+"""Tables of the results of sections 3.3, A.6, B.1 and B.2 of paper 002: seeds, epochs, self-influence, latents."""
 
 import numpy as np
 import pandas as pd
@@ -23,13 +23,13 @@ from memorisk.studies.unique_features.results import StudyAnswers
 
 _NOTHING = pd.DataFrame()
 SCORES = {"m_w": "M_w", "m_paper": "M as published", "t": "M"}
-"""What is compared between trainings of one image; M less the references' mean is the same up to a constant."""
+"""Scores compared between trainings of one image; M less the references' mean is the same up to a constant."""
 LEAST_CANARIES = 10
-"""Canaries below which a correlation says nothing."""
+"""Number of canaries below which a correlation says nothing."""
 
 
 def seed_table(reading: StudyAnswers) -> StudyTable:
-    """(d) How much of M_w and M belongs to the image and how much to the training (3.3, B.1, B.2)."""
+    """(d) Tabulate how much of M_w and M belongs to the image and how much to the training (3.3, B.1, B.2)."""
     rows, images = [], []
     for arm in reading.arms(RANDOM):
         table = reading.rows(arm, RANDOM)
@@ -58,7 +58,7 @@ def seed_table(reading: StudyAnswers) -> StudyTable:
 
 
 def _scores_by_run(table: pd.DataFrame, score: str) -> np.ndarray:
-    """[canaries, runs], canaries of which every training is there."""
+    """Return scores by run, [canaries, runs], of the canaries whose trainings are all there."""
     index, run, values = (column_numbers(table, column) for column in ("index", "run", score))
     wide = np.full((int(index.max()) + 1, int(run.max()) + 1), np.nan)
     wide[index.astype(int), run.astype(int)] = values
@@ -66,7 +66,7 @@ def _scores_by_run(table: pd.DataFrame, score: str) -> np.ndarray:
 
 
 def _scores_by_image(arm: Arm, table: pd.DataFrame) -> pd.DataFrame:
-    """Figures 3a, 4, 5 and 6: each canary's scores in its first training and their range over trainings."""
+    """Tabulate each canary's scores in its first training and their range over trainings (figures 3a to 6)."""
     rows = []
     index = column_numbers(table, "index")
     for i in np.unique(index):
@@ -83,7 +83,7 @@ def _scores_by_image(arm: Arm, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def epoch_table(reading: StudyAnswers) -> StudyTable:
-    """(e) M after each epoch, of canary models and of models without the mark (figure 3c)."""
+    """(e) Tabulate M after each epoch, of canary models and of models without the mark (figure 3c)."""
     rows = []
     for arm in reading.arms(RANDOM, REFERENCE):
         own = [a for a in reading.of(arm, RANDOM) if "profile_t" in a.arrays]
@@ -114,7 +114,7 @@ def epoch_table(reading: StudyAnswers) -> StudyTable:
 
 
 def self_influence_table(reading: StudyAnswers) -> StudyTable:
-    """(f) Self-influence of an image before and after it carries the mark (3.3)."""
+    """(f) Tabulate the self-influence of an image before and after it carries the mark (3.3)."""
     rows = []
     for arm in reading.arms(MARKED):
         base, again = (reading.of(arm, role) for role in (BASE, REPEAT))
@@ -146,7 +146,7 @@ def self_influence_table(reading: StudyAnswers) -> StudyTable:
 
 
 def latent_table(reading: StudyAnswers) -> StudyTable:
-    """(g) Latents before the last layer that the mark excites in models that saw it (A.6, figure 3b)."""
+    """(g) Tabulate latents before the last layer that the mark excites in models that saw it (A.6, figure 3b)."""
     rows, drawn = [], []
     for arm in reading.arms(LATENT):
         answers = {(a.training.index, a.marked): a.arrays for a in reading.of(arm, LATENT)}
@@ -171,7 +171,7 @@ def latent_table(reading: StudyAnswers) -> StudyTable:
 
 
 def _chosen_latent(mark: np.ndarray, random: np.ndarray, without: np.ndarray) -> dict[str, object]:
-    """Choose on the even images, measure on the odd ones; the paper's latent likewise."""
+    """Choose a latent on the even images and measure it on the odd ones; do the same for the paper's latent."""
     columns: dict[str, object] = {"n_latents": mark.shape[1], "n_chosen": len(mark[0::2]), "n_models": len(mark[1::2])}
     for name, excess in (("", mark - without), ("paper_", mark - random)):
         best = int(np.argmax(excess[0::2].mean(axis=0)))
@@ -185,7 +185,7 @@ def _chosen_latent(mark: np.ndarray, random: np.ndarray, without: np.ndarray) ->
 
 
 def influence_table(reading: StudyAnswers) -> StudyTable:
-    """(h) Is the mark remembered more on influential images? Pearson's r and highest against lowest (3.3)."""
+    """(h) Tabulate whether the mark is remembered more on influential images: Pearson's r, highest - lowest (3.3)."""
     rows = []
     for arm in reading.arms(INFLUENCE):
         table = reading.rows(arm, INFLUENCE)
@@ -214,7 +214,7 @@ def influence_table(reading: StudyAnswers) -> StudyTable:
 
 
 def setup_table(reading: StudyAnswers) -> StudyTable:
-    """Networks, data sets, images, trainings and how well the models name unseen images."""
+    """Tabulate networks, data sets, images, trainings and how well the models name unseen images."""
     rows = []
     arms = list(dict.fromkeys(a.training.arm for a in reading.answers))
     for arm in arms:

@@ -1,6 +1,6 @@
-"""``memorisk study unique-features``: train canaries, ask them, lay out paper 002's tables and figures.
+"""``memorisk study unique-features``: train canaries, query them, lay out paper 002's tables and figures.
 
-Resumable: every training leaves one file (`jobs`), and the same command goes on where a killed one stopped. A network
+Every training leaves one file (`canary_training`), and the same command resumes where a killed one stopped. A network
 that fails is listed while the others finish.
 """
 
@@ -36,7 +36,7 @@ class UniqueResult(FinishedStudy):
     """Result of a study."""
 
     reading: StudyAnswers
-    """Every finished model."""
+    """Answers of every finished model."""
 
     @property
     def any_finished(self) -> bool:
@@ -49,11 +49,11 @@ class UniquePlan:
     """Plan of a study."""
 
     trainings: dict[Arm, int]
-    """Trainings of each network on each data set."""
+    """Number of trainings of each network on each data set."""
     images: dict[str, tuple[int, int, int]]
-    """Images of each data set: trained on, validated on, probes."""
+    """Numbers of images of each data set: trained on, validated on, probes."""
     controls: dict[str, int]
-    """Controls of the mark, by data set."""
+    """Number of controls of the mark, by data set."""
     cost: Cost
     """Cost of the trainings that are not done, if none ends early, and of their models' queries."""
 
@@ -61,19 +61,19 @@ class UniquePlan:
 def study_unique_features(
     config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False
 ) -> UniqueResult:
-    """Run the study of paper 002, or go on with it, and lay out its tables and figures.
+    """Run the study of paper 002, or resume it, and lay out its tables and figures.
 
     Args:
-        config: The study (docs/unique-features.md): ``protocol``, ``settings``, ``training``, ``datasets``.
-        out: The study's folder: new, empty, or this study to go on with.
+        config: Study (docs/unique-features.md): ``protocol``, ``settings``, ``training``, ``datasets``.
+        out: Folder of the study: a new one, an empty one, or this study's to resume it.
         progress: Called with (stage, done, total).
         tables_only: Run nothing; lay out what is finished.
 
     Returns:
-        The tables; they are also in ``out/tables`` and, with the figures, in ``out/report.html``.
+        Tables of the study; they are also in ``out/tables`` and, with the figures, in ``out/report.html``.
 
     Raises:
-        InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
+        InputError: The file names something that does not exist, or a data set cannot be read; nothing was run.
         MemoriskError: Every training failed; what is done is kept.
     """
     study, folder = read_unique(config), Path(out)
@@ -89,7 +89,7 @@ def study_unique_features(
     failed: dict[str, str] = {}
 
     def run(run: RunFolder, progress: Progress) -> None:
-        """Train what is not there: first what says which images are influential, then all others."""
+        """Train what is missing: first the models that show which images are influential, then all others."""
         for name in (RESULTS, STATES, CHECKPOINTS):
             run.subfolder(name)
         failed.update(_train(run, planner.bases(), planner, "self-influence of every image", progress))
@@ -103,7 +103,7 @@ def study_unique_features(
         return UniqueResult(reading=reading, tables=unique_tables(reading), failed=failed)
 
     def report(result: UniqueResult) -> StudyReport:
-        """The page, and every model as a row."""
+        """Lay out the page, and every model as a row."""
         page = unique_page(study, result.reading, result.tables, failed)
         return StudyReport(page=page, layout=LAYOUT, frames={"models": result.reading.models})
 
@@ -132,7 +132,7 @@ def prepare_sets(study: UniqueStudy, progress: Progress) -> dict[str, SetData]:
     """Decode every data set.
 
     Raises:
-        InputError: One cannot be read.
+        InputError: A data set cannot be read.
     """
     return {name: prepare_set(name, dataset, study.options, progress) for name, dataset in study.datasets.items()}
 
@@ -141,7 +141,7 @@ def check_arms(planner: Planner, progress: Progress) -> None:
     """Refuse, before anything is written, a network that does not fit its images.
 
     Raises:
-        InputError: One does not.
+        InputError: A network does not fit.
     """
     seen: set[Arm] = set()
     anything = {arm: np.arange(len(planner.sets[arm.dataset].rows), dtype=float) for arm in planner.ranked()}
@@ -172,7 +172,7 @@ def _refuse_fewer_models(out: Path, planner: Planner) -> None:
     """Refuse to replace a finished report by one of fewer models.
 
     Raises:
-        InputError: Models that are finished are not part of what is asked for.
+        InputError: Finished models are not part of the present study.
     """
     finished = {path.stem for path in (out / RESULTS).glob("*.npz")}
     if not (out / REPORT).is_file() or not finished:
@@ -188,19 +188,19 @@ def _refuse_fewer_models(out: Path, planner: Planner) -> None:
 
 
 def _influences(bases: list[Training]) -> dict[Arm, np.ndarray]:
-    """Self-influence of every image, of the arms whose base is finished."""
+    """Read the self-influence of every image, for the arms whose base is finished."""
     return {b.arm: read_result(b.job.result_file)["influence"] for b in bases if b.role == BASE and b.job.done}
 
 
 def _train(
     run: RunFolder, trainings: list[Training], planner: Planner, stage: str, progress: Progress
 ) -> dict[str, str]:
-    """Run the trainings that are not done, each once; what fails is listed by arm."""
+    """Run the trainings that are not done, each once; failures are listed by arm."""
     folders = sorted({t.job.images.parent for t in missing_cells(trainings)})
     place = planner.options.placement(run.path, *folders, gpus=int(planner.device != "cpu"))
 
     def stacked(waiting: Sequence[Training], ended: Ended[Training]) -> None:
-        """On a GPU, networks of a kind as one computation."""
+        """Train networks of a kind as one computation on a GPU."""
         by_key = {t.key: t for t in waiting}
         run_on_gpu([t.job for t in waiting], lambda job, error: ended(by_key[job.key], error and str(error)))
 

@@ -1,8 +1,8 @@
-"""Tables 1 to 3 of paper 002 in its layout, the corrected numbers beside, and what its sections say in words.
+"""Tables 1 to 3 of paper 002 in its layout, the corrected numbers, and the results of its further sections.
 
 A row of "ours" is an arm: a network on a data set under a regulariser. The unit is the model. Canaries of an arm
 share its references, so that their single findings are not independent; the test of all canaries together is one
-test. ``COLUMNS`` says how the corrected numbers are shown, on the page and in Markdown alike.
+test. ``COLUMNS`` defines how the corrected numbers are shown, on the page and in Markdown alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -150,7 +150,7 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         number("transparent", "Opacity 0", "power"),
     ),
 }
-"""Of each table by its name."""
+"""Columns of each table, by its name."""
 
 _PUBLISHED_TITLE = "The paper's statistics, of the canary models and of models that never saw the mark."
 LAYOUT = TableLayout(
@@ -165,14 +165,14 @@ LAYOUT = TableLayout(
 TOP_WHITE, TOP = 5, 3
 _STAR_NOTE = "A star marks p < 0.05 as the paper has it in bold: {}."
 LEAST_REFERENCES = 19
-"""References with which one model alone can be found at 5 %."""
+"""Number of references with which one model alone can be found at 5 %."""
 
 
 def unique_tables(reading: StudyAnswers) -> list[StudyTable]:
-    """Every table of the study from what is finished; an empty one says why.
+    """Return every table of the study from what is finished; an empty one says why.
 
     Args:
-        reading: Of `read_answers`.
+        reading: Result of `read_answers`.
     """
     return [
         _table_1(reading),
@@ -213,7 +213,7 @@ def _table_1(reading: StudyAnswers) -> StudyTable:
 
 
 def _white_row(reading: StudyAnswers, arm: Arm, rows: pd.DataFrame) -> dict[str, object]:
-    """All canaries of an arm against its references; the unit is the canary, its trainings averaged."""
+    """Compare all canaries of an arm with its references; the unit is the canary, its trainings averaged."""
     own = _canary_means(rows, "m_w")
     columns: dict[str, object] = {"n_canaries": len(own), "n_models": len(rows), "m_w": float(own.mean())}
     limits = mean_limits(own)
@@ -232,7 +232,7 @@ def _white_row(reading: StudyAnswers, arm: Arm, rows: pd.DataFrame) -> dict[str,
 
 
 def _canary_means(rows: pd.DataFrame, column: str) -> np.ndarray:
-    """[canaries] mean over the trainings of each."""
+    """Compute the mean over the trainings of each canary, [canaries]."""
     index, values = column_numbers(rows, "index"), column_numbers(rows, column)
     return np.array([values[index == i].mean() for i in np.unique(index)])
 
@@ -250,7 +250,7 @@ def _share(rows: pd.DataFrame, column: str) -> dict[str, object]:
 
 
 def _reference_scores(reading: StudyAnswers, arm: Arm) -> np.ndarray | None:
-    """[R, canaries] M_w that each reference has on the canary's images."""
+    """Return the M_w that each reference has on the canary's images, [R, canaries]."""
     references, canaries = reading.of(arm, REFERENCE), reading.of(arm, RANDOM)
     if not references or not canaries:
         return None
@@ -288,7 +288,7 @@ def _table_2(reading: StudyAnswers) -> StudyTable:
 
 
 def arm_row(reading: StudyAnswers, arm: Arm) -> dict[str, object]:
-    """All canaries of an arm that were chosen by self-influence, in the corrected and in the paper's form."""
+    """Compute the row of all canaries of an arm chosen by self-influence, in the corrected and in the paper's form."""
     rows, references = reading.rows(arm, INFLUENCE), reading.rows(arm, REFERENCE)
     m = column_numbers(rows, "m_paper")
     limits = mean_limits(m)
@@ -331,7 +331,7 @@ def _table_3(reading: StudyAnswers) -> StudyTable:
 
 
 def _regulariser_difference(reading: StudyAnswers, arm: Arm) -> dict[str, float]:
-    """M under the regulariser less M without: a difference of differences, each with references of its own."""
+    """Compute M under the regulariser less M without: a difference of differences, each with references of its own."""
     plain = Arm(arm.dataset, arm.network)
     groups = [[a.t for a in reading.of(one, role)] for one in (arm, plain) for role in (INFLUENCE, REFERENCE)]
     if any(len(group) < 2 for group in groups):
@@ -347,12 +347,12 @@ def _star(p: float) -> str:
 
 
 def _two_digits(value: float) -> str:
-    """A number as table 1 prints it: ".11"."""
+    """Format a number as table 1 prints it: ".11"."""
     return f"{value:.2f}".replace("0.", ".", 1) if np.isfinite(value) else "n/a"
 
 
 def _two_significant_digits(value: float) -> str:
-    """A number as tables 2 and 3 print it, with two digits that count: ".0038"."""
+    """Format a number as tables 2 and 3 print it, with two digits that count: ".0038"."""
     if not np.isfinite(value):
         return "n/a"
     return f"{value:.2g}".replace("0.", ".", 1) if "e" not in f"{value:.2g}" else f"{value:.5f}".replace("0.", ".", 1)

@@ -1,14 +1,15 @@
 """Folders of diffusion transformers: weights that are there, and a generator that draws images.
 
 A generator's folder holds ``transformer/`` and ``scheduler/`` (and ``vae/`` where it draws latents) as diffusers writes
-them, of vectors ``conditions.npz``, of a training that is known ``seen.parquet`` and ``origin.json`` (and in ``vae/``
-those of the autoencoder), and ``generator.json``, written last. Where there are an autoencoder and classes,
-``model_index.json`` makes it a pipeline, too, which `diffusers.DiTPipeline.from_pretrained` opens; its guidance above 1
-takes 1000 for "no class", whatever the table holds, so that it is right for tables of 1,000 classes alone.
+them. A generator of vectors has ``conditions.npz``, and one whose training is known ``seen.parquet`` and
+``origin.json`` (and in ``vae/`` those of the autoencoder). ``generator.json`` is written last. Where there are an
+autoencoder and classes, ``model_index.json`` makes it a pipeline, too, which
+`diffusers.DiTPipeline.from_pretrained` opens; its guidance above 1 takes 1000 for "no class", whichever table it has,
+so that it is right for tables of 1,000 classes alone.
 
-Weights come from the folder of a generator, from one of diffusers, or by name where asked. Loading is strict: a tensor
-that is missing, unknown, of another shape or not finite is refused. Of weights that were trained on other images, the
-class table alone may be new, or embeddings of vectors in its place.
+Weights come from the folder of a generator, from one of diffusers, or by name on request. Loading is strict: a tensor
+that is missing, unknown, of another shape or not finite is refused. With weights that were trained on other images,
+only the class table may be new, or embeddings of vectors in its place.
 """
 
 import inspect
@@ -58,7 +59,7 @@ class DiTFolder:
     name: str
     """Name for a report."""
     transformer: Path
-    """Folder of ``config.json`` and weights."""
+    """Folder with ``config.json`` and weights."""
     vae: Path | None
     """Folder of the autoencoder whose latents it draws, where there is one."""
     seen: TrainingRecord | None = None
@@ -66,15 +67,15 @@ class DiTFolder:
 
 
 def find_dit(text: str) -> DiTFolder:
-    """Return where the weights lie that a user names.
+    """Find the weights that a user names.
 
     Args:
-        text: A folder of diffusers (of a pipeline or of a transformer), its file of weights, the run folder of a
+        text: Folder of diffusers (of a pipeline or of a transformer), its file of weights, the run folder of a
             generator that was trained here, or ``NAME@default``: a pipeline by its name on the hub, which downloads,
-            because it is asked for by name.
+            because the user names it.
 
     Raises:
-        InputError: There is none, or what it was trained on cannot be read.
+        InputError: The weights do not exist, or the record of their training cannot be read.
     """
     root = Path(text)
     if text.endswith(f"@{DEFAULT}") and not root.exists():
@@ -114,28 +115,28 @@ def open_dit(
     size: str | None = None,
     seed: int = 0,
 ) -> Any:
-    """A network that begins with weights that are there.
+    """Open a network that begins with existing weights.
 
-    Its class table is kept where the number of classes is the same; else, and for vectors, a new random embedding takes
-    its place. Positions are computed for ``side``.
+    It keeps the class table of the weights where the number of classes is the same; else, and for vectors, a new random
+    embedding takes its place. Positions are computed for ``side``.
 
     Args:
-        text: As for `find_dit`; ``facebook/DiT-XL-2-256@default`` are the paper's, of ImageNet.
-        side: Numbers of a latent (or pixels) a side.
-        channels: Of a latent (or of the pixels).
-        conditioned_on: ``none``, ``class`` or ``vector``.
-        classes: Of ``class``.
-        condition_dim: Of ``vector``.
-        learn_sigma: Whether it gives a variance; None for as the weights have it.
-        size: As ``XL/2``, where the weights must be of this size.
-        seed: Of a new embedding.
+        text: Name of the weights, as for `find_dit`; ``facebook/DiT-XL-2-256@default`` are the paper's, of ImageNet.
+        side: Side of a latent in numbers, or of the image in pixels.
+        channels: Number of channels of a latent, or of the pixels.
+        conditioned_on: Kind of the condition: ``none``, ``class`` or ``vector``.
+        classes: Number of classes, for ``class``.
+        condition_dim: Length of a condition, for ``vector``.
+        learn_sigma: Whether it gives a variance; None for as the weights do.
+        size: Size such as ``XL/2``, where the weights must be of this size.
+        seed: Random seed of a new embedding.
 
     Returns:
-        As `memorisk.models.generators.dit.network.new_dit`.
+        Network as `memorisk.models.generators.dit.network.new_dit` returns it.
 
     Raises:
-        InputError: There are no such weights, or they do not fit.
-        MissingExtraError: diffusers is not there.
+        InputError: The weights do not exist, or do not fit.
+        MissingExtraError: diffusers is not installed.
     """
     check_library("a diffusion transformer")
     source = find_dit(text)
@@ -168,11 +169,11 @@ def read_architecture(folder: Path, title: str) -> dict[str, Any]:
     """Read the architecture from ``config.json``.
 
     Args:
-        folder: Of a transformer.
-        title: What it is called in messages.
+        folder: Folder of a transformer.
+        title: Name of the network in messages.
 
     Raises:
-        InputError: There is none, or it is of another class.
+        InputError: The file is missing, or of another class.
     """
     try:
         config = read_json(folder / CONFIG)
@@ -192,10 +193,10 @@ def read_architecture(folder: Path, title: str) -> dict[str, Any]:
 
 
 def build_from_config(config: Mapping[str, Any], title: str) -> Any:
-    """A network of a configuration, in which other classes of diffusers may have left settings of theirs.
+    """Build a network from a configuration, which may hold settings of other classes of diffusers.
 
     Raises:
-        InputError: It cannot be built.
+        InputError: The network cannot be built.
     """
     from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
 
@@ -207,7 +208,7 @@ def build_from_config(config: Mapping[str, Any], title: str) -> Any:
 
 
 def _check_fit(title: str, own: DiTSpec, *, channels: int, learn_sigma: bool | None, size: str | None) -> None:
-    """Refuse weights whose input, output or size is another."""
+    """Refuse weights with another input, output or size."""
     if own.channels != channels:
         raise InputError(
             f"{title} draws {own.channels} channels, and {channels} are asked for: name the autoencoder whose latents "
@@ -224,7 +225,7 @@ def _check_fit(title: str, own: DiTSpec, *, channels: int, learn_sigma: bool | N
 
 
 def _downloaded(name: str) -> Path:
-    """The folder of the hub's cache that holds a pipeline's parts."""
+    """Return the folder of the hub's cache that holds a pipeline's parts."""
     more = ("model_index.json", f"{SCHEDULER}/scheduler_config.json")
     return download_folder(name, (TRANSFORMER, VAE), f"{one_line(name, 80)}@{DEFAULT}", more)
 
@@ -237,13 +238,13 @@ class DiTGenerator:
     """A `memorisk.models.generators.generators.Generator` that draws by a diffusion transformer.
 
     Attributes:
-        network: A DiTTransformer2DModel; where it goes on learning, this generator does, too.
-        config: What it makes.
-        scheduler: Of diffusers, with the configuration of its training.
-        vae: The AutoencoderKL whose latents it draws, or None for pixels.
+        network: Transformer (DiTTransformer2DModel); where it continues to learn, this generator does, too.
+        config: Configuration of the generator.
+        scheduler: Scheduler of diffusers, with the configuration of its training.
+        vae: Autoencoder (AutoencoderKL) whose latents it draws, or None for pixels.
         known: Conditions of its training images.
-        seen: The images that it was trained and chosen on.
-        vae_seen: Those that its autoencoder was.
+        seen: Record of the images that it was trained and chosen on.
+        vae_seen: Record of the images that its autoencoder was trained and chosen on.
     """
 
     network: Any
@@ -270,7 +271,7 @@ class DiTGenerator:
 
     @cached_property
     def source(self) -> str:
-        """Fingerprint of the weights, and of the noise they were trained with; taken once, as they are then."""
+        """Return the fingerprint of the weights and of the noise they were trained with, computed once."""
         parts = {TRANSFORMER: self.network} | ({} if self.vae is None else {VAE: self.vae})
         tensors = [
             [part, name, fingerprint(t.detach().cpu().numpy())]
@@ -282,15 +283,16 @@ class DiTGenerator:
 
     @property
     def conditions(self) -> np.ndarray | None:
-        """[N, k] float32 of its training images, where it keeps them."""
+        """Return the conditions of its training images, [N, k] float32, where it keeps them."""
         return None if self.known is None else self.known.values
 
     def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
         """Draw as `memorisk.models.generators.generators.Generator.sample`; the network stays on the device.
 
         Raises:
-            InputError: A draw that is not of this generator's conditions, more steps than its training had times, or
-                guidance without a condition to keep to.
+            InputError: The draw does not fit this generator's conditions, there are more steps than its training had
+            times, or
+            guidance lacks a condition.
         """
         how = how or SamplingOptions()
         how.validate()
@@ -301,7 +303,7 @@ class DiTGenerator:
         return DiffusionSampler(network, self.scheduler, decoder, self.config.channels, how, where).draw(checked)
 
     def seen_parts(self, store: ImageStore) -> SeenImages | None:
-        """Tell which images of a store it or its autoencoder was trained or chosen on; None where that is not known."""
+        """Return which images of a store it or its autoencoder was trained or chosen on; None if not known."""
         return None if self.seen is None else join_seen(self.seen.parts(store), self.vae_seen, store)
 
     def _check_guidance(self, guidance: float) -> None:
@@ -332,14 +334,14 @@ def save_dit(
     """Write a generator's folder, private, each file atomically, its description last.
 
     Args:
-        network: Of `memorisk.models.generators.dit.network.new_dit`.
-        folder: Made if it is not there; one that was begun is written again.
-        config: What it makes, of kind ``dit``.
-        scheduler: Of diffusers, with the configuration of its training.
-        vae: The AutoencoderKL whose latents it draws; None for pixels.
-        conditions: Of its training images, for vectors.
-        seen: The images that it was trained and chosen on.
-        vae_seen: Those that its autoencoder was.
+        network: Network of `memorisk.models.generators.dit.network.new_dit`.
+        folder: Folder of the generator; it is made if it is missing, and one that was begun is written again.
+        config: Configuration of the generator, of kind ``dit``.
+        scheduler: Scheduler of diffusers, with the configuration of its training.
+        vae: Autoencoder (AutoencoderKL) whose latents it draws; None for pixels.
+        conditions: Conditions of its training images, for vectors.
+        seen: Record of the images that it was trained and chosen on.
+        vae_seen: Record of the images that its autoencoder was trained and chosen on.
 
     Raises:
         InputError: Network and description do not fit each other.
@@ -364,15 +366,15 @@ def save_dit(
 
 
 def load_dit(folder: Path, config: GeneratorConfig) -> DiTGenerator:
-    """A generator from its folder.
+    """Load a generator from its folder.
 
     Args:
-        folder: What `save_dit` wrote.
-        config: Its description.
+        folder: Folder that `save_dit` wrote.
+        config: Configuration that `read_description` read from it.
 
     Raises:
-        InputError: It is damaged: a file or tensor is missing, unknown, of another shape or not finite.
-        MissingExtraError: diffusers is not there.
+        InputError: The folder is damaged: a file or tensor is missing, unknown, of another shape or not finite.
+        MissingExtraError: diffusers is not installed.
     """
     check_library("a diffusion transformer")
     title = one_line(config.name, 60)
@@ -407,7 +409,7 @@ def _save_module(module: Any, folder: Path) -> None:
 
 
 def _class_config(part: Any) -> dict[str, Any]:
-    """The configuration of a part of diffusers, with its class."""
+    """Return the configuration of a part of diffusers, with its class."""
     import diffusers
 
     return {"_class_name": type(part).__name__, "_diffusers_version": diffusers.__version__, **_public(part.config)}
@@ -418,7 +420,7 @@ def _public(config: Any) -> dict[str, Any]:
 
 
 def _as_ddim(scheduler: Any, *, pixels: bool) -> dict[str, Any]:
-    """The configuration of a training as that of a DDIMScheduler, which a pipeline of diffusers starts with."""
+    """Return a training's configuration as that of a DDIMScheduler, which a pipeline of diffusers starts with."""
     with quiet_diffusers():
         from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 
@@ -428,7 +430,7 @@ def _as_ddim(scheduler: Any, *, pixels: bool) -> dict[str, Any]:
 
 
 def _scheduler(folder: Path, title: str) -> Any:
-    """Read ``scheduler_config.json``."""
+    """Read a scheduler from ``scheduler_config.json``."""
     try:
         with quiet_diffusers():
             from diffusers.schedulers.scheduling_ddpm import DDPMScheduler

@@ -1,9 +1,9 @@
-"""The forward pass of a diffusion transformer for sampling: the same network, less work.
+"""Forward pass of a diffusion transformer for sampling: the same network, less work.
 
-`diffusers.DiTTransformer2DModel` computes at every step and in every block what depends on the time and the condition
-alone: a sinusoid, a network of two layers and six vectors a block that scale, shift and gate (adaLN). Here these are
-computed for many steps at once, and once for all images of a condition; the three products of attention are one. Tests
-hold the result to the network's own forward pass.
+`diffusers.DiTTransformer2DModel` computes at every step and in every block the values that depend on the time and the
+condition alone: a sinusoid, a network of two layers and six vectors per block that scale, shift and gate (adaLN). This
+module computes these for many steps at once, and once for all images of a condition; the three products of attention
+are one. Tests compare the result with the network's own forward pass.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import nn
 
 GROUP_NUMBERS = 1 << 16
-"""Tokens times width that are computed at once on a CPU: fewer leave it waiting, more leave its caches."""
+"""Largest number of tokens times width computed at once on a CPU: fewer leave it waiting, more leave its caches."""
 
 Block = torch.Tensor
-"""[s, m, 6, d]: shift, scale + 1 and gate of attention, then of the feed-forward part; s steps, m conditions."""
+"""Shift, scale + 1 and gate of attention, then of the feed-forward part, [s, m, 6, d]; s steps, m conditions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Modulations:
     blocks: tuple[Block, ...]
     """Modulations of each block."""
     final: torch.Tensor
-    """[s, m, 2, d]: shift and scale + 1 before the output."""
+    """Shift and scale + 1 before the output, [s, m, 2, d]."""
 
     def at(self, step: int) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         """Return the modulations of one step: [m, 6, d] of each block, [m, 2, d] before the output."""
@@ -60,8 +60,8 @@ class CachedForward:
     """Forward pass of a network with cached modulations.
 
     Args:
-        network: A DiTTransformer2DModel; the weights of its products q, k, v are copied (a sixth of a block), the rest
-            is used as it is. Training it later does not reach the copies.
+        network: Transformer (DiTTransformer2DModel); the weights of its products q, k, v are copied (a sixth of a
+            block), the rest is used as it is. Training it later does not change the copies.
     """
 
     def __init__(self, network: Any) -> None:
@@ -78,7 +78,7 @@ class CachedForward:
 
     @property
     def group(self) -> int:
-        """Images that are computed at once on a CPU, always: their bytes do not depend on their place among them."""
+        """Return the number of images computed at once on a CPU: bytes do not depend on an image's place in a group."""
         inputs, hidden = self.first.shape
         most = max(1, GROUP_NUMBERS // (self.grid**2 * hidden))
         return (
@@ -86,7 +86,7 @@ class CachedForward:
         )
 
     def times(self, timesteps: torch.Tensor) -> torch.Tensor:
-        """Embeddings of times: [S] to [S, depth, d]."""
+        """Compute embeddings of times: [S] to [S, depth, d]."""
         embeddings = []
         for block in self.blocks:
             emb = block.embedding
@@ -95,15 +95,15 @@ class CachedForward:
         return torch.stack(embeddings, dim=1)
 
     def conditions(self, labels: torch.Tensor) -> torch.Tensor:
-        """Embeddings of conditions: [m] int64 or [m, k] float32 to [m, depth, d]."""
+        """Compute embeddings of conditions: [m] int64 or [m, k] float32 to [m, depth, d]."""
         return torch.stack([block.embedding.class_embedder(labels) for block in self.blocks], dim=1)
 
     def modulations(self, times: torch.Tensor, conditions: torch.Tensor) -> Modulations:
-        """For every pair of a time and a condition.
+        """Compute the modulations of every pair of a time and a condition.
 
         Args:
-            times: [s, depth, d], as `times` gives them.
-            conditions: [m, depth, d], as `conditions` gives them.
+            times: Embeddings of times, [s, depth, d], from `times`.
+            conditions: Embeddings of conditions, [m, depth, d], from `conditions`.
         """
         s, m, d = len(times), len(conditions), times.shape[-1]
         active = F.silu(times[:, None] + conditions[None])  # [s, m, depth, d]
@@ -120,12 +120,12 @@ class CachedForward:
         """Evaluate the network once.
 
         Args:
-            x: [m, c, h, w].
-            blocks: [m, 6, d] of each block: `Modulations.at`.
-            final: [m, 2, d].
+            x: Noisy images or latents, [m, c, h, w].
+            blocks: Modulations of each block, [m, 6, d]: `Modulations.at`.
+            final: Modulations before the output, [m, 2, d].
 
         Returns:
-            [m, outputs, h, w].
+            Outputs of the network, [m, outputs, h, w].
         """
         m, n, p = len(x), self.grid, self.patch
         patches = x.view(m, -1, n, p, n, p).permute(0, 2, 4, 1, 3, 5).clone(memory_format=torch.contiguous_format)
@@ -142,7 +142,7 @@ class CachedForward:
         return out.reshape(m, self.outputs, n * p, n * p)
 
     def _attention(self, x: torch.Tensor, weights: _Weights) -> torch.Tensor:
-        """Heads side by side, before the product that mixes them: [m, n, d]."""
+        """Compute the heads of attention, before the product that mixes them: [m, n, d]."""
         m, n, d = x.shape
         qkv = F.linear(x, *weights.qkv).view(m, n, 3, self.heads, d // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
@@ -151,24 +151,26 @@ class CachedForward:
 
 @lru_cache
 def rows_are_independent(images: int, tokens: int, hidden: int, heads: int, inputs: int, outputs: int) -> bool:
-    """Return whether every layer of a network gives an image the same bytes at any place of a group, beside any others.
+    """Return whether every layer gives an image the same bytes at any place of a group, with any other images.
 
     Kernels for matrices may treat rows at an edge in another order of additions. A kernel for an activation computes
-    the last numbers of an array, fewer than it takes at once, by another approximation. The kernels of this machine are
-    asked, on noise, once for every shape.
+    the
+    last numbers of an array, fewer than it takes at once, by another approximation. The function tests the kernels of
+    this
+    machine, on noise, once for every shape.
 
     Args:
-        images: Of a group.
-        tokens: Of an image.
+        images: Number of images in a group.
+        tokens: Number of tokens of an image.
         hidden: Width of the network.
-        heads: Of its attention.
-        inputs: Numbers of a patch.
-        outputs: Numbers that a patch becomes.
+        heads: Number of heads of its attention.
+        inputs: Number of values of a patch.
+        outputs: Number of outputs of a patch.
     """
     noise = torch.Generator().manual_seed(0)
 
     def apart(x: torch.Tensor, layer: Any) -> bool:
-        """Moved by one, and with zeros beside the first."""
+        """Compare the outputs with those of the rows moved by one, and of the first row among zeros."""
         alone = torch.zeros_like(x)
         alone[0] = x[0]
         outputs = layer(x)
@@ -193,7 +195,7 @@ def _activation(x: torch.Tensor) -> torch.Tensor:
 
 
 def _modulated(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float) -> torch.Tensor:
-    """LayerNorm without weights, then scale and shift [m, d]; of one condition in one pass."""
+    """Apply LayerNorm without weights, then scale and shift [m, d]; a single condition takes one pass."""
     if len(scale) == 1:
         return F.layer_norm(x, (x.shape[-1],), scale[0], shift[0], eps)
     return torch.addcmul(shift[:, None], F.layer_norm(x, (x.shape[-1],), eps=eps), scale[:, None])

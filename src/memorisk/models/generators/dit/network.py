@@ -1,12 +1,12 @@
-"""Diffusion transformers (Peebles and Xie, "Scalable Diffusion Models with Transformers", 2023), as diffusers has them.
+"""Diffusion transformers (Peebles and Xie, "Scalable Diffusion Models with Transformers", 2023), as in diffusers.
 
 The network is `diffusers.DiTTransformer2DModel`. diffusers builds it with PyTorch's own random weights; here it begins
-as the paper's code does (section 3.2, adaLN-Zero): every block is the identity and the output is 0. As diffusers has
-it, each block keeps a timestep embedding and a class table of its own, where the paper's code shares one: they begin
-alike, as weights of the paper do once converted.
+as the paper's code does (section 3.2, adaLN-Zero): every block is the identity and the output is 0. In diffusers, each
+block keeps a timestep embedding and a class table of its own, where the paper's code shares one: they begin alike, as
+weights of the paper do once converted.
 
-diffusers drops labels in every block independently, and while training only. Here its own dropping is off: who trains
-draws which rows lose their condition, once a row, by giving the null label (`null_labels`).
+diffusers drops labels in every block independently, and while training only. This module turns its dropping off: the
+training draws which rows lose their condition, once per row, by giving the null label (`null_labels`).
 """
 
 import math
@@ -30,7 +30,7 @@ SIZES: Mapping[str, tuple[int, int, int]] = {
     "L": (1024, 24, 16),
     "XL": (1152, 28, 16),
 }
-"""Width, blocks and heads; S, B, L and XL are the paper's (table 1)."""
+"""Width, blocks and heads of each size; S, B, L and XL are the paper's (table 1)."""
 
 _PURPOSE = "a diffusion transformer"
 _EMBEDDING_STD = 0.02
@@ -41,38 +41,38 @@ class DiTSpec:
     """A diffusion transformer."""
 
     hidden: int
-    """Width."""
+    """Width of the transformer."""
     depth: int
-    """Blocks."""
+    """Number of blocks."""
     heads: int
-    """Heads of its attention."""
+    """Number of heads of its attention."""
     patch: int
-    """Pixels (or numbers of a latent) a side that become one token."""
+    """Side in pixels (or numbers of a latent) of the patch that becomes one token."""
     side: int
-    """Pixels (or numbers of a latent) a side of what it draws."""
+    """Side in pixels (or numbers of a latent) of the network's images."""
     channels: int
-    """Channels that it draws."""
+    """Number of channels that it draws."""
     conditioned_on: str = "none"
-    """``none``, ``class`` or ``vector``."""
+    """Kind of the condition: ``none``, ``class`` or ``vector``."""
     classes: int = 0
-    """Classes of a network that is conditioned on the class."""
+    """Number of classes of a network that is conditioned on the class."""
     condition_dim: int = 0
     """Length of a condition that is a vector."""
     learn_sigma: bool = False
-    """Whether it gives a variance beside the noise, which doubles the channels of its output."""
+    """Whether it also gives a variance besides the noise, which doubles the channels of its output."""
 
     @classmethod
     def named(cls, size: str, *, side: int, channels: int, **more: Any) -> "DiTSpec":
         """Return the specification of a named size.
 
         Args:
-            size: As ``XL/2`` or ``tiny/4``: a name of `SIZES` and the patch.
-            side: Pixels (or numbers of a latent) a side.
-            channels: Of what it draws.
-            **more: The other fields.
+            size: Size such as ``XL/2`` or ``tiny/4``: a name of `SIZES` and the patch.
+            side: Side in pixels, or in numbers of a latent.
+            channels: Number of channels of its images.
+            **more: Further fields of the specification.
 
         Raises:
-            InputError: An unknown size, or values that do not fit each other.
+            InputError: The size is unknown, or values do not fit each other.
         """
         hidden, depth, heads, patch = parse_size(size)
         spec = cls(hidden=hidden, depth=depth, heads=heads, patch=patch, side=side, channels=channels, **more)
@@ -83,7 +83,7 @@ class DiTSpec:
         """Check that the values fit each other.
 
         Raises:
-            InputError: They do not.
+            InputError: The values do not.
         """
         for name in ("hidden", "depth", "heads", "patch", "side", "channels"):
             if getattr(self, name) < 1:
@@ -111,7 +111,7 @@ class DiTSpec:
 
     @property
     def rows(self) -> int:
-        """Rows of its class table but for the null one: one where it is not conditioned on the class."""
+        """Count the rows of its class table without the null one: one where it is not conditioned on the class."""
         return max(self.classes, 1)
 
     @property
@@ -121,9 +121,9 @@ class DiTSpec:
 
 
 class VectorEmbedding(nn.Module):
-    """A condition that is a vector, in the place of diffusers' class table: Linear, SiLU, Linear.
+    """Embedding of a condition that is a vector, in the place of diffusers' class table: Linear, SiLU, Linear.
 
-    A row with a number that is none (NaN) has no condition: a learned vector stands for it.
+    A row with a missing number (NaN) has no condition: a learned vector takes its place.
 
     Args:
         condition_dim: Length of a condition.
@@ -137,7 +137,7 @@ class VectorEmbedding(nn.Module):
         self.null = nn.Parameter(torch.zeros(hidden))
 
     def forward(self, conditions: torch.Tensor) -> torch.Tensor:
-        """[b, k] conditions to [b, hidden]."""
+        """Map [b, k] conditions to [b, hidden]."""
         missing = conditions.isnan().any(dim=1, keepdim=True)
         filled = torch.where(missing, 0.0, conditions).to(self.linear_1.weight.dtype)
         embedding = self.linear_2(nn.functional.silu(self.linear_1(filled)))
@@ -145,10 +145,10 @@ class VectorEmbedding(nn.Module):
 
 
 def parse_size(text: str) -> tuple[int, int, int, int]:
-    """Width, blocks, heads and patch of a size as ``XL/2``.
+    """Return width, blocks, heads and patch of a size such as ``XL/2``.
 
     Raises:
-        InputError: It is of another form, or of no known name.
+        InputError: The size is of another form, or its name is unknown.
     """
     name, slash, patch = text.partition("/")
     if not (slash and patch.isascii() and patch.isdecimal() and int(patch) > 0):
@@ -162,23 +162,23 @@ def parse_size(text: str) -> tuple[int, int, int, int]:
 
 
 def new_dit(spec: DiTSpec, seed: int) -> Any:
-    """A network with random weights, as the paper begins.
+    """Build a network with random weights, as the paper begins.
 
     Linear layers and patches: Xavier uniform, biases 0; timestep and condition embeddings: normal with a deviation of
     0.02, alike in every block; modulations (adaLN) of the blocks and of the output, and the output itself: 0.
 
     Args:
-        spec: What it is.
-        seed: Of the weights.
+        spec: Specification of the network.
+        seed: Random seed of the weights.
 
     Returns:
-        A `diffusers.DiTTransformer2DModel`, float32, called as ``network(x [b, c, h, w], timestep [b],
+        Network (`diffusers.DiTTransformer2DModel`), float32, called as ``network(x [b, c, h, w], timestep [b],
         class_labels=labels)``: labels [b] int64 of classes (all 0 where there are none), or [b, k] float32 of vectors;
         `null_labels` for rows without a condition.
 
     Raises:
-        InputError: The specification does not fit itself.
-        MissingExtraError: diffusers is not there.
+        InputError: The values of the specification do not fit each other.
+        MissingExtraError: diffusers is not installed.
     """
     spec.validate()
     with seeded(seed):
@@ -189,7 +189,7 @@ def new_dit(spec: DiTSpec, seed: int) -> Any:
 
 
 def null_labels(spec: DiTSpec, n: int, device: torch.device | str = "cpu") -> torch.Tensor:
-    """Labels of ``n`` rows that have no condition: [n] int64, or [n, k] float32 of a network of vectors."""
+    """Return labels of ``n`` rows without a condition: [n] int64, or [n, k] float32 of a network of vectors."""
     if spec.conditioned_on == "vector":
         return torch.full((n, spec.condition_dim), math.nan, device=device)
     return torch.full((n,), spec.rows, dtype=torch.int64, device=device)
@@ -230,10 +230,10 @@ def architecture(spec: DiTSpec) -> dict[str, Any]:
 
 
 def build_transformer(config: Mapping[str, Any]) -> Any:
-    """A DiTTransformer2DModel of a configuration, as diffusers begins; its own dropping of labels is off.
+    """Build a DiTTransformer2DModel from a configuration as diffusers does; its own dropping of labels is off.
 
     Raises:
-        MissingExtraError: diffusers is not there.
+        MissingExtraError: diffusers is not installed.
     """
     check_library(_PURPOSE)
     try:
@@ -256,7 +256,7 @@ def adapt_conditions(network: Any, condition_dim: int) -> None:
 
 
 def init_conditions(network: Any) -> None:
-    """New random embeddings of conditions, alike in every block."""
+    """Draw new random embeddings of conditions, alike in every block."""
     first = network.transformer_blocks[0].norm1.emb.class_embedder
     for name, value in first.named_parameters():
         nn.init.zeros_(value) if name.endswith("bias") else nn.init.normal_(value, std=_EMBEDDING_STD)

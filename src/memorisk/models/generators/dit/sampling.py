@@ -1,10 +1,10 @@
-"""Drawing from a diffusion transformer: DDIM, DPM-Solver++ (second order) and DDPM, by the schedulers of diffusers.
+"""Sampling from a diffusion transformer: DDIM, DPM-Solver++ (second order) and DDPM, by the schedulers of diffusers.
 
-Every image has its own noise, drawn on the CPU from a generator that its seed seeds; of DDPM the noise on the way, too.
-On a CPU an image is computed by one thread, in products whose shapes do not depend on how many images are asked for
-(small ones in groups of a fixed size, filled up with nothing where images are fewer): its bytes depend neither on the
-images beside it nor on the number of threads, which draw several images at a time. On a GPU images are computed in
-batches, where the last digits of a product may depend on the batch.
+Every image has its own noise, drawn on the CPU from a generator with the image's seed; DDPM draws its later noise from
+it, too. On a CPU one thread computes an image, in products whose shapes do not depend on the number of images (small
+images in groups of a fixed size, filled up where images are fewer): its bytes depend neither on the other images nor
+on the number of threads, which draw several images at a time. On a GPU images are computed in batches, where the last
+digits of a product may depend on the batch.
 
 Classifier-free guidance (Ho and Salimans, 2022): ``noise = noise_null + g (noise_condition - noise_null)``, over all
 channels, as diffusers' pipeline has it; at ``g = 1`` the second pass is left out. A learned variance is that of the
@@ -31,23 +31,24 @@ from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError
 
 STEP_BLOCK = 16
-"""Steps whose modulations are computed at once."""
+"""Number of steps whose modulations are computed at once."""
 _COSINE_LEAST = -5.1  # log of signal over noise where DPM-Solver starts: a cosine's first times are all noise
 IMAGES_PER_THREAD = 16
-"""Images that a thread carries through the steps side by side, so that one step of the scheduler is of all of them."""
+"""Number of images that a thread carries through the steps together, so that one step of the scheduler takes all of
+them."""
 
 
 def sampling_scheduler(trained: Any, how: SamplingOptions, *, pixels: bool, learn_sigma: bool) -> Any:
-    """The scheduler of a sampler, with its steps set.
+    """Return the scheduler of a sampler, with its steps set.
 
     Args:
-        trained: Any scheduler with the configuration of the training.
-        how: Sampler and steps.
-        pixels: Whether pixels are drawn, whose predictions are cut to [-1, 1].
+        trained: Scheduler of any kind with the configuration of the training.
+        how: Options with sampler and steps.
+        pixels: Whether pixels are drawn; their predictions are cut to [-1, 1].
         learn_sigma: Whether the network gives a variance.
 
     Raises:
-        InputError: More steps than the training had times.
+        InputError: There are more steps than the training had times.
     """
     # All settings are explicit: diffusers otherwise takes each class's own default.
     config = {name: value for name, value in dict(trained.config).items() if not name.startswith("_")}
@@ -84,12 +85,12 @@ class DiffusionSampler:
     """Sampler of a diffusion model.
 
     Attributes:
-        network: A DiTTransformer2DModel on the device.
-        scheduler: With the configuration of its training.
-        decoder: An AutoencoderKL on the device, or None where pixels are drawn.
-        channels: Of the images, 1 or 3.
-        how: How to draw.
-        device: Where.
+        network: Transformer (DiTTransformer2DModel) on the device.
+        scheduler: Scheduler with the configuration of its training.
+        decoder: Autoencoder (AutoencoderKL) on the device, or None where pixels are drawn.
+        channels: Number of channels of the images, 1 or 3.
+        how: Options of the sampling.
+        device: Device that draws.
     """
 
     network: Any
@@ -100,13 +101,13 @@ class DiffusionSampler:
     device: torch.device
 
     def draw(self, draw: Draw) -> np.ndarray:
-        """[n, H, W, channels] uint8.
+        """Draw images, [n, H, W, channels] uint8.
 
         Args:
-            draw: Which, checked.
+            draw: Checked draw: seeds and conditions of the images.
 
         Raises:
-            InputError: More steps than the training had times.
+            InputError: There are more steps than the training had times.
         """
         _ = self._start  # refuses its steps even where nothing is drawn
         side = image_side(self.spec, self.decoder)
@@ -115,7 +116,7 @@ class DiffusionSampler:
             return images
 
         def fill(part: slice) -> None:
-            """Some rows; inference mode is the thread's own."""
+            """Draw some rows; inference mode belongs to the thread."""
             with torch.inference_mode():
                 images[part] = self._images(self._latents(draw.rows(part)))
 
@@ -125,7 +126,7 @@ class DiffusionSampler:
             return images
         with single_threaded() as workers:
             with torch.inference_mode():
-                # Both are computed once. One thread computes them, as it does everything, before several ask for them.
+                # Both are computed once, by one thread as everything is, before several threads need them.
                 _ = self._times, self._group
             parts = _parts(len(draw), self._together(len(draw), workers))
             with ThreadPoolExecutor(workers) if min(workers, len(parts)) > 1 else nullcontext() as pool:
@@ -147,11 +148,11 @@ class DiffusionSampler:
 
     @cached_property
     def _times(self) -> torch.Tensor:
-        """Embeddings of the times of all steps, [S, depth, d]."""
+        """Compute embeddings of the times of all steps, [S, depth, d]."""
         return self._lean.times(self._start.timesteps.to(self.device))
 
     def _together(self, n: int, workers: int) -> int:
-        """Images of a part: whole groups, shared among the threads."""
+        """Return the number of images of a part: whole groups, shared among the threads."""
         group = self._group
         return group * max(1, min(IMAGES_PER_THREAD // group, -(-n // (group * workers))))
 
@@ -161,12 +162,12 @@ class DiffusionSampler:
 
     @cached_property
     def _start(self) -> Any:
-        """The scheduler at its start."""
+        """Return the scheduler at its start."""
         pixels = self.decoder is None
         return sampling_scheduler(self.scheduler, self.how, pixels=pixels, learn_sigma=self.spec.learn_sigma)
 
     def _latents(self, draw: Draw) -> torch.Tensor:
-        """From noise through all steps: [b, c, h, w]."""
+        """Carry noise through all steps: [b, c, h, w]."""
         shape = (1, self.spec.channels, self.spec.side, self.spec.side)
         generators = [torch.Generator().manual_seed(int(seed)) for seed in draw.seeds]
         steps = deepcopy(self._start)  # that of DPM-Solver remembers the steps before
@@ -184,7 +185,7 @@ class DiffusionSampler:
         return x
 
     def _distinct(self, draw: Draw) -> tuple[torch.Tensor, np.ndarray]:
-        """Conditions as the network takes them, each once, and which of them each image has."""
+        """Return each condition once, in the network's form, and the row of each image's condition."""
         if draw.conditions is not None:
             labels, rows = draw.conditions, np.arange(len(draw))
         elif draw.labels is not None:
@@ -194,7 +195,7 @@ class DiffusionSampler:
         return torch.from_numpy(np.ascontiguousarray(labels)).to(self.device), rows
 
     def _forward(self, times: torch.Tensor, labels: torch.Tensor, rows: np.ndarray) -> Any:
-        """The guided network as a function of x [b, c, h, w] and the number of a step of this block."""
+        """Return the guided network as a function of x [b, c, h, w] and the number of a step of this block."""
         lean, guidance = self._lean, self.how.guidance
         guided = guidance != 1
         null = null_labels(self.spec, 1, self.device)
@@ -207,7 +208,7 @@ class DiffusionSampler:
             free = Modulations.side_by_side(without) if guided else None
 
             def by_groups(x: torch.Tensor, k: int) -> torch.Tensor:
-                """[b, outputs, h, w]."""
+                """Evaluate the network group by group, [b, outputs, h, w]."""
                 whole = torch.cat([x, x.new_zeros(len(filled) - len(x), *x.shape[1:])])
                 predicted = []
                 for images, group in zip(whole.split(size), groups, strict=True):
@@ -221,7 +222,7 @@ class DiffusionSampler:
         conditions = lean.conditions(chosen)
 
         def batch(x: torch.Tensor, k: int) -> torch.Tensor:
-            """[b, outputs, h, w]."""
+            """Evaluate the network on the whole batch, [b, outputs, h, w]."""
             at: Modulations = lean.modulations(times[k : k + 1], conditions)
             conditional, *free = lean(torch.cat([x, x]) if guided else x, *at.at(0)).split(len(x))
             return self._guided(conditional, free[0] if free else None)
@@ -239,7 +240,7 @@ class DiffusionSampler:
         return noise
 
     def _images(self, latents: torch.Tensor) -> np.ndarray:
-        """[b, c, h, w] latents to [b, H, W, channels] uint8; on a CPU one at a time."""
+        """Map latents [b, c, h, w] to images [b, H, W, channels] uint8; a CPU takes one at a time."""
         half: Any = (
             None if self.decoder is None else PosteriorMean(self.decoder).to(self.device)
         )  # knows shift and scale
@@ -257,22 +258,22 @@ class DiffusionSampler:
 def _noisy_step(
     steps: Any, predicted: torch.Tensor, time: torch.Tensor, x: torch.Tensor, generators: list[torch.Generator]
 ) -> torch.Tensor:
-    """One of DDPM, image by image: an exponential of a learned variance may depend on its place in memory."""
+    """Take one step of DDPM, image by image: an exponential of a learned variance may depend on its place in memory."""
     parts = zip(predicted.split(1), x.split(1), generators, strict=True)
     return torch.cat([steps.step(f, time, image, generator=[g]).prev_sample for f, image, g in parts])
 
 
 def image_side(spec: DiTSpec, decoder: Any | None) -> int:
-    """Pixels a side of what is drawn."""
+    """Return the side of a drawn image in pixels."""
     return spec.side * (1 if decoder is None else 2 ** (len(decoder.config.block_out_channels) - 1))
 
 
 @contextmanager
 def single_threaded() -> Iterator[int]:
-    """Inside, each thread of Python computes by itself; on leaving, torch has as many threads as before.
+    """Let each thread of Python compute by itself inside; on leaving, torch has as many threads as before.
 
     Yields:
-        Threads that torch had.
+        Number of threads that torch had.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
