@@ -1,8 +1,8 @@
-"""Autoencoders of diffusers (AutoencoderKL) as encoders of latents: from a folder, or by name where that is asked.
+"""Autoencoders of diffusers (AutoencoderKL) as encoders of latents: from a folder, or by name on request.
 
-Loading is strict and nothing in a folder is run (`memorisk.models.hub`). A latent is the
-mean of the posterior, shifted and scaled as the configuration says: ``(mean - shift) scaling``, or with a mean and
-deviation a channel ``(mean - m_c) scaling / s_c``.
+Loading is strict and no code in a folder is run (`memorisk.models.hub`). A latent is the mean of the posterior, shifted
+and scaled as in the configuration: ``(mean - shift) scaling``, or with a mean and deviation per channel
+``(mean - m_c) scaling / s_c``.
 """
 
 import json
@@ -45,10 +45,10 @@ _OLD_ATTENTION = re.compile(rf"(.*\.attentions\.\d+)\.({'|'.join(_ATTENTION_LAYE
 
 
 class PosteriorMean(nn.Module):
-    """The half of an autoencoder that encodes.
+    """Encoding half of an autoencoder.
 
     Args:
-        network: An AutoencoderKL; its encoder is not copied.
+        network: Autoencoder (AutoencoderKL); its encoder is not copied.
     """
 
     def __init__(self, network: Any) -> None:
@@ -62,24 +62,25 @@ class PosteriorMean(nn.Module):
         self.requires_grad_(False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] in [0, 1] to latents [b, c, h, w]."""
+        """Map [b, C, H, W] in [0, 1] to latents [b, c, h, w]."""
         moments = self.encoder(x * 2 - 1)
         moments = moments if self.quant_conv is None else self.quant_conv(moments)
         return (moments.chunk(2, dim=1)[0] - self.shift) * self.scale
 
 
 def open_autoencoder(text: str, stored: StoredShape, *, size: int | None, books: Path | None) -> LatentEncoder:
-    """The encoder of an autoencoder of diffusers.
+    """Open the encoder of an autoencoder of diffusers.
 
     Args:
-        text: A folder, or ``NAME@default``.
+        text: Folder of the autoencoder, or ``NAME@default``.
         stored: Height, width and channels of the images.
-        size: Pixels a side; by default the ``sample_size`` of its configuration.
-        books: As for `memorisk.models.latents.open_latents`.
+        size: Side in pixels; by default the ``sample_size`` of its configuration.
+        books: Cache folder of hashes, as for `memorisk.models.latents.open_latents`.
 
     Raises:
-        InputError: No such folder or name, or no AutoencoderKL in it that takes images of this size and these channels.
-        MissingExtraError: diffusers is not there.
+        InputError: The folder or name does not exist, or has no AutoencoderKL that takes images of this size and these
+        channels.
+        MissingExtraError: diffusers is not installed.
     """
     check_library("latents of an autoencoder")
     folder = _folder(text)
@@ -98,27 +99,27 @@ def open_autoencoder(text: str, stored: StoredShape, *, size: int | None, books:
 
 
 def whole_autoencoder(text: str) -> Any:
-    """The whole AutoencoderKL that a user names, as `load_autoencoder` gives it.
+    """Load the whole AutoencoderKL that a user names, as `load_autoencoder` returns it.
 
     Args:
-        text: A folder, or ``NAME@default``.
+        text: Folder of the autoencoder, or ``NAME@default``.
 
     Raises:
-        InputError: There is none, or it cannot be loaded.
+        InputError: The autoencoder does not exist, or cannot be loaded.
     """
     folder = _folder(text)
     return load_autoencoder(folder, f"autoencoder {one_line(folder.resolve().name, 60)}")
 
 
 def load_autoencoder(folder: Path, title: str) -> Any:
-    """The whole AutoencoderKL of a folder, float32, frozen, in evaluation mode.
+    """Load the whole AutoencoderKL of a folder, float32, frozen, in evaluation mode.
 
     Args:
-        folder: Of ``config.json`` and weights.
-        title: What it is called in messages.
+        folder: Folder with ``config.json`` and weights.
+        title: Name of the autoencoder in messages.
 
     Raises:
-        InputError: It cannot be loaded, or a tensor is missing, unknown, of another shape or not finite.
+        InputError: The autoencoder cannot be loaded, or a tensor is missing, unknown, of another shape or not finite.
     """
     tensors = {_current_name(name): tensor for name, tensor in read_tensors(folder, title).items()}
     network = _built(read_config(folder, title), title)
@@ -127,7 +128,7 @@ def load_autoencoder(folder: Path, title: str) -> Any:
 
 
 def _current_name(tensor_name: str) -> str:
-    """The name that diffusers gives a tensor now; the attention's layers had others before diffusers 0.17."""
+    """Return the present name of a tensor in diffusers; the attention's layers had others before diffusers 0.17."""
     match = _OLD_ATTENTION.fullmatch(tensor_name)
     return tensor_name if match is None else f"{match[1]}.{_ATTENTION_LAYERS[match[2]]}.{match[3]}"
 
@@ -136,7 +137,7 @@ def read_config(folder: Path, title: str) -> dict[str, Any]:
     """Read ``config.json`` of an AutoencoderKL.
 
     Raises:
-        InputError: There is none, or it is of another class or without its sizes.
+        InputError: The file is missing, of another class or without its sizes.
     """
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
@@ -154,11 +155,11 @@ def read_config(folder: Path, title: str) -> dict[str, Any]:
 
 
 def save_encoder_weights(encoder: LatentEncoder, folder: Path) -> dict[str, Any]:
-    """Write what encodes as ``encoder.safetensors``, and give what its description needs.
+    """Write the encoding half as ``encoder.safetensors``, and return the values for its description.
 
     Args:
-        encoder: Of kind "autoencoder".
-        folder: Where to write.
+        encoder: Encoder of kind "autoencoder".
+        folder: Folder to write to.
     """
     module = encoder.load()
     assert isinstance(module, PosteriorMean)
@@ -170,15 +171,15 @@ def save_encoder_weights(encoder: LatentEncoder, folder: Path) -> dict[str, Any]
 
 
 def load_encoder_weights(folder: Path, description: Mapping[str, Any]) -> LatentEncoder:
-    """The encoder that `save_encoder_weights` wrote.
+    """Load the encoder that `save_encoder_weights` wrote.
 
     Args:
-        folder: Where it lies.
-        description: Its description.
+        folder: Folder of the encoder.
+        description: Description of the encoder.
 
     Raises:
         InputError: The weights are missing or not those of the description.
-        MissingExtraError: diffusers is not there.
+        MissingExtraError: diffusers is not installed.
     """
     check_library("latents of an autoencoder")
     file = folder / ENCODER_FILE
@@ -198,7 +199,7 @@ def load_encoder_weights(folder: Path, description: Mapping[str, Any]) -> Latent
         raise InputError(f"{one_line(file)} is missing or not the one that was saved with its description")
 
     def network() -> Any:
-        """An autoencoder of this configuration with the half that was saved; the caller drops the other."""
+        """Build an autoencoder of this configuration with the half that was saved; the caller drops the other."""
         autoencoder = _built(config, str(description["name"]))
         half = PosteriorMean(autoencoder)
         tensors = load_file(file)
@@ -216,21 +217,21 @@ def load_encoder_weights(folder: Path, description: Mapping[str, Any]) -> Latent
 
 
 def latent_shape(config: Mapping[str, Any], size: tuple[int, int]) -> tuple[int, int, int]:
-    """Channels, height and width of a latent of images of this size."""
+    """Return channels, height and width of a latent of images of this size."""
     factor = downsampling(config)
     return int(config.get("latent_channels", 4)), size[0] // factor, size[1] // factor
 
 
 def downsampling(config: Mapping[str, Any]) -> int:
-    """Pixels a side that become one of the latent: a half at each block but the last."""
+    """Return the number of pixels per side that become one of the latent: each block but the last halves it."""
     return 2 ** (len(config["block_out_channels"]) - 1)
 
 
 def check_library(purpose: str) -> None:
-    """Refuse in one line where diffusers is not there; it is not imported, which takes seconds.
+    """Refuse in one line where diffusers is not installed; the function does not import it, which takes seconds.
 
     Raises:
-        MissingExtraError: It is not there.
+        MissingExtraError: diffusers is not installed.
     """
     try:
         version("diffusers")
@@ -239,10 +240,10 @@ def check_library(purpose: str) -> None:
 
 
 def autoencoder_class(purpose: str) -> Any:
-    """AutoencoderKL of diffusers.
+    """Return the class AutoencoderKL of diffusers.
 
     Raises:
-        MissingExtraError: It is not there.
+        MissingExtraError: diffusers is not installed.
     """
     try:
         with quiet_diffusers():
@@ -274,7 +275,7 @@ def _encoder(
     notes: list[str],
     seen: TrainingRecord | None,
 ) -> LatentEncoder:
-    """The encoder of a network that is built when it is asked for."""
+    """Return the encoder of a network that is built on its first use."""
     factor = downsampling(config)
     if size[0] % factor or size[1] % factor:
         raise InputError(
@@ -284,7 +285,7 @@ def _encoder(
 
     @cache
     def load() -> nn.Module:
-        """The half that encodes, built once."""
+        """Build the encoding half once."""
         return PosteriorMean(network()).eval()
 
     return LatentEncoder(
@@ -308,11 +309,11 @@ def _encoder(
 
 
 _MOST_LAYERS, _WIDEST = 64, 1 << 16
-"""Of a block, and of anything else: far above any published network; a damaged description is not built for ever."""
+"""Most layers of a block and largest value of any other size, far above published networks; larger ones are refused."""
 
 
 def _built(config: Mapping[str, Any], title: str) -> Any:
-    """An AutoencoderKL of a configuration, not trained."""
+    """Build an untrained AutoencoderKL from a configuration."""
     kind = autoencoder_class("an autoencoder")
     for name, value in config.items():
         most = _MOST_LAYERS if name == "layers_per_block" else _WIDEST
@@ -350,7 +351,7 @@ def _side(config: Mapping[str, Any], title: str) -> int:
 
 
 def _folder(text: str) -> Path:
-    """The folder that holds config.json, downloaded where that is asked."""
+    """Return the folder that holds config.json; it is downloaded on request."""
     if text.endswith(f"@{DEFAULT}") and not Path(text).is_dir():
         name = text.removesuffix(f"@{DEFAULT}")
         if Path(name).is_dir():
@@ -370,7 +371,7 @@ def _folder(text: str) -> Path:
 
 
 def _content(folder: Path, title: str, books: Path | None) -> str:
-    """Hash of the weights and of what decides how they are used."""
+    """Hash the weights and the settings that decide how they are used."""
     weights = weight_files(folder)
     if not weights:
         raise missing_weights(title)

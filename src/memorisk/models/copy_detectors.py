@@ -1,12 +1,12 @@
 """Detectors of copies: the network of paper 003, its folder on the disk, and its embedding as features.
 
-A detector gives alike images nearly the same numbers. The copy detector of paper 003, equation 1, is here:
+A detector gives alike images nearly the same numbers. This module has the copy detector of paper 003, equation 1:
 ``h(x) = g(f(x))``, a backbone f up to its head and one linear layer g to 128. Siamese detectors over latents are in
-`memorisk.models.lcmem`; `load_detector` opens either. What their folders hold is in `memorisk.models.provenance`.
+`memorisk.models.lcmem`; `load_detector` opens either. `memorisk.models.provenance` describes their folders.
 
 ``detector:FOLDER`` names a detector as a source of features, ``default`` the one that comes with memorisk, in
-``models/default_detector``. Those of a Siamese detector are what its head compares, always in float32: in bfloat16
-they would keep three digits.
+``models/default_detector``. The features of a Siamese detector are those that its head compares, always in float32:
+in bfloat16 they would keep three digits.
 """
 
 from abc import ABC, abstractmethod
@@ -75,8 +75,8 @@ class DetectorNetwork(nn.Module):
     """A backbone up to its head, and a linear layer.
 
     Args:
-        trunk: From [b, C, h, w] to [b, d].
-        projection: From [b, d] to the embedding.
+        trunk: Backbone from [b, C, h, w] to [b, d].
+        projection: Linear layer from [b, d] to the embedding.
     """
 
     def __init__(self, trunk: nn.Module, projection: nn.Linear) -> None:
@@ -85,53 +85,54 @@ class DetectorNetwork(nn.Module):
         self.projection = projection
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, h, w] normalised to [b, 128]."""
+        """Map [b, C, h, w] normalised to [b, 128]."""
         return self.projection(self.trunk(x))
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Its live parameters and buffers by name, without those of the backbone's own head, which has no part."""
+        """Return its live parameters and buffers by name, without those of the backbone's unused head."""
         inner = getattr(self.trunk, "network", None)
         heads = () if inner is None else tuple(f"trunk.network.{name}." for name in head_names(inner))
         return {name: t for name, t in self.state_dict().items() if not (heads and name.startswith(heads))}
 
     def trained(self) -> Iterator[nn.Parameter]:
-        """The parameters that a training moves, those of the backbone first."""
+        """Return the parameters that a training moves, those of the backbone first."""
         names = self.tensors()
         return (parameter for name, parameter in self.named_parameters() if name in names)
 
 
 class SourceSearch(ABC):
-    """The search for the most likely sources of images, which all detectors have."""
+    """Search for the most likely sources of images, which all detectors have."""
 
     @property
     @abstractmethod
     def compared_by(self) -> str:
-        """Measure of its embeddings, by its name in `memorisk.scores.distances`."""
+        """Return the measure of its embeddings, by its name in `memorisk.scores.distances`."""
 
     @abstractmethod
     def embed(self, images: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None) -> np.ndarray:
-        """The embedding of images, [N, d]."""
+        """Embed images, [N, d]."""
 
     def nearest(
         self, queries: np.ndarray, references: np.ndarray, k: int = 1, *, device: str = "auto", batch: int | None = None
     ) -> Neighbours:
         """Search the most likely sources of images among others: the nearest by the detector's measure.
 
-        What the measure fits, it fits on the references. A head, where there is one, is not asked.
+        The measure is fitted on the references alone. A head, where there is one, is not used.
 
         Args:
-            queries: [Q, H, W, C] uint8 or uint16, of any size.
-            references: [N, h, w, c], of any size.
-            k: Sources of each.
-            device: Where to embed; "auto" is a GPU where there is one.
-            batch: Images at a time.
+            queries: Images whose sources are searched, [Q, H, W, C] uint8 or uint16, of any size.
+            references: Images that may be sources, [N, h, w, c], of any size.
+            k: Number of sources of each query.
+            device: Device that embeds; "auto" is a GPU where there is one.
+            batch: Number of images at a time.
 
         Returns:
-            ``indices`` [Q, k] rows of the references, nearest first, and ``distances`` [Q, k]; -1 and inf where there
-            are fewer than k references.
+            Neighbours with ``indices`` [Q, k], rows of the references, nearest first, and ``distances`` [Q, k]; -1 and
+            inf where
+            there are fewer than k references.
 
         Raises:
-            InputError: As `embed` and `memorisk.scores.distances.fit_measure`; or a k below 1.
+            InputError: As `embed` and `memorisk.scores.distances.fit_measure`; or k is below 1.
         """
         asked, known = (self.embed(images, device=device, batch=batch) for images in (queries, references))
         return nearest(asked, known, fit_measure(self.compared_by, known), k)
@@ -139,30 +140,30 @@ class SourceSearch(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Detector(SourceSearch):
-    """A copy detector, ready to be asked."""
+    """A copy detector, ready for use."""
 
     network: DetectorNetwork
     """Network in evaluation mode."""
     config: DetectorConfig
     """Configuration of the detector."""
     seen: pd.DataFrame
-    """``part, pixel_hash, group_hash`` of each image that it was trained or chosen on."""
+    """Table with ``part, pixel_hash, group_hash`` of each image that it was trained or chosen on."""
     earlier: TrainingRecord | None = None
-    """Whom the detector that it began with has seen; None where it began with none, or that one has seen nobody."""
+    """Record of the detector that it began with; None where it began with none, or that one has seen no image."""
 
     def embed(self, images: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None) -> np.ndarray:
-        """The embedding of images, float32 throughout; not normalised to length 1.
+        """Embed images, float32 throughout; the embeddings are not normalised to length 1.
 
         Args:
-            images: uint8 or uint16 [N, H, W, C] of any size: they are resized to the network's.
-            device: Where to compute; "auto" is a GPU where there is one.
-            batch: Images at a time.
+            images: Images, uint8 or uint16 [N, H, W, C] of any size: they are resized to the network's.
+            device: Device that computes; "auto" is a GPU where there is one.
+            batch: Number of images at a time.
 
         Returns:
-            [N, 128] float32.
+            Embeddings of the images, [N, 128] float32.
 
         Raises:
-            InputError: No images, or colours for a network of grey ones.
+            InputError: The input holds no images, or colours for a network of grey ones.
         """
         config = self.config
         return embed_images(
@@ -175,19 +176,20 @@ class Detector(SourceSearch):
         return self.config.measure
 
     def seen_parts(self, store: ImageStore) -> SeenImages:
-        """Return which images of a store, or other images of whose patients, this detector was trained or chosen on.
+        """Return which images of a store, or whose patients' other images, this detector was trained or chosen on.
 
-        Images are compared by pixels where they are stored as the detector's were, and always by patient (images of no
+        Images are compared by pixels where they are stored as the detector's were, and always by patient (images
+        without a
         known patient by their own id).
 
         Args:
-            store: The images.
+            store: Store of the images.
         """
         return join_seen(match_seen(self.config, self.seen, store), self.earlier, store)
 
     @property
     def training_record(self) -> TrainingRecord | None:
-        """Return whom it has seen, here and earlier, for what begins with it; None for nobody."""
+        """Return the record of its images, here and earlier, for a network that begins with it; None without images."""
         how = self.config
         if self.seen.empty and self.earlier is None:
             return None
@@ -195,7 +197,7 @@ class Detector(SourceSearch):
 
     @property
     def head(self) -> None:
-        """None: it compares by the measure that its configuration names."""
+        """Return None: it compares by the measure that its configuration names."""
         return None
 
     @property
@@ -218,22 +220,22 @@ def embed_images(
     device: str | torch.device = "auto",
     batch: int | None = None,
 ) -> np.ndarray:
-    """Vectors of images by any network, float32 throughout.
+    """Compute vectors of images by any network, float32 throughout.
 
     Args:
-        network: From prepared pixels [b, C, h, w] to [b, d]; moved to the device.
-        images: uint8 or uint16 [N, H, W, C] of any size.
-        preprocessing: Of the network.
-        dimension: d.
-        name: What the network is called where it does not take the images.
-        device: Where to compute; "auto" is a GPU where there is one.
-        batch: Images at a time.
+        network: Network from prepared pixels [b, C, h, w] to [b, d]; it is moved to the device.
+        images: Images, uint8 or uint16 [N, H, W, C] of any size.
+        preprocessing: Preprocessing of the network's input.
+        dimension: Length d of a vector.
+        name: Name of the network in messages.
+        device: Device that computes; "auto" is a GPU where there is one.
+        batch: Number of images at a time.
 
     Returns:
-        [N, d] float32.
+        Vectors of the images, [N, d] float32.
 
     Raises:
-        InputError: Another type or shape, or colours for a network of grey ones.
+        InputError: Images are of another type or shape, or in colours for a network of grey ones.
     """
     if not hasattr(images, "ndim"):
         raise InputError(f"images are a {type(images).__name__}; needed is an array [N, H, W, C] (numpy.stack)")
@@ -267,20 +269,20 @@ def open_backbone(
     seed: int = 0,
     books: Path | None = None,
 ) -> Encoder:
-    """The backbone that a user names, for images of one stored shape; nothing is built yet.
+    """Open the backbone that a user names, for images of one stored shape; nothing is built yet.
 
     Args:
-        text: A network and its weights, as in ``resnet50@FILE``, ``squeezenet1_1_caffe@FILE``, ``resnet50@default``
-            (downloads) or ``resnet50@none`` (random).
+        text: Name of a network and its weights, as in ``resnet50@FILE``, ``squeezenet1_1_caffe@FILE``,
+            ``resnet50@default`` (downloads) or ``resnet50@none`` (random).
         stored: Height, width and channels of the images.
-        size: Pixels a side that the network gets; by default what it was trained at, for memorisk's own what is stored.
-        normalise: As for `memorisk.models.blackbox.preprocessing.preprocessing_from`, where it is not the published
-            one.
-        seed: Of random weights.
-        books: Cache folder where hashes of weights are remembered.
+        size: Side in pixels of the network's input; by default that of its training, for memorisk's own the stored one.
+        normalise: Normalisation as for `memorisk.models.blackbox.preprocessing.preprocessing_from`, where it is not the
+            published one.
+        seed: Random seed of random weights.
+        books: Cache folder that remembers hashes of weights.
 
     Raises:
-        InputError: It is no network by name, or it cannot be had.
+        InputError: The text names no network, or the network cannot be opened.
     """
     source = parse_source(text)
     if source.kind != "network":
@@ -293,13 +295,13 @@ def open_backbone(
 
 
 def new_network(trunk: nn.Module, preprocessing: Preprocessing, dimension: int, seed: int) -> DetectorNetwork:
-    """A backbone with a new linear layer, drawn from a seed by torch's own rule.
+    """Extend a backbone by a new linear layer, drawn from a seed by torch's own rule.
 
     Args:
-        trunk: From [b, C, h, w] to features [b, d]; it is not copied.
-        preprocessing: Of its input.
-        dimension: Numbers of an embedding.
-        seed: Of the layer.
+        trunk: Backbone from [b, C, h, w] to features [b, d]; it is not copied.
+        preprocessing: Preprocessing of its input.
+        dimension: Length of an embedding.
+        seed: Random seed of the layer.
 
     Raises:
         InputError: The backbone gives no features of such images.
@@ -324,14 +326,14 @@ def new_network(trunk: nn.Module, preprocessing: Preprocessing, dimension: int, 
 
 
 def load_detector(folder: str | Path) -> "Detector | LatentDetector":
-    """A detector from its folder, every tensor matched by name and shape. Nothing is downloaded.
+    """Load a detector from its folder, every tensor matched by name and shape. Nothing is downloaded.
 
     Args:
-        folder: What `Detector.save` or ``memorisk train detector`` wrote; or the word ``default``, the copy detector
-            that comes with memorisk. A folder of that name is ``./default`` or a `Path`.
+        folder: Folder that `Detector.save` or ``memorisk train detector`` wrote; or the word ``default``, the copy
+            detector that comes with memorisk. A folder of that name is ``./default`` or a `Path`.
 
     Raises:
-        InputError: There is none, or its files are damaged, incomplete or of another kind.
+        InputError: The detector does not exist, or its files are damaged, incomplete or of another kind.
 
     Example:
         >>> import numpy as np
@@ -353,10 +355,10 @@ def load_detector(folder: str | Path) -> "Detector | LatentDetector":
 
 
 def _read_earlier(folder: Path) -> TrainingRecord:
-    """Read whom the detector has seen that this one began with.
+    """Read the record of the detector that this one began with.
 
     Raises:
-        InputError: That is missing or damaged.
+        InputError: The record is missing or damaged.
     """
     found = read_training_record(folder / EARLIER)
     if found is None:
@@ -368,17 +370,18 @@ _CODE = 1  # part of the identity: a change of what a detector computes makes ne
 
 
 def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | None, normalise: str | None) -> Encoder:
-    """The encoder of a detector, whose folder says everything; it is loaded only when used.
+    """Open the encoder of a detector, whose folder has all settings; it is loaded only when used.
 
     Args:
-        source: Of kind "detector".
+        source: Source of kind "detector".
         stored: Height, width and channels of the images.
         size: Must be None: the detector has its own.
         normalise: Must be None: the detector has its own.
 
     Raises:
-        InputError: It is no detector, another size or normalisation is asked for, or the images are colours for a
-            detector of grey ones.
+        InputError: The folder holds no detector, the caller sets another size or normalisation, or the images are
+        colours for a
+        detector of grey ones.
     """
     if size is not None or normalise is not None:
         raise InputError(f"{source.shown}: a detector has its own size and normalisation; leave them out")
@@ -395,7 +398,7 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
 
     @cache
     def load() -> tuple[nn.Module, Sequence[str]]:
-        """The detector's network."""
+        """Load the detector's network."""
         network = load_detector(folder).network
         return network if grid is None else WindowedNetwork(network, grid), ()
 
@@ -435,11 +438,11 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
 
 
 def published_sentence(name: str, published: Mapping[str, str]) -> str:
-    """Say what a published detector is, and whom its training images show.
+    """Describe a published detector, and the people in its training images.
 
     Args:
-        name: Of the detector.
-        published: Of its `DetectorConfig`.
+        name: Name of the detector.
+        published: Entry ``published`` of its `DetectorConfig`.
     """
     return (
         f"{name} is the copy detector that comes with memorisk (version {published['version']}, "

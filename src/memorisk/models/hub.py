@@ -1,7 +1,7 @@
 """Weights by name from the Hugging Face hub, and weights of diffusers' networks.
 
 Without a network connection, weights come from the hub's cache or are refused at once. diffusers' networks have
-safetensors, or the PyTorch files of older folders. Nothing in a folder is run: a PyTorch file is read with
+safetensors, or the PyTorch files of older folders. No code in a folder is run: a PyTorch file is read with
 ``weights_only=True``, which gives tensors or refuses. Loading is strict: a tensor that is missing, unknown, of another
 shape or not finite is refused.
 """
@@ -29,9 +29,9 @@ _PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "http_proxy"
 
 @contextmanager
 def quiet_hub() -> Iterator[bool]:
-    """Inside, the hub's client says nothing and, where the hub cannot be reached, looks into its cache only.
+    """Silence the hub's client, and let it use only its cache where the hub cannot be reached.
 
-    Its own way is to try ten times, for a minute, and to print a line for each.
+    The client itself would try ten times, for a minute, and print a line for each trial.
 
     Yields:
         Whether the hub can be reached.
@@ -51,7 +51,7 @@ def quiet_hub() -> Iterator[bool]:
 
 
 def _reachable(endpoint: str) -> bool:
-    """Return whether something answers there; a proxy is taken at its word."""
+    """Return whether a server answers there; a proxy counts as an answer."""
     if any(os.environ.get(name) for name in _PROXIES):
         return True
     address = urlsplit(endpoint)
@@ -76,14 +76,14 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_tensors(folder: Path, title: str) -> dict[str, torch.Tensor]:
-    """Tensors of a folder, of one file or of several with their index; safetensors come before PyTorch's.
+    """Read the tensors of a folder, of one file or of several with their index; safetensors come before PyTorch's.
 
     Args:
-        folder: Of a network.
-        title: What it is called in messages.
+        folder: Folder of a network.
+        title: Name of the network in messages.
 
     Raises:
-        InputError: There are no such files, or one cannot be read.
+        InputError: The files do not exist, or one cannot be read.
     """
     files = weight_files(folder)
     if not files:
@@ -119,10 +119,10 @@ def fill_network(network: Any, tensors: Mapping[str, torch.Tensor], title: str, 
     """Put weights into a network, as float32.
 
     Args:
-        network: Whose.
-        tensors: By name.
-        title: What it is called in messages.
-        new: Parts of names that keep what they have.
+        network: Network that receives the weights.
+        tensors: Tensors by name.
+        title: Name of the network in messages.
+        new: Parts of names whose tensors keep their values.
 
     Raises:
         InputError: A tensor is missing, unknown, of another shape or not finite.
@@ -141,10 +141,10 @@ def fill_network(network: Any, tensors: Mapping[str, torch.Tensor], title: str, 
 
 
 def refuse_mismatch(wrong: list[str], title: str) -> None:
-    """One line about what does not fit, if anything.
+    """Refuse in one line the tensors that do not fit, if any.
 
     Raises:
-        InputError: Something does not.
+        InputError: A tensor does not fit.
     """
     if wrong:
         more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
@@ -152,16 +152,18 @@ def refuse_mismatch(wrong: list[str], title: str) -> None:
 
 
 def download_folder(name: str, parts: tuple[str, ...], title: str, more: tuple[str, ...] = ()) -> Path:
-    """The folder of the hub's cache that holds networks; PyTorch files come only where a part has no safetensors.
+    """Download the folder of the hub's cache that holds networks.
+
+    PyTorch files come only for parts without safetensors.
 
     Args:
-        name: On the hub.
-        parts: Folders of networks in it, "" for its root; those that it has not are left out.
-        title: What it is called in messages.
-        more: Other files to download.
+        name: Name on the hub.
+        parts: Folders of networks in it, "" for its root; missing ones are left out.
+        title: Name of the networks in messages.
+        more: Further files to download.
 
     Raises:
-        InputError: It could not be downloaded.
+        InputError: The folder could not be downloaded.
     """
     from huggingface_hub import snapshot_download
 

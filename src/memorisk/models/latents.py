@@ -1,9 +1,9 @@
-"""Latents: what an image is to a detector that does not look at pixels themselves (paper 004, section 3.1).
+"""Latents: the form of an image for a detector that does not compare pixels themselves (paper 004, section 3.1).
 
 ``pixels``, ``pixels:64``             the image itself, scaled to [-1, 1]
 ``autoencoder:FOLDER``                the posterior mean of an AutoencoderKL of diffusers (``config.json`` and
                                       weights; the folder of a pipeline or of ``memorisk train autoencoder`` too)
-``autoencoder:NAME@default``          the same by its name on the hub: downloads, because it is asked for by name
+``autoencoder:NAME@default``          the same by its name on the hub: downloads, because the user names it
 
 The posterior is never sampled, so that an image has one latent. Latents that were computed elsewhere, a generator's
 own, are read by `memorisk.training.autoencoders.latent_store.read_latents`; their encoder can say what it is but not
@@ -35,16 +35,16 @@ class LatentEncoder:
     """Encoder of images as latents.
 
     Attributes:
-        name: What it is called in a report.
-        kind: "pixels", "autoencoder", or "latents" (given directly: nothing can be encoded).
-        channels: Of the images that it takes, 1 or 3; grey ones are repeated where it takes 3.
+        name: Name of the encoder in a report.
+        kind: Kind of the encoder: "pixels", "autoencoder", or "latents" (given directly: it cannot encode).
+        channels: Number of channels of the images that it takes, 1 or 3; grey ones are repeated where it takes 3.
         size: Height and width that images are resized to before it.
         latent_shape: Channels, height and width of a latent.
-        identity: What latents depend on but for the images and the precision, as JSON has it.
-        load: Gives the module, built once: [b, C, H, W] float32 in [0, 1], of this size and these channels, to the
-            latents [b, c, h, w]; frozen, in evaluation mode, deterministic.
-        notes: What a report must say, a sentence each.
-        seen: The images that it was trained on, where that is known: one of ``memorisk train autoencoder`` knows them.
+        identity: Values that latents depend on besides the images and the precision, in the form of JSON.
+        load: Function that returns the module, built once: from [b, C, H, W] float32 in [0, 1], of this size and these
+            channels, to the latents [b, c, h, w]; frozen, in evaluation mode, deterministic.
+        notes: Sentences that a report must contain.
+        seen: Record of the images that it was trained on, where that is known, as after ``memorisk train autoencoder``.
     """
 
     name: str
@@ -74,18 +74,18 @@ class PixelLatents(nn.Module):
 def open_latents(
     text: str, stored: StoredShape, *, size: int | None = None, books: Path | None = None
 ) -> LatentEncoder:
-    """The encoder that a user names, for images of one stored shape; nothing is built yet.
+    """Open the encoder that a user names, for images of one stored shape; nothing is built yet.
 
     Args:
-        text: As the table at the head of this module.
+        text: Name of the encoder, as in the table at the head of this module.
         stored: Height, width and channels of the images.
-        size: Pixels a side that images are resized to; by default what an autoencoder was trained at, and for pixels
-            what is stored.
-        books: Cache folder where hashes of weights are remembered; None to hash them each time.
+        size: Side in pixels that images are resized to; by default that of an autoencoder's training, and for pixels
+            the stored one.
+        books: Cache folder that remembers hashes of weights; None to hash them each time.
 
     Raises:
-        InputError: An unknown kind, a size that it cannot take, or no such autoencoder.
-        MissingExtraError: diffusers is not there.
+        InputError: The kind is unknown, the size is not possible, or the autoencoder does not exist.
+        MissingExtraError: diffusers is not installed.
     """
     kind, colon, rest = text.partition(":")
     if size is not None and size < 1:
@@ -103,15 +103,15 @@ def open_latents(
 
 
 def external_encoder(name: str, latent_shape: tuple[int, int, int]) -> LatentEncoder:
-    """The encoder of latents that were computed elsewhere: it is known by their shape alone, and encodes nothing.
+    """Describe the encoder of latents that were computed elsewhere: only their shape is known, and it encodes nothing.
 
     Args:
-        name: What the latents are called.
-        latent_shape: Channels, height and width of one.
+        name: Name of the latents.
+        latent_shape: Channels, height and width of a latent.
     """
 
     def load() -> nn.Module:
-        """There is none."""
+        """Refuse: the encoder is not known."""
         raise InputError(
             f"{one_line(name, 80)} were given, and not computed here: their encoder is not known, so that images "
             "cannot be turned into such latents; give latents of the same kind (latents:FILE)"
@@ -129,13 +129,13 @@ def external_encoder(name: str, latent_shape: tuple[int, int, int]) -> LatentEnc
 
 
 def save_encoder(encoder: LatentEncoder, folder: str | Path) -> None:
-    """Write an encoder to a folder, private and atomic, its description last: what reads it needs nothing else.
+    """Write an encoder to a folder, private and atomic, its description last: a reader needs nothing else.
 
-    Of an autoencoder the half that encodes is written, which cannot turn latents back into images.
+    For an autoencoder only the encoding half is written, which cannot turn latents back into images.
 
     Args:
-        encoder: The encoder.
-        folder: Made if it is not there.
+        encoder: Encoder of latents.
+        folder: Folder to write to; it is made if it is missing.
 
     Raises:
         InputError: The encoder cannot be loaded.
@@ -154,13 +154,13 @@ def save_encoder(encoder: LatentEncoder, folder: str | Path) -> None:
 
 
 def load_encoder(folder: str | Path) -> LatentEncoder:
-    """An encoder from its folder; weights are compared with their hash and matched by name and shape.
+    """Load an encoder from its folder; weights are compared with their hash and matched by name and shape.
 
     Args:
-        folder: What `save_encoder` wrote.
+        folder: Folder that `save_encoder` wrote.
 
     Raises:
-        InputError: There is none, or it is damaged or of another form.
+        InputError: The encoder does not exist, is damaged or of another form.
     """
     path = Path(folder)
     file = path / DESCRIPTION

@@ -15,13 +15,13 @@ kind                features  normalised by   head    source
 ``siamese-ntxent``  as is     the data set   none    Dar et al. 2024: NT-Xent, compared by the cosine of features
 ==================  ========  =============  ======  ===============================================================
 
-A folder holds ``weights.safetensors``, ``detector.json``, ``seen.parquet`` as `memorisk.models.copy_detectors`
-says, and ``encoder/``, the whole encoder of the latents.
+A folder holds ``weights.safetensors``, ``detector.json``, ``seen.parquet`` as in `memorisk.models.copy_detectors`,
+and ``encoder/``, the whole encoder of the latents.
 
-Backbones of timm reduce 32-fold, so that a latent below 32 px would vanish on the way. There the stride
-of the stem is halved, as often as it takes, to at most stride x side / 32: of ConvNeXt 4 at 32 px and above, 2 at
-16, 1 at 8, the smallest that is taken. A stem whose kernel is its stride (ConvNeXt) then gets a kernel of stride +
-2, padded by 1; a larger kernel (ResNet) stays, padded by half of it. Weights of a stem whose shape changed are new.
+Backbones of timm reduce 32-fold, so that a latent below 32 px would vanish on the way. There the stride of the stem is
+halved, as often as needed, to at most stride x side / 32: for ConvNeXt 4 at 32 px and above, 2 at 16, 1 at 8, the
+smallest side that is allowed. A stem whose kernel is its stride (ConvNeXt) then gets a kernel of stride + 2, padded
+by 1; a larger kernel (ResNet) stays, padded by half of it. Weights of a stem whose shape changed are new.
 """
 
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ class Form:
     head: bool
     """Whether a linear layer on the absolute difference of features gives a probability."""
     measure: str
-    """Measure of two vectors where the head is not asked: a name of `memorisk.scores.distances`."""
+    """Measure of two vectors where the head is not used: a name of `memorisk.scores.distances`."""
 
 
 FORMS = {
@@ -92,10 +92,10 @@ class LatentNetwork(DetectorNetwork):
     """One branch of a Siamese detector, from latents to features, and the head over two of them.
 
     Args:
-        trunk: From [b, c, h, w] to [b, k].
-        projection: From [b, k] to [b, d].
-        form: Of its kind.
-        channels: c.
+        trunk: Backbone from [b, c, h, w] to [b, k].
+        projection: Linear layer from [b, k] to [b, d].
+        form: Form of the network's kind.
+        channels: Number c of channels.
     """
 
     mean: torch.Tensor
@@ -109,12 +109,12 @@ class LatentNetwork(DetectorNetwork):
         self.register_buffer("std", torch.ones(channels))
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, c, h, w] normalised latents to [b, d]."""
+        """Map normalised latents [b, c, h, w] to features [b, d]."""
         projected = self.projection(self.trunk(x))
         return projected.sigmoid() if self.form.sigmoid else projected
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, c, h, w] latents to [b, d], normalised as at inference."""
+        """Map latents [b, c, h, w] to features [b, d], normalised as at inference."""
         if self.form.by_sample:
             return self.features(by_sample(x))
         return self.features(by_statistics(x, self.mean, self.std))
@@ -126,10 +126,10 @@ class LatentNetwork(DetectorNetwork):
 
 
 def by_sample(x: torch.Tensor) -> torch.Tensor:
-    """Each channel of each latent at mean 0 and deviation 0.5; a constant channel becomes 0.
+    """Bring each channel of each latent to mean 0 and deviation 0.5; a constant channel becomes 0.
 
     Args:
-        x: [b, c, h, w].
+        x: Latents, [b, c, h, w].
     """
     centred = x - x.mean(dim=(2, 3), keepdim=True)
     deviation = centred.square().mean(dim=(2, 3), keepdim=True).sqrt()
@@ -137,22 +137,22 @@ def by_sample(x: torch.Tensor) -> torch.Tensor:
 
 
 def by_statistics(x: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
-    """Each channel at mean 0 and deviation 0.5 over the data set.
+    """Bring each channel to mean 0 and deviation 0.5 over the data set.
 
     Args:
-        x: [b, c, h, w].
-        mean: [c] or [b, c], of the data set of each latent.
-        std: [c] or [b, c], of the same data sets.
+        x: Latents, [b, c, h, w].
+        mean: Means of the channels, [c] or [b, c], of the data set of each latent.
+        std: Deviations of the channels, [c] or [b, c], of the same data sets.
     """
     return (x - mean[..., None, None]) / std[..., None, None].clamp_min(_LEAST_DEVIATION) * SPREAD
 
 
 class PixelNetwork(nn.Module):
-    """From pixels to features: the frozen encoder, then the branch.
+    """Network from pixels to features: the frozen encoder, then the branch.
 
     Args:
-        encoder: From [b, C, H, W] in [0, 1] to latents.
-        branch: From latents to features.
+        encoder: Encoder from [b, C, H, W] in [0, 1] to latents.
+        branch: Branch from latents to features.
     """
 
     def __init__(self, encoder: nn.Module, branch: LatentNetwork) -> None:
@@ -161,22 +161,22 @@ class PixelNetwork(nn.Module):
         self.branch = branch
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] of the encoder's size and channels to [b, d]."""
+        """Map [b, C, H, W] of the encoder's size and channels to [b, d]."""
         return self.branch(self.encoder(x))
 
 
 def latent_trunk(name: str, weights: str, shape: tuple[int, int, int], seed: int, note: Note | None = None) -> Trunk:
-    """A backbone of timm or memorisk for latents of a stated shape, up to its head.
+    """Open a backbone of timm or memorisk for latents of a stated shape, up to its head.
 
     Args:
-        name: Of the network.
-        weights: A file, "default" or a tag to download, "none" for random ones.
+        name: Name of the network.
+        weights: Weights: a file, "default" or a tag to download, "none" for random ones.
         shape: Channels, height and width of a latent.
-        seed: Of what is drawn: random weights, and the stem where it changes.
+        seed: Random seed of random weights, and of the stem where it changes.
         note: Called with a sentence for each thing done to make weights fit.
 
     Raises:
-        InputError: Latents below 8 px, or a network that does not take them.
+        InputError: Latents are below 8 px, or the network does not take them.
     """
     channels, height, width = shape
     side, say = min(height, width), note or (lambda text: None)
@@ -193,11 +193,11 @@ def latent_trunk(name: str, weights: str, shape: tuple[int, int, int], seed: int
 
 
 def stem_stride(stride: int, side: int) -> int:
-    """Stride of a stem for latents of so many pixels a side: halved until at most ``stride * side / 32``.
+    """Return the stride of a stem for latents of a side in pixels: halved until at most ``stride * side / 32``.
 
     Args:
-        stride: What the network was made with.
-        side: The shorter one, in pixels.
+        stride: Stride that the network was made with.
+        side: Length of the shorter side, in pixels.
 
     Example:
         >>> [stem_stride(4, side) for side in (64, 32, 28, 16, 8)]
@@ -233,18 +233,19 @@ def _fit_stem(network: nn.Module, side: int, loaded: bool, seed: int, note: Note
 
 
 def new_branch(trunk: Trunk, shape: tuple[int, int, int], form: Form, dimension: int, seed: int) -> LatentNetwork:
-    """A backbone with a new layer to the features and a new head, drawn from a seed by torch's own rule.
+    """Extend a backbone by a new layer to the features and a new head, drawn from a seed by torch's own rule.
 
-    But the head begins as minus the city-block distance: each weight is -40 / d, the bias 2. So nothing is as alike as
-    an image and itself (probability 0.88), and features 0.05 apart are even. Torch's rule has half of the weights the
-    other way round, and a training then spends its first epochs turning them.
+    The head, however, begins as minus the city-block distance: each weight is -40 / d, the bias 2. So no pair is as
+    alike
+    as an image and itself (probability 0.88), and features 0.05 apart are even. Torch's rule gives half of the weights
+    the other sign, and a training then spends its first epochs turning them.
 
     Args:
-        trunk: From latents to [b, k]; it is not copied.
-        shape: Of a latent.
-        form: Of the kind.
-        dimension: d.
-        seed: Of the two layers.
+        trunk: Backbone from latents to [b, k]; it is not copied.
+        shape: Channels, height and width of a latent.
+        form: Form of the kind.
+        dimension: Number d of features.
+        seed: Random seed of the two layers.
 
     Raises:
         InputError: The backbone gives no vector of such latents.
@@ -283,18 +284,18 @@ class LatentConfig(DetectorConfig):
     """Configuration of a Siamese detector in ``detector.json``."""
 
     encoder: str
-    """Encoder of the latents, by its name."""
+    """Name of the encoder of the latents."""
     latent_shape: tuple[int, int, int]
     """Channels, height and width of a latent."""
     stage: int
-    """1: trained on clean latents; 2: on latents of augmented images after that."""
+    """Stage of the training: 1 on clean latents; 2 on latents of augmented images after that."""
     calibration: dict[str, Any]
     """Calibration of its logits on validation pairs; empty where it has none."""
 
 
 @dataclass(frozen=True, eq=False)
 class LatentDetector(SourceSearch):
-    """A Siamese detector, ready to be asked."""
+    """A Siamese detector, ready for use."""
 
     branch: LatentNetwork
     """Branch from latents to features, in evaluation mode."""
@@ -303,26 +304,26 @@ class LatentDetector(SourceSearch):
     config: LatentConfig
     """Configuration of the detector."""
     seen: pd.DataFrame
-    """``part, pixel_hash, group_hash`` of each image that it was trained or chosen on."""
+    """Table with ``part, pixel_hash, group_hash`` of each image that it was trained or chosen on."""
 
     @cached_property
     def network(self) -> PixelNetwork:
-        """From pixels in [0, 1], prepared as ``config.preprocessing`` says, to features.
+        """Return the network from pixels in [0, 1], prepared by ``config.preprocessing``, to features.
 
         Raises:
-            InputError: Its latents were given, so that nobody knows how images become such ones.
+            InputError: Its latents were given, so that their encoder is not known.
         """
         return PixelNetwork(self.encoder.load(), self.branch).eval()
 
     @property
     def head(self) -> Head | None:
-        """The linear layer over absolute differences; None where features are compared by a measure."""
+        """Return the linear layer over absolute differences; None where features are compared by a measure."""
         layer = self.branch.head
         return None if layer is None else check_head(layer.weight, layer.bias, self.config.dimension)
 
     @property
     def earlier(self) -> TrainingRecord | None:
-        """Return whom the encoder of its latents has seen; None where that is nobody or not known."""
+        """Return the record of the encoder of its latents; None where it has seen no image or that is not known."""
         return self.encoder.seen
 
     @property
@@ -331,18 +332,19 @@ class LatentDetector(SourceSearch):
         return self.config.calibration or None
 
     def embed(self, images: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None) -> np.ndarray:
-        """The features of images, float32 throughout.
+        """Compute the features of images, float32 throughout.
 
         Args:
-            images: uint8 or uint16 [N, H, W, C] of any size: they are resized to the encoder's.
-            device: Where to compute; "auto" is a GPU where there is one.
-            batch: Images at a time.
+            images: Images, uint8 or uint16 [N, H, W, C] of any size: they are resized to the encoder's.
+            device: Device that computes; "auto" is a GPU where there is one.
+            batch: Number of images at a time.
 
         Returns:
-            [N, d] float32.
+            Features of the images, [N, d] float32.
 
         Raises:
-            InputError: No images, colours for an encoder of grey ones, or latents that cannot be computed here.
+            InputError: The input holds no images, colours for an encoder of grey ones, or latents cannot be computed
+            here.
         """
         config = self.config
         return embed_images(
@@ -357,18 +359,18 @@ class LatentDetector(SourceSearch):
     def embed_latents(
         self, latents: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None
     ) -> np.ndarray:
-        """The features of latents, a generator's own for example, without decoding them.
+        """Compute the features of latents, a generator's own for example, without decoding them.
 
         Args:
-            latents: [N, c, h, w] floating point, as its encoder gives them.
-            device: Where to compute.
-            batch: Latents at a time.
+            latents: Latents, [N, c, h, w] floating point, as its encoder computes them.
+            device: Device that computes.
+            batch: Number of latents at a time.
 
         Returns:
-            [N, d] float32.
+            Features of the latents, [N, d] float32.
 
         Raises:
-            InputError: Latents of another shape.
+            InputError: The latents are of another shape.
         """
         shape = tuple(latents.shape)
         if len(shape) != 4 or shape[1:] != self.config.latent_shape or latents.dtype.kind != "f":
@@ -390,19 +392,19 @@ class LatentDetector(SourceSearch):
     def probability(
         self, a: np.ndarray, b: np.ndarray, *, device: str | torch.device = "auto", batch: int | None = None
     ) -> np.ndarray:
-        """Probability that two images are of one identity, row by row: the same both ways round, to the bit.
+        """Compute the probability that two images are of one identity, row by row; swapping them gives the same bits.
 
         Args:
-            a: [N, H, W, C] uint8 or uint16.
-            b: As many.
-            device: Where to compute.
-            batch: Images at a time.
+            a: First images, [N, H, W, C] uint8 or uint16.
+            b: Second images, as many as the first.
+            device: Device that computes.
+            batch: Number of images at a time.
 
         Returns:
-            [N] float64.
+            Probability of each pair, [N] float64.
 
         Raises:
-            InputError: A detector without a head, or other images.
+            InputError: The detector has no head, or the images do not fit.
         """
         from scipy.special import expit
 
@@ -421,7 +423,7 @@ class LatentDetector(SourceSearch):
         """Return the same as `models.copy_detectors.Detector.seen_parts`; the training of the latents' encoder counts.
 
         Args:
-            store: The images.
+            store: Store of the images.
         """
         return join_seen(match_seen(self.config, self.seen, store), self.encoder.seen, store)
 
@@ -432,7 +434,7 @@ class LatentDetector(SourceSearch):
 
 
 def load_latent_detector(folder: Path) -> LatentDetector:
-    """A Siamese detector from its folder, every tensor matched by name and shape.
+    """Load a Siamese detector from its folder, every tensor matched by name and shape.
 
     Raises:
         InputError: Its files are damaged, incomplete or of another kind.

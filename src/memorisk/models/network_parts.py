@@ -1,11 +1,11 @@
 """Parts of a network (stem, trunk, head), and files that hold more than an image trunk.
 
 Loading and fine-tuning treat the stem, the trunk and the classifier head apart. timm records where stem and head are;
-memorisk's own nets say it in ``stem_name`` and ``head_name``. Both offer ``forward_features`` and
+memorisk's own networks name them in ``stem_name`` and ``head_name``. Both offer ``forward_features`` and
 ``forward_head(x, pre_logits=True)``.
 
-Files of SAM, MedSAM and open_clip (such as BiomedCLIP) hold more than an image trunk (METHODS section 1). Such a file
-is told by the names of its tensors. Its trunk is taken whole, the other known parts are left out with a note, and a
+Files of SAM, MedSAM and open_clip (such as BiomedCLIP) hold more than an image trunk (METHODS section 1). The names of
+its tensors identify such a file. Its trunk is taken whole, the other known parts are left out with a note, and a
 tensor of no known part is refused: it may belong to a variant that this trunk alone does not reproduce.
 """
 
@@ -21,20 +21,20 @@ from memorisk.runs.errors import InputError, one_line
 
 
 def head_names(model: nn.Module) -> tuple[str, ...]:
-    """Module names of the classifier head, () where none is known."""
+    """Return the module names of the classifier head, () where none is known."""
     return _names(model, "head_name", "classifier")
 
 
 def stem_names(model: nn.Module) -> tuple[str, ...]:
-    """Module names of the convolutions that read the image, () where none is known."""
+    """Return the module names of the convolutions that read the image, () where none is known."""
     return _names(model, "stem_name", "first_conv")
 
 
 def head_module(model: nn.Module) -> nn.Linear:
-    """The linear layer that gives the logits.
+    """Return the linear layer that gives the logits.
 
     Raises:
-        InputError: if the network's head is not one linear layer.
+        InputError: The network's head is not one linear layer.
     """
     names = head_names(model)
     head = model.get_submodule(names[0]) if len(names) == 1 else None
@@ -71,11 +71,11 @@ class WholeFile:
     """A kind of file and how its tensors are named."""
 
     name: str
-    """Whose file it is, in words."""
+    """Name of the software that wrote the file, in words."""
     trunk: str
     """Prefix of the names of the image trunk's tensors."""
     others: Mapping[str, str]
-    """Prefixes of other known parts' names (they end there or go on after a point), and what these parts are."""
+    """Prefixes of other known parts' names (they end there or continue after a point), with a name for each part."""
     renamed: Mapping[str, str]
     """Parts of the trunk's names that timm spells otherwise."""
 
@@ -102,7 +102,7 @@ WHOLE_FILES = (
 
 
 def whole_file(tensors: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> WholeFile | None:
-    """The kind of a file by the names of its tensors; None where it holds a network's own names."""
+    """Return the kind of a file by the names of its tensors; None where it holds a network's own names."""
     for kind in WHOLE_FILES:
         if any(name.startswith(kind.trunk) for name in tensors) and not any(n.startswith(kind.trunk) for n in own):
             return kind
@@ -112,13 +112,13 @@ def whole_file(tensors: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tens
 def take_trunk(
     tensors: Mapping[str, torch.Tensor], kind: WholeFile, file: str, note: Callable[[str], None]
 ) -> StateDict:
-    """The trunk's tensors by timm's names; the other known parts are left out.
+    """Return the trunk's tensors by timm's names; the other known parts are left out.
 
     Args:
         tensors: Tensors of the whole file by name.
-        kind: What `whole_file` told.
-        file: The file's name, for messages.
-        note: Called with a sentence that says what was taken and what was left out.
+        kind: Kind of the file, from `whole_file`.
+        file: Name of the file, for messages.
+        note: Function that is called with a sentence on the tensors that were taken and left out.
 
     Raises:
         InputError: A tensor belongs to no known part, or two have one name; the first are listed.

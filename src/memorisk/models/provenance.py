@@ -1,15 +1,15 @@
-"""Provenance: whom a detector, an encoder or a generator was trained and chosen on, and a detector's folder.
+"""Provenance: the images and patients of a detector, encoder or generator's training, and a detector's folder.
 
-A detector's folder, of whatever kind, holds ``weights.safetensors``, ``detector.json`` (how it was made, and how pixels
-reach it) and ``seen.parquet``: hashes of the images and patients that it was trained and chosen on, which say whether
+A detector's folder, of any kind, holds ``weights.safetensors``, ``detector.json`` (its training, and the preparation of
+pixels) and ``seen.parquet``: hashes of the images and patients that it was trained and chosen on. They decide whether
 an audit may use it (METHODS section 5: a detector must have been trained on neither the training nor the held-out
-images of the generator, or on both alike). No id, no path, no pixel is in it; the hashes of patients are keyed by the
-data set, but short ids can be tried one by one, so treat a detector as confidential as its training data.
+images of the generator, or on both alike). The file holds no id, path or pixel; the hashes of patients are keyed by
+the data set, but short ids can be tried one by one, so treat a detector as confidential as its training data.
 
 Folders of encoders and generators hold the same hashes. An autoencoder that was trained on some of the images renders
-these better than others, and a detector on top of it is as little a stranger to them as if it had been trained on them
-itself (METHODS section 5). A network that began with the weights of another may repeat whom that one saw: what those
-were trained on is kept beside its own.
+these better than others, and a detector on top of it knows them as if it had been trained on them itself (METHODS
+section 5). A network that began with the weights of another may repeat the images of that one: their record is kept
+together with its own.
 """
 
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ from memorisk.runs.files import atomic_path, fingerprint, json_value, read_json,
 
 CONFIG, WEIGHTS, SEEN = "detector.json", "weights.safetensors", "seen.parquet"
 COLUMNS = ("part", "pixel_hash", "group_hash")
-"""Of ``seen.parquet``."""
+"""Columns of ``seen.parquet``."""
 _LISTED = 3
 
 
 PUBLISHED = {"version", "licence", "data"}
-"""What is said of a detector that is published."""
+"""Entries of the description of a published detector."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +43,11 @@ class DetectorConfig:
     """Configuration of a detector in ``detector.json``."""
 
     kind: str
-    """One of `DETECTOR_KINDS`."""
+    """Kind of the detector, one of `DETECTOR_KINDS`."""
     backbone: str
-    """The network, as `memorisk.models.classifiers.specs` or timm names it."""
+    """Name of the network in `memorisk.models.classifiers.specs` or timm."""
     weights: str
-    """Initial weights, named for what they are: a file's name, a tag, or that they were random."""
+    """Initial weights by the name of their kind: a file's name, a tag, or "random"."""
     weights_fingerprint: str
     """Fingerprint of these weights."""
     preprocessing: Preprocessing
@@ -55,57 +55,58 @@ class DetectorConfig:
     stored: tuple[int, int, int]
     """Height, width and channels that its training images were stored in: hashes of other sizes do not compare."""
     depth: int
-    """Bits a pixel of them."""
+    """Bits per pixel of its training images."""
     dimension: int
-    """Numbers of an embedding."""
+    """Length of an embedding."""
     measure: str
-    """The distance that its loss is about, by its name in `memorisk.scores.distances`."""
+    """Distance that its loss is about, by its name in `memorisk.scores.distances`."""
     loss: str
-    """"triplet" or "infonce"; of the Siamese kinds "bce", "ntxent" or "bce + ntxent"."""
+    """Loss of its training: "triplet" or "infonce"; for the Siamese kinds "bce", "ntxent" or "bce + ntxent"."""
     protocol: str
-    """"paper" or "corrected"."""
+    """Protocol of its training: "paper" or "corrected"."""
     recipe: Mapping[str, Any]
     """Every setting of its training, seeds among them."""
     departures: tuple[str, ...]
-    """Departures of the training from METHODS, a sentence each: the published code's own ways."""
+    """Departures of the training from METHODS, one sentence each: the published code's own ways."""
     best_epoch: int
-    """Whose weights these are; 0 for a detector that was not trained."""
+    """Epoch of these weights; 0 for a detector that was not trained."""
     data_hash: str
     """Hash of the store it was trained from."""
     groups_given: bool
-    """Whether it was known whose each image is."""
+    """Whether the patient of each image was known."""
     versions: Mapping[str, str]
     """Versions of the libraries."""
     published: Mapping[str, str] = field(default_factory=dict)
-    """``version``, ``licence`` and ``data`` (what it was trained on, in words) of a detector that is published with
+    """Entries ``version``, ``licence`` and ``data`` (its training data, in words) of a detector that is published with
     memorisk; empty for one that a user trained."""
     earlier: bool = False
-    """Whether the detector that it began with has seen anybody: whom, is in the folder ``earlier``."""
+    """Whether the detector that it began with has seen images; the folder ``earlier`` has their record."""
 
 
 @dataclass(frozen=True)
 class SeenImages:
-    """Which images of a set a detector has seen."""
+    """Images of a set that a detector has seen."""
 
     part: np.ndarray
-    """[N] of str: "training", "validation" (chose its epoch), or "" for images and patients that it never met."""
+    """Part of each image, [N] of str: "training", "validation" (chose its epoch), or "" for images and patients it
+    never met."""
     pixels_compared: bool
-    """Whether images could be compared by their pixels, or there are none that were seen; else only their patients' ids
-    were."""
+    """Whether images could be compared by their pixels, or none were seen; else only their patients' ids were
+    compared."""
     missing: frozenset[str] | None = None
     """Hashes of training images which the set does not hold, nor, where pixels do not compare, another image of their
     patients; None where that is not known."""
     unknown: tuple[str, ...] = ()
-    """Names of weights that it began with, of which nobody knows what they were trained on."""
+    """Names of weights that it began with, whose training data is unknown."""
 
 
 def match_seen(config: DetectorConfig, seen: pd.DataFrame, store: ImageStore) -> SeenImages:
     """Return which images of a store a detector met.
 
     Args:
-        config: Of the detector.
-        seen: ``part, pixel_hash, group_hash`` of each image that it was trained or chosen on.
-        store: The images.
+        config: Configuration of the detector.
+        seen: Table with ``part, pixel_hash, group_hash`` of each image that it was trained or chosen on.
+        store: Store of the images.
     """
     alike = tuple(store.images.shape[1:]) == config.stored
     alike &= store.images.dtype.itemsize * 8 == config.depth
@@ -131,11 +132,11 @@ def save_detector(
     """Write weights, hashes and configuration to a folder, private and atomic, the configuration last.
 
     Args:
-        folder: Made if it is not there.
-        tensors: Of the network, by name.
-        seen: As for `match_seen`.
-        config: Of the detector.
-        earlier: Whom the detector that it began with has seen.
+        folder: Folder to write to; it is made if it is missing.
+        tensors: Tensors of the network, by name.
+        seen: Table of seen images, as for `match_seen`.
+        config: Configuration of the detector.
+        earlier: Record of the detector that it began with.
     """
     target = Path(folder)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -150,24 +151,24 @@ def save_detector(
 
 
 def group_hashes(groups: np.ndarray, key: str) -> np.ndarray:
-    """[N] hashes of patients' ids, keyed so that two data sets do not share them.
+    """Return hashes of patients' ids, [N], keyed so that two data sets do not share them.
 
     Args:
-        groups: [N] str.
-        key: Of the data set.
+        groups: Ids of the patients, [N] str.
+        key: Key of the data set.
     """
     names, index = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     return np.array([fingerprint(key, name, length=32) for name in names], dtype=object)[index]
 
 
 def seen_table(groups: np.ndarray, hashes: np.ndarray, data_hash: str, rows: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """``part, pixel_hash, group_hash`` of each image that something was trained or chosen on.
+    """Tabulate ``part, pixel_hash, group_hash`` of each image of a training or a choice.
 
     Args:
-        groups: [N] ids of the patients, as in the manifest.
-        hashes: [N] of the pixels.
+        groups: Ids of the patients, [N], as in the manifest.
+        hashes: Hashes of the pixels, [N].
         data_hash: Key of the patients' hashes.
-        rows: Of each part, "training" and "validation".
+        rows: Rows of each part, "training" and "validation".
     """
     of_groups, of_pixels = group_hashes(groups, data_hash), hashes.astype(str)
     parts = [pd.DataFrame(dict(zip(COLUMNS, (n, of_pixels[r], of_groups[r]), strict=True))) for n, r in rows.items()]
@@ -175,7 +176,7 @@ def seen_table(groups: np.ndarray, hashes: np.ndarray, data_hash: str, rows: Map
 
 
 def read_seen(folder: Path) -> pd.DataFrame:
-    """``part, pixel_hash, group_hash`` of each image that a detector was trained or chosen on.
+    """Read ``part, pixel_hash, group_hash`` of each image that a detector was trained or chosen on.
 
     Raises:
         InputError: The file is missing or damaged.
@@ -187,10 +188,10 @@ def read_seen(folder: Path) -> pd.DataFrame:
 
 
 def read_config(folder: Path) -> DetectorConfig:
-    """Read ``detector.json``; of a Siamese detector a `memorisk.models.lcmem.LatentConfig`.
+    """Read ``detector.json``; a Siamese detector has a `memorisk.models.lcmem.LatentConfig`.
 
     Raises:
-        InputError: There is none, or it is of another kind or form.
+        InputError: The file is missing, or of another kind or form.
     """
     file = folder / CONFIG
     if not file.is_file():
@@ -239,12 +240,12 @@ def copy_tensors(own: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Te
     """Copy tensors into a network's if every one is there, fits and is finite.
 
     Args:
-        own: The live tensors by name.
-        tensors: What a file holds.
-        folder: Of the file, for the message.
+        own: Live tensors of the network by name.
+        tensors: Tensors of the file by name.
+        folder: Folder of the file, for the message.
 
     Raises:
-        InputError: They do not.
+        InputError: The tensors do not.
     """
     wrong = [f"{name} is missing" for name in own if name not in tensors]
     wrong += [f"{name} is unknown" for name in tensors if name not in own]
@@ -266,16 +267,17 @@ ORIGIN, EARLIER = "origin.json", "earlier"
 
 @dataclass(frozen=True, eq=False)
 class TrainingRecord:
-    """The images that something was trained and chosen on.
+    """Record of the images that a network was trained and chosen on.
 
     Attributes:
-        table: ``part, pixel_hash, group_hash`` of each; the hashes of patients are keyed by ``data_hash``.
-        data_hash: Of the store that they came from.
+        table: Table with ``part, pixel_hash, group_hash`` of each; the hashes of patients are keyed by ``data_hash``.
+        data_hash: Hash of the store that they came from.
         stored: Height, width and channels that they were stored in: hashes of other sizes do not compare.
-        depth: Bits a pixel of them.
-        groups_given: Whether patients are: names of files, which stand in for them, occur anywhere and do not compare.
-        earlier: What the weights that it began with were trained on, where that is known.
-        unknown: Name of weights at its beginning of which that is not known; "" where there are none.
+        depth: Bits per pixel of them.
+        groups_given: Whether patients are known: names of files, used in their place, occur anywhere and do not
+            compare.
+        earlier: Record of the weights that it began with, where that is known.
+        unknown: Name of weights at its beginning whose training data is unknown; "" where there are none.
     """
 
     table: pd.DataFrame
@@ -298,10 +300,10 @@ class TrainingRecord:
         """Record a training.
 
         Args:
-            store: Its images.
-            rows: Of each part, "training" and "validation".
-            earlier: As the attribute.
-            unknown: As the attribute.
+            store: Store of its images.
+            rows: Rows of each part, "training" and "validation".
+            earlier: Record of the weights that it began with.
+            unknown: Name of weights at its beginning whose training data is unknown.
         """
         table = seen_table(store.manifest.groups, store.pixel_hashes, store.data_hash, rows)
         _, height, width, channels = (int(n) for n in store.images.shape)
@@ -311,20 +313,20 @@ class TrainingRecord:
 
     @property
     def n_training(self) -> int:
-        """Different images that it or what it began with was trained on; one of two sizes counts twice."""
+        """Count the different images of its training and of earlier ones; one image in two sizes counts twice."""
         return len(self._trained_hashes())
 
     @property
     def identity(self) -> str:
-        """Fingerprint of the images, here and earlier."""
+        """Return the fingerprint of the images, here and earlier."""
         before = "" if self.earlier is None else self.earlier.identity
         return fingerprint(self.table.to_numpy().tolist(), self.stored, self.depth, self.unknown, before, length=32)
 
     def parts(self, store: ImageStore) -> SeenImages:
-        """Return which images of a store, or other images of whose patients, were among them, here or earlier.
+        """Return which images of a store, or whose patients' other images, were among them, here or earlier.
 
         Args:
-            store: The images.
+            store: Store of the images.
         """
         groups, hashes = group_hashes(store.manifest.groups, self.data_hash), store.pixel_hashes.astype(str)
         alike = tuple(store.images.shape[1:]) == self.stored and store.images.dtype.itemsize * 8 == self.depth
@@ -346,7 +348,7 @@ class TrainingRecord:
         return replace(join_seen(own, self.earlier, store), missing=both, unknown=(*before.unknown, *own.unknown))
 
     def save(self, folder: Path) -> None:
-        """Write it to a folder that is there, private and atomic, the description last."""
+        """Write the record to an existing folder, private and atomic, the description last."""
         write_table(folder / SEEN, self.table, recorded=True)
         if self.earlier is not None:
             (folder / EARLIER).mkdir(mode=0o700, exist_ok=True)
@@ -356,19 +358,19 @@ class TrainingRecord:
         write_json(folder / ORIGIN, origin, recorded=True)
 
     def _trained_hashes(self) -> set[tuple[tuple[int, ...], int, str]]:
-        """Hashes of the images that were trained on, here and earlier, with the size they are of."""
+        """Return hashes of the images that were trained on, here and earlier, with their size."""
         own = self.table.loc[self.table["part"] == "training", "pixel_hash"].tolist()
         before = set() if self.earlier is None else self.earlier._trained_hashes()
         return before | {(self.stored, self.depth, value) for value in own}
 
 
 def join_seen(own: SeenImages, other: TrainingRecord | None, store: ImageStore) -> SeenImages:
-    """Join the images that a network has seen with those of the encoder that it stands on.
+    """Join the images that a network has seen with those of the encoder below it.
 
     Args:
-        own: Of the network.
-        other: Of the encoder; None where that is not known or there is none.
-        store: The images that `own` is about.
+        own: Images that the network has seen.
+        other: Record of the encoder; None where that is not known or there is none.
+        store: Store of the images that `own` describes.
     """
     if other is None:
         return own
@@ -378,10 +380,10 @@ def join_seen(own: SeenImages, other: TrainingRecord | None, store: ImageStore) 
 
 
 def read_training_record(folder: Path) -> TrainingRecord | None:
-    """Read what `TrainingRecord.save` wrote; None in a folder of another origin.
+    """Read the record that `TrainingRecord.save` wrote; None in a folder of another origin.
 
     Raises:
-        InputError: It is damaged.
+        InputError: The record is damaged.
     """
     if not (folder / ORIGIN).is_file():
         return None

@@ -21,7 +21,7 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.files import atomic_path
 
 _ALIGNED = 8
-"""Tensors begin at a multiple of so many bytes; spaces fill the header."""
+"""Number of bytes of which tensors begin at a multiple; spaces fill the header."""
 _TYPES = {
     torch.int64: "I64", torch.float64: "F64", torch.float32: "F32", torch.int32: "I32", torch.bfloat16: "BF16",
     torch.float16: "F16", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
@@ -33,10 +33,11 @@ def released_sha256(model: nn.Module) -> str | None:
     """Compute the SHA-256 of the only file under which a network's weights can be released.
 
     Args:
-        model: The network, as it ran.
+        model: Network, as it ran.
 
     Returns:
-        None for a network with a NaN in its weights, whose bits can say anything, or a type without a name.
+        Hash of the file; None for a network with a NaN in its weights, whose bits are arbitrary, or a type without a
+        name.
     """
     tensors = _ran(model)
     if any(value.dtype not in _TYPES or bool(torch.isnan(value).any()) for value in tensors.values()):
@@ -51,8 +52,8 @@ def write_released(path: Path, model: nn.Module) -> None:
     """Write the file of a network's weights.
 
     Args:
-        path: A new file.
-        model: The network, as it ran.
+        path: Path of a new file.
+        model: Network, as it ran.
 
     Raises:
         InputError: Its weights cannot be released (`released_sha256`).

@@ -15,11 +15,11 @@ COPY_DETECTOR = "copy"
 LATENT_DETECTOR_KINDS = ("lcmem", "siamese", "siamese-ntxent")
 DETECTOR_KINDS = (COPY_DETECTOR, *LATENT_DETECTOR_KINDS)
 DEFAULT_DETECTOR = "default"
-"""The copy detector that comes with memorisk, as a user names it; a folder of that name is ``./default``."""
+"""Name of the copy detector that comes with memorisk; a folder of that name is ``./default``."""
 DEFAULT_COMPARISONS = (DEFAULT_DETECTOR, "default:views", "default:places", "details")
-"""What an audit of a synthetic set compares by ``default``: whole images, windows and turned views of training images
-with the whole of synthetic ones (crops, turned copies), windows at the same place (regions that were pasted), and
-details of thumbnails (noise)."""
+"""Comparisons that an audit of a synthetic set makes by ``default``: whole images, windows and turned views of training
+images with the whole of synthetic ones (crops, turned copies), windows at the same place (regions that were pasted),
+and details of thumbnails (noise)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class GeneratorConfig:
     """Configuration of a generator: its images, and its inputs."""
 
     kind: str
-    """One of `memorisk.models.generators.generators.GENERATOR_KINDS`."""
+    """Kind of the generator, one of `memorisk.models.generators.generators.GENERATOR_KINDS`."""
     name: str
     """Name for a report."""
     size: tuple[int, int]
@@ -35,11 +35,11 @@ class GeneratorConfig:
     channels: int
     """Channels of its images, 1 or 3."""
     conditioned_on: str = "none"
-    """``none``, ``class`` (a number from 0) or ``vector`` (a pseudo-condition)."""
+    """Kind of the condition: ``none``, ``class`` (a number from 0) or ``vector`` (a pseudo-condition)."""
     classes: tuple[str, ...] = ()
     """Names of the classes, in the order of their numbers; empty where images have none."""
     class_counts: tuple[int, ...] = ()
-    """Training images of each class."""
+    """Number of training images of each class."""
     condition_dim: int = 0
     """Length of a condition that is a vector."""
     conditioning: str = ""
@@ -47,11 +47,11 @@ class GeneratorConfig:
     latent: str = "pixels"
     """Space in which it draws: ``pixels``, or the latents of an autoencoder, by its name."""
     steps: int = 0
-    """Steps of its training."""
+    """Number of steps of its training."""
     n_training: int = 0
-    """Different images that it was trained on."""
+    """Number of different images that it was trained on."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Further settings of its kind, as JSON has them."""
+    """Further settings of its kind, in the form of JSON."""
 
 
 Sampler = Literal["ddim", "dpm-solver", "ddpm"]
@@ -88,36 +88,36 @@ class SamplingOptions:
             raise InputError(f"guidance is {self.guidance}; it must be 0 or more, and 1 is none")
 
     def sampling(self) -> "SamplingOptions":
-        """These settings without those of a command that inherits them."""
+        """Return these settings without those of a command that inherits them."""
         return SamplingOptions(**{f.name: getattr(self, f.name) for f in fields(SamplingOptions)})
 
     def of_kind(self, kind: str) -> "SamplingOptions":
         """Return these settings as a kind of generator takes them, the others at their defaults.
 
-        For commands whose settings are for generators of several kinds.
+        Commands whose settings are for generators of several kinds use it.
 
         Args:
-            kind: ``dit``, ``gan`` or ``function``.
+            kind: Kind of the generator: ``dit``, ``gan`` or ``function``.
         """
         return self.sampling() if kind == "dit" else SamplingOptions(batch=self.batch)
 
     def told(self, kind: str) -> dict[str, Any]:
-        """The settings by name, without those that take no part in how a generator of a kind draws.
+        """Return the settings by name, without those that a kind of generator does not use.
 
         Args:
-            kind: ``dit``, ``gan`` or ``function``.
+            kind: Kind of the generator: ``dit``, ``gan`` or ``function``.
         """
         unknown = () if kind == "dit" else DIFFUSION_SETTINGS
         return {name: value for name, value in asdict(self).items() if name not in unknown}
 
     def refuse_diffusion(self, name: str) -> None:
-        """Refuse, for a generator that is no diffusion model, what only such a model has.
+        """Refuse the settings of diffusion models for another generator.
 
         Args:
-            name: Of the generator.
+            name: Name of the generator.
 
         Raises:
-            InputError: A setting of `DIFFUSION_SETTINGS` is not as it is by default.
+            InputError: A setting of `DIFFUSION_SETTINGS` differs from its default.
         """
         for setting in DIFFUSION_SETTINGS:
             if (value := getattr(self, setting)) != getattr(SamplingOptions, setting):
@@ -130,25 +130,25 @@ class SamplingOptions:
 GAN_SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _START = 4
 _WIDEST = {"style": 1 << 14, "mapping_layers": 1 << 6, "features": 1 << 20, "features_max": 1 << 14}
-"""Far above any published network; a damaged description is refused before its weights are made room for."""
+"""Largest numbers, far above any published network; larger ones are refused before memory is reserved."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GanSpec:
-    """Its images, and the widths of its networks."""
+    """Size of a GAN's images, and the widths of its networks."""
 
     size: int
-    """Pixels a side of the images, one of `GAN_SIDES`."""
+    """Side of the images in pixels, one of `GAN_SIDES`."""
     channels: int
     """Channels of the images, 1 or 3."""
     style: int
-    """Numbers of z and w."""
+    """Length of z and w."""
     mapping_layers: int
-    """Layers from z to w."""
+    """Number of layers from z to w."""
     features: int
-    """Feature maps times pixels a side."""
+    """Number of feature maps times the side in pixels."""
     features_max: int
-    """Most feature maps of a layer."""
+    """Largest number of feature maps of a layer."""
 
     @classmethod
     def of(cls, numbers: Mapping[str, Any]) -> "GanSpec":
@@ -167,10 +167,10 @@ class GanSpec:
         return spec
 
     def validate(self) -> None:
-        """Check what can be wrong.
+        """Check every value that can be wrong.
 
         Raises:
-            InputError: Images that it cannot draw, or a width below 1.
+            InputError: The GAN cannot draw such images, or a width is below 1.
         """
         if self.size not in GAN_SIDES or self.channels not in (1, 3):
             sides = ", ".join(map(str, GAN_SIDES))
@@ -188,15 +188,15 @@ class GanSpec:
         return tuple(_START << k for k in range((self.size // _START).bit_length()))
 
     def width(self, side: int) -> int:
-        """Feature maps at a side."""
+        """Return the number of feature maps at a side."""
         return max(1, min(self.features // side, self.features_max))
 
     @property
     def styles(self) -> int:
-        """Count the w that an image takes: one a layer, and one for the last image."""
+        """Count the w that an image takes: one per layer, and one for the last image."""
         return 2 * len(self.sides)
 
     @property
     def noise_sides(self) -> tuple[int, ...]:
-        """Side of the noise of each layer."""
+        """Return the side of the noise of each layer."""
         return tuple(side for k, side in enumerate(self.sides) for _ in range(1 if k == 0 else 2))

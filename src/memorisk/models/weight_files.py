@@ -1,10 +1,9 @@
-"""Weights from files: safetensors, PyTorch (tensors only), NumPy archives. Loaded strictly.
+"""Weights from files: safetensors, PyTorch (tensors only), NumPy archives. They are loaded strictly.
 
-Strictly: everything but the classifier head must match by name and shape; what does not is listed and nothing is
-loaded. What had to be done to make a file fit (a new head, a stem summed over colours, positions resized, the trunk
-taken out of a whole SAM or open_clip file) is noted.
-A PyTorch file is read with ``weights_only=True``: one that would run code is refused, and so is every such file by a
-PyTorch that can be got around.
+Strictly means that everything but the classifier head must match by name and shape; mismatches are listed and nothing
+is loaded. Every change that makes a file fit (a new head, a stem summed over colours, positions resized, the trunk
+taken out of a whole SAM or open_clip file) is noted. A PyTorch file is read with ``weights_only=True``: a file that
+would run code is refused, and so is every such file by a PyTorch whose check can be evaded.
 """
 
 import pickle
@@ -37,9 +36,9 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 _LISTED = 5
 _SAFE = TorchVersion("2.10.0")
-"""The PyTorch from which on ``weights_only`` keeps what it says."""
+"""First version of PyTorch whose ``weights_only`` keeps its promise."""
 READ_FORMATS = "safetensors, NumPy .npz, and PyTorch .pt, .pth, .th, .bin and .ckpt (tensors only)"
-"""The formats that are read, in words."""
+"""Formats that are read, in words."""
 _OTHERS = {
     b"\x89HDF\r\n\x1a\n": "is HDF5, as Keras writes it",
     b"\x93NUMPY": "is a single NumPy array",
@@ -48,13 +47,13 @@ _OTHERS = {
 
 
 def read_state_dict(path: str | Path) -> StateDict:
-    """Tensors by name from a file, its kind told by its content.
+    """Read tensors by name from a file; its content shows its kind.
 
-    A file at a URL is brought over first (`memorisk.runs.storage.mirror`). Wrappers (``state_dict``,
+    A file at a URL is downloaded first (`memorisk.runs.storage.mirror`). Wrappers (``state_dict``,
     ``model_state_dict``, ``model``, ``net``) are opened.
 
     Raises:
-        InputError: if the file is missing, unreadable, would run code when loaded, or holds no tensors.
+        InputError: The file is missing, unreadable, would run code when loaded, or holds no tensors.
     """
     file = local_source(path)
     if not file.is_file():
@@ -75,18 +74,20 @@ def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = N
 
     The head is taken from the file where its shape is the network's, else it stays as initialised. A stem for another
     number of channels is adapted as timm does (summed for one channel, repeated and rescaled for others); positions of
-    a vision transformer for another image size are resized; older names are converted by timm's own filter. Of SAM's,
+    a
+    vision transformer for another image size are resized; older names are converted by timm's own filter. From SAM's,
     MedSAM's and open_clip's files the image trunk is taken (`memorisk.models.network_parts`).
 
     Args:
-        model: The network, changed in place only if everything fits.
-        path: The file, as for `read_state_dict`.
-        on_note: Called with a sentence for each thing done to make the file fit.
-        trained: The file is this very network's, head and all: a new head would answer at random.
+        model: Network, changed in place only if everything fits.
+        path: Path of the file, as for `read_state_dict`.
+        on_note: Function that is called with a sentence for each change that makes the file fit.
+        trained: Whether the file is this very network's, head and all: a new head would answer at random.
 
     Raises:
-        InputError: as `read_state_dict`, or if names or shapes outside the head do not match, or a whole file has a
-            tensor of no known part, or the head of a trained network does not; they are listed.
+        InputError: As `read_state_dict`, or if names or shapes outside the head do not match, or a whole file has a
+        tensor of
+        no known part, or the head of a trained network does not; they are listed.
     """
     note = on_note or (lambda text: None)
     own = model.state_dict()
@@ -110,17 +111,17 @@ def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = N
 
 
 def head_and_stem(model: nn.Module, path: str | Path) -> tuple[int | None, int | None]:
-    """Read for how many outputs and channels a file's own head and stem are made, before it is loaded.
+    """Read the numbers of outputs and channels of a file's own head and stem, before it is loaded.
 
     Args:
-        model: A network of the architecture, with any number of classes.
-        path: The file, as for `read_state_dict`.
+        model: Network of the architecture, with any number of classes.
+        path: Path of the file, as for `read_state_dict`.
 
     Returns:
-        Outputs of the file's head and channels of its stem; None where the file or the architecture has none by name.
+        Outputs of the file's head and channels of its stem; None where the file or the architecture names none.
 
     Raises:
-        InputError: as `read_state_dict`.
+        InputError: As `read_state_dict`.
     """
     tensors = _strip_prefixes(read_state_dict(path), model.state_dict())
     head = [tensors[key] for key in _head_keys(model, tensors) if key.endswith(("weight", "bias"))]
@@ -139,7 +140,7 @@ def save_weights(path: str | Path, model: nn.Module, metadata: Mapping[str, str]
 
 
 def _refuse_other_formats(file: Path, start: bytes) -> None:
-    """Refuse what is no PyTorch file by its first bytes: neither a zip archive, a pickle, nor an old tar archive."""
+    """Refuse by its first bytes a file that is neither a zip archive, a pickle, nor an old tar archive."""
     known = next((what for magic, what in _OTHERS.items() if start.startswith(magic)), None)
     if known is None and (not start or start[:2] == b"PK" or start[:1] == b"\x80" or tarfile.is_tarfile(file)):
         return
@@ -198,7 +199,7 @@ def _read_torch(file: Path) -> StateDict:
 
 
 def _unwrap(content: Any, file: Path) -> StateDict:
-    """The tensors inside a checkpoint's wrapper."""
+    """Return the tensors inside a checkpoint's wrapper."""
     for _ in _WRAPPERS:
         if not isinstance(content, Mapping):
             break
@@ -215,7 +216,7 @@ def _unwrap(content: Any, file: Path) -> StateDict:
 
 
 def _strip_prefixes(tensors: StateDict, own: StateDict) -> StateDict:
-    """Remove what wrappers put before every name, unless the network's own names begin so."""
+    """Remove prefixes that wrappers put before every name, unless the network's own names begin so."""
     changed = True
     while changed:
         changed = False
@@ -227,7 +228,7 @@ def _strip_prefixes(tensors: StateDict, own: StateDict) -> StateDict:
 
 
 def _fill_counters(tensors: StateDict, own: StateDict) -> StateDict:
-    """Batch normalisation's step counters, absent from files before PyTorch 0.4.1 and without effect on the output."""
+    """Add batch normalisation's step counters, which files before PyTorch 0.4.1 lack and no output depends on."""
     counters = {n: t for n, t in own.items() if n.endswith("num_batches_tracked") and n not in tensors}
     return {**tensors, **counters}
 
@@ -305,10 +306,11 @@ def _adapt_stem(model: nn.Module, tensors: StateDict, own: StateDict, note: Note
 
 
 def _convert(model: nn.Module, tensors: StateDict, own: StateDict, note: Note, kind: WholeFile | None) -> StateDict:
-    """Names and sizes by timm's own filter for the architecture, and SAM's positions to the image size.
+    """Convert names and sizes by timm's own filter for the architecture, and SAM's positions to the image size.
 
-    What does not fit afterwards either is given back in the file's own names and sizes; the trunk of a whole file with
-    its positions resized, so that the mismatch that is reported is the one that matters.
+    Tensors that do not fit afterwards either are returned with the file's own names and sizes; the trunk of a whole
+    file
+    has its positions resized, so that the reported mismatch is the one that matters.
     """
     convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
     if convert is None or not type(model).__module__.startswith("timm."):
@@ -329,10 +331,10 @@ def _convert(model: nn.Module, tensors: StateDict, own: StateDict, note: Note, k
 
 
 def _resize_position(name: str, value: torch.Tensor, own: torch.Tensor | None, tensors: StateDict) -> torch.Tensor:
-    """SAM's absolute positions [1, h, w, d] (bicubic), relative ones [2s - 1, d] (linear), as SAM does on the fly.
+    """Resize SAM's absolute positions [1, h, w, d] (bicubic) and relative ones [2s - 1, d] (linear), as SAM does.
 
     Relative positions are resized only where s is a side of the file's own grid, that is in blocks of global attention;
-    of another size they are as they are, and refused as a mismatch.
+    those of another size stay as they are, and are refused as a mismatch.
     """
     if own is None or value.shape == own.shape or value.ndim != own.ndim or value.shape[-1] != own.shape[-1]:
         return value

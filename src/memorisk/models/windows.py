@@ -23,19 +23,19 @@ from torch import nn
 from memorisk.scores.parts import PLACES, VIEWS, Comparison
 
 LEAST_SPREAD = 1 / 255
-"""Standard deviation of the pixels of a window, in [0, 1], below which it has no details."""
+"""Least standard deviation of the pixels of a window, in [0, 1]; a window below it has no details."""
 
 
 @dataclass(frozen=True)
 class WindowGrid:
-    """Windows of an image."""
+    """Grid of windows of an image."""
 
     share: float
     """Side of a window, as a share of the image's."""
     across: int
-    """Windows side by side, and one below the other."""
+    """Number of windows in a row, and of rows."""
     side: int
-    """Pixels a side at which a window is embedded."""
+    """Side in pixels at which a window is embedded."""
     whole: bool
     """Whether the whole image is embedded as well, before the windows."""
     turns: tuple[float, ...] = ()
@@ -52,7 +52,7 @@ class WindowGrid:
         return replace(self, across=0, turns=()) if self.whole else self
 
     def describe(self) -> dict[str, Any]:
-        """Return what the vectors depend on, as JSON has it."""
+        """Return the values that the vectors depend on, in the form of JSON."""
         return asdict(self) | {"least_spread": LEAST_SPREAD}
 
     def cut(self, images: torch.Tensor) -> torch.Tensor:
@@ -103,8 +103,8 @@ class WindowedNetwork(nn.Module):
     """A network over the windows of each image.
 
     Args:
-        network: From pixels [b, c, side, side] in [0, 1] to [b, d]; it is not copied.
-        grid: Which windows.
+        network: Network from pixels [b, c, side, side] in [0, 1] to [b, d]; it is not copied.
+        grid: Grid of the windows.
     """
 
     def __init__(self, network: nn.Module, grid: WindowGrid) -> None:
@@ -113,7 +113,7 @@ class WindowedNetwork(nn.Module):
         self.grid = grid
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, c, h, w] to the vectors of the windows, one after the other, [b, W * d]."""
+        """Map [b, c, h, w] to the vectors of the windows, one after the other, [b, W * d]."""
         windows = self.grid.cut(x)
         flat = windows.flatten(0, 1).contiguous(memory_format=torch.channels_last)
         vectors = self.network(flat)

@@ -1,4 +1,4 @@
-"""Image classifiers: `zoo` builds one by name, `specs` says how a name is read and loads no torch.
+"""Image classifiers: `zoo` builds one by name, `specs` reads names and loads no torch.
 
 `small_networks` and `unique_features` (paper 002) are memorisk's own networks.
 """

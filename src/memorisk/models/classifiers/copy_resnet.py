@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import nn
 
 POSES = 8
-"""Of a square: pose g is a quarter turn g % 4 times, after a mirroring where g is 4 or more."""
+"""Number of poses of a square: pose g is a quarter turn g % 4 times, after a mirroring where g is 4 or more."""
 _LEAST_CONTRAST = 0.02
 _LEAST_ACTIVATION = 1e-4
 _FIRST_POWER = 3.0
@@ -34,7 +34,8 @@ class CopyResNet(nn.Module):
     """Standardisation of each image, a strided stem, stages of residual blocks of p4m, GeM over pixels and poses.
 
     `fields` and `depths` are fields (of eight channels) and blocks of each stage; every stage but the first halves the
-    side. `top` fields of a last 1x1 convolution are what is averaged.
+    side.
+    The `top` fields of a last 1x1 convolution are averaged.
 
     Args:
         num_classes: Number of logits.
@@ -65,29 +66,29 @@ class CopyResNet(nn.Module):
         self.head = nn.Linear(self.top, num_classes)
 
     def forward_features(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] in [0, 1] to feature maps [b, top * 8, H/16, W/16], the poses of a field side by side."""
+        """Map [b, C, H, W] in [0, 1] to feature maps [b, top * 8, H/16, W/16], the poses of a field in a row."""
         mean, std = x.mean((1, 2, 3), keepdim=True), x.std((1, 2, 3), keepdim=True)
         x = torch.relu(self.norm(self.stem((x - mean) / (std + _LEAST_CONTRAST))))
         return torch.relu(self.last_norm(self.last(self.blocks(x))))
 
     def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
-        """Feature maps to logits [b, k], or to their generalised mean over pixels and poses [b, top]."""
+        """Map feature maps to logits [b, k], or to their generalised mean over pixels and poses [b, top]."""
         x = x.clamp(min=_LEAST_ACTIVATION).pow(self.power).mean((2, 3))
         x = x.reshape(len(x), -1, POSES).mean(2).pow(1 / self.power)
         return x if pre_logits else self.head(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to logits [b, k]."""
+        """Map [b, C, H, W] to logits [b, k]."""
         return self.forward_head(self.forward_features(x))
 
 
 def pose(x: torch.Tensor, g: int) -> torch.Tensor:
-    """Pose ``g`` (`POSES`) of kernels or images [..., k, k]."""
+    """Return pose ``g`` (`POSES`) of kernels or images [..., k, k]."""
     return torch.rot90(x.flip(-1) if g >= POSES // 2 else x, g % 4, (-2, -1))
 
 
 def _divisions() -> torch.Tensor:
-    """[8, 8] of the pose g^-1 h. A square of 2 x 2 has eight poses, so that it tells them apart."""
+    """Return the table [8, 8] of the pose g^-1 h. A square of 2 x 2 has eight poses, so that it distinguishes them."""
     square = torch.arange(4).reshape(2, 2)
     number = {tuple(pose(square, g).flatten().tolist()): g for g in range(POSES)}
     product = [[number[tuple(pose(pose(square, h), g).flatten().tolist())] for h in range(POSES)] for g in range(POSES)]
@@ -98,7 +99,7 @@ def _divisions() -> torch.Tensor:
 class _FirstConvolution(nn.Module):
     """Kernels of 4x4 in eight poses over every second pixel, [b, C, H, W] to [b, fields * 8, H/2, W/2].
 
-    Kernels of an even side lie on an image of an even side alike from all of its edges, odd ones with a stride do not.
+    Kernels of an even side meet all edges of an image of an even side alike; odd ones with a stride do not.
     """
 
     def __init__(self, channels: int, fields: int) -> None:
@@ -134,7 +135,7 @@ class _PoseConvolution(nn.Module):
 
 
 class _FieldNorm(nn.Module):
-    """Batch normalisation with one scale and shift a field; in evaluation its eight poses share mean and variance."""
+    """Batch normalisation with one scale and shift per field; in evaluation its eight poses share mean and variance."""
 
     mean: torch.Tensor
     variance: torch.Tensor
@@ -155,7 +156,7 @@ class _FieldNorm(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions beside a shortcut (He et al. 2016, figure 2); one that halves takes means of 2x2 first."""
+    """Two 3x3 convolutions with a shortcut (He et al. 2016, figure 2); one that halves takes means of 2x2 first."""
 
     def __init__(self, fields_in: int, fields_out: int, halve: bool) -> None:
         super().__init__()
@@ -167,7 +168,7 @@ class _Block(nn.Module):
             self.shortcut = nn.Sequential(_PoseConvolution(fields_in, fields_out, 1), _FieldNorm(fields_out))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, fields in * 8, H, W] to [b, fields out * 8, H, W], or half the sides."""
+        """Map [b, fields in * 8, H, W] to [b, fields out * 8, H, W], or half the sides."""
         if self.halve:
             x = F.avg_pool2d(x, 2, ceil_mode=True)
         y = self.second_norm(self.second(torch.relu(self.first_norm(self.first(x)))))
@@ -175,6 +176,6 @@ class _Block(nn.Module):
 
 
 def _laid_as(kernels: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """The kernels in the memory order of the images, which the CPU's convolutions ask for."""
+    """Return the kernels in the memory order of the images, which the CPU's convolutions require."""
     channels_last = x.is_contiguous(memory_format=torch.channels_last)
     return kernels.contiguous(memory_format=torch.channels_last) if channels_last else kernels.contiguous()

@@ -37,7 +37,7 @@ class SmallCNN(nn.Module):
     Args:
         num_classes: Number of logits.
         in_chans: Channels of an image.
-        image_size: Pixels a side, at least 4.
+        image_size: Side in pixels, at least 4.
     """
 
     head_name = "head"
@@ -60,16 +60,16 @@ class SmallCNN(nn.Module):
         self.head = nn.Linear(self.hidden, num_classes)
 
     def forward_features(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to feature maps [b, w, h', w']."""
+        """Map [b, C, H, W] to feature maps [b, w, h', w']."""
         return self.features(x)
 
     def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
-        """Feature maps to logits [b, k], or to what the last layer sees [b, 256]."""
+        """Map feature maps to logits [b, k], or to the input of the last layer [b, 256]."""
         x = torch.relu(self.hidden_layer(x.flatten(1)))
         return x if pre_logits else self.head(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to logits [b, k]."""
+        """Map [b, C, H, W] to logits [b, k]."""
         return self.forward_head(self.forward_features(x))
 
 
@@ -100,21 +100,21 @@ class SmallResNet(nn.Module):
         self.head = nn.Linear(self.widths[-1], num_classes)
 
     def forward_features(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to feature maps [b, 128, H/16, W/16]."""
+        """Map [b, C, H, W] to feature maps [b, 128, H/16, W/16]."""
         return self.blocks(self.stem(x))
 
     def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
-        """Feature maps to logits [b, k], or to their mean over pixels [b, 128]."""
+        """Map feature maps to logits [b, k], or to their mean over pixels [b, 128]."""
         x = x.mean(dim=(2, 3))
         return x if pre_logits else self.head(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to logits [b, k]."""
+        """Map [b, C, H, W] to logits [b, k]."""
         return self.forward_head(self.forward_features(x))
 
 
 class _ResidualBlock(nn.Module):
-    """Two 3x3 convolutions of stride 2 and 1 beside a 1x1 convolution of stride 2."""
+    """Two 3x3 convolutions of stride 2 and 1, and a parallel 1x1 convolution of stride 2."""
 
     def __init__(self, width_in: int, width_out: int) -> None:
         super().__init__()
@@ -136,12 +136,12 @@ _WIDTH, _DEPTH, _HEADS = 96, 4, 3
 
 
 def small_vit(num_classes: int, in_chans: int, image_size: int) -> nn.Module:
-    """64 patches, width 96, 4 blocks of 3 heads: 0.47 million parameters for three channels.
+    """Build a network of 64 patches, width 96, 4 blocks of 3 heads: 0.47 million parameters for three channels.
 
     Args:
         num_classes: Number of logits.
         in_chans: Channels of an image.
-        image_size: Pixels a side, a multiple of 8.
+        image_size: Side in pixels, a multiple of 8.
 
     Raises:
         InputError: The image cannot be cut into 8 x 8 patches.
@@ -208,17 +208,17 @@ class CifarResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight)
 
     def forward_features(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to feature maps [b, 64, H/4, W/4]."""
+        """Map [b, C, H, W] to feature maps [b, 64, H/4, W/4]."""
         x = torch.relu(self.bn1(self.conv1(x)))
         return self.layer3(self.layer2(self.layer1(x)))
 
     def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
-        """Feature maps to logits [b, k], or to their mean over pixels [b, 64]."""
+        """Map feature maps to logits [b, k], or to their mean over pixels [b, 64]."""
         x = x.mean(dim=(2, 3))
         return x if pre_logits else self.linear(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to logits [b, k]."""
+        """Map [b, C, H, W] to logits [b, k]."""
         return self.forward_head(self.forward_features(x))
 
 
@@ -227,7 +227,7 @@ def _stage(width_in: int, width_out: int, blocks: int) -> nn.Sequential:
 
 
 class _Fire(nn.Module):
-    """1x1 convolutions that squeeze, then 1x1 and 3x3 ones that expand, side by side."""
+    """Fire module: 1x1 convolutions that squeeze, then parallel 1x1 and 3x3 ones that expand."""
 
     def __init__(self, width_in: int, squeeze: int, expand: int) -> None:
         super().__init__()
@@ -272,14 +272,14 @@ class SqueezeNet(nn.Module):
         self.head = nn.Linear(512, num_classes)
 
     def forward_features(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W], red first, to feature maps [b, 512, h, w]."""
+        """Map [b, C, H, W], red first, to feature maps [b, 512, h, w]."""
         return self.features(x.flip(1))
 
     def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
-        """Feature maps to logits [b, k], or to their mean over pixels [b, 512]."""
+        """Map feature maps to logits [b, k], or to their mean over pixels [b, 512]."""
         x = x.mean(dim=(2, 3))
         return x if pre_logits else self.head(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to logits [b, k]."""
+        """Map [b, C, H, W] to logits [b, k]."""
         return self.forward_head(self.forward_features(x))

@@ -1,4 +1,4 @@
-"""What is known of an architecture before one is built: normalisation, training defaults, where weights come from.
+"""Specifications of architectures, known before one is built: normalisation, training defaults, sources of weights.
 
 The five of paper 000 (A.7 and table 10) and memorisk's own nets are registered here; any other name of timm gets a
 specification from timm's own record. Importing this module loads neither torch nor timm.
@@ -15,9 +15,9 @@ CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.261302
 CAFFE_MEAN, CAFFE_STD = (123.68 / 255, 116.779 / 255, 103.939 / 255), (1 / 255, 1 / 255, 1 / 255)
 
 SMALL_IMAGE = 64
-"""Images below this many pixels a side get the small CNN by default (DESIGN, "Defaults")."""
+"""Side in pixels; smaller images get the small CNN by default (DESIGN, "Defaults")."""
 SMALL_MODEL = "small_cnn"
-"""The network that they get."""
+"""Network of smaller images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,22 +25,22 @@ class ModelSpec:
     """An architecture and the defaults of its training."""
 
     name: str
-    """The name a user types."""
+    """Name that a user types."""
 
     architecture: str
-    """The name under which it is built: one of timm's, or one of memorisk's own nets."""
+    """Name under which it is built: one of timm's, or one of memorisk's own nets."""
 
     source: Literal["timm", "memorisk"] = "timm"
     """Library that builds it."""
 
     default_weights: str | None = None
-    """The timm tag that ``weights="default"`` downloads; None where none is published."""
+    """Tag of timm that ``weights="default"`` downloads; None where none is published."""
 
     needs_weights: bool = False
-    """The architecture stands for its pre-trained weights, so that leaving them out is refused ("none" insists)."""
+    """Whether the name means its pre-trained weights, so that leaving them out is refused ("none" insists)."""
 
     frozen_trunk: bool = False
-    """Only the linear head is trained, on features of the frozen trunk."""
+    """Whether only the linear head is trained, on features of the frozen trunk."""
 
     mean: tuple[float, ...] = IMAGENET_MEAN
     """Mean of each channel that the published weights expect, of RGB pixels in [0, 1]."""
@@ -52,10 +52,10 @@ class ModelSpec:
     """Whether pixels are scaled by the data set's own statistics or by the ones above."""
 
     image_size: int = 224
-    """Pixels a side it is meant for."""
+    """Side in pixels that it is meant for."""
 
     epochs: int = 30
-    """Passes over the training images."""
+    """Number of passes over the training images."""
 
     lr: float = 1e-4
     """Learning rate at the start."""
@@ -74,19 +74,19 @@ def register_spec(spec: ModelSpec) -> ModelSpec:
 
 
 def model_spec(name: str) -> ModelSpec:
-    """The specification of an architecture.
+    """Return the specification of an architecture.
 
     Args:
-        name: A registered name (`SPECS`), or any of timm's, with or without a tag ("resnet50.tv_in1k") and with or
+        name: Registered name (`SPECS`), or any of timm's, with or without a tag ("resnet50.tv_in1k") and with or
             without "timm:" before it.
 
     Raises:
-        InputError: for an unknown name, with the nearest known one.
+        InputError: The name is unknown; the message names the nearest known one.
     """
     plain = name.removeprefix("timm:")
     if plain in SPECS and (plain == name or SPECS[plain].source == "timm"):
         return SPECS[plain]
-    import timm  # loaded only where its models are asked for: it takes seconds
+    import timm  # loaded only where its models are named: it takes seconds
 
     base, _, tag = plain.partition(".")
     if not timm.is_model(base):
@@ -108,7 +108,7 @@ def model_spec(name: str) -> ModelSpec:
 
 
 def auto_model(image_size: int) -> str:
-    """The name that ``--model auto`` stands for: the small CNN below 64 px, ResNet-50 from there on."""
+    """Return the name that ``--model auto`` means: the small CNN below 64 px, ResNet-50 from there on."""
     return SMALL_MODEL if image_size < SMALL_IMAGE else "resnet50"
 
 

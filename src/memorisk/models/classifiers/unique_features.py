@@ -1,9 +1,9 @@
-"""The networks of paper 002, "Unintended memorisation of unique features in neural networks", A.3 and A.4.
+"""Networks of paper 002, "Unintended memorisation of unique features in neural networks", A.3 and A.4.
 
-By name: ``mlp1``, ``cnn1``, ``cnn2``, each also with ``_dropout``, ``_bn`` or ``_dropout_bn``, and ``densenet100``.
-Convolutions have no padding, TensorFlow's default; the paper does not say. Dropout is 0.2 behind hidden dense layers
-and 0.5 behind convolutions, none before the softmax; batch normalisation stands before each activation, with
-TensorFlow's momentum 0.99 (PyTorch's 0.01) and epsilon 1e-3.
+Their names are ``mlp1``, ``cnn1``, ``cnn2``, each also with ``_dropout``, ``_bn`` or ``_dropout_bn``, and
+``densenet100``. Convolutions have no padding, TensorFlow's default; the paper does not give it. Dropout is 0.2 behind
+hidden dense layers and 0.5 behind convolutions, none before the softmax; batch normalisation comes before each
+activation, with TensorFlow's momentum 0.99 (PyTorch's 0.01) and epsilon 1e-3.
 """
 
 import torch
@@ -21,19 +21,20 @@ LAYERS: dict[str, tuple[tuple[int | str, ...], tuple[int, ...]]] = {
     "cnn1": ((32, ACTIVATE, 64, POOL, ACTIVATE), (128, 128)),
     "cnn2": ((32, ACTIVATE, 32, ACTIVATE, POOL, 64, ACTIVATE, 64, ACTIVATE, POOL), (1024,)),
 }
-"""Convolutions of 3 x 3 by their channels, pools of 2 x 2 and activations in their order; then dense widths."""
+"""Layers of each network: 3 x 3 convolutions by their channels, 2 x 2 pools and activations in order; then dense
+widths."""
 
 
 class PaperNet(nn.Module):
     """Network of paper 002: MLP-1, CNN-1 or CNN-2.
 
     Args:
-        name: Of ``LAYERS``.
+        name: Name of the network in ``LAYERS``.
         num_classes: Number of logits.
         in_chans: Channels of an image.
-        image_size: Pixels a side.
-        dropout: With dropout.
-        batch_norm: With batch normalisation before each activation.
+        image_size: Side in pixels.
+        dropout: Whether the network has dropout.
+        batch_norm: Whether batch normalisation comes before each activation.
 
     Raises:
         InputError: The images are too small for the convolutions.
@@ -79,21 +80,21 @@ class PaperNet(nn.Module):
         self.head = nn.Linear(width, num_classes)
 
     def forward_features(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to feature maps, or to the pixels where there is no convolution."""
+        """Map [b, C, H, W] to feature maps, or to the pixels where there is no convolution."""
         return self.features(x)
 
     def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
-        """Feature maps to logits [b, k], or to the latent before the last layer."""
+        """Map feature maps to logits [b, k], or to the latent before the last layer."""
         x = self.dense(x.flatten(1))
         return x if pre_logits else self.head(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to logits [b, k]."""
+        """Map [b, C, H, W] to logits [b, k]."""
         return self.forward_head(self.forward_features(x))
 
 
 class DenseLayer(nn.Module):
-    """Bottleneck of 4 k channels, then k new ones beside those that came in (Huang et al. 2018, DenseNet-B)."""
+    """Bottleneck of 4 k channels, then k new ones appended to the input's (Huang et al. 2018, DenseNet-B)."""
 
     def __init__(self, width: int, growth: int) -> None:
         super().__init__()
@@ -101,7 +102,7 @@ class DenseLayer(nn.Module):
         self.norm2, self.conv2 = nn.BatchNorm2d(4 * growth), nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, w, h, w'] to [b, w + k, h, w']."""
+        """Map [b, w, h, w'] to [b, w + k, h, w']."""
         new = self.conv2(F.relu(self.norm2(self.conv1(F.relu(self.norm1(x))))))
         return torch.cat([x, new], dim=1)
 
@@ -135,16 +136,16 @@ class DenseNet100(nn.Module):
         self.head = nn.Linear(width, num_classes)
 
     def forward_features(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to feature maps."""
+        """Map [b, C, H, W] to feature maps."""
         return self.trunk(self.stem(x))
 
     def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
-        """Feature maps to logits [b, k], or to their means over space."""
+        """Map feature maps to logits [b, k], or to their means over space."""
         x = x.mean(dim=(2, 3))
         return x if pre_logits else self.head(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, H, W] to logits [b, k]."""
+        """Map [b, C, H, W] to logits [b, k]."""
         return self.forward_head(self.forward_features(x))
 
 
@@ -153,17 +154,17 @@ VARIANTS |= {"_dropout_bn": VARIANTS["_dropout"] | VARIANTS["_bn"]}
 """Regularisers by the end of a name."""
 
 NAMES = tuple(name + end for name in LAYERS for end in VARIANTS)
-"""Every MLP and CNN."""
+"""Names of every MLP and CNN."""
 
 
 def paper_net(name: str, num_classes: int, in_chans: int, image_size: int) -> PaperNet:
-    """A network of ``NAMES``.
+    """Build a network of ``NAMES``.
 
     Args:
-        name: Its name, regularisers included.
+        name: Name of the network, regularisers included.
         num_classes: Number of logits.
         in_chans: Channels of an image.
-        image_size: Pixels a side.
+        image_size: Side in pixels.
 
     Raises:
         InputError: The images are too small for it.

@@ -23,7 +23,7 @@ from memorisk.models.weight_files import SUFFIXES, Note, load_weights
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 Builder = Callable[[int, int, int], nn.Module]
-"""(num_classes, in_chans, image_size) -> network."""
+"""Function from (num_classes, in_chans, image_size) to a network."""
 
 OWN_NETWORKS: dict[str, Builder] = {
     "small_cnn": SmallCNN,
@@ -39,7 +39,7 @@ OWN_NETWORKS: dict[str, Builder] = {
 
 
 def list_models() -> list[str]:
-    """All names: the specified ones first, then timm's."""
+    """List all names: the specified ones first, then timm's."""
     import timm
 
     return list(dict.fromkeys([*SPECS, *timm.list_models()]))
@@ -56,24 +56,26 @@ def create_model(
     on_note: Note | None = None,
     trained: bool = False,
 ) -> nn.Module:
-    """A network by name.
+    """Build a network by name.
 
     Args:
-        name: As for `model_spec`.
+        name: Name of the network, as for `model_spec`.
         num_classes: Number of logits.
         in_chans: Channels of an image.
-        image_size: Pixels a side.
-        weights: None or "none" for random initialisation; "default" or a timm tag to *download* weights; or a file.
-        seed: Decides the random initialisation (also of a new head); global random state is left as it was.
-        on_note: Called with a sentence for each thing done to make weights fit (`load_weights`).
-        trained: The file of weights is this very network's, head and all.
+        image_size: Side in pixels.
+        weights: Weights: None or "none" for random initialisation; "default" or a timm tag to *download* weights; or a
+            file.
+        seed: Random seed of the initialisation (also of a new head); global random state is left as it was.
+        on_note: Function that is called with a sentence for each change that makes weights fit (`load_weights`).
+        trained: Whether the file of weights is this very network's, head and all.
 
     Returns:
-        The network on the CPU; for a specification with a frozen trunk, only its head requires gradients.
+        Network on the CPU; for a specification with a frozen trunk, only its head requires gradients.
 
     Raises:
-        InputError: for an unknown name or tag, sizes the network cannot take, missing or unfit weights, or a failed
-            download.
+        InputError: A name or tag is unknown, the network cannot take the sizes, weights are missing or unfit, or a
+        download
+        failed.
     """
     spec = model_spec(name)
     kind = _kind_of(weights, spec)
@@ -97,7 +99,7 @@ def create_model(
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Random draws inside come from ``seed``; the state outside is as if nothing had been drawn."""
+    """Draw random numbers inside from ``seed``; the state outside is as if nothing had been drawn."""
     if seed < 0:
         raise InputError(f"seed is {seed}; it must be 0 or more")
     with torch.random.fork_rng(devices=[]):
@@ -115,7 +117,7 @@ def is_download(weights: str | Path | None, spec: ModelSpec) -> bool:
 
 
 def _kind_of(weights: str | Path | None, spec: ModelSpec) -> str:
-    """Tell if weights are "none", a "file" or a "download", after checking that the name of a download exists."""
+    """Return whether weights are "none", a "file" or a "download"; the name of a download is checked."""
     if weights is None or weights == "none":
         return "none"
     if isinstance(weights, Path) or weights.endswith(SUFFIXES) or "/" in weights or Path(weights).is_file():
@@ -137,7 +139,7 @@ def _published(spec: ModelSpec) -> list[str]:
 
 
 def _build_timm(spec: ModelSpec, num_classes: int, in_chans: int, image_size: int, tag: str) -> nn.Module:
-    """A network of timm; with a tag its weights are downloaded by timm, head and stem adapted by its rules."""
+    """Build a network of timm; with a tag timm downloads its weights, and adapts head and stem by its rules."""
     import timm
 
     full = f"{spec.architecture}.{tag}" if tag else spec.architecture

@@ -9,11 +9,11 @@
 ``default:views``, ``default:places``  the same of windows and turned views of each image
                                     (`memorisk.models.windows`), for crops, turned copies and pasted regions
 ``detector:FOLDER``                 a detector that memorisk trained (`memorisk.models.copy_detectors`)
-``details``                         what a thumbnail of 32 x 32 shows beside coarse shading (`images.copies.duplicates`)
+``details``                         details of a 32 x 32 thumbnail without coarse shading (`images.copies.duplicates`)
 ``pixels``, ``pixels:32``           pixels in [0, 1], as they are stored or resized to 32 x 32
 ``pca:16``, ``pca:16:32``           16 principal components of those, fitted on reference images only;
                                     ``pca:16@FILE.npz`` applies what was fitted and saved before
-``FILE.npy``, ``.npz``, ``.parquet``  numbers that are there already, matched to the images by id
+``FILE.npy``, ``.npz``, ``.parquet``  existing numbers, matched to the images by id
 ==================================  ===========================================================================
 
 Reading a string builds nothing, loads no library of networks where none is named, and touches no network.
@@ -47,12 +47,12 @@ IMAGE, FEATURES, GROUP = "image", "features", "group"
 
 @dataclass(frozen=True)
 class SavedFeatures:
-    """Features from a file, in the order of the images they were asked for.
+    """Features from a file, in the order of the requested images.
 
     Attributes:
-        values: [N, d] numbers, of the type they are saved in.
+        values: Features of the images, [N, d], of the type they are saved in.
         by_id: Whether rows were matched by id; else the file has none, and rows were taken in their order.
-        left_over: Rows of the file that belong to none of the images.
+        left_over: Number of rows of the file that belong to none of the images.
     """
 
     values: np.ndarray
@@ -66,20 +66,20 @@ def is_feature_file(name: str) -> bool:
 
 
 def read_features(path: str | Path, images: np.ndarray) -> np.ndarray:
-    """Features of a run's images from a file: the values of `read_saved`."""
+    """Read the features of a run's images from a file: the values of `read_saved`."""
     return read_saved(path, images, order="the run's order").values
 
 
 def read_saved(path: str | Path, images: np.ndarray, *, order: str = "the order of the images") -> SavedFeatures:
-    """Features of these images from a file.
+    """Read the features of these images from a file.
 
     Args:
-        path: ``.npy``, ``.npz`` or ``.parquet``; nothing in it is executed.
-        images: [N] ids of the images, in their order.
-        order: What this order is called where a file without ids does not fit it.
+        path: Path of a ``.npy``, ``.npz`` or ``.parquet`` file; nothing in it is executed.
+        images: Ids of the images, [N], in their order.
+        order: Name of this order in the message about a file without ids that does not fit it.
 
     Returns:
-        [N, d] numbers, rows in the order of ``images``; a ``.npy`` file stays on the disk.
+        Features [N, d], rows in the order of ``images``; a ``.npy`` file stays on the disk.
 
     Raises:
         InputError: The file is missing, damaged or of another shape, or lacks images or names one twice.
@@ -119,7 +119,7 @@ def _places(file: Path, ids: np.ndarray, images: np.ndarray) -> np.ndarray:
 
 
 def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
-    """Ids (or None) and values."""
+    """Return the ids (or None) and the values."""
     if file.suffix.lower() == ".npy":
         return None, read_array(file, mmap=True)
     if file.suffix.lower() == ".npz":
@@ -144,10 +144,10 @@ def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
 SourceKind = Literal["network", "transformers", "detector", "pixels", "pca", "saved", "plugin"]
 RANDOM, DEFAULT, DETAILS = "none", "default", "details"
 DEFAULT_DETECTOR_FOLDER = Path(__file__).parents[1] / "default_detector"
-"""Files of the detector that comes with memorisk."""
+"""Folder of the detector that comes with memorisk."""
 _PREFIXES = ("timm", "transformers", "detector", "pixels", "pca")
 ENCODERS: Registry[Any] = Registry("memorisk.encoders", dict.fromkeys(_PREFIXES), object)
-"""Kinds of features by what stands before the colon; those of other packages give an `Encoder`."""
+"""Kinds of features by the prefix before the colon; those of other packages return an `Encoder`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,18 +155,20 @@ class FeatureSource:
     """Source of features, as `parse_source` reads it."""
 
     text: str
-    """Text as it was typed."""
+    """Text as the user typed it."""
     kind: SourceKind
     """Kind of source."""
     name: str
-    """Of a network; the folder or name of one of transformers; the folder of a detector, or "default"; the path of
-    saved features; else the kind."""
+    """Name of a network; folder or name of one of transformers; folder of a detector, or "default"; path of saved
+    features;
+    else the kind."""
     weights: str | None = None
-    """A file, "default" or a tag to download, "none" for random ones; of PCA the file of a fit; None if not named."""
+    """Weights: a file, "default" or a tag to download, "none" for random ones; for PCA the file of a fit; None if not
+    named."""
     side: int | None = None
-    """Pixels a side that pixels are resized to; None as they are stored."""
+    """Side in pixels that pixels are resized to; None as they are stored."""
     components: int | None = None
-    """Principal components."""
+    """Number of principal components."""
     parts: Comparison | None = None
     """Windows that are embedded and how they are compared; None for whole images."""
     as_copies: bool = False
@@ -179,7 +181,7 @@ class FeatureSource:
 
     @property
     def by_parts(self) -> bool:
-        """Return whether vectors are compared by `memorisk.scores.parts`, whatever measure there is for others."""
+        """Return whether vectors are compared by `memorisk.scores.parts`, whichever measure others have."""
         return self.is_details or self.parts is not None
 
     @property
@@ -189,7 +191,7 @@ class FeatureSource:
 
     @property
     def folder(self) -> Path:
-        """Folder of a detector, or of a network of transformers."""
+        """Return the folder of a detector, or of a network of transformers."""
         return DEFAULT_DETECTOR_FOLDER if self.comes_with_memorisk else Path(self.name)
 
     @property
@@ -208,14 +210,15 @@ class FeatureSource:
 
 
 def parse_source(source: str | Path) -> FeatureSource:
-    """Read what features are computed by.
+    """Read the source that computes features.
 
     Args:
-        source: As the table at the head of this module; a path is that of saved features.
+        source: Name of the source, as in the table at the head of this module; a path is that of saved features.
 
     Raises:
-        InputError: An unknown kind or name (the nearest is named), weights that are not there or not named, or numbers
-            that are none or below 1.
+        InputError: A kind or name is unknown (the message names the nearest), weights are missing or not named, or
+        numbers are
+        not valid or below 1.
     """
     text = str(source)
     if text == DEFAULT_DETECTOR:
@@ -254,17 +257,17 @@ def parse_source(source: str | Path) -> FeatureSource:
 
 
 def check_network(name: str, weights: str | Path | None) -> ModelSpec:
-    """Refuse a network that does not exist or whose weights nobody named or are not there; nothing is built.
+    """Refuse a network that does not exist or whose weights are missing or not named; nothing is built.
 
     Args:
-        name: As for `memorisk.models.classifiers.specs.model_spec`.
-        weights: A file, "default" or a tag to download, "none" for random ones; None where none are named.
+        name: Name of the network, as for `memorisk.models.classifiers.specs.model_spec`.
+        weights: Weights: a file, "default" or a tag to download, "none" for random ones; None where none are named.
 
     Returns:
-        What is known of the network.
+        Specification of the network.
 
     Raises:
-        InputError: It is such a network.
+        InputError: The network is such a one.
     """
     spec = model_spec(name)
     title = one_line(name, 60)
@@ -314,7 +317,7 @@ def _transformers(text: str) -> FeatureSource:
 
 
 def _pixels(text: str, kind: str) -> FeatureSource:
-    """``pixels[:SIDE]`` or ``pca:K[:SIDE][@FILE]``."""
+    """Read ``pixels[:SIDE]`` or ``pca:K[:SIDE][@FILE]``."""
     title = one_line(text, 80)
     plain, at, weights = text.partition("@")
     numbers = plain.split(":")[1:]

@@ -1,10 +1,9 @@
-"""Encoders of images: networks and pixels, how batches are prepared, and principal components of pixels.
+"""Encoders of images: networks and pixels, the preparation of batches, and principal components of pixels.
 
 `open_encoder` resolves a source of `models.encoders.feature_sources` for images of a stated size. An encoder is known
-before its network is: its name, the form of its images and the content that identifies it, so that features that were
-computed before are found again without loading anything. Features of a network are its pre-head output, what the
-linear layer sees. `preparation` brings a batch to a network's channels, size and normalisation, in this order, on the
-device.
+before its network is: its name, the form of its images and the content that identifies it, so that earlier features
+are found again without loading anything. Features of a network are its pre-head output, the input of the linear
+layer. `preparation` brings a batch to a network's channels, size and normalisation, in this order, on the device.
 
 Principal components are fitted by `memorisk.training.features.pca.fit_pixel_pca` on reference images only; `PixelPca`
 keeps them and applies them to any others.
@@ -41,14 +40,15 @@ class PixelPca:
     """Principal components of pixels x in [0, 1]: features are ``(x - mean) @ directions.T``, not whitened.
 
     Attributes:
-        mean: [D] float64, D = h w C, in the order of storage.
-        directions: [K, D] float64, orthonormal, by falling variance; in each the entry of largest magnitude is positive
-            (the first of them where several are as large), so that a sign does not depend on the machine.
-        variance: [K] of the reference images along each direction, with n - 1.
-        total_variance: Over all directions.
-        n_fitted: Reference images.
+        mean: Mean of the pixels, [D] float64, D = h w C, in the order of storage.
+        directions: Directions of the components, [K, D] float64, orthonormal, by falling variance; in each the entry of
+            largest magnitude is positive (the first of them where several are as large), so that a sign does not depend
+            on the machine.
+        variance: Variance of the reference images along each direction, [K], with n - 1.
+        total_variance: Variance over all directions.
+        n_fitted: Number of reference images.
         shape: Height, width and channels of the pixels after resizing.
-        side: Pixels a side they were resized to; None as they are stored.
+        side: Side in pixels that they were resized to; None as they are stored.
     """
 
     mean: np.ndarray
@@ -66,16 +66,16 @@ class PixelPca:
 
     @property
     def explained(self) -> float:
-        """Share of the reference images' variance that the components hold, at most 1."""
+        """Return the share of the reference images' variance that the components hold, at most 1."""
         return min(1.0, float(self.variance.sum() / self.total_variance)) if self.total_variance else 1.0
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of what is applied."""
+        """Return the hash of the arrays that are applied."""
         return fingerprint(self.mean, self.directions, list(self.shape), self.side, length=32)
 
     def save(self, path: str | Path) -> None:
-        """Write it as ``.npz``, atomically and with private permissions; nothing is pickled."""
+        """Write the components as ``.npz``, atomically and with private permissions; nothing is pickled."""
         with atomic_path(path) as temporary, temporary.open("wb") as file:
             np.savez(
                 file,
@@ -90,7 +90,7 @@ class PixelPca:
 
     @classmethod
     def load(cls, path: str | Path) -> "PixelPca":
-        """Read what :meth:`save` wrote.
+        """Read the components that :meth:`save` wrote.
 
         Raises:
             InputError: The file is missing, damaged or something else.
@@ -122,7 +122,7 @@ class PixelProjection(nn.Module):
     """A fitted PCA as a module.
 
     Args:
-        fitted: What was fitted.
+        fitted: Components of a fitted PCA.
     """
 
     mean: torch.Tensor
@@ -134,7 +134,7 @@ class PixelProjection(nn.Module):
         self.register_buffer("directions", torch.from_numpy(fitted.directions))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, h, w] float64 in [0, 1] to [b, K]."""
+        """Map [b, C, h, w] float64 in [0, 1] to [b, K]."""
         return (x.movedim(1, -1).flatten(1) - self.mean) @ self.directions.T
 
 
@@ -146,9 +146,9 @@ def preparation(
     Grey images are repeated where the network has more channels; resizing is bilinear with antialias.
 
     Args:
-        preprocessing: Of the network; None leaves pixels as they are.
-        device: Where the pixels are.
-        dtype: Of the pixels.
+        preprocessing: Preprocessing of the network; None leaves pixels as they are.
+        device: Device that holds the pixels.
+        dtype: Type of the pixels.
     """
     if preprocessing is None:
         return lambda x: x.contiguous(memory_format=torch.channels_last)
@@ -180,17 +180,18 @@ class Encoder:
     """Encoder of images of one stored shape as features.
 
     Attributes:
-        name: What it is called in a report.
-        weights: Which weights, in words; empty where there are none.
-        state: "pretrained", "trained" (a detector), "random", "fitted" (PCA) or "no network" (pixels).
+        name: Name of the encoder in a report.
+        weights: Name of the weights, in words; empty where there are none.
+        state: State of the weights: "pretrained", "trained" (a detector), "random", "fitted" (PCA) or "no network"
+            (pixels).
         preprocessing: Size, channels and normalisation of its input.
-        identity: What its values depend on, as JSON has it.
-        weights_fingerprint: Of the file of weights, or of the tensors where they are random or downloaded.
-        load: Gives the module, [b, C, h, w] normalised to [b, d], in evaluation mode, and what was done to make its
-            weights fit, a sentence each.
-        dtype: What it computes in without mixed precision.
+        identity: Values that its features depend on, in the form of JSON.
+        weights_fingerprint: Fingerprint of the file of weights, or of the tensors where they are random or downloaded.
+        load: Function that returns the module, [b, C, h, w] normalised to [b, d], in evaluation mode, and one sentence
+            for each change that made its weights fit.
+        dtype: Type of its computation without mixed precision.
         mixed: Whether it may be computed in mixed precision.
-        notes: What a report must say, a sentence each; random weights come first.
+        notes: Sentences that a report must contain; random weights come first.
     """
 
     name: str
@@ -209,16 +210,16 @@ class Trunk(nn.Module):
     """A network of timm or memorisk up to its head.
 
     Args:
-        network: The network, which is not copied.
+        network: Network, which is not copied.
     """
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
-        self.training = network.training  # whoever restores this one's mode restores the network's
+        self.training = network.training  # restoring this one's mode restores the network's
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, h, w] to what the linear head sees, [b, d]."""
+        """Map [b, C, h, w] to the input of the linear head, [b, d]."""
         return trunk_output(self.network, x)
 
 
@@ -251,21 +252,21 @@ def open_encoder(
     fitted: PixelPca | None = None,
     books: Path | None = None,
 ) -> Encoder:
-    """The encoder that a source names, for images of one stored shape.
+    """Open the encoder that a source names, for images of one stored shape.
 
     Args:
-        source: As `memorisk.models.encoders.feature_sources.parse_source` gave it; not saved features.
+        source: Source that `memorisk.models.encoders.feature_sources.parse_source` returned; not saved features.
         stored: Height, width and channels of the images.
-        size: Pixels a side that a network gets; by default what it was trained at, and for memorisk's own networks
-            what is stored.
-        normalise: What a network was trained with, where that is not the published one: as for
+        size: Side in pixels of a network's input; by default that of its training, and for memorisk's own networks the
+            stored one.
+        normalise: Normalisation of a network's training, where that is not the published one, as for
             `memorisk.models.blackbox.preprocessing.preprocessing_from`.
-        seed: Of random weights.
-        fitted: With ``pca:K``: what was fitted on the reference images.
-        books: Cache folder where hashes of unchanged files of weights are remembered; None to hash them each time.
+        seed: Random seed of random weights.
+        fitted: Components fitted on the reference images, for ``pca:K``.
+        books: Cache folder that remembers hashes of unchanged files of weights; None to hash them each time.
 
     Raises:
-        InputError: A size, a normalisation or channels that the encoder cannot take, or weights that cannot be had.
+        InputError: The encoder cannot take the size, normalisation or channels, or the weights cannot be loaded.
     """
     if source.kind in ("pixels", "pca"):
         if size is not None or normalise is not None:
@@ -293,7 +294,7 @@ def open_encoder(
 
 
 def state_fingerprint(model: nn.Module) -> str:
-    """Hash of a network's parameters and buffers: names, types, shapes and bytes."""
+    """Hash a network's parameters and buffers: names, types, shapes and bytes."""
     parts = []
     for name, value in sorted(model.state_dict().items()):
         parts += [[name, str(value.dtype), list(value.shape)]]
@@ -302,7 +303,7 @@ def state_fingerprint(model: nn.Module) -> str:
 
 
 def size_notes(stored: StoredShape, size: tuple[int, int], made_for: int | None, trained: bool) -> list[str]:
-    """Note what a reader must know of the size a network gets its images in."""
+    """Note facts for a reader about the size in which a network gets its images."""
     height, width, _ = stored
     notes = []
     if made_for is not None and size != (made_for, made_for):
@@ -325,7 +326,7 @@ def check_channels(title: str, stored: StoredShape, channels: int) -> None:
 
 
 def random_note(name: str) -> str:
-    """The sentence that goes before all others."""
+    """Return the sentence that precedes all others."""
     return f"RANDOM WEIGHTS: {name} was never trained, its features are those of a random network."
 
 
@@ -350,7 +351,7 @@ def _network_encoder(
 
     @cache
     def load() -> tuple[nn.Module, list[str]]:
-        """The network, built once, and what was noted on the way."""
+        """Build the network once; return it and the notes on its weights."""
         notes: list[str] = []
         network = create_model(
             source.name,
@@ -378,7 +379,7 @@ def _network_encoder(
 
 
 def _identity(architecture: str, content: str, preprocessing: Preprocessing, own: bool) -> dict[str, Any]:
-    """Describe what features of a network depend on, but for the images and the precision."""
+    """Describe the values that features of a network depend on, besides the images and the precision."""
     from importlib.metadata import version
 
     library = "memorisk" if own else f"timm {version('timm')}"
@@ -387,7 +388,7 @@ def _identity(architecture: str, content: str, preprocessing: Preprocessing, own
 
 
 def _channels_of_file(spec: ModelSpec, source: FeatureSource) -> int:
-    """1 where the file's stem reads grey images, else 3."""
+    """Return 1 where the file's stem reads grey images, else 3."""
     bare = create_model(spec.name, num_classes=2, in_chans=3, image_size=spec.image_size, weights=RANDOM, seed=0)
     return 1 if head_and_stem(bare, str(source.weights))[1] == 1 else 3
 
@@ -427,10 +428,10 @@ def _pixel_encoder(source: FeatureSource, stored: StoredShape) -> Encoder:
 
 
 def pca_encoder(fitted: PixelPca, stored: StoredShape) -> Encoder:
-    """The encoder of a fitted PCA.
+    """Return the encoder of a fitted PCA.
 
     Args:
-        fitted: What was fitted.
+        fitted: Components of the fitted PCA.
         stored: Height, width and channels of the images.
 
     Raises:
@@ -461,7 +462,7 @@ def pca_encoder(fitted: PixelPca, stored: StoredShape) -> Encoder:
 
 
 def stored_preprocessing(stored: StoredShape, side: int | None) -> Preprocessing:
-    """Pixels in [0, 1], resized or not, in the channels they are stored in."""
+    """Return the preprocessing of pixels in [0, 1], resized or not, in the channels they are stored in."""
     size = stored[:2] if side is None else (side, side)
     return Preprocessing(size, stored[2], (0.0,) * stored[2], (1.0,) * stored[2])
 

@@ -1,6 +1,6 @@
-"""Networks of the transformers library as encoders: from a local folder, or by name from the hub where that is asked.
+"""Networks of the transformers library as encoders: from a local folder, or by name from the hub on request.
 
-Nothing in a folder is run (``trust_remote_code`` is never set), and weights are read from safetensors only. Loading is
+No code in a folder is run (``trust_remote_code`` is never set), and weights are read from safetensors only. Loading is
 strict but for the pooling layer, which checkpoints of classifiers lack: it would be random, so the class token (or the
 mean of the patches) is taken in its place, with a note.
 """
@@ -48,22 +48,23 @@ def open_transformers(
     seed: int,
     books: Path | None,
 ) -> Encoder:
-    """The encoder of a network of transformers.
+    """Open the encoder of a network of transformers.
 
     Features are ``get_image_features`` where the network has it (CLIP and its kin: the projected image), else its
     pooled output, else the class token, else the mean over patches.
 
     Args:
-        source: Of the kind "transformers".
+        source: Source of the kind "transformers".
         stored: Height, width and channels of the images.
-        size: Pixels a side; by default what ``preprocessor_config.json`` says, else ``config.json``, else 224.
-        normalise: As for `preprocessing_from`; by default that of ``preprocessor_config.json``, else ImageNet's.
-        seed: Of random weights.
-        books: As for `memorisk.models.encoders.networks.open_encoder`.
+        size: Side in pixels; by default that of ``preprocessor_config.json``, else ``config.json``, else 224.
+        normalise: Normalisation as for `preprocessing_from`; by default that of ``preprocessor_config.json``, else
+            ImageNet's.
+        seed: Random seed of random weights.
+        books: Cache folder of hashes, as for `memorisk.models.encoders.networks.open_encoder`.
 
     Raises:
-        MissingExtraError: The library is not there.
-        InputError: The folder is no network of images that the library knows by itself, or cannot be had.
+        MissingExtraError: The library is not installed.
+        InputError: The library itself knows no network of images in the folder, or the network cannot be loaded.
     """
     version = _library().__version__
     folder = _downloaded(source.name) if source.weights == DEFAULT else Path(source.name)
@@ -84,7 +85,7 @@ def open_transformers(
 
     @cache
     def load() -> tuple[nn.Module, list[str]]:
-        """The network, built once, and what was noted on the way."""
+        """Build the network once; return it and the notes on its weights."""
         return _loaded(folder, config, title, None if not is_random else seed, (channels, side, side))
 
     content = state_fingerprint(load()[0]) if is_random else _folder_fingerprint(folder, title, books)
@@ -108,10 +109,10 @@ def open_transformers(
 
 
 class PooledFeatures(nn.Module):
-    """A network of transformers as one that gives a vector an image.
+    """A network of transformers as one that gives one vector per image.
 
     Args:
-        network: The network, which is not copied.
+        network: Network, which is not copied.
         pooler: Whether its pooled output was trained.
     """
 
@@ -126,7 +127,7 @@ class PooledFeatures(nn.Module):
         self.resizes = "interpolate_pos_encoding" in inspect.signature(ask).parameters
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[b, C, h, w] to [b, d]."""
+        """Map [b, C, h, w] to [b, d]."""
         more = {"interpolate_pos_encoding": True} if self.resizes and x.shape[-1] != self.side else {}
         if hasattr(self.network, "get_image_features"):
             outputs = self.network.get_image_features(pixel_values=x, **more)
@@ -191,7 +192,7 @@ def _record(file: Path, title: str) -> dict[str, Any]:
 
 
 def _first_side(size: Any) -> int | None:
-    """Pixels a side of the ways a size is written: a number, a pair, {height, width}, {shortest_edge}."""
+    """Return the side in pixels from any form of a size: a number, a pair, {height, width}, {shortest_edge}."""
     if isinstance(size, dict):
         size = next((size[key] for key in ("height", "shortest_edge", "longest_edge") if key in size), None)
     if isinstance(size, (list, tuple)):
@@ -202,7 +203,7 @@ def _first_side(size: Any) -> int | None:
 def _preprocessing(
     record: dict[str, Any], side: int, channels: int, normalise: str | None
 ) -> tuple[Preprocessing, str]:
-    """Return the preprocessing, and what was assumed for it."""
+    """Return the preprocessing, and the assumption made for it."""
     if normalise is not None:
         return preprocessing_from(normalise, side, channels), ""
     mean, std, assumed = record.get("image_mean"), record.get("image_std"), ""
@@ -223,7 +224,7 @@ def _preprocessing(
 def _loaded(
     folder: Path, config: Any, title: str, seed: int | None, shape: tuple[int, int, int]
 ) -> tuple[nn.Module, list[str]]:
-    """The module in evaluation mode, float32, and what a reader must know of its loading."""
+    """Return the module in evaluation mode, float32, and notes for a reader on its loading."""
     library, notes, pooler = _library(), [], True
     try:
         with _quietly():
@@ -270,10 +271,10 @@ def _check_loading(info: dict[str, Any], title: str, notes: list[str]) -> bool:
 
 
 def _check_repeats(module: nn.Module, title: str, shape: tuple[int, int, int]) -> None:
-    """Ask the same twice: some networks mask or drop patches at random in evaluation, too.
+    """Evaluate the same input twice: some networks mask or drop patches at random in evaluation, too.
 
     Raises:
-        InputError: The answers differ, or there is none.
+        InputError: The answers differ, or the network fails.
     """
     x = torch.linspace(-1, 1, shape[0] * shape[1] * shape[2]).reshape(1, *shape)
     try:
@@ -294,7 +295,7 @@ def _folder_fingerprint(folder: Path, title: str, books: Path | None) -> str:
 
 
 def _downloaded(name: str) -> Path:
-    """The folder of the hub's cache that holds a network's configuration and safetensors, nothing else of it."""
+    """Return the folder of the hub's cache that holds a network's configuration and safetensors, nothing else of it."""
     from huggingface_hub import snapshot_download
 
     title = one_line(name, 80)

@@ -30,7 +30,7 @@ _SEEDS = 1 << 63
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """Images to be drawn: a row each."""
+    """Images to be drawn, one row each."""
 
     seeds: np.ndarray
     """Seed of each image, [n] int64, from 0."""

@@ -38,7 +38,7 @@ _EMBEDDING_STD = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class DiTSpec:
-    """A diffusion transformer."""
+    """Specification of a diffusion transformer."""
 
     hidden: int
     """Width of the transformer."""
