@@ -375,8 +375,8 @@ def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | Non
     Args:
         source: Source of kind "detector".
         stored: Height, width and channels of the images.
-        size: Must be None: the detector has its own.
-        normalise: Must be None: the detector has its own.
+        size: Side in pixels, which must be None: the detector has its own.
+        normalise: Normalisation, which must be None: the detector has its own.
 
     Raises:
         InputError: The folder holds no detector, the caller sets another size or normalisation, or the images are

@@ -173,7 +173,7 @@ def latent_trunk(name: str, weights: str, shape: tuple[int, int, int], seed: int
         weights: Weights: a file, "default" or a tag to download, "none" for random ones.
         shape: Channels, height and width of a latent.
         seed: Random seed of random weights, and of the stem where it changes.
-        note: Called with a sentence for each thing done to make weights fit.
+        note: Function that is called with a sentence for each thing done to make weights fit.
 
     Raises:
         InputError: Latents are below 8 px, or the network does not take them.

@@ -40,7 +40,7 @@ class CopyResNet(nn.Module):
     Args:
         num_classes: Number of logits.
         in_chans: Channels of an image; its pixels lie in [0, 1].
-        image_size: Not used: any size will do.
+        image_size: Side in pixels; it is not used, since any size will do.
     """
 
     head_name = "head"

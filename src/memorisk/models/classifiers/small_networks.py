@@ -82,7 +82,7 @@ class SmallResNet(nn.Module):
     Args:
         num_classes: Number of logits.
         in_chans: Channels of an image.
-        image_size: Not used: any size will do.
+        image_size: Side in pixels; it is not used, since any size will do.
     """
 
     head_name = "head"

@@ -113,7 +113,7 @@ class DenseNet100(nn.Module):
     Args:
         num_classes: Number of logits.
         in_chans: Channels of an image.
-        image_size: Not used: any size from 4 px will do.
+        image_size: Side in pixels; it is not used, since any size from 4 px will do.
     """
 
     head_name, stem_name = "head", "stem"

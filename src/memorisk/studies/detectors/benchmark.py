@@ -102,7 +102,7 @@ def benchmark_detectors(
     Args:
         images: Images as for `memorisk.audit_classifier`; labels are not needed.
         out: Folder of the run: a new one, an empty one, or this benchmark's to resume it.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         tables_only: Compute nothing; lay out what is finished.
         **settings: Settings by name: any field of `BenchDetectorsOptions`.
 

@@ -186,7 +186,7 @@ def make_copies(
         rows: Rows of the images to copy.
         strength: "weak" or "strong".
         seed: Random seed of the copies.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
 
     Raises:
         InputError: An image cannot be copied.

@@ -59,7 +59,7 @@ def run_cells(
         run: Folder of the study.
         cells: All cells of the study.
         work: Function that runs one cell; it must be importable and cells picklable where other processes run it.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         stage: Name of the stage.
         processes: Number of cells that run at the same time.
         threads: Threads of native code of each cell.
@@ -108,7 +108,7 @@ def named_progress(progress: Progress, name: str) -> Progress:
     """Return the same function with the name of a part before each stage.
 
     Args:
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         name: Name of the part.
     """
     return lambda stage, done, total: progress(f"{name}: {stage}", done, total)

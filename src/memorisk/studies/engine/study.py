@@ -147,7 +147,7 @@ def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) 
 
     Args:
         study: Study to run.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         tables_only: Run nothing; lay out what is finished.
 
     Raises:

@@ -213,7 +213,7 @@ def markdown_table(frame: pd.DataFrame, columns: Sequence[Column] | None = None)
 
 
 def cell_text(row: dict[str, Any], column: Column) -> str:
-    """One cell as plain text, with its interval in brackets."""
+    """Format one cell as plain text, with its interval in brackets."""
     value = row.get(column.source)
     if is_missing(value):
         return column.missing or "–"
@@ -225,7 +225,7 @@ def cell_text(row: dict[str, Any], column: Column) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """A text of unknown origin on one line of Markdown: nothing in it is markup."""
+    """Escape a text of unknown origin for one line of Markdown: nothing in it is markup."""
     return visible(text).translate(_SPECIAL).replace("](", "]\\(")
 
 

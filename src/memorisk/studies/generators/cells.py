@@ -44,7 +44,7 @@ def fit(cell: Cell, folder: Path, look: Callable[[Snapshot], None], progress: Pr
         cell: Cell of the study.
         folder: Folder that holds the training while it lasts.
         look: Function that is called at every snapshot.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
 
     Returns:
         Description of the cell for its folder.
@@ -72,7 +72,7 @@ def conditions_of(cell: Cell, progress: Progress = no_progress) -> Conditions | 
 
     Args:
         cell: Cell of the study.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
     """
     if not cell.arm.conditioning:
         return None
@@ -156,7 +156,6 @@ class Detectors:
 
     Attributes:
         device: Device that computes the features.
-        precision: Numeric precision of the features.
     """
 
     device: str
@@ -237,14 +236,13 @@ def measure(
         detectors: Detectors that compare the images.
         last: Whether the training has ended. Only then are augmented copies, which no step changes, measured and the
             closest pairs kept.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
 
     Returns:
         ``source`` and ``seeds`` of the images; for each detector ``train_distance`` [n], ``train_nearest`` [n],
         ``held_distance`` [m], ``synthetic_distance`` [s], ``synthetic_nearest`` [s], ``synthetic_second`` [s] (distance
-        to the nearest training image of another patient), ``held_train`` [m]; with ``last`` also ``weak`` and
-        ``strong``
-        [n] and what `_pairs` and ``_closest`` add.
+        to the nearest training image of another patient), ``held_train`` [m], ``held_nearest`` [m]; with ``last`` also
+        ``weak`` and ``strong`` [n], ``shown`` and ``shown_pixels``; for images with a condition what `_pairs` adds.
     """
     arrays: Arrays = {"source": drawn.source, "seeds": drawn.seeds}
     sets = {"synthetic": store_of(drawn.images, cell, "synthetic")}
@@ -367,7 +365,7 @@ def run_cell(cell: Cell, detectors: Detectors, progress: Progress) -> None:
     Args:
         cell: Cell of the study.
         detectors: Detectors that compare images.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
 
     Raises:
         InputError: The images do not fit the generator.

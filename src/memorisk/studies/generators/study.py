@@ -154,7 +154,7 @@ def study_generators(
     Args:
         config: Study (docs/study-generators.md): ``settings``, ``generator``, ``classifiers``, ``datasets``, ``arms``.
         out: Folder of the study: a new one, an empty one, or this study's to resume it.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         tables_only: Train nothing; lay out what is finished.
 
     Returns:

@@ -106,7 +106,7 @@ def run_pair_cells(run: RunFolder, cells: Sequence[Cell], work: CellMeasurement,
         run: Folder of the run.
         cells: All cells of the run.
         work: Function that measures one cell.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
 
     Raises:
         MemoriskError: The run broke, and no detector caused it.
@@ -143,7 +143,7 @@ def reid_pairs(cell: Cell, part: str) -> list[PartPairs]:
     """Return the pairs that every detector of the run scores.
 
     Args:
-        cell: Any detector of the run.
+        cell: Cell of any detector of the run.
         part: "validation" or "test".
     """
     return part_pairs(cell.division, part, cell.division.names, seed=cell.options.seed)
@@ -233,7 +233,7 @@ def sampled_rows(cell: Cell, dataset: str) -> np.ndarray:
     """Return the rows of the test images of a data set that copies are made of, in their order.
 
     Args:
-        cell: Any detector of the run.
+        cell: Cell of any detector of the run.
         dataset: Name of the data set.
     """
     options = cast(BenchCopiesOptions, cell.options)
@@ -248,7 +248,7 @@ def copy_pairs(cell: Cell, part: str) -> dict[str, CopyPairs]:
     """Return the pairs of a part by data set; a data set with fewer than two patients there has none.
 
     Args:
-        cell: Any detector of the run.
+        cell: Cell of any detector of the run.
         part: "validation" or "test".
     """
     d, seed = cell.division, cell.options.seed

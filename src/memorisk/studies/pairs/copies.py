@@ -240,7 +240,7 @@ def benchmark_copies(
         images: Images as for `memorisk.audit_classifier`; labels are not needed. A column ``dataset`` divides them into
             several data sets.
         out: Folder of the run: a new one, an empty one, or this benchmark's to resume it.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         tables_only: Compute nothing; lay out what is finished.
         **settings: Settings by name: any field of `BenchCopiesOptions`.
 
@@ -267,7 +267,7 @@ def plan_copies(
     Args:
         images: Images, as for `benchmark_copies`.
         out: Folder of the run, as for `benchmark_copies`.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         **settings: Settings by name, as for `benchmark_copies`.
 
     Raises:

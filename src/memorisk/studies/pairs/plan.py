@@ -95,7 +95,7 @@ def prepare(
         out: Folder of the run.
         options: Options of the benchmark.
         parts: Names of the results that each cell leaves.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
 
     Raises:
         InputError: The folder, a detector, the images or their split are refused.

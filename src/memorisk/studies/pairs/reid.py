@@ -287,7 +287,7 @@ def benchmark_reid(
         images: Images as for `memorisk.audit_classifier`; labels are not needed, patients are. A column ``dataset``
             divides them into several data sets.
         out: Folder of the run: a new one, an empty one, or this benchmark's to resume it.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         tables_only: Compute nothing; lay out what is finished.
         **settings: Settings by name: any field of `BenchReidOptions`.
 
@@ -314,7 +314,7 @@ def plan_reid(
     Args:
         images: Images, as for `benchmark_reid`.
         out: Folder of the run, as for `benchmark_reid`.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         **settings: Settings by name, as for `benchmark_reid`.
 
     Raises:

@@ -256,7 +256,7 @@ def open_similarity(
         precision: Numeric precision of networks.
         device: Device that computes them.
         workplace: Backend whose machines compute them and compare all pairs.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
 
     Raises:
         InputError: The features cannot be computed or are not finite, or the measure does not take them.

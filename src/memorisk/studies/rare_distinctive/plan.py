@@ -54,7 +54,7 @@ def plan_study(study: StudyConfig, *, out: str | Path, progress: Progress = no_p
     Args:
         study: Study that `read_study` returned.
         out: Folder of the study; nothing is written there.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
 
     Returns:
         Plans of the parts, and the reasons why other parts would be refused.

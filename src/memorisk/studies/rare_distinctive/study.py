@@ -140,7 +140,7 @@ def study_rare_distinctive(
             ``skip``, ``seeds``, and ``bases`` of its classes), ``defences`` (by data set) and ``explain``. ``images``
             is anything that `memorisk.audit_classifier` takes: a path, a DataFrame, arrays ``(X, y, groups)``.
         out: Folder of the study: a new one, an empty one, or this study's to resume it.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         tables_only: Run nothing; lay out what is finished.
 
     Returns:

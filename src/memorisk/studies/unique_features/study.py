@@ -66,7 +66,7 @@ def study_unique_features(
     Args:
         config: Study (docs/unique-features.md): ``protocol``, ``settings``, ``training``, ``datasets``.
         out: Folder of the study: a new one, an empty one, or this study's to resume it.
-        progress: Called with (stage, done, total).
+        progress: Function that is called with (stage, done, total).
         tables_only: Run nothing; lay out what is finished.
 
     Returns:
