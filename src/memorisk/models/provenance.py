@@ -47,7 +47,7 @@ class DetectorConfig:
     backbone: str
     """Name of the network in `memorisk.models.classifiers.specs` or timm."""
     weights: str
-    """Initial weights by the name of their kind: a file's name, a tag, or "random"."""
+    """Name of the initial weights: a file's name, a tag, or that they were random."""
     weights_fingerprint: str
     """Fingerprint of these weights."""
     preprocessing: Preprocessing
