@@ -7,17 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memorisk.audits.filter.families import PLANTED
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.page import loop_page
-from memorisk.audits.synthesize.result import LoopNumbers
+from memorisk.audits.synthesize.plan import SynthesizePlan
+from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary
+from memorisk.audits.synthesize.run import synthesize
 from memorisk.audits.synthesize.verdict import loop_verdict
-from memorisk.cli.show.synthetic_sets import show_synthesis
+from memorisk.cli.show.synthetic_sets import show_synthesis, show_synthesis_plan
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.images.copies.near_copies import ORIENTATIONS
 from memorisk.report.numbers import from_json
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
 from tests.audits.synthesize.conftest import run
-from tests.audits.synthesize.making import HERE, copied
+from tests.audits.synthesize.making import HERE, N_NEW, OF, copied
 
 
 def test_a_training_image_mirrored_or_turned_is_not_kept(place: Path) -> None:
@@ -96,3 +101,44 @@ def test_who_does_not_calibrate_is_told_in_the_terminal(place: Path, capsys) -> 
     assert one.verdict["filtered"]
     show_synthesis(one, place / "one-out", as_json=False)
     assert "calibration: 1 patient left out, named among the training patients." in capsys.readouterr().out
+
+
+def planned(place: Path, **settings) -> SynthesizePlan:
+    """Plan of a loop over the folders that names no family."""
+    plan = synthesize(
+        place / "train", place / "planned", generator=f"{HERE}:copying", calibration=place / "new", dry_run=True,
+        seed=1, **OF | {"families": (), "images": 6} | settings,
+    )  # fmt: skip
+    assert isinstance(plan, SynthesizePlan)
+    return plan
+
+
+def test_the_dry_run_shows_what_each_family_costs_as_the_run_does(place: Path, capsys) -> None:
+    plan = planned(place, miss_rate=0.1)
+    assert {cost.new.trials for cost in plan.costs if cost.new is not None} == {N_NEW}
+    assert {cost.promised for cost in plan.costs} == {True, False}
+    show_synthesis_plan(plan, as_json=False)
+    shown = capsys.readouterr().out
+    assert shown.count("not promised") == sum(not cost.promised for cost in plan.costs)
+    assert "new people left out" in shown
+    assert "synthetic images left out" not in shown  # nothing is drawn yet
+    done = run(place, "default-families", families=(), miss_rate=0.1, images=6)
+    assert from_json(LoopSummary, done.summary).numbers.filter.promise.costs == plan.costs
+
+
+def test_where_no_family_can_be_told_the_dry_run_shows_the_costs_and_the_run_ends_in_one_line(
+    place: Path, capsys
+) -> None:
+    plan = planned(place, miss_rate=0.075)  # people enough for whole families alone, which pixels do not tell
+    assert (len(plan.costs), plan.new_rejected) == (len(FAMILIES) + len(PLANTED), None)
+    assert not any(cost.promised for cost in plan.costs)
+    show_synthesis_plan(plan, as_json=False)
+    assert "no family of copies can be told from likeness" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(InputError, match="give another --detector, or --families"):
+        run(place, "unaffordable", families=(), miss_rate=0.075)
+    assert not (place / "unaffordable").exists()
+
+
+def test_where_people_are_missing_the_dry_run_shows_no_costs(place: Path) -> None:
+    plan = planned(place, miss_rate=0.01)
+    assert (plan.missing > 0, plan.costs) == (True, ())

@@ -156,6 +156,8 @@ def choose_thresholds(
 ) -> tuple[Choice, list[float]]:
     """Return what is promised, and the threshold of each detector: the smallest of its families', or the given one.
 
+    No family is promised, and there is no threshold, where none can be told at an acceptable cost.
+
     Args:
         opened: As for `choose_families`.
         sets: As there.
@@ -164,13 +166,11 @@ def choose_thresholds(
         progress: As there.
 
     Raises:
-        InputError: Features cannot be had, or no family can be told at an acceptable cost.
+        InputError: Features cannot be had.
     """
     if not options.threshold:
         choice = choose_families(opened, sets, candidates, options, progress)
-        if not choice.families:
-            raise InputError(none_affordable(choice.costs, [one.name for one in opened]))
-        return choice, guaranteed_thresholds(choice.calibrated, len(opened))
+        return choice, guaranteed_thresholds(choice.calibrated, len(opened)) if choice.families else []
     calibrated = calibrate(opened, sets, candidates.families, candidates.shared, options, progress)
     pairs = zip(options.thresholds, opened, strict=True)
     thresholds = [one.similarity.at_half if value is None else value for value, one in pairs]
@@ -187,6 +187,20 @@ def _cost(family: Family, thresholds: list[float], matched: Screening, sets: Fil
         new=real_share(at_these, sets, seed)[0],
         promised=False,
     )
+
+
+def refuse_unaffordable(choice: Choice, opened: Sequence[ScreeningDetector]) -> None:
+    """Refuse to screen where there is no threshold.
+
+    Args:
+        choice: Of `choose_thresholds`.
+        opened: The detectors.
+
+    Raises:
+        InputError: No family can be told at an acceptable cost.
+    """
+    if not choice.families:
+        raise InputError(none_affordable(choice.costs, [one.name for one in opened]))
 
 
 def none_affordable(costs: Sequence[FamilyCost], detectors: Sequence[str]) -> str:

@@ -26,7 +26,13 @@ from typing import Annotated, Any
 import numpy as np
 
 from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter, closest_pairs
-from memorisk.audits.filter.choice import Candidates, choose_families, choose_thresholds, count_candidates
+from memorisk.audits.filter.choice import (
+    Candidates,
+    choose_families,
+    choose_thresholds,
+    count_candidates,
+    refuse_unaffordable,
+)
 from memorisk.audits.filter.decisions import Decision, decide_kept, diversity, real_share, synthetic_share
 from memorisk.audits.filter.final_audit import audit_kept, auditor_names, plan_audit
 from memorisk.audits.filter.options import FilterOptions, filter_options
@@ -320,6 +326,7 @@ def gather_evidence(
         return FilterEvidence(sets, detectors, candidates.families, candidates.counted, decide_kept(sets, None))
     opened = open_screening(detectors, sets, options, progress)
     choice, thresholds = choose_thresholds(opened, sets, candidates, options, progress)
+    refuse_unaffordable(choice, opened)
     screened = screen(opened, sets, thresholds, options, progress)
     decision = decide_kept(sets, screened)
     real, rejected = real_share(screened, sets, options.seed)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from memorisk.audits.filter.choice import Candidates
 from memorisk.audits.filter.final_audit import plan_audit
-from memorisk.audits.filter.result import Exclusions, FamilyCount
+from memorisk.audits.filter.result import Exclusions, FamilyCost, FamilyCount
 from memorisk.audits.filter.run import describe_sets
 from memorisk.audits.generated.pictures import MAX_PICTURES
 from memorisk.audits.synthesize.ledger import store_of_hashes
@@ -158,6 +158,9 @@ class SynthesizePlan:
     """What compares images."""
     families: tuple[FamilyCount, ...]
     """Of copies: identities there are, needed and missing for the guarantee."""
+    costs: tuple[FamilyCost, ...]
+    """Threshold of each family that was tried, what it leaves out of new people, and whether the family is promised;
+    none where identities are missing or a threshold was given."""
     missing: int
     """Identities that are missing for it; 0 where it can be given."""
     audited_by: str
@@ -184,6 +187,7 @@ def describe_loop(
     real: RealSets,
     detectors: Sequence[PairDetector],
     candidates: Candidates,
+    costs: tuple[FamilyCost, ...],
     new: Proportion | None,
     options: SynthesizeOptions,
     device: str,
@@ -199,6 +203,7 @@ def describe_loop(
         real: The real images.
         detectors: What compares.
         candidates: Kinds of copies, and how many identities there are and are needed, of each.
+        costs: What the threshold of each family leaves out.
         new: Share of new patients whom the thresholds reject; None where it is not known.
         options: What was asked for.
         device: Of the generator.
@@ -206,7 +211,7 @@ def describe_loop(
         quality: Whose features quality is measured by.
         audit: Plan of the audit of the kept set.
     """
-    of_filter = describe_sets(real.filter, detectors, candidates, audit)
+    of_filter = describe_sets(real.filter, detectors, candidates, audit, costs)
     first = plan.iloc[: options.batch]
     begun = time.perf_counter()
     with limited_threads(options.threads):
@@ -224,6 +229,7 @@ def describe_loop(
         exclusions=of_filter.exclusions,
         detectors=of_filter.detectors,
         families=of_filter.families,
+        costs=of_filter.costs,
         missing=of_filter.missing,
         audited_by=of_filter.audited_by,
         lacking=of_filter.lacking,

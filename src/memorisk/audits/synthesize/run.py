@@ -18,7 +18,13 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.analysis import FilterEvidence
-from memorisk.audits.filter.choice import Candidates, Choice, choose_thresholds, count_candidates
+from memorisk.audits.filter.choice import (
+    Candidates,
+    Choice,
+    choose_thresholds,
+    count_candidates,
+    refuse_unaffordable,
+)
 from memorisk.audits.filter.decisions import Decision, real_share
 from memorisk.audits.filter.final_audit import audit_kept, auditor_names
 from memorisk.audits.filter.result import KEPT, FinalAudit
@@ -101,7 +107,7 @@ class _Calibration:
 
     opened: Sequence[ScreeningDetector] = ()
     choice: Choice | None = None
-    """Families that are promised; None where none can be."""
+    """Families that are promised, and what each candidate costs; None where identities are missing."""
     thresholds: Sequence[float] = ()
     beside: tuple[Matches, ...] = ()
     """What they say of the calibration images."""
@@ -161,10 +167,13 @@ def synthesize(
         asked = _working_at(workplace, asked)
         found = _calibrate(asked, progress)
         if dry_run:
+            costs = () if found.choice is None else found.choice.costs
             return describe_loop(
-                made, asked.plan, asked.real, asked.detectors, asked.candidates, found.new, options,
+                made, asked.plan, asked.real, asked.detectors, asked.candidates, costs, found.new, options,
                 asked.device, asked.auditor, asked.quality, asked.audit,
             )  # fmt: skip
+        if found.choice is not None:
+            refuse_unaffordable(found.choice, found.opened)
         return _run(folder, {"train": source_name(train), "out": str(folder)}, asked, found, names, progress)
 
 
@@ -248,6 +257,8 @@ def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
     choice, thresholds = choose_thresholds(opened, sets, asked.candidates, options, progress)
     undrawn = tuple(replace(cost, synthetic=None) for cost in choice.costs)  # the sets hold one blank image for all
     choice = replace(choice, costs=undrawn)
+    if not thresholds:
+        return _Calibration(opened, choice)
     beside = real_matches(opened, sets, thresholds, options, progress)
     return _Calibration(
         opened, choice, thresholds, beside, new_patient_rejection(thresholds, beside, sets, options.seed)

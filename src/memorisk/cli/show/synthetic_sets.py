@@ -21,6 +21,7 @@ from memorisk.report.columns import is_missing, power
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
+from memorisk.statistics.intervals import Proportion
 
 if TYPE_CHECKING:
     from memorisk.audits.filter.run import FilterPlan
@@ -107,8 +108,7 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
     if as_json:
         print_json(to_json(plan))
         return
-    from memorisk.audits.filter.choice import none_affordable  # here, since it loads images
-    from memorisk.audits.filter.wording import excluded_words
+    from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
     from memorisk.audits.generated.terms import Terms
 
     console = Console()
@@ -126,27 +126,35 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
         *(("note", note) for note in plan.notes),
     ]
     print_rows(console, lines)
-    if plan.costs:
-        console.print()
-        _print_costs(console, plan.costs)
-        if not any(cost.promised for cost in plan.costs):
-            console.print(Text(none_affordable(plan.costs, plan.detectors)), soft_wrap=True)
+    _print_costs(console, plan.costs, plan.detectors)
 
 
-def _print_costs(console: Console, costs: Sequence[FamilyCost]) -> None:
-    """Print a table of what the threshold of each family leaves out."""
-    rows = [("copies", "threshold", "new people left out", "synthetic images left out", "")]
-    for cost in costs:
-        new, made = (
-            "not known" if share is None else percent(share.estimate, share.low, share.high)
-            for share in (cost.new, cost.synthetic)
-        )
-        thresholds = ", ".join(f"{threshold:.3g}" for threshold in cost.thresholds)
-        rows.append((cost.family, thresholds, new, made, "promised" if cost.promised else "not promised"))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True))
+def _print_costs(console: Console, costs: Sequence[FamilyCost], detectors: Sequence[str]) -> None:
+    """Print a table of what the threshold of each family leaves out, of synthetic images only where there are some."""
+    if not costs:
+        return
+    from memorisk.audits.filter.choice import none_affordable  # here, since it loads images
+
+    shares = {"new people left out": [cost.new for cost in costs]}
+    if any(cost.synthetic is not None for cost in costs):
+        shares["synthetic images left out"] = [cost.synthetic for cost in costs]
+    columns = [
+        ["copies", *(cost.family for cost in costs)],
+        ["threshold", *(", ".join(f"{threshold:.3g}" for threshold in cost.thresholds) for cost in costs)],
+        *([title, *map(_share_or_unknown, column)] for title, column in shares.items()),
+        ["", *("promised" if cost.promised else "not promised" for cost in costs)],
+    ]
+    widths = [max(map(len, column)) for column in columns]
+    console.print()
+    for row in zip(*columns, strict=True):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         console.print(Text("  ".join(cells).rstrip()), soft_wrap=True)
+    if not any(cost.promised for cost in costs):
+        console.print(Text(none_affordable(costs, detectors)), soft_wrap=True)
+
+
+def _share_or_unknown(share: Proportion | None) -> str:
+    return "not known" if share is None else percent(share.estimate, share.low, share.high)
 
 
 def _audit_lines(plan: "FilterPlan | SynthesizePlan") -> list[tuple[str, str]]:
@@ -235,6 +243,7 @@ def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
         *(("note", note) for note in plan.notes),
     ]  # fmt: skip
     print_rows(console, lines)
+    _print_costs(console, plan.costs, plan.detectors)
 
 
 def show_table_three(table: pd.DataFrame, *, as_json: bool) -> None:
