@@ -15,6 +15,7 @@ from memorisk.images.copies import near_copies
 from memorisk.images.copies.duplicates import closest_between_groups, near_pairs
 from memorisk.models.generators.dit.sampling import DiffusionSampler
 from memorisk.models.generators.stylegan2_networks import GeneratorNetwork, Synthesis
+from memorisk.models.windows import WindowedNetwork
 from memorisk.runs.workload import Cost
 from memorisk.scores import pairs, similarity
 from memorisk.scores.distances import neighbours
@@ -28,7 +29,8 @@ from memorisk.training.engine.optimization import FusedAdam
 
 @dataclass
 class Counts:
-    """What was counted; images are inputs [b, C, H, W] of up to four channels, or what a GAN draws them from."""
+    """What was counted; images are inputs [b, C, H, W] of up to four channels, their windows if these are embedded, or
+    what a GAN draws them from."""
 
     steps: int = 0
     images_trained: int = 0
@@ -99,7 +101,7 @@ def counted() -> Iterator[Counts]:
             if torch.is_grad_enabled() and any(p.requires_grad for p in weights):
                 found.images_trained += len(images)
             else:
-                found.images_passed += len(images)
+                found.images_passed += len(images) * (module.grid.n if isinstance(module, WindowedNetwork) else 1)
         depth[0] += 1
 
     def leaves(module: nn.Module, given: Any, output: Any) -> None:

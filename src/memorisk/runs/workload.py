@@ -41,7 +41,8 @@ class Cost:
     images_trained: int | None = 0
     """Number of images that go through a network forward and backward; an image in two epochs counts twice."""
     images_passed: int | None = 0
-    """Number of images that go through a network forward only: predictions, features, validation, sampling steps."""
+    """Number of images that go through a network forward only: predictions, features (each window of an image
+    counts), validation, sampling steps."""
     images_drawn: int | None = 0
     """Number of images that generators make."""
     pairs: int | None = 0

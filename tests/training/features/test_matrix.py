@@ -24,12 +24,16 @@ from memorisk.models.classifiers.specs import CAFFE_MEAN
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.encoders import networks as features_encoders
 from memorisk.models.encoders.networks import Trunk
+from memorisk.models.settings import DEFAULT_COMPARISONS
 from memorisk.models.weight_files import save_weights
+from memorisk.models.windows import GRIDS
 from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.training.detectors.pair_detectors import open_pair_detector
 from memorisk.training.features import extraction as feature_extraction
 from memorisk.training.features.cache import check_values, first_occurrences
-from memorisk.training.features.extraction import extract_features
+from memorisk.training.features.extraction import extract_features, features_cost
 from memorisk.training.features.matrix import load_features
+from tests.counting import counted
 from tests.training.feature_images import dicom_folder, png_folder
 from tests.training.interrupted import interrupted_after
 
@@ -79,6 +83,18 @@ def test_from_a_folder_to_a_matrix(tmp_path: Path, options: ImageOptions, weight
     assert any("gets images of 16 x 16 pixels and is made for 64 x 64" in note for note in said.notes)
     assert str(tmp_path) not in json.dumps(asdict(said)) + said.sentence
     assert f"{said.dimension} features an image by small_resnet, small.safetensors (pretrained; " in said.sentence
+
+
+@pytest.mark.parametrize("source", [*DEFAULT_COMPARISONS, "small_cnn@none"])
+def test_a_plan_counts_each_window_that_passes_the_network(store: ImageStore, source: str) -> None:
+    detector = open_pair_detector(source)
+    cost = features_cost(detector.source, [store.pixel_hashes], store.images.shape, detector.detector)
+    with counted() as passed:
+        load_features(store, source, **CPU)
+    windows = 1 if detector.source.parts is None else GRIDS[detector.source.parts].n
+    network = source != "details"
+    assert passed.images_passed == cost.images_passed == 10 * windows * network
+    assert (windows > 1) == (source in DEFAULT_COMPARISONS[1:-1])
 
 
 def test_the_same_pixels_have_the_same_features_and_are_computed_once(store: ImageStore) -> None:

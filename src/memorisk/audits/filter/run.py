@@ -63,7 +63,7 @@ from memorisk.runs.tables import write_csv
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.features.compute_backend import open_compute_backend
-from memorisk.training.features.extraction import WITHOUT_NETWORK, dimension, features_cost
+from memorisk.training.features.extraction import dimension, features_cost, passes_per_image
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _cost_of(detector: PairDetector, sets: FilterSets, copies: int) -> Cost:
     d = dimension(detector.source, sets.train.images.shape, detector.detector)
     asking = sum(len(store.images) for store in stores[1:])
     return features + Cost(
-        images_passed=0 if detector.source.kind in WITHOUT_NETWORK else copies,
+        images_passed=passes_per_image(detector.source) * copies,
         bytes_features=None if d is None else 4 * d * copies,
         pairs=3 * asking * len(sets.train.images),  # best matches for the choice, for the decision, and others beside
         at_most=("images_passed", "pairs"),

@@ -31,7 +31,7 @@ from memorisk.runs.workload import Cost, Progress, total
 from memorisk.statistics.intervals import Proportion
 from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.engine.devices import limited_threads
-from memorisk.training.features.extraction import WITHOUT_NETWORK, dimension, features_cost
+from memorisk.training.features.extraction import dimension, features_cost, passes_per_image
 from memorisk.training.generators.draws import draw
 from memorisk.training.generators.generation import drawing_cost
 
@@ -129,7 +129,7 @@ def _features(detector: PairDetector, stores: Sequence[ImageStore | None], train
     shape, hashes = train.images.shape, [store.pixel_hashes for store in stores if store is not None]
     d = dimension(detector.source, shape, detector.detector)
     return features_cost(detector.source, hashes, shape, detector.detector) + Cost(
-        images_passed=0 if detector.source.kind in WITHOUT_NETWORK else more,
+        images_passed=passes_per_image(detector.source) * more,
         bytes_features=None if d is None else _FLOAT32 * d * more,
     )
 

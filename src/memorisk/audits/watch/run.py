@@ -34,7 +34,7 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress
-from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
+from memorisk.training.features.extraction import features_cost, passes_per_image
 from memorisk.training.generators.generation import kind_cost
 from memorisk.training.generators.options import TrainGeneratorOptions
 from memorisk.training.generators.snapshots import STOP
@@ -64,21 +64,21 @@ def watch_cost(
     found = features_cost(
         real.detector.source, [s.pixel_hashes for s in stores], real.train.images.shape, real.detector.detector
     )
-    networks = int(real.detector.source.kind not in WITHOUT_NETWORK)
+    passes = passes_per_image(real.detector.source)
     if quality not in (AUTO, NO_FID):
         source = parse_source(quality)
-        networks += int(source.kind not in WITHOUT_NETWORK)
+        passes += passes_per_image(source)
         found += features_cost(source, [s.pixel_hashes for s in stores], real.train.images.shape)
     found += Cost(bytes_images=decoded)
     if n is None:
         return found + Cost(images_drawn=None if kind else 0, images_passed=None, pairs=None)
     drawn = kind_cost(kind, watch.options.sampling(), n) if kind else Cost()
-    loose = ["pairs"] if networks or real.detector.measure in _UNDEFINED else []
-    loose += ["images_passed"] if networks else []
+    loose = ["pairs"] if passes or real.detector.measure in _UNDEFINED else []
+    loose += ["images_passed"] if passes else []
     if bound:
         loose = ["images_drawn", "images_passed", "pairs"]
     compared = n * (len(real.train.images) + len(real.held.images))
-    return found + drawn + Cost(images_passed=networks * n, pairs=compared, at_most=tuple(loose))
+    return found + drawn + Cost(images_passed=passes * n, pairs=compared, at_most=tuple(loose))
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from memorisk.studies.detectors.tables import fitted_table, measure_tables, pape
 from memorisk.studies.engine.runner import missing_cells, run_cells
 from memorisk.studies.engine.study import Study, check_entry, check_study, run_study
 from memorisk.training.engine.optimization import batch_bounds
-from memorisk.training.features.extraction import WITHOUT_NETWORK
+from memorisk.training.features.extraction import passes_per_image
 
 SPLIT = "split.parquet"
 
@@ -133,14 +133,14 @@ def plan_benchmark(
     n_copies = len(parts.copied) * len(ready.options.strengths)
     problems = {job.cell.backbone.name: weights_problem(job.cell.backbone) for job in todo}
     measures = sum(len(job.missing) for job in todo)
-    asking = [job for job in todo if job.cell.backbone.source.kind not in WITHOUT_NETWORK]
+    passes = sum(passes_per_image(job.cell.backbone.source) for job in todo)
     return BenchmarkPlan(
         cells={job.name: job.done for job in ready.jobs},
         images=counts,
         patients={name: parts.patients(name) for name in counts},
         references=len(parts.pools["test"]),
         cost=Cost(
-            images_passed=len(asking) * (len(parts.part) + n_copies),
+            images_passed=passes * (len(parts.part) + n_copies),
             pairs=measures * _pairs(parts, len(ready.options.strengths)),
             bytes_images=ready.store.images.nbytes,
         )

@@ -38,7 +38,7 @@ from memorisk.studies.generators.page import generators_page
 from memorisk.studies.generators.plan import CELLS, MEASUREMENT_SETTINGS, Cell, SetData, plan_cells, prepare_set
 from memorisk.studies.generators.results import StudyEvaluations, read_evaluations
 from memorisk.studies.generators.tables import LAYOUT, generator_tables
-from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
+from memorisk.training.features.extraction import features_cost, passes_per_image
 from memorisk.training.generators.command import classifiers_cost, latents_cost, steps_cost
 from memorisk.training.generators.fold_classifiers import fold_data
 from memorisk.training.generators.generation import kind_cost
@@ -74,10 +74,10 @@ def _cell_cost(cell: Cell, detectors: Detectors) -> Cost:
     conditions = blank_conditions(cell)
     cost = steps_cost(cell.data.store, cell.training.repeated, settings, cell.data.held_out, conditions)
     cost += kind_cost(settings.kind, options.of_kind(settings.kind), len(missing) * s)
-    networks = sum(_uses_network(detectors, source) for source in options.detectors)
-    passed = networks * (len(missing) * s + last * (copied * n + (m if cell.arm.conditioning else 0)))
+    each_image = sum(passes_per_image(detectors.open(source).source) for source in options.detectors)
+    passed = each_image * (len(missing) * s + last * (copied * n + (m if cell.arm.conditioning else 0)))
     if last and options.quality_source != NO_QUALITY:
-        passed += s * _uses_network(detectors, options.quality_source)
+        passed += s * passes_per_image(detectors.open(options.quality_source).source)
     each = len(missing) * (3 * n * s + m * s + 2 * m * n) + last * copied * n**2
     return cost + Cost(
         images_passed=passed,
@@ -104,11 +104,6 @@ def _shared_costs(cell: Cell, detectors: Detectors) -> dict[object, Cost]:
         folds = fold_data(data.store, cell.training.rows, None if which == "label-noise" else classifiers.seed)
         costs |= classifiers_cost(folds, classifiers, which, conditions_folder(cell))
     return costs
-
-
-def _uses_network(detectors: Detectors, source: str) -> int:
-    """Return 1 where images go through a network, 0 where their pixels are compared."""
-    return int(detectors.open(source).source.kind not in WITHOUT_NETWORK)
 
 
 __all__ = ["GeneratorsPlan", "GeneratorsResult", "plan_generators", "read_generators", "study_generators"]

@@ -31,7 +31,7 @@ from memorisk.studies.pairs.detectors import BenchmarkDetector, read_detectors, 
 from memorisk.studies.pairs.division import KINDS, TEST, VALIDATION, Division, divide
 from memorisk.studies.pairs.options import BenchCopiesOptions, Options
 from memorisk.studies.pairs.similarity import MOST_PIXELS
-from memorisk.training.features.extraction import WITHOUT_NETWORK, features_cost
+from memorisk.training.features.extraction import features_cost, passes_per_image
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +169,8 @@ def copies_cost(cell: Cell, options: BenchCopiesOptions) -> Cost:
     if PAIRS in cell.missing:
         both = [some for part in (VALIDATION, TEST) for some in copy_pairs(cell, part).values()]
         pairs += sum(len(some.negative) + len(some.positive) for some in both)
-    n_images = n_copies if _has_network(cell) else 0
-    return _features(cell) + Cost(images_passed=n_images, pairs=pairs, at_most=("images_passed",) if n_images else ())
+    passed = 0 if cell.contender.detector is None else n_copies * passes_per_image(cell.contender.detector.source)
+    return _features(cell) + Cost(images_passed=passed, pairs=pairs, at_most=("images_passed",) if passed else ())
 
 
 def _searched_pairs(cell: Cell, known: set[str]) -> int:
@@ -194,9 +194,3 @@ def _features(cell: Cell) -> Cost:
     if detector is None:
         return Cost()
     return features_cost(detector.source, [cell.store.pixel_hashes], cell.store.images.shape, detector.detector)
-
-
-def _has_network(cell: Cell) -> bool:
-    """Return whether images go through a network, and not only their pixels through arithmetic."""
-    detector = cell.contender.detector
-    return detector is not None and detector.source.kind not in WITHOUT_NETWORK

@@ -249,8 +249,19 @@ def _gathered(batches: Iterator[np.ndarray], n: int, progress: CountProgress | N
     return values
 
 
-WITHOUT_NETWORK = ("pixels", "pca", "saved")
+_WITHOUT_NETWORK = ("pixels", "pca", "saved")
 _FLOAT32 = 4
+
+
+def passes_per_image(source: FeatureSource) -> int:
+    """Count the passes of a network for one image: one for each of its windows, none where there is no network.
+
+    Args:
+        source: What computes features.
+    """
+    if source.kind in _WITHOUT_NETWORK:
+        return 0
+    return 1 if source.parts is None else GRIDS[source.parts].n
 
 
 def features_cost(
@@ -268,15 +279,15 @@ def features_cost(
         detector: Detector of a folder, for its dimension.
 
     Returns:
-        Cost in images through a network, a detector over latents as one network, and bytes; these are unknown where
-        only the network itself could reveal how many numbers it gives.
+        Cost in passes of a network, a detector over latents as one network, and bytes; these are unknown where only the
+        network itself could reveal how many numbers it gives.
     """
     if source.kind == "saved":
         return Cost()
     distinct = sum(len(set(hashes.tolist())) for hashes in pixel_hashes)
     d = dimension(source, shape, detector)
     return Cost(
-        images_passed=0 if source.kind in WITHOUT_NETWORK else distinct,
+        images_passed=passes_per_image(source) * distinct,
         bytes_features=None if d is None else _FLOAT32 * d * sum(map(len, pixel_hashes)),
     )
 
