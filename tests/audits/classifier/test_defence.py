@@ -1,19 +1,26 @@
 """Regimes side by side: the table, the promise, the measured bound, and their page."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import memorisk
+from memorisk.audits.classifier import rehearsal
+from memorisk.audits.classifier.dry_run import DryRun
+from memorisk.audits.classifier.options import ClassifierOptions, options_from
 from memorisk.audits.classifier.pages.defences import defence_page
+from memorisk.audits.classifier.rehearsal import Choice, ModelChooser, one_choice
 from memorisk.audits.classifier.result import DefenceResult
+from memorisk.audits.classifier.retraining import defences
 from memorisk.audits.classifier.retraining.defences import DEFENCE_COLUMNS, defence_table
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_json
 from memorisk.statistics.epsilon import replace_one_epsilon
 from tests.commands import answer
@@ -138,6 +145,42 @@ def test_a_later_command_adds_its_regimes(
     other = QUICK | {"models": 8}
     with pytest.raises(InputError, match="full was made of other images or seeds"):
         memorisk.audit_defences("digits", out=tmp_path / "run", regime="dp-full", epsilon=(3,), **other)
+
+
+def test_regimes_share_one_rehearsal_and_keep_their_own_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[Choice] = []
+
+    def ten(manifest: None, parts: None, options: ClassifierOptions, *_: Any, **named: Any) -> Choice:
+        """Choose ten models where no number is named, and note it."""
+        chosen.append(Choice(options if options.names_models else replace(options, models=10), options.names_models))
+        return chosen[-1]
+
+    monkeypatch.setattr(rehearsal, "choose_models", ten)
+    choose = one_choice()
+    arms = options_from({"regime": ("full", "dp-full"), "epsilon": (8, 3)}).arms.values()
+    for arm in arms:
+        assert choose(None, None, arm, "divided", hopeless=False).options == replace(arm, models=10)
+    assert len(chosen) == 1
+    begun = replace(next(iter(arms)), models=12)  # an earlier command began this regime with a number of its own
+    assert choose(None, None, begun, "divided", hopeless=False).options == begun
+    assert len(chosen) == 2
+
+
+def test_the_run_takes_what_its_plan_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[ModelChooser] = []
+
+    def stopped(*given: Any, choose: ModelChooser, dry_run: bool = False) -> Any:
+        """Plan nothing, and stop the run where its first audit begins."""
+        chosen.append(choose)
+        if dry_run:
+            return object.__new__(DryRun)
+        raise MemoriskError("begun")
+
+    monkeypatch.setattr(defences, "run_audit", stopped)
+    with pytest.raises(MemoriskError, match="begun"):
+        memorisk.audit_defences("digits", out=tmp_path / "run", regime=("full", "dp-full"), epsilon=(8,), **QUICK)
+    assert len(chosen) == 3
+    assert len(set(chosen)) == 1
 
 
 def test_what_one_regime_refuses_is_refused_before_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

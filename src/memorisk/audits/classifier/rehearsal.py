@@ -10,6 +10,7 @@ rehearsal therefore speaks of the data and of the number of models. It cannot sp
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -140,6 +141,30 @@ def choose_models(
             return Choice(fixed, True, rehearsal, tried.n_models)
         return Choice(replace(options, models=tried.n_models), False, tried, tried.n_models)
     return Choice(fixed, options.names_models, rehearsal)
+
+
+ModelChooser = Callable[..., Choice]
+"""`choose_models`, or what takes its arguments."""
+
+
+def one_choice() -> ModelChooser:
+    """Return `choose_models` for audits of the same images and design, which rehearses the first of them alone.
+
+    How the models are trained changes no rehearsal, whose losses are simulated.
+    """
+    known: dict[tuple[object, ...], Choice] = {}
+
+    def choose(
+        manifest: Manifest, parts: Parts, options: ClassifierOptions, unmatched: Unmatched, *, hopeless: bool
+    ) -> Choice:
+        """Choose as for the audits before, unless one of them goes on with a number of its own."""
+        number = (options.names_models, options.chosen_seeds, unmatched, hopeless)
+        if number not in known:
+            known[number] = choose_models(manifest, parts, options, unmatched, hopeless=hopeless)
+        before = known[number]
+        return replace(before, options=replace(options, models=before.options.models, seeds=before.options.seeds))
+
+    return choose
 
 
 def _search(

@@ -20,7 +20,7 @@ from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan, unmatched_of
 from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
-from memorisk.audits.classifier.rehearsal import Choice, choose_models
+from memorisk.audits.classifier.rehearsal import Choice, ModelChooser, choose_models
 from memorisk.audits.classifier.result import ClassifierVerdict, LookAlikes, Placebo, Privacy
 from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
 from memorisk.audits.classifier.retraining.interventions import (
@@ -102,8 +102,32 @@ def audit_classifier(
         >>> result.verdict["status"]  # doctest: +SKIP
         'fail'
     """
-    folder = Path(out)
-    options = options_from(settings)
+    return run_audit(images, Path(out), options_from(settings), progress, dry_run=dry_run)
+
+
+def run_audit(
+    images: str | Path,
+    folder: Path,
+    options: ClassifierOptions,
+    progress: Progress,
+    *,
+    dry_run: bool = False,
+    choose: ModelChooser = choose_models,
+) -> Result | DryRun:
+    """Run one audit, or plan it, with a choice of the number of models that several audits may share.
+
+    Args:
+        images: As for `audit_classifier`.
+        folder: The run folder.
+        options: Options of the audit.
+        progress: Called with (stage, done, total).
+        dry_run: Return the plan without training.
+        choose: Chooser of the number of models.
+
+    Raises:
+        InputError: As `audit_classifier`.
+        MemoriskError: As `audit_classifier`.
+    """
     if not options.names_models:
         options = _as_begun(folder, options) or options
     _ = options.one_regime  # several are compared by `memorisk.audit_defences`
@@ -121,12 +145,14 @@ def audit_classifier(
     make_plan(manifest, early, options)
     check_classes(early, options)
     if dry_run:
-        plan, recipe, store, _, alike, intended, choice = _prepare(manifest, folder, options, progress, dry_run=True)
+        plan, recipe, store, _, alike, intended, choice = _prepare(
+            manifest, folder, options, progress, choose, dry_run=True
+        )
         return describe_plan(folder, plan, recipe, store, choice, alike, intended, progress)
     with worker_pool(training_processes(options), options.threads, warm_up):
         with announced(folder, "classifier", progress) as noted:
             plan, recipe, store, linked, alike, intended, choice = _prepare(
-                manifest, folder, options, noted, dry_run=False
+                manifest, folder, options, noted, choose, dry_run=False
             )
             options = choice.options
         names = Pseudonyms.from_options(options)
@@ -167,7 +193,13 @@ def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
 
 
 def _prepare(
-    manifest: Manifest, folder: Path, options: ClassifierOptions, progress: Progress, *, dry_run: bool
+    manifest: Manifest,
+    folder: Path,
+    options: ClassifierOptions,
+    progress: Progress,
+    choose: ModelChooser,
+    *,
+    dry_run: bool,
 ) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]], LookAlikes, InterventionPlan | None, Choice]:
     """Decode the images, draw the parts, settle the recipe; everything that can be refused is refused here."""
     store = build_store(
@@ -183,7 +215,7 @@ def _prepare(
     else:
         progress("rehearsing the audit on simulated losses", 0, 0)
         hopeless = bool(patient_doubts(store, options, alike))
-        choice = choose_models(manifest, parts, options, unmatched, hopeless=hopeless)
+        choice = choose(manifest, parts, options, unmatched, hopeless=hopeless)
     options = choice.options
     plan = make_plan(manifest, parts, options, unmatched)
     recipe = prepare_recipe(store, plan, options, dry_run=dry_run)

@@ -5,7 +5,7 @@ architecture's `ModelSpec` where they are left open (``None``): MedSAM has 50 ep
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from cyclopts import Parameter
 
@@ -165,9 +165,9 @@ class TrainOptions:
         return self.one_regime in ("dp-lora", "dp-full")
 
     @property
-    def arms(self) -> dict[str, "TrainOptions"]:
+    def arms(self) -> dict[str, Self]:
         """Options of one training each, for every combination of regime and epsilon, by name ("dp-lora-8")."""
-        named = {}
+        named: dict[str, Self] = {}
         for regime in self.regime:
             for epsilon in self.epsilon if regime.startswith("dp-") else (None,):
                 name = regime if epsilon is None else f"{regime}-{epsilon:g}"

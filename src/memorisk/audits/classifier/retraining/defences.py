@@ -6,7 +6,7 @@ the models are good for on unseen images against always answering the commonest 
 what label-noise canaries prove of it.
 """
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
+from memorisk.audits.classifier.rehearsal import ModelChooser, one_choice
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, DefenceResult, Privacy
-from memorisk.audits.classifier.run import audit_classifier
+from memorisk.audits.classifier.run import run_audit
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import load_result, render
 from memorisk.report.result import Result
@@ -88,14 +89,15 @@ def audit_defences(
         raise InputError(
             f"--out {one_line(folder)} holds the audit of a single regime: name another folder to compare several"
         )
-    plan_defences(images, out=out, progress=progress, **settings)  # refuses before another was trained for hours
+    choose = one_choice()
+    _plan(images, folder, options, progress, choose)  # refuses before another was trained for hours
     config = {"images": str(images), "out": str(folder), **asdict(options), "run": {"comparison": "regimes"}}
     names = Pseudonyms.from_options(options).knowing(config)
     results: dict[str, Result] = {}
     with open_run(folder, names.settings(config), identity=["run"]) as run:
         for name, arm in arms.items():
             stage = lambda s, d, n, name=name: progress(f"{name}: {s}", d, n)  # noqa: E731
-            result = audit_classifier(images, out=folder / name, progress=stage, **_settings(arm))
+            result = run_audit(images, folder / name, arm, stage, choose=choose)
             assert isinstance(result, Result)
             results[name] = result
         results = _merge_earlier_regimes(folder, results)
@@ -141,16 +143,19 @@ def plan_defences(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> dict[str, DryRun]:
     """The plan of each regime, by its name; arguments and errors as for `audit_defences`."""
+    return _plan(images, Path(out), options_from(settings), progress, one_choice())
+
+
+def _plan(
+    images: str | Path, folder: Path, options: ClassifierOptions, progress: Progress, choose: ModelChooser
+) -> dict[str, DryRun]:
+    """Plan each regime, all with one choice of the number of models."""
     plans = {}
-    for name, arm in options_from(settings).arms.items():
-        found = audit_classifier(images, out=Path(out) / name, dry_run=True, progress=progress, **_settings(arm))
-        assert isinstance(found, DryRun)
-        plans[name] = found
+    for name, arm in options.arms.items():
+        planned = run_audit(images, folder / name, arm, progress, dry_run=True, choose=choose)
+        assert isinstance(planned, DryRun)
+        plans[name] = planned
     return plans
-
-
-def _settings(arm: Any) -> dict[str, Any]:
-    return {f.name: getattr(arm, f.name) for f in fields(ClassifierOptions)}
 
 
 def defence_table(folder: Path, results: dict[str, Result]) -> pd.DataFrame:
