@@ -1,7 +1,10 @@
 """Families that a filter promises by default, and what their thresholds leave out of new people."""
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,28 +16,30 @@ from memorisk.audits.filter.choice import MOST_NEW_PEOPLE
 from memorisk.audits.filter.result import FamilyCost, FilterSummary
 from memorisk.audits.filter.run import FilterPlan, filter_synthetic
 from memorisk.audits.release.set_descriptions import _promise_words, _unpromised
+from memorisk.audits.release.statement import make_statement
 from memorisk.cli.show.synthetic_sets import show_filter_plan
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from tests.audits.release.test_officer_page import visible_text
 from tests.audits.synthetic.making import blended, digits
-from tests.commands import refusal
+from tests.commands import own_cache, refusal
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 N_NEW = 130
 HOW = {"detector": "pixels", "auditor": "pca:16", "one_image_per_patient": True}
 
 
-@pytest.fixture
-def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Digits of training and new people, and blends of others, which copy nobody."""
-    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    images = digits()
-    parts = {"train": images[:150], "new": images[150 : 150 + N_NEW], "set": blended(images[600:], 60)}
-    for name, chosen in parts.items():
-        np.savez(f"{name}.npz", images=chosen)
-    return {name: f"{name}.npz" for name in parts}
+    folder = tmp_path_factory.mktemp("choice")
+    with own_cache(folder), chdir(folder):
+        images = digits()
+        parts = {"train": images[:150], "new": images[150 : 150 + N_NEW], "set": blended(images[600:], 60)}
+        for name, chosen in parts.items():
+            np.savez(f"{name}.npz", images=chosen)
+        yield {name: f"{name}.npz" for name in parts}
 
 
 def filtered(sets: dict[str, str], out: str, **settings) -> Result | FilterPlan:
@@ -65,7 +70,7 @@ def test_the_default_promises_what_can_be_told_and_keeps_honest_images(
     show_filter_plan(plan, as_json=True)
     assert '"promised"' in capsys.readouterr().out
 
-    found = filtered(sets, "out")
+    found = filtered(sets, "out", plant_kinds=("exact",))
     assert isinstance(found, Result)
     numbers = from_json(FilterSummary, found.summary).numbers
     assert numbers.promise.costs == plan.costs  # the dry run told what the run does
@@ -83,17 +88,33 @@ def test_the_default_promises_what_can_be_told_and_keeps_honest_images(
     assert _promise_words(replace(numbers.promise, guarantee=None)) == []
     page = Path("out/report.html").read_text()
     assert page.count("not promised") >= sum(not cost.promised for cost in plan.costs)
+    _no_part_claims_what_is_not_promised(numbers.promise.not_promised)
+
+
+def _no_part_claims_what_is_not_promised(not_promised: tuple[str, ...]) -> None:
+    """Read the officer's page of a pass whose audit planted exact copies alone: it claims those, and no family."""
+    assert {"flipped", "cropped", "pasted"} <= set(not_promised)
+    before, _, after = visible_text(make_statement("out")).partition("What was not looked at")
+    sentence = f"The filter does not promise to leave out copies of these kinds: {', '.join(not_promised)}."
+    assert sentence in after.partition("What to do next")[0]
+    says_nothing = re.search(r"It says nothing of copies that are ([^.]*)[.]", before)
+    assert says_nothing is not None
+    assert {"mirrored", "cropped", "pasted in part"} <= set(re.split(", | or ", says_nothing[1]))
+    claims = re.sub(r"(It says nothing of copies|Other kinds, mostly missed)[^.]*[.]", "", before)
+    assert "Nothing was found of what was looked for: copies that are unchanged, and no others" in claims
+    assert "Noticed: 40 of 40 unchanged." in claims
+    assert not [kind for kind in ("mirrored", "cropped", "pasted", *not_promised) if kind in claims]
 
 
 def test_named_families_are_promised_at_any_cost(sets: dict[str, str]) -> None:
-    plan = filtered(sets, "out", families=("flipped", "darkening:1.1"), dry_run=True)
+    plan = filtered(sets, "named", families=("flipped", "darkening:1.1"), dry_run=True)
     assert isinstance(plan, FilterPlan)
     dear, cheap = plan.costs
     assert dear.promised
     assert cheap.promised
     assert dear.new is not None
     assert dear.new.estimate > MOST_NEW_PEOPLE
-    found = filtered(sets, "out", families=("flipped", "darkening:1.1"))
+    found = filtered(sets, "named", families=("flipped", "darkening:1.1"))
     assert isinstance(found, Result)
     assert found.verdict["kinds"] == ["flipped", "darkening"]
     assert found.verdict["shared_by"] == 2
