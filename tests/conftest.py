@@ -28,7 +28,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def _looked_at_nothing(evidence: Any, *_: Any) -> Any:
+def looked_at_nothing(evidence: Any, *_: Any) -> Any:
     """Second look at no image; it has a threshold, so that it is no doubt."""
     from memorisk.audits.synthetic.second_look import SecondLook
     from memorisk.images.copies.alignment import WINDOWS
@@ -48,7 +48,18 @@ def _without_second_look() -> Iterator[None]:
     `tests.audits.synthetic.test_second_look` and the commands that tests start as processes take it.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("memorisk.audits.synthetic.analysis.look_again", _looked_at_nothing)
+        patch.setattr("memorisk.audits.synthetic.analysis.look_again", looked_at_nothing)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _without_waiting_for_the_disk() -> Iterator[None]:
+    """No flush of each of thousands of small files to the disk, which takes milliseconds.
+
+    Tests kill processes, not machines: what a killed process wrote stays. Commands that tests start as processes flush.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
         yield
 
 

@@ -216,9 +216,11 @@ def test_the_command_line(place: Path, capsys, monkeypatch) -> None:
         ["pixels, euclidean", "pixels:4, euclidean"],
     )
     assert not (place / "cli").exists()
-    code, out, _ = answer(capsys, *base, "--detector", "pixels", "--families", "noise:0.1", "--json")
+    pixels = ["--detector", "pixels", "--auditor", OF["auditor"]]
+    code, out, _ = answer(capsys, *base, *pixels, "--families", "noise:0.1", "--json")
     assert (code, json.loads(out)["status"]) == (1, "undecided")  # a weak detector alone clears no set
-    assert "now asked: ['default, whitened']" in refusal(capsys, *base)  # where none is named
+    none_named = refusal(capsys, *base, "--families", "noise:0.1", "--auditor", OF["auditor"])
+    assert "now asked: ['default, whitened']" in none_named
     assert "Did you mean 'noise'" in refusal(capsys, *base, "--detector", "pixels", "--families", "nose")
     assert "Known: 0.01, 0.1, 0.2, 0.3" in refusal(capsys, *base, "--detector", "pixels", "--families", "noise:9")
     code, out, _ = answer(capsys, "report", "cli", "--redact")
