@@ -1,8 +1,10 @@
 """The second look: turned and cropped copies are confirmed on their sources, other people are not, and what follows."""
 
 import copy
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +20,10 @@ from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.pictures import pair_pictures
 from memorisk.audits.synthetic.result import AlignedPairs, SyntheticSummary, WindowCut
 from memorisk.audits.synthetic.run import gather_evidence
-from memorisk.audits.synthetic.second_look import look_again
+from memorisk.audits.synthetic.second_look import KeptDetails, look_again
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.copies.alignment import LARGEST_CORRELATION, WINDOWS
+from memorisk.images.pixels import hash_pixels
 from memorisk.report.numbers import from_json
 from memorisk.report.page import render_page
 from memorisk.runs.workload import no_progress
@@ -48,10 +51,28 @@ def evidence(tmp_path_factory: pytest.TempPathFactory):
     return gather_evidence(sets, OPTIONS, no_progress)
 
 
+@pytest.fixture(scope="module")
+def laid_once() -> Callable[..., Any]:
+    """Alignments of the same pixels, computed in one test for all of them: they take most of the time."""
+    lay, known = second_look._lay, {}  # pyright: ignore[reportPrivateUsage]
+
+    def laid(image: np.ndarray, near: Sequence[int], details: KeptDetails, flagged: Sequence[int] = ()) -> Any:
+        """Rows and alignments, as they were before."""
+        rows = (*near, *flagged)
+        pixels = [hash_pixels(np.asarray(one)) for one in (image, *(details.images[row] for row in rows))]
+        pair = (*pixels, *rows, len(near))
+        if pair not in known:
+            known[pair] = lay(image, near, details, flagged)
+        return known[pair]
+
+    return laid
+
+
 @pytest.fixture(autouse=True)
-def forty_images(monkeypatch: pytest.MonkeyPatch) -> None:
+def forty_images(monkeypatch: pytest.MonkeyPatch, laid_once: Callable[..., Any]) -> None:
     """More than there are, so that all are looked at; an audit takes the second look."""
     monkeypatch.setattr(second_look, "MOST_IMAGES", 40)
+    monkeypatch.setattr(second_look, "_lay", laid_once)
     monkeypatch.setattr(analysis, "look_again", look_again)
 
 
