@@ -1,5 +1,6 @@
 """Small sets for the audit of synthetic images: digits, a generator that copies nobody, and one that does."""
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
 
+from memorisk.audits.synthetic import second_look
+from memorisk.audits.synthetic.second_look import KeptDetails
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
@@ -67,3 +70,19 @@ def write_sets(folder: Path, copied: int = 0, noise: int = 0) -> dict[str, str]:
     np.savez(folder / "held.npz", images=held, groups=groups[len(train) :])
     np.savez(folder / "set.npz", images=synthetic)
     return {name: str(folder / f"{name}.npz") for name in ("train", "held", "set")}
+
+
+def laid_once() -> Callable[..., Any]:
+    """Return the second look's alignment of an image, computed once for the same pixels: it takes most of the time."""
+    lay, known = second_look._lay, {}  # pyright: ignore[reportPrivateUsage]
+
+    def laid(image: np.ndarray, near: Sequence[int], details: KeptDetails, flagged: Sequence[int] = ()) -> Any:
+        """Rows and alignments, as they were before."""
+        rows = (*near, *flagged)
+        pixels = [hash_pixels(np.asarray(one)) for one in (image, *(details.images[row] for row in rows))]
+        pair = (*pixels, *rows, len(near))
+        if pair not in known:
+            known[pair] = lay(image, near, details, flagged)
+        return known[pair]
+
+    return laid

@@ -2,7 +2,9 @@
 
 import json
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +13,19 @@ from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.runs.checksums import record_of
 from memorisk.runs.files import write_text
-from tests.audits.synthetic.making import write_sets
+from tests.audits.synthetic.making import laid_once, write_sets
 
 LOOKED = 12
 
 
+@pytest.fixture(scope="module")
+def lay() -> Callable[..., Any]:
+    """Alignment of an image, once for all tests."""
+    return laid_once()
+
+
 @pytest.fixture
-def aligned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def aligned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lay: Callable[..., Any]) -> list[int]:
     """Small sets in a folder of their own, a real second look of few images, and a 1 for each image that is laid."""
     monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -25,14 +33,13 @@ def aligned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(analysis, "look_again", second_look.look_again)
     write_sets(tmp_path, 3, noise=6)
     laid: list[int] = []
-    before = second_look.lay_on_nearest
 
     def counted(*given):
         """Lay it, and count."""
         laid.append(1)
-        return before(*given)
+        return lay(*given)
 
-    monkeypatch.setattr(second_look, "lay_on_nearest", counted)
+    monkeypatch.setattr(second_look, "_lay", counted)
     return laid
 
 

@@ -1,7 +1,7 @@
 """The second look: turned and cropped copies are confirmed on their sources, other people are not, and what follows."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,13 @@ from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.pictures import pair_pictures
 from memorisk.audits.synthetic.result import AlignedPairs, SyntheticSummary, WindowCut
 from memorisk.audits.synthetic.run import gather_evidence
-from memorisk.audits.synthetic.second_look import KeptDetails, look_again
+from memorisk.audits.synthetic.second_look import look_again
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.copies.alignment import LARGEST_CORRELATION, WINDOWS
-from memorisk.images.pixels import hash_pixels
 from memorisk.report.numbers import from_json
 from memorisk.report.page import render_page
 from memorisk.runs.workload import no_progress
-from tests.audits.synthetic.making import store_of
+from tests.audits.synthetic.making import laid_once, store_of
 from tests.images.copies.test_alignment import about_centre, picture, seen_through
 
 N_TRAIN, N_HELD, N_MADE = 40, 40, 30
@@ -52,27 +51,16 @@ def evidence(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def laid_once() -> Callable[..., Any]:
-    """Alignments of the same pixels, computed in one test for all of them: they take most of the time."""
-    lay, known = second_look._lay, {}  # pyright: ignore[reportPrivateUsage]
-
-    def laid(image: np.ndarray, near: Sequence[int], details: KeptDetails, flagged: Sequence[int] = ()) -> Any:
-        """Rows and alignments, as they were before."""
-        rows = (*near, *flagged)
-        pixels = [hash_pixels(np.asarray(one)) for one in (image, *(details.images[row] for row in rows))]
-        pair = (*pixels, *rows, len(near))
-        if pair not in known:
-            known[pair] = lay(image, near, details, flagged)
-        return known[pair]
-
-    return laid
+def lay() -> Callable[..., Any]:
+    """Alignment of an image, once for all tests."""
+    return laid_once()
 
 
 @pytest.fixture(autouse=True)
-def forty_images(monkeypatch: pytest.MonkeyPatch, laid_once: Callable[..., Any]) -> None:
+def forty_images(monkeypatch: pytest.MonkeyPatch, lay: Callable[..., Any]) -> None:
     """More than there are, so that all are looked at; an audit takes the second look."""
     monkeypatch.setattr(second_look, "MOST_IMAGES", 40)
-    monkeypatch.setattr(second_look, "_lay", laid_once)
+    monkeypatch.setattr(second_look, "_lay", lay)
     monkeypatch.setattr(analysis, "look_again", look_again)
 
 
