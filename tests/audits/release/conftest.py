@@ -77,7 +77,7 @@ def _sets() -> None:
     for name in ("clean", "copies"):
         audit_synthetic("train", name, held_out="held", out=f"runs/{name}", **PASSES, **OF)
     filter_synthetic("train", "copies", "runs/filter", calibration="held", families=("noise:0.1",), detector="pixels",
-                     **OF)  # fmt: skip
+                     auditor="pca:16", **OF)  # fmt: skip
     assess_quality("train", "clean", held_out="held", out="runs/quality", features=("pixels",), **OF)
     train, held, made = parts()
     for name, drawn in (("watch", train), ("calm", made)):
