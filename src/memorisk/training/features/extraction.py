@@ -261,7 +261,8 @@ def passes_per_image(source: FeatureSource) -> int:
     """
     if source.kind in _WITHOUT_NETWORK:
         return 0
-    return 1 if source.parts is None else GRIDS[source.parts].n
+    grid = source_grid(source.parts, source.as_copies)
+    return 1 if grid is None else grid.n
 
 
 def features_cost(
