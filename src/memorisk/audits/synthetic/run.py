@@ -11,14 +11,14 @@ say, before any feature is computed.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from memorisk.audits.generated.compared import COMPARED, ComparedImages
-from memorisk.audits.generated.distances import find_pixel_copies, measure_distances
+from memorisk.audits.generated.distances import CANDIDATES, find_pixel_copies, measure_distances
 from memorisk.audits.generated.evidence import DetectorView, Pairing, SyntheticEvidence, logit_histogram, read_pairing
 from memorisk.audits.generated.features import (
     can_plant,
@@ -201,27 +201,56 @@ def possible_list(n_images: np.ndarray, held_images: np.ndarray, level: float) -
 
 
 def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: int, review: Review) -> Cost:
-    """Passes, pairs and bytes: what `measuring`, `comparing` and `clusters` do."""
+    """Count passes, pairs and bytes of everything that an audit computes."""
     stores = [store for store in (sets.train, sets.held) if store is not None]
-    hashes = [store.pixel_hashes for store in (*stores, insert_plants(sets.synthetic, plants, seed).store)]
-    features = total([features_cost(d.source, hashes, sets.train.images.shape, d.detector) for d in detectors])
-    n, s = len(sets.train.images), len(sets.synthetic.images)
-    m, counted = 0, 0
-    if sets.held is not None:
-        m = len(sets.held.images)
-        chosen = image_counts(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str))
-        counted = len(chosen.train) + len(chosen.held)
+    hashes = [store.pixel_hashes for store in stores]
+    hidden, shape = insert_plants(sets.synthetic, plants, seed).store.pixel_hashes, sets.train.images.shape
+    features = total([
+        features_cost(source, of, shape, d.detector)
+        for d in detectors
+        for source, of in ((d.source, hashes), (replace(d.source, as_copies=True), [hidden]))
+    ])  # fmt: skip
     again = sum(len(left) for _, left in review.left_of(sets))
     again += 2 * sum(len(left) for _, left in review.left_for(sets))
-    searches = (n + m) * s + (m + s + plants.n) * n + (s + plants.n) * n + n * n + counted**2 + again
-    searches += (2 * s + plants.n) * m
+    searches = [
+        _searched_pairs(sets, plants.n, by_parts=d.source.by_parts, compares_real=compares) + again
+        for d, compares in zip(detectors, _compare_real(detectors), strict=True)
+    ]
+    n_real, s = sum(len(store.images) for store in stores), len(sets.synthetic.images)
     alike = len(set(sets.synthetic.pixel_hashes.tolist()))
-    known = min(RULE_IMAGES, len(set(np.concatenate([store.pixel_hashes for store in stores]).tolist())))
-    thumbnails = (n + m) * s + (alike * (alike - 1) + known * (known - 1)) // 2
+    known = min(RULE_IMAGES, len(set(np.concatenate(hashes).tolist())))
+    thumbnails = n_real * s + (alike * (alike - 1) + known * (known - 1)) // 2
     return features + Cost(
-        pairs=len(detectors) * searches + thumbnails,
+        pairs=sum(searches) + thumbnails,
         bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic)),
+        at_most=("pairs",) if any(map(_may_search_again, stores)) else (),
     )
+
+
+def _searched_pairs(sets: Sets, n_plants: int, *, by_parts: bool, compares_real: bool) -> int:
+    """Count the pairs of images that one detector compares (`measure_distances`)."""
+    n, s = len(sets.train.images), len(sets.synthetic.images)
+    m = 0 if sets.held is None else len(sets.held.images)
+    ways = 1 if by_parts else 2  # parts answer for copies and sources in one pass
+    pairs = ways * s * (n + m) + m * n + n_plants * (2 * n + m)
+    pairs += s * sum(len(store.images) for store in (sets.train, sets.held) if store and _may_search_again(store))
+    if compares_real:
+        pairs += n * n
+        if sets.held is not None:
+            chosen = image_counts(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str))
+            pairs += (len(chosen.train) + len(chosen.held)) ** 2
+    return pairs
+
+
+def _may_search_again(store: ImageStore) -> bool:
+    """Return whether the candidates of an image may all be of one patient, so that the next patient is searched."""
+    return int(np.unique(store.manifest.groups.astype(str), return_counts=True)[1].max()) >= CANDIDATES
+
+
+def _compare_real(detectors: Sequence[PairDetector]) -> list[bool]:
+    """Say which detectors compare real images with real ones: those of whole images, where there is one."""
+    by_parts = [detector.source.by_parts for detector in detectors]
+    return [all(by_parts) or not one for one in by_parts]
 
 
 def _counted(sets: Sets) -> list[str]:
@@ -340,11 +369,12 @@ def gather_evidence(
     progress("hiding known copies", 0, 0)
     plants = _draw(sets, options)
     hidden, device = insert_plants(sets.synthetic, plants, options.seed), str(check_device(options.device))
-    views, by_parts = [], [detector.source.by_parts for detector in detectors]
-    for name, detector in zip(display_names(detectors), detectors, strict=True):
+    views = []
+    for name, detector, compares_real in zip(
+        display_names(detectors), detectors, _compare_real(detectors), strict=True
+    ):
         features = measure_features(detector, sets, hidden, options, progress)
         similarity = fit_similarity(detector, features, sets)
-        compares_real = all(by_parts) or not detector.source.by_parts  # whole images say whether both parts are alike
         distances = measure_distances(
             features, similarity, sets, plants, progress, review=review, device=device, compares_real=compares_real
         )
