@@ -8,8 +8,8 @@ Paper 000, A.4 and table 7; METHODS section 1, "Distinctiveness, measured". Feat
   x is a large part of the mean; with x left out it looks spread, since the mean of few images is noisy. Either way
   rarity leaks into the score (tests/scores/test_atypicality.py shows both).
 
-What is left in the pairwise ratio: the minimum over the other classes falls a little with their noise; simulated with
-classes of 5 to 160 images, the ratio's trend with size is a tenth of the centroid form's, and that of intra is none.
+What is left in the pairwise ratio: the minimum over the other classes falls a little with their noise. In simulations
+with classes of 5 to 160 images, the ratio's trend with size is a tenth of the centroid form's, and intra has no trend.
 
 Arrays in, a frozen dataclass out; nothing is modelled or drawn.
 """
@@ -33,20 +33,20 @@ class Atypicality:
     """Cosine distances of each image to its own and to the nearest other class."""
 
     intra: FloatArray
-    """`[N]` distance to the own class, in [0, 2]; NaN where it cannot be had."""
+    """`[N]` distance to the own class, in [0, 2]; NaN where it is undefined."""
     nearest_other: FloatArray
-    """`[N]` smallest distance to another class, in [0, 2]; NaN where it cannot be had."""
+    """`[N]` smallest distance to another class, in [0, 2]; NaN where it is undefined."""
     ratio: FloatArray
-    """`[N]` intra / nearest_other: atypical for its class *and* easily confused; NaN as either."""
+    """`[N]` intra / nearest_other: atypical for its class *and* easily confused; NaN where either is NaN."""
     reason: NDArray[np.object_]
-    """`[N]` why a value is NaN; empty where none is."""
+    """`[N]` reason why a value is NaN; empty where none is."""
 
 
 def normalised_features(features: ArrayLike) -> FloatArray:
-    """Features of unit length, `f / |f|`, float64.
+    """Scale features to unit length, `f / |f|`, in float64.
 
     Args:
-        features: `[N, d]`, d at least 2.
+        features: `[N, d]` features of the images, d at least 2.
 
     Raises:
         InputError: Not a table; rows that hold NaN or infinities, rows of length 0, rows of one repeated value, or
@@ -70,16 +70,16 @@ def normalised_features(features: ArrayLike) -> FloatArray:
 
 
 def pairwise_atypicality(features: ArrayLike, label: ArrayLike, group: ArrayLike) -> Atypicality:
-    """Distances to the images of each class that belong to other groups (pairwise, leave-group-out).
+    """Compute distances to the images of each class that belong to other groups (pairwise, leave-group-out).
 
     `distance(x, c) = 1 - mean over y in class c with group(y) != group(x) of f(x) . f(y)`;
     `intra(x) = distance(x, class of x)`, `nearest_other(x) = min over c != class of x of distance(x, c)`.
-    In O(N d (C + classes of a group)): class sums less the sums of x's own group.
+    The cost is O(N d (C + classes of a group)): the sums of x's own group are subtracted from the class sums.
 
     Args:
-        features: `[N, d]`; length does not matter.
+        features: `[N, d]` features of the images; their length does not matter.
         label: `[N]` class of each row.
-        group: `[N]` patient of each row; an image that stands in several rows (several findings) shares its group.
+        group: `[N]` patient of each row; an image that has several rows (several findings) shares its group.
 
     Returns:
         The scores; NaN with a reason where a class has no image of another group.
@@ -107,14 +107,14 @@ def pairwise_atypicality(features: ArrayLike, label: ArrayLike, group: ArrayLike
 
 
 def centroid_atypicality(features: ArrayLike, label: ArrayLike, *, leave_out: bool = False) -> Atypicality:
-    """The paper's form: `1 - cos(f(x), mu_c)`, the minimum over the other classes, and the ratio of the two.
+    """Compute the paper's form: `1 - cos(f(x), mu_c)`, the minimum over the other classes, and the ratio of the two.
 
-    mu_c is the mean of the class's normalised features, groups not regarded.
+    mu_c is the mean of the class's normalised features; groups do not matter.
 
     Args:
-        features: `[N, d]`; length does not matter.
+        features: `[N, d]` features of the images; their length does not matter.
         label: `[N]` class of each row.
-        leave_out: Leave x out of its own class's centroid. For comparison: rarity then leaks the other way.
+        leave_out: Whether x is left out of its own class's centroid. For comparison: rarity then leaks the other way.
 
     Returns:
         The scores; with ``leave_out`` NaN with a reason for the only image of a class.
@@ -133,7 +133,7 @@ def centroid_atypicality(features: ArrayLike, label: ArrayLike, *, leave_out: bo
 
 
 def _atypicality(distance: FloatArray, labels: NDArray[np.intp]) -> Atypicality:
-    """Own class, nearest other class and their ratio from distances `[N, C]`, NaN where a class has no image."""
+    """Find own class, nearest other class and their ratio from distances `[N, C]`, NaN where a class has no image."""
     rows = np.arange(len(labels))
     intra = distance[rows, labels]
     others = np.where(np.isnan(distance), np.inf, distance)
@@ -164,14 +164,14 @@ def _column(name: str, values: ArrayLike, n: int) -> NDArray:
 
 
 def _sums(f: FloatArray, index: NDArray[np.intp], n: int) -> FloatArray:
-    """Sum of the rows of each index, `[n, d]`: rows sorted, then added block by block."""
+    """Sum the rows of each index to `[n, d]`: the rows are sorted, then added block by block."""
     order = np.argsort(index, kind="stable")
     starts = np.searchsorted(index[order], np.arange(n))
     return np.add.reduceat(f[order], starts, axis=0)
 
 
 def _unit(vectors: FloatArray) -> FloatArray:
-    """Rows of length 1; rows that cancelled out have no direction and become NaN."""
+    """Scale rows to length 1; rows that cancelled out have no direction and become NaN."""
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.divide(vectors, length, out=np.full(vectors.shape, np.nan), where=length > 1e-12)
 

@@ -11,8 +11,8 @@ several conventions for ``c`` and ``s``; here both are explicit options. The spr
 running over images, r over the n_x references available to x:
 
 * ``per_example``: ``s_x^2 = sum_r (phi_xr - mean_x)^2 / n_x`` (ddof 0, as the authors' code);
-* ``pooled_residual``: ``s^2 = sum_x sum_r (phi_xr - mean_x)^2 / sum_x (n_x - 1)``, one value for all images: what is
-  left after each image's own difficulty, with the degrees of freedom that its mean has used up;
+* ``pooled_residual``: ``s^2 = sum_x sum_r (phi_xr - mean_x)^2 / sum_x (n_x - 1)``, one value for all images: the
+  spread left after each image's own difficulty, with the degrees of freedom that its mean has used up;
 * ``global``: ``s^2 = sum_x sum_r (phi_xr - mean of all)^2 / sum_x n_x``, one value for all images, differences of
   difficulty between images included: the authors' ``fix_variance``. Their released code uses the IN value for both
   sides (an oversight, ``std_out = np.std(dat_in)``); here each side has its own.
@@ -37,13 +37,13 @@ CENTRES = ("mean", "median")
 VARIANCES = ("per_example", "pooled_residual", "global")
 
 ONLINE_FROM = 16
-"""Models (target and its twin included) below which only the offline form is given."""
+"""Models (target and its twin included) below which only the offline form is computed."""
 PER_EXAMPLE_FROM = 64
 """Models below which a variance per image is too noisy to divide by."""
 SPREAD_FLOOR = 1e-6
 """Smallest standard deviation of phi: references that are exactly equal would divide by zero."""
 BLOCK = 4096
-"""Images fitted at a time."""
+"""Number of images fitted at a time."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class References:
     """The references of every image, the same number on each side; NaN where one is not available."""
 
     refs_in: FloatArray
-    """[R, N], phi or p of models that saw the image."""
+    """Values phi or p of models that saw the image, [R, N]."""
     refs_out: FloatArray
-    """[R, N], of models that did not."""
+    """Values of models that did not see it, [R, N]."""
 
 
 def lira_scores(
@@ -66,22 +66,24 @@ def lira_scores(
     variance: str = "pooled_residual",
     allow_small: bool = False,
 ) -> FloatArray:
-    """Score the membership of every image in the target's training set; the formulas stand at the head of this module.
+    """Score the membership of every image in the target's training set; the head of this module has the formulas.
 
     The offline score is 0 to the last bit above 38 standard deviations, where images tie.
 
     Args:
-        target: [N], phi of the model attacked; NaN for images not to be scored.
-        refs_in: [R, N], phi of reference models that saw the image, NaN = not available. Not used offline.
-        refs_out: [R', N], of those that did not.
+        target: Value phi of the model attacked, [N]; NaN for images not to be scored.
+        refs_in: Values phi of reference models that saw the image, [R, N], NaN = not available. Not used offline.
+        refs_out: Values phi of reference models that did not see it, [R', N].
         mode: "online" or "offline".
         centre: "mean" or "median" of the image's references.
         variance: "per_example", "pooled_residual" or "global".
-        allow_small: Skip the rules on the number of models, which is 2 (r + 1) for r references per side: online only
+        allow_small: Whether to skip the rules on the number of models, which is 2 (r + 1) for r references per side:
+            online only
             from 16 models, per_example only from 64.
 
     Returns:
-        [N] float64, higher = more likely a member; NaN where the image has no target value or fewer than half of the
+        Scores, [N] float64, higher = more likely a member; NaN where the image has no target value or fewer than half
+        of the
         references that the best-served image has (at least two for per_example).
 
     Raises:
@@ -115,17 +117,18 @@ def lira_scores(
 
 
 def twin_references(phi_a: ArrayLike, phi_b: ArrayLike, sign: ArrayLike, target_seed: int) -> References:
-    """References for model A (or B) of one seed, from the twin pairs of all other seeds.
+    """Collect references for model A (or B) of one seed, from the twin pairs of all other seeds.
 
     The target's own twin is left out with it. It shares the target's initialisation and batch order, and it saw exactly
-    what the target did not, so as a reference it would pull the OUT centre towards members and the IN centre towards
-    non-members. Without the pair every image has one IN and one OUT reference per other seed, K/2 - 1 per side of K
-    = 2S models, whether or not the target saw it: with nothing memorized the AUC is 0.5.
+    the images that the target did not, so as a reference it would pull the OUT centre towards members and the IN centre
+    towards non-members. Without the pair every image has one IN and one OUT reference per other seed, K/2 - 1 per side
+    of
+    K = 2S models, whether or not the target saw it: with nothing memorized the AUC is 0.5.
 
     Args:
-        phi_a: [S, N], phi (or p, for RMIA) of model A of each seed.
-        phi_b: [S, N], of model B.
-        sign: [S, N], +1 where A saw the image, -1 where B did, 0 where both or neither did.
+        phi_a: Values phi (or p, for RMIA) of model A of each seed, [S, N].
+        phi_b: Values of model B, [S, N].
+        sign: Signs, [S, N]: +1 where A saw the image, -1 where B did, 0 where both or neither did.
         target_seed: Row of the seed attacked.
 
     Returns:
@@ -157,8 +160,8 @@ def twin_references(phi_a: ArrayLike, phi_b: ArrayLike, sign: ArrayLike, target_
 def _exchange(first: FloatArray, second: FloatArray, swap: NDArray[np.bool_]) -> None:
     """Exchange the numbers of two arrays, in place, where ``swap``.
 
-    On the bits of the numbers, without a branch: membership is random, so that a choice by ``np.where`` is mispredicted
-    at every other image and takes four times as long.
+    The exchange works on the bits of the numbers, without a branch: membership is random, so that ``np.where`` is
+    mispredicted at every other image and takes four times as long.
     """
     bits_first, bits_second = first.view(np.int64), second.view(np.int64)
     differing = (bits_first ^ bits_second) & -swap.astype(np.int64)
@@ -169,7 +172,7 @@ def _exchange(first: FloatArray, second: FloatArray, swap: NDArray[np.bool_]) ->
 def references_per_side(
     phi: ArrayLike, member: ArrayLike, target: int, *, twin: int | None = None, seed: int = 0
 ) -> References:
-    """The same number of references per side for every image, drawn from the models other than the target.
+    """Draw the same number of references per side for every image from the models other than the target.
 
     Of K models, each image in half of them, a target that saw x leaves K/2 - 1 IN and K/2 OUT references, and one
     that did not leaves the reverse. The counts alone then separate members from non-members: with nothing memorized
@@ -177,12 +180,12 @@ def references_per_side(
     where images are in different numbers of models, ``min(n_in, n_out) - 1``, n counted over all K.
 
     Args:
-        phi: [K, N], phi (or p, for RMIA) of every model.
-        member: [K, N] bool, which model saw which image.
+        phi: Values phi (or p, for RMIA) of every model, [K, N].
+        member: Whether each model saw each image, [K, N] bool.
         target: Row of the model attacked.
         twin: Row of the target's twin when models come in pairs. It must be complementary to the target, and is left
             out instead of a random reference (``twin_references`` says why).
-        seed: Of the draw.
+        seed: Seed of the draw.
 
     Returns:
         References [R, N], R the largest number per side of any image; NaN beyond an image's own number.
@@ -241,7 +244,7 @@ def _side(refs: ArrayLike | None, phi: FloatArray, name: str, centre: str) -> _F
 
 
 def _fit(refs: FloatArray, centre: str, name: str) -> tuple[NDArray[np.intp], FloatArray, FloatArray, FloatArray]:
-    """Count, mean, centre and squares of some images; mean and centre are 0 / 0 = NaN without references."""
+    """Return count, mean, centre and squares of some images; mean and centre are 0 / 0 = NaN without references."""
     missing = np.isnan(refs)
     count = len(refs) - missing.sum(axis=0)
     values = np.where(missing, 0.0, refs)
@@ -261,7 +264,7 @@ def _median(refs: FloatArray, count: NDArray[np.intp]) -> FloatArray:
 
 
 def _spread(fit: _Fit, scored: NDArray[np.bool_], variance: str) -> FloatArray:
-    """Standard deviations of the scored images, [n]; one value for all but for per_example."""
+    """Return standard deviations of the scored images, [n]; one value for all except for per_example."""
     count, mean, squares = fit.count[scored], fit.mean[scored], fit.squares[scored]
     if variance == "per_example":
         variances = squares / count

@@ -1,4 +1,4 @@
-"""How strongly a model answers to a mark: KL divergences of its outputs, and the scores of paper 002.
+"""Strength of a model's answer to a mark: KL divergences of its outputs, and the scores of paper 002.
 
 Paper 002, sections 2.2 (white box) and 2.3 (black box); METHODS section 2. Probabilities in, numbers out.
 """
@@ -16,12 +16,12 @@ FloatArray = NDArray[np.float64]
 CLIP = 1e-7
 """Probabilities are clipped to [CLIP, 1] (METHODS section 2, "Paper form")."""
 FLOOR = 1e-12
-"""A divergence below this is rounding: its logarithm is taken of this."""
+"""Least divergence: smaller values are rounding, and their logarithm is that of this."""
 
 
 @dataclass(frozen=True)
 class PaperScore:
-    """M as published."""
+    """Score M of a mark as published."""
 
     m: float
     """Mean KL of the mark less mean KL of the random patches."""
@@ -30,15 +30,15 @@ class PaperScore:
     mean_random: float
     """Mean KL(f(x_c) || f(x_r))."""
     p: float
-    """One-tailed Welch t-test over probes; probes are no replicates of the model, so that this is no p-value of
+    """One-tailed Welch t-test over probes. Probes are not replicates of the model, so that this is not a p-value of
     memorization."""
     n: int
-    """Probes."""
+    """Number of probes."""
 
 
 @dataclass(frozen=True)
 class WhiteBoxScore:
-    """M_w as published."""
+    """Score M_w of a mark as published."""
 
     m: float
     """Mean of log p(y | x_u) - log p(y | x_r)."""
@@ -47,22 +47,22 @@ class WhiteBoxScore:
     mean_random: float
     """Mean p(y | x_r)."""
     n: int
-    """Images of the label."""
+    """Number of images of the label."""
 
 
 def kl_divergence(clean: ArrayLike, marked: ArrayLike, *, clip: float = CLIP) -> FloatArray:
-    """KL(f(x_c) || f(x_u)) of each probe: ``sum_k p_k log(p_k / q_k)``, both clipped to [clip, 1].
+    """Compute KL(f(x_c) || f(x_u)) of each probe: ``sum_k p_k log(p_k / q_k)``, both clipped to [clip, 1].
 
     Args:
-        clean: [..., n, K] probabilities of the clean probes.
-        marked: [..., n, K] of the marked ones; leading axes broadcast.
-        clip: Least probability.
+        clean: Probabilities of the clean probes, [..., n, K].
+        marked: Probabilities of the marked probes, [..., n, K]; leading axes broadcast.
+        clip: Least probability that is used.
 
     Returns:
-        [..., n] nats; after clipping rows no longer add to one, so that a value may be below 0 by about K x clip.
+        Divergences [..., n] in nats. Clipped rows do not add to one, so that a value may be below 0 by about K x clip.
 
     Raises:
-        InputError: Shapes differ, or a value is no probability.
+        InputError: Shapes differ, or a value is not a probability.
     """
     p, q = np.asarray(clean, dtype=np.float64), np.asarray(marked, dtype=np.float64)
     if p.ndim < 2 or p.shape[-2:] != q.shape[-2:]:
@@ -75,24 +75,24 @@ def kl_divergence(clean: ArrayLike, marked: ArrayLike, *, clip: float = CLIP) ->
 
 
 def mean_log_kl(divergences: ArrayLike, *, floor: float = FLOOR) -> FloatArray:
-    """The statistic that is ranked: mean over probes of ``log max(KL, floor)``.
+    """Compute the statistic that is ranked: mean over probes of ``log max(KL, floor)``.
 
     Args:
-        divergences: [..., n].
-        floor: Least divergence.
+        divergences: Divergences of the probes in nats, [..., n].
+        floor: Least divergence that is used, in nats.
 
     Returns:
-        [...].
+        Means over the probes, [...].
     """
     return np.log(np.maximum(np.asarray(divergences, dtype=np.float64), floor)).mean(axis=-1)
 
 
 def paper_score(mark: ArrayLike, random: ArrayLike) -> PaperScore:
-    """M as published: ``mean KL(mark) - mean KL(random)``, with its Welch t-test (paper 002, equation 1).
+    """Compute M as published: ``mean KL(mark) - mean KL(random)``, with its Welch t-test (paper 002, equation 1).
 
     Args:
-        mark: [n] KL of the mark, by probe.
-        random: [n] KL of a fresh random patch, by probe.
+        mark: KL of the mark in nats, by probe, [n].
+        random: KL of a fresh random patch in nats, by probe, [n].
 
     Raises:
         InputError: Fewer than two probes, or shapes differ.
@@ -109,15 +109,17 @@ def paper_score(mark: ArrayLike, random: ArrayLike) -> PaperScore:
 
 
 def white_box_score(mark: ArrayLike, random: ArrayLike, *, clip: float = CLIP) -> WhiteBoxScore:
-    """M_w as published: ``mean of log p(y | x_u) - log p(y | x_r)`` over training images of the label (section 2.2).
+    """Compute M_w as published (section 2.2).
+
+    M_w is the ``mean of log p(y | x_u) - log p(y | x_r)`` over training images of the label.
 
     Args:
-        mark: [n] probability of the label with the mark.
-        random: [n] with a random patch.
-        clip: Least probability.
+        mark: Probability of the label with the mark, [n].
+        random: Probability of the label with a random patch, [n].
+        clip: Least probability that is used.
 
     Raises:
-        InputError: Shapes differ or there is no image.
+        InputError: Shapes differ or the arrays are empty.
     """
     u, r = np.asarray(mark, dtype=np.float64), np.asarray(random, dtype=np.float64)
     if u.ndim != 1 or u.shape != r.shape or not len(u):

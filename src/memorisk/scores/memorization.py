@@ -1,11 +1,11 @@
-"""Losses, margins and the differential scores: what having trained on an image does to it.
+"""Losses, margins and the differential scores: the effect that training on an image has on it.
 
 Paper 000, section 3 (equation 1) and METHODS section 1, "Score" and the table of designs; memorization and influence
 by 0/1 correctness follow Feldman and Zhang (2020), on which the paper builds. Deviations: losses are always in
 float64 from logits (never from rounded probabilities), and the standard error of the Feldman-Zhang estimate is never
 zero.
 
-Arrays in, arrays or frozen dataclasses out; a model pair is a row (seed), an image a column.
+Arrays in, arrays or frozen dataclasses out. Each row is a model pair (seed), each column an image.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ MIN_INFLUENCE_MODELS = 100
 
 
 def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> FloatArray:
-    """Cross-entropy of each image's label, `-log softmax(z)_y`, in float64.
+    """Compute the cross-entropy of each image's label, `-log softmax(z)_y`, in float64.
 
     Args:
-        logits: `[n, k]`, any floating type; k at least 2.
-        labels: `[n]`, integers in 0..k-1.
+        logits: Outputs of the network, `[n, k]`, any floating type; k at least 2.
+        labels: Class of each image, `[n]`, integers in 0..k-1.
 
     Returns:
         Losses `[n]` in nats.
@@ -44,11 +44,11 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> FloatArray:
 
 
 def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> FloatArray:
-    """Cross-entropy of one logit per image, `log(1 + exp(-(2t - 1) z))`, in float64.
+    """Compute the cross-entropy of one logit per image, `log(1 + exp(-(2t - 1) z))`, in float64.
 
     Args:
-        logits: `[n]`.
-        targets: `[n]`, 0 or 1. Soft targets are not accepted: this form is what keeps large logits exact.
+        logits: Logit of each image, `[n]`.
+        targets: Label of each image, `[n]`, 0 or 1. Soft targets are not accepted: this form keeps large logits exact.
 
     Returns:
         Losses `[n]` in nats.
@@ -60,14 +60,14 @@ def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> FloatArray:
 
 
 def logit_margin(logits: ArrayLike, labels: ArrayLike) -> FloatArray:
-    """Log-odds of the label, `log p_y - log(1 - p_y) = z_y - logsumexp_{j != y} z_j`.
+    """Compute the log-odds of the label, `log p_y - log(1 - p_y) = z_y - logsumexp_{j != y} z_j`.
 
     The second form never forms `1 - p_y`, so it stays exact where p_y rounds to 0 or 1 (Carlini et al. 2022, the
     scale on which LiRA's Gaussians are fitted).
 
     Args:
-        logits: `[n, k]`, or `[n]` for one logit per image, whose margin is `(2t - 1) z`.
-        labels: `[n]`, integers in 0..k-1; 0 or 1 for one logit per image.
+        logits: Outputs of the network, `[n, k]`, or `[n]` for one logit per image, whose margin is `(2t - 1) z`.
+        labels: Class of each image, `[n]`, integers in 0..k-1; 0 or 1 for one logit per image.
 
     Returns:
         Margins `[n]`.
@@ -85,7 +85,7 @@ def logit_margin(logits: ArrayLike, labels: ArrayLike) -> FloatArray:
 
 
 def loss_gap(loss_a: ArrayLike, loss_b: ArrayLike) -> FloatArray:
-    """Loss gap of the twins, `D = L_B - L_A`: positive where A fits better.
+    """Compute the loss gap of the twins, `D = L_B - L_A`: positive where A fits better.
 
     Args:
         loss_a: Losses under twin A (the candidate in the `paper` design), any shape.
@@ -106,13 +106,13 @@ def loss_gap(loss_a: ArrayLike, loss_b: ArrayLike) -> FloatArray:
 
 
 def memorization(gap: ArrayLike, sign: ArrayLike) -> FloatArray:
-    """Memorization score, `M(x) = mean over seeds with sigma_s(x) != 0 of sigma_s(x) D_s(x)`.
+    """Compute the memorization score, `M(x) = mean over seeds with sigma_s(x) != 0 of sigma_s(x) D_s(x)`.
 
-    Seeds are added one after another, in order.
+    The seeds are added one after another, in order.
 
     Args:
-        gap: `[S, N]` loss gaps D_s; NaN is allowed where `sign` is 0.
-        sign: `[S, N]`, +1 where A alone trained on the image, -1 where B alone did, 0 where both or neither.
+        gap: Loss gaps D_s, `[S, N]`; NaN is allowed where `sign` is 0.
+        sign: Signs, `[S, N]`: +1 where A alone trained on the image, -1 where B alone did, 0 where both or neither did.
 
     Returns:
         M `[N]` in nats; NaN for an image that no seed scored.
@@ -130,7 +130,7 @@ def memorization(gap: ArrayLike, sign: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class GroupTable:
-    """Signed gaps averaged over the images of each group: what the class intervals take."""
+    """Signed gaps averaged over the images of each group: the input of the class intervals."""
 
     group: NDArray
     """`[G]` sorted group ids."""
@@ -141,15 +141,15 @@ class GroupTable:
 
 
 def group_table(gap: ArrayLike, sign: ArrayLike, group: ArrayLike) -> GroupTable:
-    """Group means of the signed gap, one column per seed (METHODS section 1, "Class summary").
+    """Average the signed gap over each group, one column per seed (METHODS section 1, "Class summary").
 
     Args:
-        gap: `[S, N]` loss gaps of the images of one class.
-        sign: `[S, N]` in {-1, 0, +1}.
-        group: `[N]` group ids.
+        gap: Loss gaps of the images of one class, `[S, N]`.
+        sign: Signs in {-1, 0, +1}, `[S, N]`.
+        group: Group id of each image, `[N]`.
 
     Returns:
-        The table `[G, S]`. An image that a seed did not score is left out of that seed's mean.
+        Table `[G, S]`. An image that a seed did not score is left out of that seed's mean.
 
     Raises:
         InputError: As `memorization`, or `group` has another length.
@@ -168,7 +168,7 @@ def group_table(gap: ArrayLike, sign: ArrayLike, group: ArrayLike) -> GroupTable
 
 @dataclass(frozen=True)
 class FeldmanZhang:
-    """Memorization by 0/1 correctness, with how many models stand behind it."""
+    """Memorization by 0/1 correctness, with the number of models that support it."""
 
     memorization: FloatArray
     """`[N]` P(correct | trained on it) - P(correct | not); NaN when one side has no model."""
@@ -181,15 +181,15 @@ class FeldmanZhang:
 
 
 def feldman_zhang(correct: ArrayLike, member: ArrayLike) -> FeldmanZhang:
-    """Feldman-Zhang memorization, `mean(correct | member) - mean(correct | not member)`.
+    """Estimate the Feldman-Zhang memorization, `mean(correct | member) - mean(correct | not member)`.
 
     The standard error is `sqrt(p_in (1 - p_in) / n_in + p_out (1 - p_out) / n_out)` with each share shrunk to
     `(correct + 1) / (n + 2)`: with the plain shares, eight models that agree would have a standard error of zero,
     which reads as certainty. Models are taken as independent; the two twins of a pair nearly are.
 
     Args:
-        correct: `[K, N]` 0/1 or boolean: model k classifies image i rightly.
-        member: `[K, N]` boolean: model k trained on image i.
+        correct: Whether model k classifies image i rightly, `[K, N]` 0/1 or boolean.
+        member: Whether model k trained on image i, `[K, N]` boolean.
 
     Returns:
         Estimate, standard error and counts of models, each `[N]`.
@@ -217,13 +217,15 @@ def feldman_zhang(correct: ArrayLike, member: ArrayLike) -> FeldmanZhang:
 
 
 def influence(correct: ArrayLike, member: ArrayLike) -> FloatArray:
-    """Influence of each training image on each target, `P(target correct | i in) - P(target correct | i out)`.
+    """Estimate the influence of each training image on each target.
+
+    It is `P(target correct | i in) - P(target correct | i out)`.
 
     Two masked matrix products, `member^T correct / n_in - (1 - member)^T correct / n_out`.
 
     Args:
-        correct: `[K, M]` 0/1: model k classifies target j rightly.
-        member: `[K, N]` boolean: model k trained on image i.
+        correct: Whether model k classifies target j rightly, `[K, M]` 0/1.
+        member: Whether model k trained on image i, `[K, N]` boolean.
 
     Returns:
         Influence `[N, M]`; NaN rows for images that all or none of the models saw.
@@ -247,13 +249,13 @@ def influence(correct: ArrayLike, member: ArrayLike) -> FloatArray:
 
 
 def _share(count: NDArray, total: NDArray) -> FloatArray:
-    """`count / total`, NaN where the total is 0."""
+    """Compute `count / total`, NaN where the total is 0."""
     shape = np.broadcast_shapes(count.shape, total.shape)
     return np.divide(count, total, out=np.full(shape, np.nan), where=np.broadcast_to(total > 0, shape))
 
 
 def _zero_one(name: str, values: ArrayLike) -> FloatArray:
-    """An array of zeros and ones as floats (so that products run in BLAS)."""
+    """Return an array of zeros and ones as floats (so that products run in BLAS)."""
     array = np.asarray(values, dtype=np.float64)
     if not ((array == 0) | (array == 1)).all():
         raise InputError(f"{name} must hold 0 and 1 only; compare predictions with labels first")
@@ -261,7 +263,7 @@ def _zero_one(name: str, values: ArrayLike) -> FloatArray:
 
 
 def _logits_and_labels(logits: ArrayLike, labels: ArrayLike) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Checked float64 logits `[n, k]` and integer labels `[n]`."""
+    """Check logits and labels: return float64 logits `[n, k]` and integer labels `[n]`."""
     z, y = np.asarray(logits, dtype=np.float64), np.asarray(labels)
     if z.ndim != 2 or z.shape[1] < 2 or y.shape != z.shape[:1]:
         raise InputError(f"logits {z.shape} and labels {y.shape} do not fit; give [images, classes >= 2] and [images]")
@@ -273,7 +275,7 @@ def _logits_and_labels(logits: ArrayLike, labels: ArrayLike) -> tuple[FloatArray
 
 
 def _signed_binary(logits: ArrayLike, targets: ArrayLike) -> FloatArray:
-    """`(2t - 1) z` after checks."""
+    """Compute `(2t - 1) z` after checks."""
     z, t = np.asarray(logits, dtype=np.float64), np.asarray(targets, dtype=np.float64)
     if z.ndim != 1 or z.shape != t.shape:
         raise InputError(f"logits {z.shape} and targets {t.shape} do not fit; give one logit and one target per image")
@@ -285,7 +287,7 @@ def _signed_binary(logits: ArrayLike, targets: ArrayLike) -> FloatArray:
 
 
 def _gap_and_sign(gap: ArrayLike, sign: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Checked gaps and signs `[S, N]`."""
+    """Check gaps and signs, and return them as float64 `[S, N]`."""
     d, s = np.asarray(gap, dtype=np.float64), np.asarray(sign, dtype=np.float64)
     if d.ndim != 2 or d.shape != s.shape:
         raise InputError(f"gaps {d.shape} and signs {s.shape} do not fit; give [seeds, images] twice")

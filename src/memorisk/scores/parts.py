@@ -9,10 +9,10 @@ y are at the distance
 
 Which pairs are compared is the `Comparison`: ``PLACES`` compares windows at the same place, ``VIEWS`` compares the
 whole copy (the first window) with every window of the source, turned ones among them. Roles differ there: ``nearest``
-takes copies as queries, ``reversed`` takes sources. Of copies nothing but the first window is read, so that their
-tables may end with it.
+takes copies as queries, ``reversed`` takes sources. The search reads only the first window of a copy, so that a copy's
+table may end with it.
 
-A window without details has no vector and is a row of zeros. It is at distance `NO_WINDOW` from every other.
+A window without details has no vector and is a row of zeros. Its distance from every other window is `NO_WINDOW`.
 
 The search multiplies in float32 and computes anew, by the definition in float64, every pair that rounding could have
 hidden: with u = 2^-24 a product of k numbers is off by at most ``k u / (1 - k u)`` times the lengths (Higham 2002,
@@ -36,33 +36,33 @@ VIEWS: Comparison = "views"
 NO_WINDOW = 1.0
 """Distance of a window without details: that of vectors at right angles."""
 _TILE = 1 << 22
-"""Numbers of a tile of the search: 16 MiB in float32."""
+"""Numbers in a tile of the search: 16 MiB in float32."""
 _BLOCK = 1 << 6
-"""Pairs of a tile's row of which the most alike is looked at first."""
+"""Pairs of a tile's row in one block, of which the search looks at the most alike first."""
 _IMAGES = 1 << 10
-"""Images whose windows are whitened at a time."""
+"""Number of images whose windows are whitened at a time."""
 _PAIRS = 1 << 14
-"""Pairs that are computed by the definition at a time."""
+"""Number of pairs that are computed by the definition at a time."""
 _ROUNDING = 2.0**-24
 
 
 @dataclass(frozen=True, eq=False)
 class PartsMeasure:
-    """What windows have in common, which is taken away before they are compared."""
+    """Common part of windows, which is taken away before they are compared."""
 
     mean: FloatArray
-    """[d] mean of the unit vectors of all windows."""
+    """Mean of the unit vectors of all windows, [d]."""
     whitening: FloatArray
-    """[d, k] directions of most variance, divided by their deviation."""
+    """Directions of most variance, divided by their deviation, [d, k]."""
 
     def rows(self, vectors: ArrayLike) -> NDArray[np.float32]:
         """Bring windows to unit rows.
 
         Args:
-            vectors: [n, W, d] vectors of windows; zeros for a window without details.
+            vectors: Vectors of windows, [n, W, d]; zeros for a window without details.
 
         Returns:
-            [n, W, k] rows of length 1, or 0 for a window without details.
+            Rows of length 1, or 0 for a window without details, [n, W, k].
         """
         table = np.asarray(vectors)
         rows = np.empty((*table.shape[:2], self.whitening.shape[1]), np.float32)
@@ -82,12 +82,12 @@ def fit_parts(vectors: ArrayLike, components: int, *, floor: float = 0.0) -> Par
     """Fit the mean and the directions of most variance of windows.
 
     Args:
-        vectors: [n, W, d] vectors of the windows of real images, training and held out alike.
+        vectors: Vectors of the windows of real images, training and held out alike, [n, W, d].
         components: Number of directions, k; fewer where there are not as many.
         floor: Share of the median variance of these directions that is added to each.
 
     Returns:
-        The measure; directions without variance are left out.
+        Measure of the windows; directions without variance are left out.
 
     Raises:
         InputError: Fewer than two windows have details, or all windows are alike.
@@ -104,7 +104,7 @@ def fit_parts(vectors: ArrayLike, components: int, *, floor: float = 0.0) -> Par
     shrunk = LedoitWolf(assume_centered=True, store_precision=False).fit(unit - mean)
     values, directions = np.linalg.eigh(np.asarray(shrunk.covariance_))
     values, directions = values[::-1][:components], directions[:, ::-1][:, :components]
-    telling = values > np.finfo(np.float32).eps ** 2  # what rounding the vectors to float32 makes of no variance
+    telling = values > np.finfo(np.float32).eps ** 2  # smaller values come from rounding the vectors to float32
     if not telling.any():
         raise InputError("the windows of the real images are all alike, so that parts cannot be compared")
     signs = np.sign(directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])])
@@ -119,7 +119,7 @@ class PartsSimilarity:
     """Minus the distance of the most alike windows of two images.
 
     Attributes:
-        measure: Of the windows.
+        measure: Measure of the windows.
         windows: W, the number of windows of a source; rows are [n, W * d], the windows one after the other.
         comparison: Pairs of windows that are compared.
         sources_ask: Whether the first image of a pair is the source and the second one the copy.
@@ -150,7 +150,7 @@ class PartsSimilarity:
         return self
 
     def scores(self, first: Any, second: Any) -> FloatArray:
-        """[n] of each image with the image beside it, by the definition in float64."""
+        """Compare each image with the image of the same row, by the definition in float64: [n]."""
         left, right = self._tables(first, second)
         return -self._distances(left, right, np.arange(len(left)), np.arange(len(right)))
 
@@ -160,9 +160,9 @@ class PartsSimilarity:
         """Search the k references most alike to every query, exactly, ties by the lower row.
 
         Args:
-            queries: [q, W * d] images; copies, or sources in the ``reversed`` similarity.
-            references: [n, W * d] the others.
-            k: Number of references of each query.
+            queries: Images, [q, W * d]; copies, or sources in the ``reversed`` similarity.
+            references: Images to search, [n, W * d].
+            k: Number of references per query.
             exclude_same: Groups of the queries and of the references; pairs of one group are left out.
             device: Not used: parts are compared on the CPU.
         """
@@ -173,15 +173,15 @@ class PartsSimilarity:
         return nearest
 
     def nearest_both_ways(self, queries: Any, references: Any, k: int = 1) -> tuple[Nearest, Nearest]:
-        """Search in one pass what two searches would: `nearest`, and that of the ``reversed`` similarity with k of 1.
+        """Search in one pass what two searches find: `nearest`, and that of the ``reversed`` similarity with k of 1.
 
         Args:
-            queries: [q, W * d] images; copies, or sources in the ``reversed`` similarity.
-            references: [n, W * d] the others.
-            k: Number of references of each query.
+            queries: Images, [q, W * d]; copies, or sources in the ``reversed`` similarity.
+            references: Images to search, [n, W * d].
+            k: Number of references per query.
 
         Returns:
-            The k references most alike to every query, and the query most alike to every reference.
+            References most alike to every query, k each, and the query most alike to every reference.
         """
         left, right = self._tables(queries, references)
         nearest, back, slack = _no_references(len(left), k), _no_references(len(right), 1), 2 * self._slack(left)
@@ -241,7 +241,7 @@ class PartsSimilarity:
     def histogram(
         self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"
     ) -> NDArray[np.int64]:
-        """Not offered: which of two images is the copy is not known where every pair counts once."""
+        """Refuse: which of two images is the copy is not known where every pair counts once."""
         raise InputError("pairs of images are not counted by their parts: choose another detector")
 
     def _tables(self, queries: Any, references: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -254,12 +254,12 @@ class PartsSimilarity:
         return self.measure.rows(windows[:, : self.windows if sources or self.comparison == PLACES else 1])
 
     def _pairs(self, left: NDArray, right: NDArray) -> Iterator[tuple[NDArray, NDArray]]:
-        """Tables of windows [n, k] and [m, k] that are compared."""
+        """Yield the tables of windows [n, k] and [m, k] that are compared."""
         for w in range(self.windows):
             yield left[:, min(w, left.shape[1] - 1)], right[:, min(w, right.shape[1] - 1)]
 
     def _distances(self, left: NDArray, right: NDArray, one: NDArray, other: NDArray) -> FloatArray:
-        """[p] of pairs of rows, by the definition."""
+        """Compute the distances of pairs of rows, [p], by the definition."""
         least = np.full(len(one), NO_WINDOW)
         for start in range(0, len(one), _PAIRS):
             some = slice(start, start + _PAIRS)
@@ -271,11 +271,14 @@ class PartsSimilarity:
         return least
 
     def _slack(self, rows: NDArray) -> float:
-        """Largest difference between a product in float32 and 1 less the distance."""
+        """Return the largest difference between a product in float32 and 1 less the distance."""
         return (rows.shape[-1] + 8) * 2 * _ROUNDING
 
     def _tiles(self, left: NDArray, right: NDArray, exclude_same: Any) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """First query and [b, n] products of a block of queries with all references; -inf for pairs left out."""
+        """Yield the first query and [b, n] products of a block of queries with all references.
+
+        Products of pairs that are left out are -inf.
+        """
         same: Callable[[slice], NDArray[np.bool_]] | None = None
         if exclude_same is not None:
             ids = np.unique(np.concatenate([np.asarray(part) for part in exclude_same]), return_inverse=True)[1]
@@ -309,7 +312,10 @@ def _rank(nearest: Nearest, query: NDArray, reference: NDArray, score: NDArray) 
 
 
 def _kth_largest(tile: NDArray[np.float32], k: int) -> NDArray[np.float32]:
-    """[b] at most the k-th largest of each row, and seldom less: that of the largest ones of blocks of the row."""
+    """Return a value at most the k-th largest of each row, and seldom less: [b].
+
+    It is the k-th largest of the largest ones of blocks of the row.
+    """
     n, size = tile.shape[1], max(1, min(_BLOCK, tile.shape[1] // (2 * k)))
     largest = np.maximum.reduceat(tile, np.arange(0, n, size), axis=1)
     return np.partition(largest, -k, axis=1)[:, -k]

@@ -1,4 +1,4 @@
-"""How well an image is rendered: PSNR and SSIM, a number an image."""
+"""Quality of rendered images: PSNR and SSIM, one number per image."""
 
 from typing import cast
 
@@ -12,18 +12,18 @@ _K1, _K2 = 0.01, 0.03
 
 
 def psnr(reconstructed: np.ndarray, wanted: np.ndarray, *, levels: int = 256) -> FloatArray:
-    """Peak signal-to-noise ratio, ``10 log10(1 / MSE)`` in decibels.
+    """Compute the peak signal-to-noise ratio, ``10 log10(1 / MSE)`` in decibels.
 
     The mean squared error counts at least as that of rounding to the stored levels, ``1 / (12 (levels - 1)^2)``, so
     that an image that is rendered exactly has a finite ratio (58.9 dB at 8 bits).
 
     Args:
-        reconstructed: [n, ...] in [0, 1].
-        wanted: The same shape.
-        levels: That a stored pixel can have.
+        reconstructed: Rendered images, [n, ...] in [0, 1].
+        wanted: Images that they should equal, of the same shape.
+        levels: Number of levels that a stored pixel can have.
 
     Returns:
-        [n] float64.
+        Ratio of each image in decibels, [n] float64.
     """
     apart = reconstructed.astype(np.float64) - wanted
     error = np.square(apart).reshape(len(apart), -1).mean(axis=1)
@@ -31,16 +31,16 @@ def psnr(reconstructed: np.ndarray, wanted: np.ndarray, *, levels: int = 256) ->
 
 
 def ssim(reconstructed: np.ndarray, wanted: np.ndarray) -> FloatArray:
-    """Structural similarity (Wang et al. 2004), averaged over pixels and channels.
+    """Compute the structural similarity (Wang et al. 2004), averaged over pixels and channels.
 
     Weights are Gaussian with sigma 1.5 in 11 x 11 pixels, mirrored at the border; K1 0.01, K2 0.03, range 1.
 
     Args:
-        reconstructed: [n, C, h, w] in [0, 1].
-        wanted: The same shape.
+        reconstructed: Rendered images, [n, C, h, w] in [0, 1].
+        wanted: Images that they should equal, of the same shape.
 
     Returns:
-        [n] float64, at most 1.
+        Similarity of each image, [n] float64, at most 1.
     """
     x, y = reconstructed.astype(np.float64), wanted.astype(np.float64)
     mean_x, mean_y = _blur(x), _blur(y)

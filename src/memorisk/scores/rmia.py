@@ -1,9 +1,9 @@
 """RMIA, the robust membership-inference attack (Zarifzadeh et al. 2024): images ranked against a population.
 
 ``LR(x, z) = (p(x | target) / p(x)) / (p(z | target) / p(z))`` and ``score(x) = share of population images z with LR
->= gamma``, p the probability of the true label, ``p(.)`` its average over reference models. Everything is done in
-logarithms, and the share is a search in the sorted ratios of the population: O((N + Z) log Z), no N x Z array. The
-score therefore takes at most Z + 1 values; more population images resolve lower false-positive rates.
+>= gamma``, p the probability of the true label, ``p(.)`` its average over reference models. The program computes in
+logarithms, and finds the share by a search in the sorted ratios of the population: O((N + Z) log Z), no N x Z array.
+The score therefore takes at most Z + 1 values; more population images resolve lower false-positive rates.
 
 The population must be non-members of the target and share no group with the images scored: ``split_population``.
 """
@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 MODES = ("online", "offline")
 LOG_FLOOR = float(np.log(np.finfo(np.float64).tiny))
-"""Logarithm of the smallest probability told from 0; a probability that has underflowed to 0 is read as this."""
+"""Logarithm of the smallest probability above 0; a probability that has underflowed to 0 is read as this."""
 
 
 def rmia_scores(
@@ -39,24 +39,24 @@ def rmia_scores(
     references online, and the same expression as ``p(x)`` offline.
 
     Args:
-        p_target: [N], probability of the true label under the model attacked; NaN for images not to be scored.
-        p_refs_in: [R, N], under references that saw the image, NaN = not available. Not used offline.
-        p_refs_out: [R', N], under references that did not.
-        population_target: [Z], probability of the population's true labels under the model attacked.
-        population_refs: [R'', Z], under references; OUT references when offline.
+        p_target: Probability of the true label under the model attacked, [N]; NaN for images not to be scored.
+        p_refs_in: Probability under references that saw the image, [R, N], NaN = not available. Not used offline.
+        p_refs_out: Probability under references that did not see it, [R', N].
+        population_target: Probability of the population's true labels under the model attacked, [Z].
+        population_refs: Probability of these under references, [R'', Z]; OUT references when offline.
         gamma: Least ratio that counts, > 0. 1 is the released code's, 2 the paper's; the ranking of the images is
             the same but for ties, of which a large gamma makes more.
         mode: "online" or "offline".
-        offline_a: In [0, 1]: how much of a reference's missing probability is taken to be missing after training on x,
-            too (1: training on x changes nothing). 0.3 is the authors' default.
-        log: The five arrays are log-probabilities (minus the cross-entropies), which cannot underflow.
+        offline_a: Share of a reference's missing probability that is taken to be missing after training on x, too, in
+            [0, 1] (1: training on x changes nothing). 0.3 is the authors' default.
+        log: Whether the five arrays are log-probabilities (minus the cross-entropies), which cannot underflow.
 
     Returns:
-        [N] in [0, 1], higher = more likely a member; NaN where the target or a needed side of references is not
+        Scores, [N] in [0, 1], higher = more likely a member; NaN where the target or a needed side of references is not
         available.
 
     Raises:
-        InputError: Unknown mode, shapes that differ, values that are no probabilities, an empty population, gamma <=
+        InputError: Unknown mode, shapes that differ, values that are not probabilities, an empty population, gamma <=
             0, or offline_a outside [0, 1].
     """
     _check_options(mode, gamma, offline_a, p_refs_in)
@@ -88,12 +88,12 @@ def split_population(groups: ArrayLike, seed: int, share: float = 0.5) -> NDArra
     depends on the set of groups and the seed, not on the order of the images.
 
     Args:
-        groups: [N], group of every non-member.
-        seed: Of the draw.
-        share: Of the images that go to the population, in (0, 1).
+        groups: Group of every non-member, [N].
+        seed: Seed of the draw.
+        share: Share of the images that become the population, in (0, 1).
 
     Returns:
-        [N] bool, True in the population.
+        Whether each image is in the population, [N] bool.
 
     Raises:
         InputError: Fewer than two groups, or a share outside (0, 1).
@@ -124,7 +124,7 @@ def _check_options(mode: str, gamma: float, offline_a: float, p_refs_in: ArrayLi
 
 
 def _checked(values: ArrayLike | None, log: bool, ndim: int, name: str) -> FloatArray:
-    """Values that are (logarithms of) probabilities, or NaN.
+    """Check that values are (logarithms of) probabilities, or NaN, and return them as float64.
 
     Raises:
         InputError: They are not, or the shape is another.
@@ -149,7 +149,7 @@ def _log_probability(values: ArrayLike | None, log: bool, ndim: int, name: str) 
 
 
 def _log_mean(values: ArrayLike | None, log: bool, like: FloatArray, name: str) -> FloatArray:
-    """Logarithm of the mean probability over the references that are available, [N]; NaN where none is."""
+    """Return the logarithm of the mean probability over the references that are available, [N]; NaN where none is."""
     p = _checked(values, log, 2, name)
     if p.shape[1:] != like.shape:
         raise InputError(

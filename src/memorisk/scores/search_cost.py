@@ -1,15 +1,15 @@
 """The cost of a search over all pairs: pairs, tiles and blocks on the CPU, and the GPUs that could do it.
 
-`PairCounts` counts how many pairs, tiles and blocks a search has on the CPU, and how many columns it adds up at
+`PairCounts` holds how many pairs, tiles and blocks a search has on the CPU, and how many columns it adds up at
 most. It uses the very sizes by which `memorisk.scores.pairs` and `memorisk.scores.distances` cut their tables; the
-tests hold it to counted searches.
+tests compare it with counted searches.
 
 A `Card` is a GPU by the two numbers of its data sheet that a plan needs: float32 operations a second, and memory.
 Sources: NVIDIA's data sheets of T4, V100 (SXM2, 32 GB), A10, RTX A6000, A100 (SXM, 40 and 80 GB), L4, L40S, H100
 (SXM) and H200 (SXM), and its architecture papers for GeForce RTX 3090 and 4090. The rates are peaks of arithmetic
-on registers without tensor cores, a multiply-add counted as two operations; nobody reaches them. No card was at
-hand when this was written: what share of its peak a search reaches is not measured (benchmarks/gpu_quarter.py measures
-it where there is a card).
+on registers without tensor cores, a multiply-add counted as two operations; real programs do not reach them. No card
+was at hand when this was written: the share of its peak that a search reaches is not measured
+(benchmarks/gpu_quarter.py measures it where there is a card).
 """
 
 from dataclasses import dataclass
@@ -26,29 +26,33 @@ class PairCounts:
     """Pairs, tiles and blocks of one search by one process."""
 
     pairs: int
-    """Different pairs."""
+    """Number of different pairs."""
     tile_pairs: int
     """Pairs of all tiles: those on a tile's far side of the diagonal, too, where a set is searched by itself."""
     columns: int
-    """Differences or products of two numbers: ``tile_pairs`` times the width; of a head's search, whose vectors are
-    filled up to 32 numbers, at most: it gives pairs up earlier where only those above a threshold are asked for."""
+    """Differences or products of two numbers: ``tile_pairs`` times the width. It is a maximum for a head's search,
+    whose
+    vectors are filled up to 32 numbers: that search gives pairs up earlier where it needs only those above a
+    threshold."""
     tiles: int
-    """Pieces that a thread evaluates at once."""
+    """Number of pieces that a thread evaluates at once."""
     first_blocks: int
-    """Blocks of rows of the first table."""
+    """Number of blocks of rows of the first table."""
     second_blocks: int
-    """Blocks of rows of the second one, each made ready once for every block of the first."""
+    """Number of blocks of rows of the second table, each made ready once for every block of the first."""
 
 
 def count_pairs(n: int, m: int | None, width: int, *, head: bool, block: int | None = None) -> PairCounts:
     """Count a search of n rows among m, or of n rows among themselves.
 
     Args:
-        n: Rows of the first table (queries, u).
-        m: Of the second one (references, v); None for all pairs of the first, each once, which heads alone have.
-        width: Numbers of a vector.
+        n: Number of rows of the first table (queries, u).
+        m: Number of rows of the second table (references, v); None for all pairs of the first, each once, which heads
+            alone
+            have.
+        width: Number of numbers in a vector.
         head: Whether a Siamese detector's head compares (`scores.pairs.survey`), or a measure (`scores.distances`).
-        block: Rows of a block; None for what the search takes by itself.
+        block: Number of rows of a block; None for the search's own choice.
 
     Raises:
         InputError: A number below 1, or a measure without a second table.
@@ -80,14 +84,14 @@ def count_pairs(n: int, m: int | None, width: int, *, head: bool, block: int | N
 
 @dataclass(frozen=True)
 class Card:
-    """One GPU."""
+    """One GPU by its name, its peak rate and its memory."""
 
     name: str
     """Name on the command line."""
     rate: float
-    """Operations on float32 a second, a multiply-add being two."""
+    """Operations on float32 per second, a multiply-add being two."""
     memory: float
-    """Bytes."""
+    """Size of the memory in bytes."""
 
     def __post_init__(self) -> None:
         if not self.rate > 0 or not self.memory > 0:
@@ -102,11 +106,11 @@ CARDS = {
         ("H100", 67.0, 80), ("H200", 67.0, 141),
     )
 }  # fmt: skip
-"""By name."""
+"""Cards by their names on the command line."""
 
 
 def find_card(name: str) -> Card:
-    """A card by its name.
+    """Find a card by its name.
 
     Raises:
         InputError: It is none of `CARDS`.

@@ -1,8 +1,8 @@
-"""Similarity of two vectors by whatever a detector was made with: a head's logit, or minus a distance.
+"""Similarity of two vectors by the measure of a detector: a head's logit, or minus a distance.
 
 Larger is more alike, for every detector; thresholds of different detectors do not compare. A `Search` looks at all
-pairs of two tables. It is handed in: by default the threads of this process search, elsewhere whoever has other
-machines. Whatever stands behind it, all answers are exact: those of `memorisk.scores.pairs` and
+pairs of two tables. The caller passes it: by default the threads of this process search; another `Search` may use
+other machines. All answers of every `Search` are exact: those of `memorisk.scores.pairs` and
 `memorisk.scores.distances`, bit for bit.
 """
 
@@ -78,7 +78,7 @@ class LocalSearch:
         exclude_same: Any = None,
         device: str = "auto",
     ) -> Neighbours:
-        """See `Search`."""
+        """Search with `distances.nearest` in this process."""
         return distances.nearest(queries, references, measure, k, exclude_same=exclude_same, device=device)
 
     def histogram(
@@ -91,7 +91,7 @@ class LocalSearch:
         exclude_same: Any = None,
         device: str = "auto",
     ) -> NDArray[np.int64]:
-        """See `Search`."""
+        """Count with `distances.histogram` in this process."""
         return distances.histogram(queries, references, measure, edges, exclude_same=exclude_same, device=device)
 
     def survey(
@@ -107,7 +107,7 @@ class LocalSearch:
         exclude_same: Any = None,
         device: str = "auto",
     ) -> Survey:
-        """See `Search`."""
+        """Search with `pairs.survey` in this process."""
         request = {"threshold": threshold, "limit": limit, "k": k, "edges": edges, "exclude_same": exclude_same}
         return pairs.survey(u, v, head.weight, head.bias, device=device, **request)
 
@@ -123,9 +123,9 @@ class Nearest:
     """The references most alike to every query."""
 
     rows: Ids
-    """[n, k] rows of the references, the most alike first, ties by the lower row; -1 where there are fewer than k."""
+    """Rows of the references, [n, k], the most alike first, ties by the lower row; -1 where there are fewer than k."""
     scores: FloatArray
-    """[n, k]; -inf where there is no row."""
+    """Similarity of these references, [n, k]; -inf where a row is missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,21 +133,21 @@ class ThresholdPairs:
     """Pairs of rows that reach a threshold."""
 
     queries: Ids
-    """[p] rows of the queries; sorted by score, the most alike first, ties by the lower rows."""
+    """Rows of the queries, [p]; sorted by score, the most alike first, ties by the lower rows."""
     references: Ids
-    """[p] rows of the references."""
+    """Rows of the references, [p]."""
     scores: FloatArray
-    """[p]."""
+    """Similarity of each pair, [p]."""
     count: int
-    """All that reach it, whether they are listed or not."""
+    """Number of all pairs that reach the threshold, whether they are listed or not."""
 
 
 class Similarity(Protocol):
-    """Similarity of two vectors."""
+    """Similarity of two vectors, with its searches over tables."""
 
     @property
     def at_half(self) -> float:
-        """Score at which the probability of the same identity is one half; NaN where there are no probabilities."""
+        """Score at which the probability of the same identity is one half; NaN for scores without probabilities."""
         ...
 
     @property
@@ -161,13 +161,13 @@ class Similarity(Protocol):
         ...
 
     def scores(self, first: Any, second: Any) -> FloatArray:
-        """[n] of each row with the row beside it, by definition in float64."""
+        """Compare each row with the row of the same number, by definition in float64: [n]."""
         ...
 
     def nearest(
         self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
     ) -> Nearest:
-        """The k references most alike to every query; those of its own group left out by ``exclude_same``."""
+        """Search the k references most alike to every query; ``exclude_same`` leaves out those of its own group."""
         ...
 
     def reaching(
@@ -180,27 +180,27 @@ class Similarity(Protocol):
         exclude_same: Any = None,
         device: str = "cpu",
     ) -> ThresholdPairs:
-        """All pairs with at least this score; the most alike ``limit`` of them listed."""
+        """Search all pairs with at least this score; the most alike ``limit`` of them are listed."""
         ...
 
     def histogram(
         self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"
     ) -> NDArray[np.int64]:
-        """[b] pairs of rows by score, each pair once; without those of one of the [n] groups ``exclude_same``."""
+        """Count pairs of rows by score, each pair once: [b]; ``exclude_same`` leaves out pairs of one of [n] groups."""
         ...
 
     def searched_by(self, search: Search) -> "Similarity":
-        """Return the same similarity, with its searches over all pairs made by another, with the same answers."""
+        """Return the same similarity with another search over all pairs, which gives the same answers."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class HeadSimilarity:
-    """The logit of a Siamese head: ``bias + sum_k weight_k |u_k - v_k|``."""
+    """Logit of a Siamese head: ``bias + sum_k weight_k |u_k - v_k|``."""
 
     head: Head
     search: Search = LOCAL_SEARCH
-    """Search over all pairs."""
+    """Search that finds neighbours and pairs."""
 
     at_half = 0.0
     words = "logit of the detector's head"
@@ -211,7 +211,7 @@ class HeadSimilarity:
         return self
 
     def scores(self, first: Any, second: Any) -> FloatArray:
-        """Compute [n] logits; the same both ways round, to the bit."""
+        """Compute [n] logits; exchanging the two sides does not change a bit."""
         return pairs.rowwise(first, second, self.head.weight, self.head.bias)
 
     def nearest(
@@ -255,11 +255,11 @@ class HeadSimilarity:
 
 @dataclass(frozen=True, eq=False)
 class MeasureSimilarity:
-    """Minus a distance."""
+    """Similarity as minus a distance."""
 
     measure: FittedMeasure
     search: Search = LOCAL_SEARCH
-    """Search over all pairs."""
+    """Search that finds neighbours and pairs."""
 
     at_half = float("nan")
 
@@ -274,7 +274,7 @@ class MeasureSimilarity:
         return self
 
     def scores(self, first: Any, second: Any) -> FloatArray:
-        """Compute [n] by `memorisk.scores.distances.rowwise`."""
+        """Compute [n] similarities by `memorisk.scores.distances.rowwise`."""
         return -rowwise(first, second, self.measure)
 
     def nearest(
@@ -294,7 +294,7 @@ class MeasureSimilarity:
         exclude_same: Any = None,
         device: str = "cpu",
     ) -> ThresholdPairs:
-        """Ask for neighbours, twice as many of the queries whose last one still reaches the score, until none does."""
+        """Search neighbours, more of the queries whose last one still reaches the score, until none does."""
         queries_left, n = np.arange(len(queries)), len(references)
         k, lists = 1, []
         while len(queries_left):

@@ -9,9 +9,9 @@ with:
 * a score that also uses the *twin's* loss may take E only. The twin trained on C2, so its losses there are low for the
   very reason that the images are not the target's, and the score would recognise the twin's members, not the target's.
 
-A score over seeds has a third: which of the two models of each seed it is given. Of an image that was seen, that
-follows the coin of each seed; of an image of E nobody saw, and A in every seed would differ from that wherever models
-differ in how sure they are. So E follows the coins of members (``attack_scores``).
+A score over seeds has a third: the order in which it gets the two models of each seed. For an image that was seen, that
+order follows the coin of each seed. No model saw an image of E; with A first in every seed its scores would differ from
+those of members wherever models differ in how sure they are. So E follows the coins of members (``attack_scores``).
 
 Deviations from the paper: none in the scores. From single-pass losses its confidence ratio and its M are the same score
 (``log p_target - log p_twin = loss_twin - loss_target``), so their ROC curves coincide; both are kept as its columns.
@@ -30,7 +30,7 @@ FloatArray = NDArray[np.float64]
 AttackFunction = Callable[[FloatArray, FloatArray], FloatArray]
 
 MEMBER, NON_MEMBER, NEITHER = 1, 0, -1
-"""The roles of an image against one target: in its training set, admissible as not in it, left out of the
+"""Roles of an image against one target: in its training set, admissible as not in it, left out of the
 comparison."""
 
 SPREAD_FLOOR = 1e-6
@@ -42,69 +42,72 @@ class AttackSpec:
     """One membership score."""
 
     name: str
-    """Name in tables and on the command line."""
+    """Name of the score in tables and on the command line."""
     title: str
-    """Name in reports."""
+    """Name of the score in reports."""
     uses_twin: bool
     """Whether the score needs the twin's loss; decides which non-members are admissible."""
     control: bool
-    """A control must not separate members from non-members, and never counts as an attack."""
+    """Whether the score is a control, which must not separate members from non-members and never counts as an
+    attack."""
     function: AttackFunction
-    """(loss of the target [S, N], loss of its twin [S, N]) -> score [S, N], higher = more likely a member."""
+    """Function of the loss of the target [S, N] and of its twin [S, N] that returns scores [S, N], higher = more likely
+    a
+    member."""
     min_seeds: int = 1
-    """Seeds that the score needs of an image; below, the image has no score."""
+    """Number of seeds in which an image must be scored; with fewer, the image has no score."""
 
 
 @dataclass(frozen=True)
 class AttackScores:
-    """The scores of one attack on every target, with what each image is to that target."""
+    """Scores of one attack on every target, with the role of each image for that target."""
 
     attack: AttackSpec
     score: FloatArray
-    """[S, N], higher = more likely a member; NaN where ``role`` is NEITHER or the score cannot be had."""
+    """Scores [S, N], higher = more likely a member; NaN where ``role`` is NEITHER or the score is undefined."""
     role: NDArray[np.int8]
-    """[S, N], MEMBER, NON_MEMBER or NEITHER, against model A of each seed."""
+    """Roles [S, N], MEMBER, NON_MEMBER or NEITHER, against model A of each seed."""
 
 
 def loss_threshold(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
-    """``-loss_target`` (Yeom et al. 2018): members have the lower loss. The twin is not used."""
+    """Compute ``-loss_target`` (Yeom et al. 2018): members have the lower loss. The twin is not used."""
     return -loss_target
 
 
 def independent_loss(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
-    """``-loss_twin``, the control: a model that saw neither side tells them apart only if the sides differ."""
+    """Compute ``-loss_twin``, the control: a model that saw neither side separates them only if the sides differ."""
     return -loss_twin
 
 
 def confidence_ratio(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
-    """``log p_target(y) - log p_twin(y)``, the logarithm of the ratio of the two probabilities of the true label."""
+    """Compute ``log p_target(y) - log p_twin(y)``: the log of the ratio of the probabilities of the true label."""
     return (-loss_target) - (-loss_twin)
 
 
 def differential(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
-    """``loss_twin - loss_target``: M itself as the attack, in one seed."""
+    """Compute ``loss_twin - loss_target``: M itself as the attack, in one seed."""
     return loss_twin - loss_target
 
 
 def gaussian_likelihood_ratio(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
-    """``log N(l; mu_target, s_target) - log N(l; mu_twin, s_twin)``, l the target's loss, fitted per image.
+    """Compute ``log N(l; mu_target, s_target) - log N(l; mu_twin, s_twin)``, l the target's loss, fitted per image.
 
     Means and standard deviations (ddof 1, at least ``SPREAD_FLOOR``) are those of the image's own losses over seeds;
     the scored seed is among them, as in the paper, which helps members and non-members alike. For a member the two
     Gaussians are those of models that saw it and of models that did not. For an image of E *neither* model saw it:
     both Gaussians then describe unseen losses, and the score is the chance difference of two such fits. An image of
-    C2 cannot stand in for it, since its twin's Gaussian is of models that did see it. Hence E only, each image in the
+    C2 cannot replace it, since its twin's Gaussian is of models that did see it. Hence E only, each image in the
     order of models that a member's coins give (``attack_scores``).
 
-    This is not LiRA (``lira.py``): a few seeds give a poor variance per image, and the model attacked is among the
-    fitted.
+    This is not LiRA (``lira.py``): a few seeds give a poor variance per image, and the model attacked is one of the
+    fitted models.
 
     Args:
-        loss_target: [S, N] losses of the model that saw the image (of either, for images of E); NaN where not scored.
-        loss_twin: [S, N] losses of its twin.
+        loss_target: Losses of the model that saw the image (of either, for images of E), [S, N]; NaN where not scored.
+        loss_twin: Losses of its twin, [S, N].
 
     Returns:
-        [S, N]; NaN for images scored in fewer than two seeds.
+        Scores, [S, N]; NaN for images scored in fewer than two seeds.
     """
     both = np.isfinite(loss_target) & np.isfinite(loss_twin)
     n = both.sum(axis=0)  # [N]
@@ -141,7 +144,7 @@ _OWN: dict[str, AttackSpec] = {
     )
 }
 ATTACKS = Registry("memorisk.attacks", _OWN, AttackSpec)
-"""Every registered score by name, in the order of the paper's tables, the control last; then those of plug-ins."""
+"""Registered scores by name, in the order of the paper's tables, the control last; then those of plug-ins."""
 
 
 def attack_spec(name: str) -> AttackSpec:
@@ -163,18 +166,19 @@ def attack_scores(
     Members are C1 (sign +1). Non-members are C2 and E for scores of the target's loss alone, E only for scores that
     use the twin's. In the ``paper`` design A is the candidate, B the independent model, and sign is +1 on all of C.
 
-    A score that uses the twin gets of a member, in the other seeds, the model that saw it first: A or B, by the coin of
+    A score that uses the twin gets, for a member in the other seeds, the model that saw it first: A or B, by the coin
+    of
     that seed. An image of E gets the order of a member of the seed attacked, members taken evenly over the rows. With A
     first in every seed the models would do to E what they do to no member: where models differ by half a nat in all
-    their losses and nobody is memorized, the interval of the Gaussian likelihood ratio leaves out 0.5 in 24 to
+    their losses and memorize no image, the interval of the Gaussian likelihood ratio leaves out 0.5 in 24 to
     79 % of audits of 2 to 16 seeds (docs/results/attack_null.md).
 
     Args:
-        attack: A spec or its registered name.
-        loss_a: [S, N] losses of model A of each seed, in nats.
-        loss_b: [S, N] losses of its twin.
-        sign: [S, N], +1 in C1 (A saw it), -1 in C2 (B saw it), 0 where both or neither did.
-        held_out: [N], True for images of E, which no model saw.
+        attack: Specification of a score, or its registered name.
+        loss_a: Losses of model A of each seed, in nats, [S, N].
+        loss_b: Losses of its twin, in nats, [S, N].
+        sign: Signs, [S, N]: +1 in C1 (A saw it), -1 in C2 (B saw it), 0 where both or neither did.
+        held_out: Whether each image is in E, which no model saw, [N].
 
     Returns:
         Scores and roles, both [S, N].
@@ -200,14 +204,14 @@ def attack_scores(
 
 
 def _seen_first(spec: AttackSpec, a: FloatArray, b: FloatArray, signs: NDArray[np.int8]) -> FloatArray:
-    """Scores with, in every seed, the model that saw the image as the target; NaN where the sign is 0."""
+    """Score with, in every seed, the model that saw the image as the target; NaN where the sign is 0."""
     used = np.isfinite(a) & np.isfinite(b) & (signs != 0)
     target, twin = np.where(signs < 0, b, a), np.where(signs < 0, a, b)
     return spec.function(np.where(used, target, np.nan), np.where(used, twin, np.nan))
 
 
 def _orders_of_members(signs: NDArray[np.int8], row: NDArray[np.int8], test: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """Signs ``[S, images of E]``, each column that of a member of the seed ``row``; +1 where the seed has no member."""
+    """Return signs ``[S, images of E]``, each column a member's of the seed ``row``; +1 if the seed has no member."""
     members = np.flatnonzero(row > 0)
     n = int(test.sum())
     if not len(members):

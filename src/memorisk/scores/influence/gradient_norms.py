@@ -2,9 +2,9 @@
 
 The short way takes a layer's input ``a`` and the gradient ``g`` of its output. Every function takes what a layer
 saw and returns [b] in float64, one number per image. Rows of a may be windows or tokens of an image, ``k`` blocks
-of rows an image, in the images' order: those are folded back into the image first.
+of rows per image, in the images' order: the functions fold these back into the image first.
 
-The long way computes a gradient per image. It is the definition, and the way where no short one holds.
+The long way computes one gradient per image. It is the definition, and it serves where no short way holds.
 """
 
 import warnings
@@ -20,21 +20,21 @@ BUDGET = 1 << 22
 
 
 def image_chunks(b: int, numbers: int) -> Iterator[slice]:
-    """Slices of b images, each of as many as fit the budget at this many numbers an image."""
+    """Cut b images into slices, each of as many images as fit the budget at this many numbers per image."""
     step = max(1, BUDGET // max(numbers, 1))
     return (slice(i, min(i + step, b)) for i in range(0, b, step))
 
 
 def squared_norms(per_image: torch.Tensor) -> torch.Tensor:
-    """Sum of squares of each image's numbers, in float64 (a million squares in float32 lose four digits): [b]."""
+    """Sum the squares of each image's numbers, in float64 (a million squares in float32 lose four digits): [b]."""
     return torch.linalg.vector_norm(per_image.reshape(len(per_image), -1), dim=1, dtype=torch.float64).square()
 
 
 def linear_weight(a: torch.Tensor, g: torch.Tensor, b: int) -> torch.Tensor:
-    """``||sum_t g_t a_t^T||^2`` of a linear layer: a [b k, ..., d], g [b k, ..., m] to [b].
+    """Compute ``||sum_t g_t a_t^T||^2`` of a linear layer: a [b k, ..., d], g [b k, ..., m] to [b].
 
-    One row an image: ``||a||^2 ||g||^2``. More: ``sum_{t,s} (a_t . a_s)(g_t . g_s)`` by Gram matrices where T (d + m)
-    is below d m, else the product itself.
+    With one row per image it is ``||a||^2 ||g||^2``. With more it is ``sum_{t,s} (a_t . a_s)(g_t . g_s)``, by Gram
+    matrices where T (d + m) is below d m, else by the product itself.
     """
     rows_a, rows_g = a.reshape(b, -1, a.shape[-1]), g.reshape(b, -1, g.shape[-1])
     t, d, m = rows_a.shape[1], rows_a.shape[2], rows_g.shape[2]
@@ -44,7 +44,7 @@ def linear_weight(a: torch.Tensor, g: torch.Tensor, b: int) -> torch.Tensor:
 
 
 def _products(a: torch.Tensor, g: torch.Tensor, gram: bool) -> torch.Tensor:
-    """``||g a^T||^2`` of a [b, d, t] and g [b, m, t], by [t, t] Gram matrices or directly: [b]."""
+    """Compute ``||g a^T||^2`` of a [b, d, t] and g [b, m, t], by [t, t] Gram matrices or directly: [b]."""
     b, (d, t), m = len(a), a.shape[1:], g.shape[1]
     norms = a.new_empty(b, dtype=torch.float64)
     for part in image_chunks(b, 2 * t * t if gram else d * m):
@@ -57,23 +57,29 @@ def _products(a: torch.Tensor, g: torch.Tensor, gram: bool) -> torch.Tensor:
 
 
 def linear_bias(g: torch.Tensor, b: int) -> torch.Tensor:
-    """``||sum_t g_t||^2``: g [b k, ..., m] to [b]."""
+    """Compute ``||sum_t g_t||^2``: g [b k, ..., m] to [b]."""
     return squared_norms(g.reshape(b, -1, g.shape[-1]).sum(dim=1))
 
 
 def channel_sums(values: torch.Tensor, b: int) -> torch.Tensor:
-    """Norm of each channel's sum over an image's positions: [b k, C, ...] to [b]."""
+    """Compute the squared norm of the channels' sums over an image's positions: [b k, C, ...] to [b]."""
     folded = values.reshape(b, -1, values.shape[1], values[0, 0].numel())
     return squared_norms(folded.sum(dim=(1, 3)))
 
 
 def trailing_sums(values: torch.Tensor, b: int, shape: tuple[int, ...]) -> torch.Tensor:
-    """Norm of the sum over an image's positions where the weights have the trailing ``shape``: [b k, ..., *shape]."""
+    """Compute the squared norm of the sum over an image's positions: [b k, ..., *shape] to [b].
+
+    The weights have the trailing ``shape``.
+    """
     return squared_norms(values.reshape(b, -1, *shape).sum(dim=1))
 
 
 def broadcast_sums(values: torch.Tensor, b: int, shape: tuple[int, ...]) -> torch.Tensor:
-    """Norm of the sum over the axes along which weights of ``shape`` were broadcast, the batch kept: [b k, ...]."""
+    """Compute the squared norm of the sum over the axes along which weights of ``shape`` were broadcast.
+
+    The batch axis is kept: [b k, ...] to [b].
+    """
     padded = (1,) * (values.ndim - len(shape)) + tuple(shape)
     folded = values.reshape(b, -1, *values.shape[1:])
     axes = (1, *(axis + 1 for axis in range(1, values.ndim) if padded[axis] == 1))
@@ -81,7 +87,7 @@ def broadcast_sums(values: torch.Tensor, b: int, shape: tuple[int, ...]) -> torc
 
 
 def embedding_weight(index: torch.Tensor, g: torch.Tensor, b: int, padding_idx: int | None) -> torch.Tensor:
-    """``sum_v ||sum_{t: index_t = v} g_t||^2`` of an embedding: index [b k, ...], g [b k, ..., d] to [b]."""
+    """Compute ``sum_v ||sum_{t: index_t = v} g_t||^2`` of an embedding: index [b k, ...], g [b k, ..., d] to [b]."""
     rows_index, rows_g = index.reshape(b, -1), g.reshape(b, -1, g.shape[-1])
     if padding_idx is not None:
         rows_g = rows_g * (rows_index != padding_idx)[..., None]
@@ -101,18 +107,18 @@ def convolution_weight(
     dilation: tuple[int, ...],
     groups: int,
 ) -> torch.Tensor:
-    """``||sum_p g_p u_p^T||^2`` of a 2-D convolution, u_p the patch of a at position p, group by group: [b].
+    """Compute ``||sum_p g_p u_p^T||^2`` of a 2-D convolution, u_p the patch of a at position p, group by group: [b].
 
     Args:
-        a: [b, C, H, W].
-        g: [b, m, h, w].
-        weight: [m, C / groups, kh, kw]; only its shape matters.
-        stride: Two numbers, as for a convolution; likewise padding and dilation.
-        padding: Zeros on both sides.
-        dilation: Between the kernel's pixels.
-        groups: Of channels.
+        a: Input of the layer, [b, C, H, W].
+        g: Gradient of the output, [b, m, h, w].
+        weight: Kernels, [m, C / groups, kh, kw]; only their shape matters.
+        stride: Steps between patches in pixels, two numbers as for a convolution.
+        padding: Zeros on both sides of each axis, two numbers.
+        dilation: Distance between the kernel's pixels, two numbers.
+        groups: Number of groups of channels.
 
-    P positions, K = C kh kw / groups numbers a patch and M = m / groups outputs cost ``P K M`` by the product itself
+    P positions, K = C kh kw / groups numbers per patch and M = m / groups outputs cost ``P K M`` by the product itself
     and ``P^2 (K + M)`` by the Gram matrices of positions; the cheaper is taken.
     """
     b, m = g.shape[:2]
@@ -132,7 +138,7 @@ def convolution_weight(
     return norms
 
 
-_FEW = 64  # numbers a patch: below, patches copied out and one product beat a call of the library for every image
+_FEW = 64  # numbers per patch: below, patches copied out and one product beat a call of the library for every image
 
 
 def _one_by_one(
@@ -144,7 +150,7 @@ def _one_by_one(
     dilation: tuple[int, ...],
     groups: int,
 ) -> torch.Tensor:
-    """The library's own weight gradient, an image at a time: on a CPU three times as fast as copied patches."""
+    """Use the library's own weight gradient, one image at a time: on a CPU three times as fast as copied patches."""
     norms = a.new_empty(len(a), dtype=torch.float64)
     settings = (None, stride, padding, dilation, False, (0, 0), groups, (False, True, False))
     for i in range(len(a)):
@@ -161,7 +167,7 @@ def _patches(
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
 ) -> torch.Tensor:
-    """Every patch that the kernel sees, as a view: [b, C, kh, kw, h, w]."""
+    """View every patch that the kernel sees: [b, C, kh, kw, h, w]."""
     if padding != (0, 0):
         a = F.pad(a, (padding[1], padding[1], padding[0], padding[0]))
     batch, channel, row, column = a.stride()
@@ -176,16 +182,18 @@ _GRADIENT_NUMBERS = 1 << 25  # numbers in the gradients of the images that vmap 
 def squares_by_loop(
     model: nn.Module, x: torch.Tensor, direction: torch.Tensor, names: Sequence[str]
 ) -> dict[str, torch.Tensor]:
-    """``||grad_p (direction_i . logits_i)||^2`` of every image i and named parameter p, by one backward pass an image.
+    """Compute ``||grad_p (direction_i . logits_i)||^2`` of every image i and named parameter p.
+
+    The function makes one backward pass per image.
 
     Args:
-        model: In evaluation mode.
-        x: [b, ...], the network's input.
-        direction: [b, k].
-        names: Of parameters that require a gradient.
+        model: Network in evaluation mode.
+        x: Input of the network, [b, ...].
+        direction: Direction at the logits, [b, k].
+        names: Names of parameters that require a gradient.
 
     Returns:
-        [b] float64 for each name.
+        Squared norms by name, [b] float64 each.
     """
     own = dict(model.named_parameters())
     chosen = [own[name] for name in names]
@@ -205,7 +213,10 @@ def squares_by_loop(
 def squares_by_vmap(
     model: nn.Module, x: torch.Tensor, direction: torch.Tensor, names: Sequence[str]
 ) -> dict[str, torch.Tensor]:
-    """The same with torch.func, in chunks of images whose gradients fit a fixed memory; not every network allows it."""
+    """Compute the same with torch.func, in chunks of images whose gradients fit a fixed memory.
+
+    Not every network allows it.
+    """
     own = {name: p.detach() for name, p in model.named_parameters()}
     chosen = {name: own[name] for name in names}
 
@@ -216,7 +227,7 @@ def squares_by_vmap(
     def squares(
         weights: dict[str, torch.Tensor], image: torch.Tensor, towards: torch.Tensor
     ) -> dict[str, torch.Tensor]:
-        """Squared gradient norms of one image, by the name of the weight."""
+        """Compute squared gradient norms of one image, by the name of the weight."""
         gradients = grad(projected)(weights, image, towards)
         return {name: g.square().sum(dtype=torch.float64) for name, g in gradients.items()}
 
@@ -230,9 +241,9 @@ def squares_by_vmap(
 def per_image_squares(
     method: str, model: nn.Module, x: torch.Tensor, direction: torch.Tensor, names: Sequence[str]
 ) -> dict[str, torch.Tensor]:
-    """By "vmap", or by "loop"."""
+    """Compute the squared norms by the method "vmap" or "loop"."""
     if method == "loop":
         return squares_by_loop(model, x, direction, names)
-    with warnings.catch_warnings():  # of operations that it takes one image at a time: slower, not wrong
+    with warnings.catch_warnings():  # about operations that vmap takes one image at a time: slower, not wrong
         warnings.filterwarnings("ignore", message="There is a performance drop")
         return squares_by_vmap(model, x, direction, names)

@@ -48,7 +48,7 @@ def check_images(images: Images) -> None:
 def read_batch(
     images: Images, rows: slice, device: torch.device, dtype: torch.dtype, prepare: Prepare | None
 ) -> torch.Tensor:
-    """The network's input for some rows: integers scaled to [0, 1], [b, C, H, W], prepared."""
+    """Return the network's input for some rows: integers scaled to [0, 1], [b, C, H, W], prepared."""
     if isinstance(images, torch.Tensor):
         x = images[rows].detach().to(device)
         x = x.to(dtype) if x.is_floating_point() else x
@@ -67,7 +67,7 @@ def read_batch(
 
 
 def check_checkpoints(checkpoints: Sequence[Checkpoint], lrs: Sequence[float]) -> tuple[float, ...]:
-    """Refuse, before any work, files that are not there and learning rates that do not match: the rates as floats."""
+    """Refuse missing files and learning rates that do not match, before any work; return the rates as floats."""
     if isinstance(checkpoints, (str, Path, Mapping)) or not isinstance(checkpoints, Sequence) or not checkpoints:
         raise InputError("checkpoints must be a list of state dicts or of .safetensors files, one or more")
     for checkpoint in checkpoints:
@@ -94,7 +94,7 @@ def check_checkpoints(checkpoints: Sequence[Checkpoint], lrs: Sequence[float]) -
 
 
 def load_checkpoint(model: nn.Module, checkpoint: Checkpoint, number: int) -> None:
-    """Put a checkpoint's tensors into the network, every name and shape as it has them.
+    """Put a checkpoint's tensors into the network; every name and shape must be the network's.
 
     Raises:
         InputError: Names or shapes differ, or the file cannot be read.
@@ -135,7 +135,10 @@ LOSSES = ("cross_entropy", "binary", "multi_label")
 
 
 def check_labels(labels: ArrayLike | torch.Tensor, n: int, loss: str) -> torch.Tensor:
-    """Labels as the loss wants them: int64 [N] classes, or 0 and 1 of shape [N] (binary) or [N, k] (multi_label)."""
+    """Return labels as the loss takes them.
+
+    They are int64 [N] classes, or 0 and 1 of shape [N] (binary) or [N, k] (multi_label).
+    """
     if loss not in LOSSES:
         raise unknown_name("loss", loss, LOSSES)
     array = labels.detach().cpu().numpy() if isinstance(labels, torch.Tensor) else np.asarray(labels)
@@ -157,7 +160,7 @@ def check_labels(labels: ArrayLike | torch.Tensor, n: int, loss: str) -> torch.T
 
 
 def check_logits(logits: object, labels: torch.Tensor, loss: str) -> torch.Tensor:
-    """The network's output for labels of b images, if that loss can be taken of it: [b, k]."""
+    """Return the network's output for labels of b images as [b, k], if the loss can be computed from it."""
     b = len(labels)
     if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
         raise InputError(f"the network must return its logits as one tensor; got {type(logits).__name__}")
@@ -175,18 +178,18 @@ def check_logits(logits: object, labels: torch.Tensor, loss: str) -> torch.Tenso
 
 
 def direction(logits: torch.Tensor, labels: torch.Tensor, loss: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The per-image loss's gradient with respect to the logits, as a direction and a squared length.
+    """Return the per-image loss's gradient with respect to the logits, as a direction and a squared length.
 
     Cross entropy: ``d_j = p_j`` for j != y and ``d_y = -sum_{j != y} p_j``, which is p_y - 1 without its cancellation.
     Binary: ``sigmoid(z)`` for 0 and ``-sigmoid(-z)`` for 1; the mean of these losses over k labels for multi_label.
 
     Args:
-        logits: [b, k].
-        labels: [b], or [b, k] for multi_label, on the same device.
+        logits: Outputs of the network, [b, k].
+        labels: Labels of the images, [b], or [b, k] for multi_label, on the same device.
         loss: One of `LOSSES`.
 
     Returns:
-        [b, k] in the logits' type, of length one (or zero where d is zero), and [b] float64 ``||d||^2``.
+        Direction [b, k] in the logits' type, of length one (or zero where d is zero), and [b] float64 ``||d||^2``.
     """
     z = logits.detach().double()
     if loss == "cross_entropy":

@@ -1,9 +1,9 @@
 """Uses of parameters in one forward pass: known operations, each accounted for against autograd's own graph.
 
 An operation is recognised by the function of PyTorch that is called with the parameter, whatever module calls it:
-timm's norms with activations, padding modes and a user's own layers need no case of theirs. Each function of an
-operation has that operation's arguments and returns the per-image norm of its weight gradient, or None for a form
-it does not know. That is no error: nothing is kept of the call, and its parameters are then unaccounted for.
+timm's norms with activations, padding modes and a user's own layers need no special case. Each function of an
+operation has that operation's arguments. It returns the per-image norm of its weight gradient, or None for a form
+that it does not know. None is not an error: the call is not recorded, and its parameters are then unaccounted for.
 
 While a network runs, `Recorder` keeps the known calls. Afterwards the graph tells how often each parameter really
 enters the logits, by whatever road: a module called twice, tied weights, `functional` calls, a view, compiled code.
@@ -25,7 +25,7 @@ from memorisk.scores.influence import gradient_norms
 
 Tensor = torch.Tensor
 Norm = Callable[[Tensor, int], Tensor]
-"""From the gradient of the operation's output and the number of images b to [b]."""
+"""Function of the gradient of an operation's output and the number of images b that returns norms [b]."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _convolution(
         before = after = [0] * axes if padding == "valid" else list(_per_axis(padding, axes))
 
     def weight_norm(g: Tensor, b: int) -> Tensor:
-        """Squared gradient norms of the kernels, a 1-D one as a row of pixels."""
+        """Compute squared gradient norms of the kernels, a 1-D one as a row of pixels."""
         a, even = input.detach(), before
         if before != after:  # an even kernel under "same": one more at the end
             a, even = F.pad(a, [p for pair in zip(before[::-1], after[::-1], strict=True) for p in pair]), [0] * axes
@@ -114,11 +114,11 @@ def _batch_norm(
     eps: float = 1e-5,
 ) -> Call | None:
     if training or running_mean is None or running_var is None:
-        return None  # statistics of the batch: no gradient is one image's
+        return None  # statistics of the batch: a gradient then belongs to more than one image
     mean, variance = running_mean, running_var
 
     def weight_norm(g: Tensor, b: int) -> Tensor:
-        """Squared gradient norms of the weights on normalised channels."""
+        """Compute squared gradient norms of the weights on normalised channels."""
         return gradient_norms.channel_sums(
             g * F.batch_norm(input.detach(), mean, variance, None, None, False, 0.0, eps), b
         )
@@ -184,12 +184,12 @@ def _embedding(
 
 
 def _product(input: Any, other: Any) -> Call | None:
-    """A layer scale: activations times broadcast weights, on either side."""
+    """Describe a layer scale: activations times broadcast weights, on either side."""
     if not (isinstance(input, Tensor) and isinstance(other, Tensor)):
         return None
 
     def norm(weight: Tensor, activations: Tensor) -> Norm:
-        """Squared gradient norms of a weight that scales these activations."""
+        """Return the squared gradient norms of a weight that scales these activations."""
         return lambda g, b: gradient_norms.broadcast_sums(g * activations.detach(), b, tuple(weight.shape))
 
     sides = [(w, norm(w, x)) for w, x in ((input, other), (other, input)) if _broadcasts(w, x)]
@@ -201,7 +201,7 @@ def _sum(input: Any, other: Any) -> Call | None:
         return None
 
     def norm(weight: Tensor) -> Norm:
-        """Squared gradient norms of a weight that is added."""
+        """Return the squared gradient norms of a weight that is added."""
         return lambda g, b: gradient_norms.broadcast_sums(g, b, tuple(weight.shape))
 
     return _call("sum", [], *[(w, norm(w)) for w, x in ((input, other), (other, input)) if _broadcasts(w, x)])
@@ -219,7 +219,7 @@ def _broadcasts(weight: Tensor, activations: Tensor) -> bool:
 
 
 def _known() -> dict[Any, Callable[..., Call | None]]:
-    """The functions by which the operations are called."""
+    """Return the functions by which the operations are called."""
     calls: dict[Any, Callable[..., Call | None]] = {
         F.linear: _linear,
         F.conv1d: _convolution,
@@ -251,14 +251,14 @@ class ParameterUse:
     """One recorded call seen from one parameter."""
 
     kind: str
-    """Of operation, and the blocks of rows an image has in it: the same for every batch, or something is wrong."""
+    """Operation and the number of blocks of rows that an image has in it; it must be the same for every batch."""
     edge: GradientEdge
     """Edge where the gradient of the call's output arrives, even if that output is changed in place later."""
     norm: Norm
     via: Node | None
-    """The view of the parameter that was used in its place."""
+    """View of the parameter that was used in its place."""
     reads: tuple[tuple[torch.Tensor, int], ...]
-    """Tensors that the norm reads, and their versions then."""
+    """Tensors that the norm reads, and their versions at the time of the call."""
 
 
 class Recorder(TorchFunctionMode):
@@ -266,7 +266,7 @@ class Recorder(TorchFunctionMode):
 
     Args:
         parameters: The parameters to watch, by name.
-        b: Images in the batch.
+        b: Number of images in the batch.
     """
 
     def __init__(self, parameters: Mapping[str, torch.Tensor], b: int) -> None:
@@ -319,7 +319,7 @@ class Recorder(TorchFunctionMode):
 
 
 def verified_uses(recorder: Recorder, logits: torch.Tensor) -> tuple[dict[str, ParameterUse], dict[str, str]]:
-    """The parameters whose one use was recorded, and why the others that the logits depend on have none.
+    """Return the parameters whose one use was recorded, and why the others that the logits depend on have none.
 
     A parameter on which the logits do not depend is in neither.
     """

@@ -1,9 +1,9 @@
 """The pass over one batch, and the plan before it: the way by which each parameter's gradient norm is computed.
 
-`make_plan` finds which parameters have a short way, checked on a few images against autograd, an image at a time.
-The check is made at weights near the first checkpoint's, not at them: a fresh network's scales may be exactly zero,
-and zeros agree with anything. `batch_squares` gives the squared gradient norm of every image and parameter, each by
-the way the plan gives it.
+`make_plan` finds which parameters have a short way, and checks it on a few images against autograd, one image at a
+time. The check is made at weights near the first checkpoint's, not at them: a fresh network's scales may be exactly
+zero, and zeros agree with anything. `batch_squares` computes the squared gradient norm of every image and parameter,
+each by the way that the plan chose.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ class Plan:
     expanded: tuple[str, ...]
     """Parameters of leading dimension 1 that are given to the network once per image instead."""
     fallback: Mapping[str, str]
-    """Parameters that go the long way, and why."""
+    """Parameters that take the long way, and why."""
     method: str
-    """The long way: "vmap", "loop", or "none" where nothing needs it."""
+    """Method of the long way: "vmap", "loop", or "none" where no parameter needs it."""
     disagreement: float
     """Largest relative difference from autograd in the check."""
 
@@ -40,20 +40,20 @@ class Traced:
     """A forward pass with every use recorded."""
 
     logits: torch.Tensor
-    """[b, k]."""
+    """Outputs of the network, [b, k]."""
     uses: dict[str, ParameterUse]
     """Uses of the parameters with a short way in this pass."""
     reasons: dict[str, str]
-    """Why others that the logits depend on have none."""
+    """Reasons why other parameters that the logits depend on have no recorded use."""
     leaves: dict[str, torch.Tensor] = field(default_factory=dict)
-    """Parameters given once per image: [b, ...]."""
+    """Parameters that the network takes once per image: [b, ...]."""
 
 
 def trace(
     model: nn.Module, parameters: Mapping[str, nn.Parameter], x: torch.Tensor, labels: torch.Tensor, loss: str,
     expanded: Sequence[str] = (),
 ) -> Traced:  # fmt: skip
-    """Run the network on a batch, recording uses; `expanded` parameters become leaves with one row an image."""
+    """Run the network on a batch, recording uses; `expanded` parameters become leaves with one row per image."""
     leaves = {}
     for name in expanded:
         p = parameters[name]
@@ -69,12 +69,12 @@ def trace(
 def short_squares(
     traced: Traced, names: Sequence[str], unit: torch.Tensor, *, trial: bool = False
 ) -> dict[str, torch.Tensor]:
-    """``||grad_p (unit_i . logits_i)||^2`` of every image, from one backward pass over the batch: [b] for each name.
+    """Compute ``||grad_p (unit_i . logits_i)||^2`` of every image by one backward pass: [b] for each name.
 
     Args:
-        traced: The forward pass; its graph is used up.
+        traced: Forward pass of the batch; its graph is used up.
         names: Parameters among its uses and leaves.
-        unit: [b, k], the direction at the logits.
+        unit: Direction at the logits, [b, k].
         trial: Whether a norm that fails is NaN instead of an error.
     """
     b = len(unit)
@@ -108,16 +108,17 @@ def batch_squares(
     plan: Plan,
     changed: dict[str, str],
 ) -> torch.Tensor:
-    """``||grad_w l(w, x_i)||^2`` of every image of a batch, [b] float64 on the CPU.
+    """Compute ``||grad_w l(w, x_i)||^2`` of every image of a batch, [b] float64 on the CPU.
 
     Args:
-        model: In evaluation mode, at one checkpoint's weights.
-        parameters: Those that require a gradient, by name.
-        x: [b, ...].
-        labels: [b, ...], on the same device.
+        model: Network in evaluation mode, at one checkpoint's weights.
+        parameters: Parameters that require a gradient, by name.
+        x: Images of the batch, [b, ...].
+        labels: Labels of the images, [b, ...], on the same device.
         loss: One of `losses.LOSSES`.
-        plan: The way of each parameter.
-        changed: Filled with parameters that this batch uses in another way than the plan saw: here, the long way.
+        plan: Way of each parameter.
+        changed: Dictionary that the function fills with the parameters that this batch uses in another way than the
+            plan saw; they take the long way here.
     """
     traced = trace(model, parameters, x, labels, loss, plan.expanded)
     unit, scale = direction(traced.logits, labels, loss)
@@ -139,7 +140,7 @@ def batch_squares(
 
 
 TOLERANCE = 1e-4
-"""Relative difference of a parameter's squared norm from autograd's above which it goes the long way."""
+"""Relative difference of a parameter's squared norm from autograd's above which it takes the long way."""
 _NOISE = 1e-8  # share of an image's squared norm below which a parameter's is rounding (a key's bias in attention)
 _APART = 1e-3  # of the logits' size: above it an image's logits depend on the rest of its batch
 _SHIFT, _SMALLEST = 0.1, 0.02  # noise on the weights, relative to their size and at least
@@ -153,10 +154,10 @@ def make_plan(
     """Find and check the way of each parameter. The weights are left changed: load a checkpoint afterwards.
 
     Args:
-        model: In evaluation mode, at the first checkpoint's weights.
-        parameters: Those that require a gradient, by name.
-        x: [b, ...], a few images.
-        labels: [b, ...], theirs.
+        model: Network in evaluation mode, at the first checkpoint's weights.
+        parameters: Parameters that require a gradient, by name.
+        x: A few images, [b, ...].
+        labels: Labels of these images, [b, ...].
         loss: One of `losses.LOSSES`.
 
     Raises:
@@ -240,7 +241,10 @@ def _expandable(
     truth: Squares,
     unit: torch.Tensor,
 ) -> tuple[str, ...]:
-    """Parameters [1, ...] that the network also takes once per image, [b, ...], with the definition's gradients."""
+    """Find parameters [1, ...] that the network also takes once per image, [b, ...].
+
+    Their gradients must be those of the definition.
+    """
     expandable: list[str] = []
     for name in reasons:
         if parameters[name].ndim < 2 or len(parameters[name]) != 1:
@@ -256,7 +260,7 @@ def _expandable(
 
 
 def _long_way(model: nn.Module, x: torch.Tensor, unit: torch.Tensor, names: list[str], truth: Squares) -> str:
-    """The first of the long ways that runs on this network and agrees with the definition."""
+    """Return the first of the long ways that runs on this network and agrees with the definition."""
     total = _total(truth)
     for method in METHODS[:-1]:
         try:

@@ -34,25 +34,25 @@ class SelfInfluence:
     """Self-influence of N images over S checkpoints; higher = the training changed the image's own loss more."""
 
     values: NDArray[np.float64]
-    """[N], the sum over checkpoints of ``by_checkpoint``."""
+    """Self-influence of each image, [N], the sum over checkpoints of ``by_checkpoint``."""
     by_checkpoint: NDArray[np.float64]
-    """[S, N], ``lr_s * ||grad_w l(w_s, x)||^2``: the terms of the sum."""
+    """Terms of the sum, [S, N], ``lr_s * ||grad_w l(w_s, x)||^2``."""
     lrs: tuple[float, ...]
-    """The S learning rates."""
+    """Learning rates of the S checkpoints."""
     weights: int
-    """Numbers in the parameters that require a gradient."""
+    """Count of the numbers in the parameters that require a gradient."""
     fallback: Mapping[str, str]
     """Parameters whose gradients were taken one image at a time, and why; empty where every norm had a short way."""
     fallback_method: str
-    """How: "vmap" (torch.func, many images at once), "loop" (one after another) or "none"."""
+    """Method of these gradients: "vmap" (torch.func, many images at once), "loop" (one after another) or "none"."""
     disagreement: float
     """Largest relative difference from autograd, per image and all weights, in the self-check before the pass."""
 
     def top(self, k: int) -> NDArray[np.int64]:
-        """Rows of the k images with the highest self-influence, highest first, ties by row.
+        """Return the rows of the k images with the highest self-influence, highest first, ties by row.
 
         Args:
-            k: How many, 1 to N.
+            k: Number of images, 1 to N.
 
         Raises:
             InputError: k is not a number of images.
@@ -60,10 +60,10 @@ class SelfInfluence:
         return self._order(-self.values, k)
 
     def bottom(self, k: int) -> NDArray[np.int64]:
-        """Rows of the k images with the lowest self-influence, lowest first, ties by row.
+        """Return the rows of the k images with the lowest self-influence, lowest first, ties by row.
 
         Args:
-            k: How many, 1 to N.
+            k: Number of images, 1 to N.
 
         Raises:
             InputError: k is not a number of images.
@@ -77,7 +77,7 @@ class SelfInfluence:
 
 
 _CHECKED = 3
-"""Images of the self-check, spread over all: an odd number that tells a batch axis from most others."""
+"""Images of the self-check, spread over all: an odd number that distinguishes a batch axis from most others."""
 
 
 def self_influence(
@@ -92,19 +92,23 @@ def self_influence(
     batch_size: int = 32,
     device: str | torch.device = "cpu",
 ) -> SelfInfluence:
-    """Self-influence of every image: ``sum_s lr_s ||grad_w l(w_s, x)||^2`` over checkpoints s (TracInCP).
+    """Compute the self-influence of every image: ``sum_s lr_s ||grad_w l(w_s, x)||^2`` over checkpoints s (TracInCP).
 
     Source: paper 002, A.5, equation 2; Garima et al. 2020, "Estimating Training Data Influence by Tracing Gradient
-    Descent". All weights that require a gradient, evaluation mode, the loss of one image.
+    Descent". The gradient covers all weights that require one, in evaluation mode, of the loss of one image.
 
-    One forward and one backward pass a batch give every layer's input a and output gradient g, and most layers' squared
-    gradient norm of one image follows from these: ``||sum_t g_t a_t^T||^2`` (`norms`). Which parameters have such a
-    short way is read off autograd's graph, batch by batch (`uses`), and checked on three images against autograd before
-    the pass (`plan`). The others (used more than once, tied, in operations not known) get a gradient per image, and the
-    result names them. The norms' sums are float64; the network computes in its own precision, with TF32 off.
+    One forward and one backward pass per batch give every layer's input a and output gradient g, and most layers'
+    squared
+    gradient norm of one image follows from these: ``||sum_t g_t a_t^T||^2`` (`gradient_norms`). The program reads off
+    autograd's graph, batch by batch (`parameter_uses`), which parameters have such a short way, and checks them on
+    three
+    images against autograd before the pass (`passes`). The others (used more than once, tied, in operations not known)
+    get
+    one gradient per image, and the result names them. The norms' sums are float64; the network computes in its own
+    precision, with TF32 off.
 
-    The model is copied; the one given is not touched. Hooks on it are part of it and run in the copy. Memory does not
-    grow with N but for the result.
+    The model is copied; the one given is not touched. Hooks on it are part of it and run in the copy. Except for the
+    result, memory does not grow with N.
 
     Args:
         model: The network, [b, C, H, W] to logits, float32 or float64; its parameters with ``requires_grad`` count.
@@ -114,9 +118,10 @@ def self_influence(
         checkpoints: S state dicts of the model or paths of .safetensors files; loaded one at a time.
         lrs: S learning rates, one per checkpoint.
         loss: "cross_entropy"; "binary", sigmoid and one logit; "multi_label", its mean over k labels.
-        prepare: Applied to each batch, floats [b, C, H, W], before the network: a normalisation. None: nothing.
-        batch_size: Images a pass.
-        device: Where to compute.
+        prepare: Function applied to each batch, floats [b, C, H, W], before the network: a normalisation. None:
+            nothing.
+        batch_size: Number of images per pass.
+        device: Device that computes the gradients.
 
     Returns:
         `SelfInfluence` with float64 [N] and [S, N].
@@ -187,7 +192,7 @@ def _measured(
 
 
 def _own_copy(model: nn.Module, device: torch.device) -> nn.Module:
-    """A copy in evaluation mode, on the device, in the memory order that convolutions prefer."""
+    """Return a copy in evaluation mode, on the device, in the memory order that convolutions prefer."""
     if not isinstance(model, nn.Module):
         raise InputError(f"model must be a torch.nn.Module; got {type(model).__name__}")
     try:
@@ -213,7 +218,7 @@ def _check_parameters(parameters: dict[str, nn.Parameter]) -> torch.dtype:
 
 @contextmanager
 def _plain_computation(device: torch.device) -> Iterator[None]:
-    """Gradients on, mixed precision and TF32 off, whatever the caller has set; as it was on leaving."""
+    """Turn gradients on, mixed precision and TF32 off, and restore the caller's settings on leaving."""
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
@@ -243,8 +248,8 @@ def evenly_spaced_checkpoints(losses: ArrayLike, n: int = 10, share: float = 0.9
 
     Args:
         losses: [epochs], training loss of each epoch whose checkpoint is kept, in order.
-        n: Checkpoints wanted.
-        share: Of the reduction, above 0 and at most 1.
+        n: Number of checkpoints to choose.
+        share: Share of the reduction that the covered epochs reach, above 0 and at most 1.
 
     Returns:
         [n] int64, positions in ``losses``, ascending and all different.
