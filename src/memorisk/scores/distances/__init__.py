@@ -1,6 +1,6 @@
 """Distances between embeddings: 14 of paper 003 and ``whitened``, exact nearest neighbours, exact histograms.
 
-Start with `measures` and `neighbours`. `definitions` is what every reported distance is; `bounds` proves what
+Start with `measures` and `neighbours`. `definitions` computes every reported distance; `bounds` proves what
 `kernels` and `gpu` may leave out. `published_code` repeats paper 003's code with its defects.
 """
 

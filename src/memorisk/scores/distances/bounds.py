@@ -1,24 +1,24 @@
 """Approximations in float32 with bounds that always hold: |key - value| <= rho |value| + beta.
 
-The *key* of a pair is a monotone function of its distance (``Form.multiplier``, ``Form.power``), the *value* what a
+The *key* of a pair is a monotone function of its distance (``Form.multiplier``, ``Form.power``), the *value* is what a
 block evaluator leaves in its tile. With u = 2^-24, gamma(n) = n u / (1 - n u) (Higham, Accuracy and Stability of
 Numerical Algorithms, chapter 3) and r the measured distance of a row to its float32 form:
 
 - product: key K = s^2 |x - y|^2 of rows centred, weighted or whitened, and scaled; value |x|^2 + |y|^2 - 2 x.y, off by
-  at most gamma(d + 8) (|x|^2 + |y|^2) in any order of addition, and |y|^2 <= 2 |x|^2 + 2 K. Of 0 and 1 it is exact.
+  at most gamma(d + 8) (|x|^2 + |y|^2) in any order of addition, and |y|^2 <= 2 |x|^2 + 2 K. It is exact for 0 and 1.
 - sum: terms of one sign, so that rounding is relative, gamma(d + c); r by the triangle inequality.
 - ratio (braycurtis): key N / (N + D) with N = sum |x - y|, D = sum |x + y|; N + D >= |x|_1 + |y|_1, so that rows off by
   r change it by at most r / |x|_1.
-- share (canberra): every term is off by 3 u, by u where a row is no float32, by 1 below 1e-30.
+- share (canberra): every term is off by 3 u, by u where a row is not a float32 row, by 1 below 1e-30.
 - entropy (jensenshannon): key d^2; with x = d p / 2, value (h(x) + h(y) - sum m log m) / d with m = x + y and
   h(x) = sum x log 2x. As t log t is convex and at least t - 1, the sum of |m log m| is at most r(x) + r(y) with
   r(x) = h(x) + sum max(1 - 2x, 0).
 
 Where no bound can be given (values out of range) beta is infinite and every pair is evaluated by definition.
 
-On a GPU (``Form.on_device``) rows are prepared by PyTorch, which adds in another order: they may differ from those of
+On a GPU (``Form.on_device``) PyTorch prepares the rows and adds in another order: they may differ from those of
 the definition by ``drift`` of their norm, (d + 64)^(3/2) 2^-50, more than the normalisations can. Sums and products are
-those of float32 (no TF32), in any order, fused or not. What is assumed of the rest: quotients within 2 ulp (PTX ISA,
+those of float32 (no TF32), in any order, fused or not. The bounds assume of the rest: quotients within 2 ulp (PTX ISA,
 ``div.full.f32``: 2), which the ratio's bound has room for; reciprocal square roots within 2^-22 (``rsqrt.approx``:
 2^-22.9), so that a term of a share is off by 12 u; binary logarithms within 2^-21, of their own size outside (1/2, 2)
 (``lg2.approx``: 2^-22), so that the entropy's terms are off by 19 u and its beta is taken twice.
@@ -36,9 +36,9 @@ from memorisk.scores.distances.sketch import NO_DIRECTIONS, Sketch, empty_sketch
 
 UNIT = 2.0**-24
 LOG_ERROR = 6e-7
-"""Of ``kernels.logarithms`` beside 4 u |log|, held by a test over all fractions."""
+"""Bound of ``kernels.logarithms`` in addition to 4 u |log|, held by a test over all fractions."""
 BOUND_ROOM = 1.0 + 2.0**-10
-"""Multiplies every beta: room for the rounding of the bounds themselves."""
+"""Factor of every beta: room for the rounding of the bounds themselves."""
 MOST_POWERS = 16
 _NO_FORM = "none"
 
@@ -48,15 +48,16 @@ class Block:
     """Rows prepared for the search."""
 
     exact: FloatArray
-    """[m, d] what the definition takes."""
+    """Rows that the definition takes, [m, d]."""
     short: NDArray[np.float32]
-    """[m, d] centred, scaled, rounded."""
+    """Rows centred, scaled and rounded, [m, d]."""
     own: NDArray[np.float32]
-    """[m] each row's own term: |x|^2, sum |x| or the entropy term."""
+    """Own term of each row, [m]: |x|^2, sum |x| or the entropy term."""
     slack: FloatArray
-    """[m] r in the family's norm; infinite where the row has no float32 form."""
+    """Distance r of each row from its float32 form in the family's norm, [m]; infinite where the row has no such
+    form."""
     sketch: Sketch | None = None
-    """Of the form's directions, where it has some."""
+    """Sketch by the form's directions, where it has some."""
 
     def part(self, first: int, last: int) -> "Block":
         """Return some of the rows."""
@@ -72,31 +73,31 @@ class Form:
     measure: FittedMeasure
     definition: Definition
     family: str
-    """The registry's, or "none" where everything is evaluated by definition."""
+    """Family of the measure in the registry, or "none" where every pair is evaluated by definition."""
     centre: FloatArray
-    """[d] taken from every row first."""
+    """Centre that is first subtracted from every row, [d]; empty for none."""
     scale: float
-    """A power of two, or d / 2 for jensenshannon."""
+    """Factor of every row: a power of two, or d / 2 for jensenshannon."""
     multiplier: float
-    """The key is ``(multiplier distance)^power``."""
+    """Factor of the distance in the key, which is ``(multiplier distance)^power``."""
     power: float
-    """See ``multiplier``; 0 for ``distance / (1 + distance)``."""
+    """Exponent of the key (see ``multiplier``); 0 for ``distance / (1 + distance)``."""
     root: float
-    """The value's own power of the key: Minkowski's p."""
+    """Exponent of the key in the value: Minkowski's p."""
     rho: float
-    """Relative bound."""
+    """Relative bound of a value."""
     room: float = BOUND_ROOM
-    """Multiplies every beta."""
+    """Factor of every beta."""
     directions: NDArray[np.float32] = field(default_factory=lambda: NO_DIRECTIONS)
-    """[d, c] of the sketches (`sketch`); empty without them."""
+    """Directions of the sketches (`sketch`), [d, c]; empty without them."""
 
     def on_device(self) -> "Form":
-        """The form where a GPU evaluates it: its quotients and logarithms are approximate."""
+        """Return the form where a GPU evaluates it: its quotients and logarithms are approximate."""
         rho = self.rho + 8 * UNIT * (self.family == "share")
         return replace(self, rho=rho, room=BOUND_ROOM * (2.0 if self.family == "entropy" else 1.0))
 
     def prepare(self, rows: Rows, first: int, last: int, workers: Team) -> Block:
-        """Rows ``first`` to ``last`` made ready, some of them by each thread."""
+        """Prepare the rows ``first`` to ``last``, some of them by each thread."""
         size, d = last - first, self.measure.dimension
         exact = rows.own(first, last)
         one = None if exact is None else exact[:1]
@@ -116,7 +117,7 @@ class Form:
         return block
 
     def betas(self, queries: Any, references: Any) -> Any:
-        """[m] absolute bounds of the queries' values against a block of references; where the blocks are."""
+        """Return absolute bounds [m] of the queries' values against a block of references, where the blocks are."""
         d, most = self.measure.dimension, float(references.slack.max())
         both = queries.slack + most
         if self.family == _NO_FORM:
@@ -134,19 +135,19 @@ class Form:
         return beta * self.room
 
     def with_sketches(self, references: Rows, queries: int, k: int) -> "Form":
-        """The form with directions for sketches, where the k nearest of ``queries`` rows are quicker found by them."""
+        """Return the form with directions for sketches, where these find the k nearest of ``queries`` rows sooner."""
         if self.family != "product" or self.measure.name in BINARY:
             return self
         return replace(self, directions=find_directions(self, references, queries, k))
 
     def sketch_bounds(self, queries: Sketch, references: Sketch) -> tuple[float, FloatArray, FloatArray]:
-        """Bounds of the squared distances of sketches: rho, betas [m], and the slacks [m] of the pairs (`sketch`)."""
+        """Bound the squared distances of sketches: rho, betas [m], and the slacks [m] of the pairs (`sketch`)."""
         d = self.directions.shape[1]
         rho, slack = _product_rho(d), queries.slack + float(references.slack.max())
         return rho, _product_betas(d, rho, queries.own, 0.0 * slack) * self.room, slack
 
     def moved(self, exact: Any) -> tuple[Any, Any]:
-        """Rows centred and weighted or whitened, and what the rounding of that may have taken, [m] or 0."""
+        """Return rows centred and weighted or whitened, and what the rounding of that may have taken, [m] or 0."""
         x, lost = (exact - self.centre if len(self.centre) else exact), 0.0
         if self.definition.whitening.size:  # the product's own rounding, and the definition's
             lost = 4.0 * (self.measure.dimension + 4) * 2.0**-53 * float(np.linalg.norm(self.definition.whitening))
@@ -159,7 +160,7 @@ class Form:
         return 0.0 if same else (self.measure.dimension + 64) ** 1.5 * 2.0**-50
 
     def _fill(self, out: Block) -> None:
-        """Fill what a part of a block holds besides the rows of the definition."""
+        """Fill the parts of a block except the rows of the definition."""
         from memorisk.scores.distances.kernels import round_to_float32
 
         exact = out.exact
@@ -174,28 +175,28 @@ class Form:
 
 
 def gamma(n: float) -> float:
-    """``n u / (1 - n u)``, the bound of n roundings; infinite where there is none."""
+    """Compute ``n u / (1 - n u)``, the bound of n roundings; infinite where it does not hold."""
     return n * UNIT / (1 - n * UNIT) if n * UNIT < 0.01 else np.inf
 
 
 def _product_rho(d: int) -> float:
-    """Relative bound of the family "product"."""
+    """Return the relative bound of the family "product"."""
     return 4 * gamma(d + 8) + 2.0**-18
 
 
 def _product_betas(d: int, rho: float, own: Any, both: Any) -> Any:
-    """Absolute bounds of the family "product", by the squared norms [m] of the queries and the slacks of pairs."""
+    """Bound the family "product" absolutely, by the squared norms [m] of the queries and the slacks of pairs."""
     own = array_library(both).asarray(own, dtype=both.dtype)
     return 3.0 * gamma(d + 8) * own * (1.0 + rho) + both**2 * (1.0 + 2.0**20) + 2.0**-100
 
 
 def find_form(measure: FittedMeasure, references: Rows, exact: bool) -> Form:
-    """Centre, scale and bounds for a set of references; one pass over them.
+    """Find centre, scale and bounds for a set of references; one pass over them.
 
     Args:
-        measure: From `fit_measure`.
-        references: Checked.
-        exact: Queries and references are of types whose values are float32 values: no centre is needed for sums.
+        measure: Measure from `fit_measure`.
+        references: Table of references, checked.
+        exact: Whether queries and references are of types whose values are float32 values: sums then need no centre.
     """
     parts, family, p = definition(measure), measure.measure.family, measure.p
     if p in (1.0, 2.0):
@@ -230,7 +231,7 @@ def find_form(measure: FittedMeasure, references: Rows, exact: bool) -> Form:
 def _centre_and_size(
     measure: FittedMeasure, references: Rows, centring: bool, parts: Definition
 ) -> tuple[FloatArray, float]:
-    """Mean of the references where rows are centred (else nothing), and about how large their numbers are then."""
+    """Return the mean of the references where rows are centred (else nothing), and about their largest number."""
     centre, most = np.zeros(0), 0.0
     if centring:
         total: Any = 0.0
@@ -249,14 +250,14 @@ def _centre_and_size(
 
 
 def _weighed(x: Any, parts: Definition) -> Any:
-    """Rows times the roots of the weights, or times the whitening."""
+    """Multiply rows by the roots of the weights, or by the whitening."""
     if parts.weights.size:
         return x * convert_like(x, np.sqrt(parts.weights))
     return x @ convert_like(x, parts.whitening) if parts.whitening.size else x
 
 
 def _scale(family: str, most: float, measure: FittedMeasure) -> float:
-    """A power of two that brings the references near 1; 1 where none is needed, d / 2 for jensenshannon."""
+    """Return a power of two that brings the references near 1; 1 where none is needed, d / 2 for jensenshannon."""
     if family == "entropy":
         return measure.dimension / 2
     if measure.name in BINARY or most == 0:
@@ -267,5 +268,5 @@ def _scale(family: str, most: float, measure: FittedMeasure) -> float:
 
 
 def kernel_arguments(form: Form) -> tuple[Any, ...]:
-    """A form in the words of the compiled scans."""
+    """Return a form as arguments of the compiled scans."""
     return (*form.definition, form.multiplier, form.power, form.root, form.rho)

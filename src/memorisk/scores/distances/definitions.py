@@ -1,10 +1,10 @@
-"""The definitions, one pair of rows at a time in float64: what every reported distance is; and the scans that use them.
+"""Definitions of every reported distance, one pair of rows at a time in float64, and the scans that use them.
 
 The same pair gives the same bits in every block, thread and order of rows (no fast-math). Differences are taken before
-anything is squared or added, so that exact copies are at exactly 0. A scan keeps of every query the references that may
-belong to the answer, by approximate values and their bounds, and evaluates those by definition. Both stand in one file
-since numba's cache looks at the file of the outer function only. Import this module where it is used, not at the top of
-another: numba takes half a second.
+anything is squared or added, so that exact copies are at exactly 0. For every query a scan keeps the references that
+may belong to the answer, by approximate values and their bounds, and evaluates those by definition. Both are in one
+file since numba's cache looks at the file of the outer function only. Import this module where it is used, not at the
+top of another: numba takes half a second.
 """
 
 import math
@@ -23,7 +23,7 @@ CODES = {
 }  # fmt: skip
 LN2 = math.log(2.0)
 ROOM = 1.0 + 2.0**-40
-"""Multiplies keys of distances: the definition's own rounding in float64, and that of its roots."""
+"""Factor of keys of distances: the definition's own rounding in float64, and that of its roots."""
 
 
 @compiled()
@@ -124,7 +124,7 @@ def _minkowski(x, y, p):
 
 @compiled()
 def _binary_entropy_gap(t):
-    """``((1 + t) log(1 + t) + (1 - t) log(1 - t)) / 2``: by its series where the two terms would cancel."""
+    """Compute ``((1 + t) log(1 + t) + (1 - t) log(1 - t)) / 2``: by its series where the two terms would cancel."""
     t = abs(t)
     if t >= 1.0:
         return LN2
@@ -148,15 +148,15 @@ def _jensen_shannon(x, y):
 
 @compiled()
 def direct(code, x, y, weights, whitening, p):
-    """Distance of two rows by a measure's code.
+    """Compute the distance of two rows by a measure's code.
 
     Args:
         code: One of ``CODES``.
-        x: [d] float64, as `FittedMeasure.rows` gives it.
-        y: [d].
-        weights: [d] of the standardised Euclidean distance.
-        whitening: [d, d] of the Mahalanobis distance.
-        p: Minkowski's power.
+        x: First row, [d] float64, as `FittedMeasure.rows` gives it.
+        y: Second row, [d].
+        weights: Weights of the standardised Euclidean distance, [d].
+        whitening: Whitening of the Mahalanobis distance, [d, d].
+        p: Power of the Minkowski distance.
     """
     if code == EUCLIDEAN or (code == MINKOWSKI and p == 2.0):
         return math.sqrt(_sum_squares(x, y))
@@ -189,7 +189,7 @@ def direct(code, x, y, weights, whitening, p):
 
 @compiled()
 def all_pairs(code, queries, references, weights, whitening, p, out):
-    """`direct` of every query with every reference into ``out``, [m, n]."""
+    """Write `direct` of every query with every reference into ``out``, [m, n]."""
     for i in range(len(queries)):
         for j in range(len(references)):
             out[i, j] = direct(code, queries[i], references[j], weights, whitening, p)
@@ -197,14 +197,14 @@ def all_pairs(code, queries, references, weights, whitening, p, out):
 
 @compiled()
 def some_pairs(code, queries, references, rows, columns, weights, whitening, p, out):
-    """`direct` of some pairs, by the numbers of their rows, into ``out``."""
+    """Write `direct` of some pairs, by the numbers of their rows, into ``out``."""
     for c in range(len(rows)):
         out[c] = direct(code, queries[rows[c]], references[columns[c]], weights, whitening, p)
 
 
 @compiled()
 def key_of(distance, multiplier, power):
-    """The key of a distance: ``(multiplier distance)^power``, or ``distance / (1 + distance)`` for power 0."""
+    """Compute the key of a distance: ``(multiplier distance)^power``, or ``distance / (1 + distance)`` for power 0."""
     if power == 0.0:
         return distance / (1.0 + distance) if distance < np.inf else 1.0
     key = multiplier * distance
@@ -213,7 +213,7 @@ def key_of(distance, multiplier, power):
 
 @compiled()
 def _limit(key, rho, beta, root):
-    """The largest value whose key may be at most this one, rounded up to float32."""
+    """Return the largest value whose key may be at most this one, rounded up to float32."""
     limit = (key * ROOM + beta) / (1.0 - rho)
     if root != 1.0:
         limit = limit**root
@@ -222,7 +222,7 @@ def _limit(key, rho, beta, root):
 
 @compiled()
 def _upper(value, rho, beta, root):
-    """The largest key that a value allows."""
+    """Return the largest key that a value allows."""
     value = max(np.float64(value), 0.0)
     if root != 1.0:
         value = value ** (1.0 / root)
@@ -230,30 +230,30 @@ def _upper(value, rho, beta, root):
 
 
 LANES, DEPTH = 64, 16
-"""A chunk is every ``LANES``-th of ``LANES * DEPTH`` references: their minima need no sum across a register."""
+"""Chunk sizes: a chunk is every ``LANES``-th of ``LANES * DEPTH`` references, so that minima need no register sum."""
 
 
 @compiled()
 def _n_chunks(n):
-    """Chunks of n references."""
+    """Return the number of chunks of n references."""
     return -(-n // (LANES * DEPTH)) * LANES
 
 
 @compiled()
 def _first_of(chunk):
-    """The first reference of a chunk; the next ones are ``LANES`` apart, up to `_last_of`."""
+    """Return the first reference of a chunk; the next ones are ``LANES`` apart, up to `_last_of`."""
     return chunk // LANES * (LANES * DEPTH) + chunk % LANES
 
 
 @compiled()
 def _last_of(chunk, n):
-    """The end of a chunk among n references."""
+    """Return the end of a chunk among n references."""
     return min((chunk // LANES + 1) * (LANES * DEPTH), n)
 
 
 @compiled(fastmath={"nnan", "nsz"})
 def _minima(row, least):
-    """The least value of every chunk; infinite where it holds none."""
+    """Find the least value of every chunk; infinite where it holds none."""
     n = len(row)
     for first in range(0, n, LANES * DEPTH):
         some = least[first // DEPTH : first // DEPTH + LANES]
@@ -302,24 +302,24 @@ def scan_nearest(  # one row of a tile after another
     """Take a block of references into the nearest of every query.
 
     Args:
-        tile: [m, n] values.
-        betas: [m] their absolute bounds.
-        limits: [m] values above which a pair is surely not among the nearest, as far as is known before.
-        x: [m, d] rows for the definition.
-        y: [n, d] those of the references.
+        tile: Values of the pairs, [m, n].
+        betas: Absolute bounds of the values, [m].
+        limits: Values above which a pair is surely not among the nearest, as far as is known before, [m].
+        x: Rows of the queries for the definition, [m, d].
+        y: Rows of the references, [n, d].
         base: Number of the first reference.
-        ids_x: [m], or empty: references of the same number are left out.
-        ids_y: [n], or empty.
-        distances: [m, k] ascending, updated.
-        indices: [m, k], updated; -1 where there is none.
-        code: Of `definitions.direct`, and so the next three.
-        weights: [d] or empty.
-        whitening: [d, d] or empty.
-        p: Minkowski's power.
-        multiplier: Of `bounds.Form`, and so the next three.
-        power: Of the key.
-        root: Of the value.
-        rho: Relative bound.
+        ids_x: Groups of the queries, [m], or empty: references of the same number are left out.
+        ids_y: Groups of the references, [n], or empty.
+        distances: Distances of the nearest, [m, k] ascending, updated.
+        indices: Rows of the nearest, [m, k], updated; -1 where there is none.
+        code: Code of the measure in `definitions.direct`.
+        weights: Weights of `definitions.direct`, [d] or empty.
+        whitening: Whitening of `definitions.direct`, [d, d] or empty.
+        p: Power of the Minkowski distance.
+        multiplier: Multiplier of `bounds.Form`.
+        power: Power of the key in `bounds.Form`.
+        root: Power of the value in `bounds.Form`.
+        rho: Relative bound of `bounds.Form`.
     """
     n, k = tile.shape[1], distances.shape[1]
     excluding = len(ids_x) > 0
@@ -371,7 +371,7 @@ def _product(x, y):
 
 
 SPARE = 8
-"""Chunks beside k that are evaluated first."""
+"""Chunks in addition to k that are evaluated first."""
 
 
 @compiled()
@@ -381,30 +381,30 @@ def evaluate_near(
 ):  # fmt: skip
     """Turn squared distances of sketches into values of the family "product" where a pair may be among the nearest.
 
-    The reference of the nearest sketch stands for each chunk. The nearest of these are evaluated first: the k-th of
+    The reference of the nearest sketch represents each chunk. The nearest of these are evaluated first: the k-th of
     their keys bounds those of all that can be among the nearest.
 
     Args:
-        tile: [m, n] squared distances of sketches; then values, infinite where the pair is surely not among the k
+        tile: Squared distances of sketches, [m, n]; then values, infinite where the pair is surely not among the k
             nearest.
-        x: [m, d] queries in float32.
-        y: [n, d] references.
-        own_x: [m] their squared norms.
-        own_y: [n].
-        betas: [m] absolute bounds of the values.
-        lower_betas: [m] those of the sketches.
-        slacks: [m] how much farther apart than their rows sketches may be.
-        distances: [m, k] of the nearest up to here, ascending.
-        ids_x: As in `scan_nearest`, and so the next three.
-        ids_y: See there.
-        multiplier: See there.
-        power: See there.
+        x: Queries in float32, [m, d].
+        y: References in float32, [n, d].
+        own_x: Squared norms of the queries, [m].
+        own_y: Squared norms of the references, [n].
+        betas: Absolute bounds of the values, [m].
+        lower_betas: Absolute bounds of the squared distances of sketches, [m].
+        slacks: Greatest amount by which sketches may be farther apart than their rows, [m].
+        distances: Distances of the nearest up to here, [m, k], ascending.
+        ids_x: Groups of the queries, as in `scan_nearest`.
+        ids_y: Groups of the references, as in `scan_nearest`.
+        multiplier: Multiplier of `bounds.Form`.
+        power: Power of the key in `bounds.Form`.
         rho: Relative bound of the values.
-        lower_rho: That of the sketches.
-        limits: [m], written: see `scan_nearest`.
+        lower_rho: Relative bound of the squared distances of sketches.
+        limits: Limits of `scan_nearest`, [m], written.
 
     Returns:
-        How many pairs were evaluated.
+        Number of pairs that were evaluated.
     """
     n, k = tile.shape[1], distances.shape[1]
     excluding, chunks = len(ids_x) > 0, _n_chunks(n)
@@ -452,7 +452,7 @@ def evaluate_near(
 
 @compiled()
 def _lower(value, lowest):
-    """Take a value into the lowest, which ascend; its place there."""
+    """Take a value into the lowest, which ascend, and return its place there."""
     place = len(lowest) - 1
     while place > 0 and value < lowest[place - 1]:
         lowest[place] = lowest[place - 1]
@@ -463,21 +463,21 @@ def _lower(value, lowest):
 
 @compiled()
 def _settle(waiting, near, who, base, code, x, y, weights, whitening, p):
-    """Evaluate those that wait by definition and keep the nearest."""
+    """Evaluate the waiting pairs by definition and keep the nearest."""
     for r in waiting:
         _insert(direct(code, x, y[r], weights, whitening, p), base + r, near, who)
 
 
 @compiled()
 def insert_pairs(rows, columns, queries, distances, indices):
-    """Take pairs whose distances were found into the nearest of every query, [m, k]."""
+    """Take pairs with known distances into the nearest of every query, [m, k]."""
     for c in range(len(rows)):
         _insert(queries[c], columns[c], distances[rows[c]], indices[rows[c]])
 
 
 @compiled()
 def _drop(waiting, values, count, limit):
-    """Those that may still be among the nearest, moved to the front; how many."""
+    """Move the pairs that may still be among the nearest to the front, and return their number."""
     n_left = 0
     for c in range(count):
         if not values[c] > limit:
@@ -488,7 +488,7 @@ def _drop(waiting, values, count, limit):
 
 @compiled()
 def _bin(distance, edges):
-    """The bin of a distance as `numpy.histogram` has it, -1 outside."""
+    """Return the bin of a distance as `numpy.histogram` has it, -1 outside."""
     if distance == edges[-1]:
         return len(edges) - 2
     place = np.searchsorted(edges, distance, side="right") - 1

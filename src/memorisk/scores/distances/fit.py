@@ -1,6 +1,6 @@
 """The fit of a measure on the references, and a test of it on planted copies.
 
-`fit_measure` computes variances, covariance, medians and minima once (METHODS section 3). `finds_copies` tells
+`fit_measure` computes variances, covariance, medians and minima once (METHODS section 3). `finds_copies` checks
 whether planted copies are at rank 1: a test of the measure's direction, its domain and its fit.
 """
 
@@ -17,22 +17,23 @@ from memorisk.scores.distances.rows import FloatArray, Rows, name_rows, rows_per
 def fit_measure(
     name: str, references: Any, *, domain: str | None = None, p: float = 3.0, binarise: str | None = None
 ) -> FittedMeasure:
-    """Fit what a measure takes from the references; queries never change it.
+    """Fit the values that a measure takes from the references; queries never change it.
 
     Variance and covariance with ddof = 1; Ledoit-Wolf shrinkage (scikit-learn) where n <= d or the covariance is
     singular, and always for whitened; medians and minima by column.
 
     Args:
         name: One of ``measures.MEASURES``.
-        references: [n, d]; an array, a memory map or a tensor.
-        domain: For braycurtis, canberra and jensenshannon, which are defined for non-negative data: "signed" (as SciPy
+        references: Vectors of the references, [n, d]; an array, a memory map or a tensor.
+        domain: Domain for braycurtis, canberra and jensenshannon, which are defined for non-negative data: "signed" (as
+            SciPy
             computes them, jensenshannon of |x|), "shift" (less the column minimum of the references, queries below it
             clipped) or "softplus" (``log(1 + exp x)``).
         p: Minkowski's power, at least 1; 2 is the paper's form.
         binarise: "median" for dice and matching: true above the column median of the references.
 
     Returns:
-        The measure, frozen; `FittedMeasure.plain_words` says what was fitted.
+        Measure with its fitted values, frozen; `FittedMeasure.plain_words` names what was fitted.
 
     Raises:
         InputError: Unknown name; NaN, inf; negative references without a domain; a setting that is missing or of
@@ -64,7 +65,7 @@ def fit_measure(
 
 
 def _check_settings(name: str, domain: str | None, binarise: str | None) -> None:
-    """Refuse settings that are unknown, or that the measure has no use for."""
+    """Refuse settings that are unknown, or that the measure does not use."""
     if domain is not None:
         if domain not in DOMAINS:
             raise unknown_name("domain", domain, DOMAINS)
@@ -82,7 +83,7 @@ def _check_settings(name: str, domain: str | None, binarise: str | None) -> None
 
 
 def _fit_domain(rows: Rows, name: str, domain: str | None) -> dict[str, Any]:
-    """The column minimum for "shift"; refuses negative references without a domain."""
+    """Return the column minimum for "shift"; refuse negative references without a domain."""
     if domain is None:
         bad = np.concatenate([np.flatnonzero((x < 0).any(axis=1)) + first for first, x in rows.blocks()])
         if len(bad):
@@ -96,19 +97,19 @@ def _fit_domain(rows: Rows, name: str, domain: str | None) -> dict[str, Any]:
 
 
 def _medians(rows: Rows) -> FloatArray:
-    """Median of every column, some columns at a time."""
+    """Compute the median of every column, some columns at a time."""
     step = rows_per_block(rows.n)
     return np.concatenate([np.median(rows.columns(c, c + step), axis=0) for c in range(0, rows.d, step)])
 
 
 def _mean(rows: Rows) -> FloatArray:
-    """Mean of every column; the second pass removes the rounding of the first."""
+    """Compute the mean of every column; the second pass removes the rounding of the first."""
     first = sum((x.sum(axis=0) for _, x in rows.blocks()), np.zeros(rows.d)) / rows.n
     return first + sum(((x - first).sum(axis=0) for _, x in rows.blocks()), np.zeros(rows.d)) / rows.n
 
 
 def _fit_variance(rows: Rows) -> dict[str, Any]:
-    """Variances by column; a column that does not vary gets 0, whatever rounding says."""
+    """Compute variances by column; a column that does not vary gets 0 exactly, without rounding."""
     mean = _mean(rows)
     total = sum((((x - mean) ** 2).sum(axis=0) for _, x in rows.blocks()), np.zeros(rows.d))
     low = np.min([x.min(axis=0) for _, x in rows.blocks()], axis=0)
@@ -121,7 +122,7 @@ def _fit_variance(rows: Rows) -> dict[str, Any]:
 
 
 def _fit_whitening(rows: Rows) -> dict[str, Any]:
-    """W with ``W W' = S^-1``, from the eigenvectors of the covariance S or of its Ledoit-Wolf form."""
+    """Compute W with ``W W' = S^-1``, from the eigenvectors of the covariance S or of its Ledoit-Wolf form."""
     mean = _mean(rows)
     values, vectors, shrinkage = np.empty(0), np.empty((0, 0)), 0.0
     if rows.n > rows.d:
@@ -148,7 +149,7 @@ def _fit_whitening(rows: Rows) -> dict[str, Any]:
 
 
 def _fit_unit_whitening(rows: Rows) -> dict[str, Any]:
-    """Mean of the unit rows, and W with ``W W' = S^-1`` of their covariance in Ledoit-Wolf's form."""
+    """Compute the mean of the unit rows, and W with ``W W' = S^-1`` of their covariance in Ledoit-Wolf's form."""
     from sklearn.covariance import LedoitWolf
 
     rows.refuse("are zero, where whitened is undefined; leave them out", lambda x: (x == 0).all(axis=1))
@@ -170,15 +171,15 @@ def _singular(values: np.ndarray, d: int) -> bool:
 def finds_copies(name: str, *, seed: int = 0) -> bool:
     """Return whether every exact copy and every slightly changed copy has its source as the nearest reference.
 
-    200 references of 64 columns, the first 50 copied, once as they are and once with noise of a hundredth of their
-    spread; an exact copy must be at distance 0 too.
+    The test draws 200 references of 64 columns and copies the first 50, once as they are and once with noise of a
+    hundredth of their spread; an exact copy must be at distance 0 too.
 
     Args:
         name: One of ``measures.MEASURES``.
-        seed: Of the numbers.
+        seed: Seed of the random numbers.
 
     Raises:
-        InputError: There is no such measure.
+        InputError: The measure does not exist.
     """
     find_measure(name)
     rng = np.random.default_rng(seed)

@@ -1,8 +1,8 @@
 """Nearest neighbours and histograms on a GPU: the same rows and the same bits as on the CPU.
 
 PyTorch makes the blocks of rows and the tiles of values on the device, as `kernels` and `neighbours` do on the CPU.
-Tiles of approximate values (`evaluate`) never leave the device. Of each only the least value of every 64 references
-is looked at. What a pair's bounds (`bounds`) do not exclude from the nearest, or leave on either side of an edge,
+Tiles of approximate values (`evaluate`) never leave the device. The search looks only at the least value of every 64
+references. A pair that the bounds (`bounds`) do not exclude from the nearest, or leave on either side of an edge,
 waits on the device as a pair of row numbers, and is evaluated by definition (`definitions`) on the CPU's cores.
 Memory is that of a few blocks on both sides.
 """
@@ -23,22 +23,22 @@ from memorisk.scores.distances.measures import FittedMeasure
 from memorisk.scores.distances.rows import FloatArray, Rows, Team, rows_per_block, team
 
 ELEMENTS = 1 << 24
-"""Numbers of a block of rows: 128 MiB in float64, a few times that while they are prepared."""
+"""Numbers in a block of rows: 128 MiB in float64, a few times that while they are prepared."""
 QUERIES = 1 << 26
 """Numbers of the queries held at once: 256 MiB in float32."""
 TILE = 1 << 28
-"""Values of a tile: 1 GiB."""
+"""Values in a tile: 1 GiB."""
 PADDED = 128, 4
-"""Rows and columns of a block come in multiples of these; see `gpu_kernels`."""
+"""Multiples in which the rows and columns of a block come; see `gpu_kernels`."""
 
 
 class DeviceRows(Rows):
     """A table whose blocks are read onto a device; whole, once, where it takes less than a quarter of the free memory.
 
     Args:
-        table: As for `Rows`.
-        what: As for `Rows`.
-        device: A ``torch.device``.
+        table: Table of vectors, as `Rows` takes it.
+        what: "queries" or "references", for messages.
+        device: Device that reads the blocks, a ``torch.device``.
     """
 
     elements = ELEMENTS
@@ -55,14 +55,14 @@ class DeviceRows(Rows):
                 self._there = self._moved(self._table)
 
     def block(self, first: int, last: int) -> Any:
-        """Rows ``first`` to ``last`` in float64, a tensor on the device."""
+        """Return the rows ``first`` to ``last`` in float64, a tensor on the device."""
         import torch
 
         part = self._moved(self._table[first:last]) if self._there is None else self._there[first:last]
         return part.to(torch.float64)
 
     def view(self, first: int, last: int) -> Any:
-        """The same: nothing writes to it."""
+        """Return the same: no code writes to it."""
         return self.block(first, last)
 
     def _moved(self, part: Any) -> Any:
@@ -78,16 +78,16 @@ class DeviceBlock:
     """Rows made ready on a device; padded with zeros."""
 
     short: Any
-    """[D, N] float32: the rows' columns."""
+    """Columns of the rows, [D, N] float32."""
     own: Any
-    """[N] float32, see `bounds.Block`."""
+    """Own terms of the rows, [N] float32, see `bounds.Block`."""
     slack: Any
-    """[N] float64."""
+    """Slacks of the rows, [N] float64, see `bounds.Block`."""
     size: int
-    """Rows without padding."""
+    """Number of rows without padding."""
 
     def part(self, first: int, last: int) -> "DeviceBlock":
-        """Some of the rows; multiples of the padding, or the end."""
+        """Return some of the rows; multiples of the padding, or the end."""
         here = slice(first, last)
         return DeviceBlock(self.short[:, here], self.own[here], self.slack[here], min(last, self.size) - first)
 
@@ -109,7 +109,7 @@ def prepare(form: Form, rows: DeviceRows, first: int, last: int) -> DeviceBlock:
 
 
 def _round_rows(form: Form, exact: Any) -> tuple[Any, Any, Any]:
-    """Rows in float32, their own terms and their slacks: `kernels.round_to_float32` in PyTorch's words."""
+    """Return rows in float32, their own terms and their slacks: `kernels.round_to_float32` in PyTorch."""
     import torch
 
     moved, lost = form.moved(exact)
@@ -135,10 +135,12 @@ def _round_rows(form: Form, exact: Any) -> tuple[Any, Any, Any]:
 
 
 def evaluate(form: Form, queries: DeviceBlock, references: DeviceBlock, tile: Any) -> Any:
-    """Fill a tile [M, N] of padded size, up to a number a row that is still to be added, [M], as `neighbours.evaluate`.
+    """Fill a tile [M, N] of padded size, and return one number per row that is still to be added, [M].
+
+    It does what `neighbours.evaluate` does on the CPU.
 
     Raises:
-        InputError: The measure is no product, and there is no Triton.
+        InputError: The measure is not a product, and Triton is not installed.
     """
     import torch
 
@@ -167,7 +169,7 @@ def evaluate(form: Form, queries: DeviceBlock, references: DeviceBlock, tile: An
 
 @contextmanager
 def full_products(device: Any) -> Iterator[None]:
-    """Products of float32 in float32, whatever the caller has set; as it was on leaving.
+    """Compute products of float32 in float32, whatever the caller has set, and restore the settings on leaving.
 
     Raises:
         InputError: The environment forces shorter ones (NVIDIA_TF32_OVERRIDE).
@@ -193,15 +195,15 @@ def full_products(device: Any) -> Iterator[None]:
 
 Ids = NDArray[np.int64]
 GROUP = 64
-"""References of which the least value is looked at first."""
+"""References in a group, of which the search looks at the least value first."""
 GATHERED_GROUPS = 1 << 18
-"""Such groups whose values are looked at at once."""
+"""Number of such groups whose values are looked at in one step."""
 PENDING_PAIRS = 1 << 22
-"""Pairs that wait before they are looked through again; or four times the answer's."""
+"""Pairs that wait before the search prunes them; or four times the answer's."""
 BINNED_VALUES = 1 << 24
-"""Values that are sorted into bins at once."""
+"""Number of values that are sorted into bins in one step."""
 PAIRS_PER_THREAD = 4096
-"""Pairs that one thread evaluates at a time."""
+"""Number of pairs that one thread evaluates at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,39 +211,39 @@ class Tile:
     """Values of some queries against some references, on the device."""
 
     values: Any
-    """[m, N] float32, infinite where a pair is left out; `rest` is still to be added."""
+    """Values of the pairs, [m, N] float32, infinite where a pair is left out; `rest` is still to be added."""
     rest: Any
-    """[m] float32."""
+    """Number still to be added to each row, [m] float32."""
     betas: Any
-    """[m] float64 absolute bounds."""
+    """Absolute bounds of the values, [m] float64."""
     rows: slice
-    """Which queries of the block."""
+    """Range of the queries in the block."""
     start: int
     """Number of the first reference."""
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Two tables on a device and how their pairs are approximated there."""
+    """Search over two tables on a device, with the form that approximates their pairs there."""
 
     left: DeviceRows
     right: DeviceRows
     groups: tuple[Ids, Ids]
-    """[n] and [m] codes; pairs of the same are left out. Empty where there are none."""
+    """Codes of the groups, [n] and [m]; pairs of the same are left out. Empty without groups."""
     form: Form
     workers: Team
     block: int | None
-    """Rows of a block, or None."""
+    """Number of rows of a block, or None."""
 
     def queries(self) -> Iterator[tuple[slice, DeviceBlock]]:
-        """Blocks of queries made ready."""
+        """Prepare the queries block by block."""
         many = self.block or rows_per_block(self.left.d, QUERIES)
         for first in range(0, self.left.n, many):
             rows = slice(first, min(first + many, self.left.n))
             yield rows, prepare(self.form, self.left, rows.start, rows.stop)
 
     def tiles(self, rows: slice, queries: DeviceBlock) -> Iterator[Tile]:
-        """Every tile of a block of queries in turn; each overwrites the one before."""
+        """Yield every tile of a block of queries in turn; each overwrites the one before."""
         import torch
 
         device, few = self.left.device, self.block or rows_per_block(self.right.d, ELEMENTS)
@@ -265,12 +267,12 @@ class Search:
                 yield Tile(values, rest[: some.size], betas[part], part, start)
 
     def distances(self, rows: Ids, columns: Ids) -> FloatArray:
-        """Distances of pairs by definition, on the CPU's cores."""
+        """Compute distances of pairs by definition, on the CPU's cores."""
         code, weights, whitening, p = self.form.definition
         out = np.empty(len(rows))
 
         def task(part: slice) -> None:
-            """Some of the pairs, each row of them read once."""
+            """Compute some of the pairs, each row of them read once."""
             x, i = self.left.take_once(rows[part])
             y, j = self.right.take_once(columns[part])
             x, y = (np.ascontiguousarray(self.form.measure.rows(some)) for some in (x, y))
@@ -286,12 +288,12 @@ class Search:
         return (self.form.multiplier * distances) ** self.form.power
 
     def limit(self, keys: Any, betas: Any) -> Any:
-        """The largest values, in float32, whose keys may be at most these; see ``direct``."""
+        """Return the largest values, in float32, whose keys may be at most these; see `definitions`."""
         return (((keys * ROOM + betas) / (1 - self.form.rho)) ** self.form.root * (1 + 1e-6) + 1e-37).float()
 
 
 class _Nearest:
-    """The nearest references of a block of queries, as far as they have been seen."""
+    """Nearest references of a block of queries, as far as they have been seen."""
 
     def __init__(self, search: Search, first: int, distances: FloatArray, indices: Ids) -> None:
         import torch
@@ -299,7 +301,7 @@ class _Nearest:
         self.search, self.first, self.distances, self.indices = search, first, distances, indices
         self.k = distances.shape[1]
         self.most = torch.full(distances.shape, torch.inf, dtype=torch.float64, device=search.left.device)
-        """[m, k] upper bounds of the keys of the k nearest."""
+        """Upper bounds of the keys of the k nearest, [m, k]."""
         self.room = max(PENDING_PAIRS, 4 * distances.size)
         self.waiting: list[tuple[Any, Any, Any]] = []
         """Rows of the block, of the references, and lower bounds of their keys."""
@@ -361,14 +363,14 @@ def open_search(
     threads: int | None,
     block: int | None,
 ) -> Iterator[Search]:
-    """Two checked tables made ready to be searched on their device."""
+    """Prepare two checked tables for a search on their device."""
     with full_products(left.device), team(threads) as workers:
         form = find_form(measure, right, left.exact and right.exact).on_device()
         yield Search(left, right, groups, form, workers, block)
 
 
 def search_nearest(search: Search, distances: FloatArray, indices: Ids) -> None:
-    """The nearest of every query into ``distances`` and ``indices``, [n, k], ascending; see `neighbours.nearest`."""
+    """Write the nearest of every query to ``distances`` and ``indices``, [n, k], as `neighbours.nearest` does."""
     for rows, queries in search.queries():
         neighbours = _Nearest(search, rows.start, distances[rows], indices[rows])
         for tile in search.tiles(rows, queries):
@@ -377,7 +379,7 @@ def search_nearest(search: Search, distances: FloatArray, indices: Ids) -> None:
 
 
 def count_pairs(search: Search, edges: FloatArray) -> Ids:
-    """Pairs by bin, [bins]; see `histograms.histogram` and `direct.scan_histogram`."""
+    """Count pairs by bin, [bins]; see `neighbours.histogram` and `definitions.scan_histogram`."""
     import torch
 
     keys = torch.from_numpy(np.where(edges >= 0, search.keys(edges.clip(0)), -1.0)).to(search.left.device)
@@ -396,7 +398,7 @@ def count_pairs(search: Search, edges: FloatArray) -> Ids:
 
 
 def _count(search: Search, keys: Any, values: Any, betas: Any) -> tuple[Any, Any]:
-    """Values that are surely in a bin, counted; and which, [s, N], may be on either side of an edge."""
+    """Count the values that are surely in a bin, and mark, [s, N], those that may be on either side of an edge."""
     import torch
 
     form, last = search.form, len(keys)

@@ -1,9 +1,9 @@
-"""Blocks of approximate values by Triton, for the measures that are no matrix product; see `kernels` and `bounds`.
+"""Blocks of approximate values by Triton, for measures other than matrix products; see `kernels` and `bounds`.
 
 Rows come transposed, [d, m] and [d, n], and padded with zeros, so that no load is masked. A program takes 128 x 128
 pairs, a thread 8 x 8 of them in registers: values have the shape [8, 8, 16, 16], and Triton's own layout gives the last
 two axes to the 256 threads, so that the 16 numbers a thread reads of a column serve 64 pairs. Import this module where
-it is used: Triton is there with PyTorch for GPUs only.
+it is used: Triton is installed with PyTorch for GPUs only.
 """
 
 from typing import Any
@@ -15,16 +15,16 @@ from memorisk.scores.distances.bounds import Form
 
 EACH, SIDE = 8, 16
 PAIRS = EACH * SIDE
-"""Rows and columns of a program's pairs: what the blocks are padded to."""
+"""Rows and columns of a program's pairs, to multiples of which the blocks are padded."""
 UNROLLED = 4
-"""Columns of the rows in a turn of the loop: what d is padded to."""
+"""Columns of the rows in a turn of the loop, to multiples of which d is padded."""
 _LEAST = tl.constexpr(1e-31)
 _LN2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
 def _logarithm(m, APPROXIMATE: tl.constexpr):
-    """To base 2; by the GPU's own instruction where there is one, within 2^-22."""
+    """Compute the logarithm to base 2; by the GPU's own instruction where it exists, within 2^-22."""
     if APPROXIMATE:
         return tl.inline_asm_elementwise(
             "lg2.approx.ftz.f32 $0, $1;", "=f,f", [m], dtype=tl.float32, is_pure=True, pack=1
@@ -54,7 +54,10 @@ def _fill(
     KIND: tl.constexpr, POWER: tl.constexpr, APPROXIMATE: tl.constexpr,
     EACH: tl.constexpr, SIDE: tl.constexpr, UNROLLED: tl.constexpr,
 ):  # fmt: skip
-    """One program's pairs of ``tile``, as wide as ``y``; programs in a row share queries and walk the references."""
+    """Fill one program's pairs of ``tile``, as wide as ``y``.
+
+    Programs in a row share queries and walk the references.
+    """
     place = tl.arange(0, EACH)[:, None] * SIDE + tl.arange(0, SIDE)[None, :]
     rows = tl.program_id(1) * EACH * SIDE + place
     columns = tl.program_id(0) * EACH * SIDE + place
@@ -84,13 +87,15 @@ def _fill(
 
 
 def fill(form: Form, queries: Any, references: Any, tile: Any) -> None:
-    """Fill a tile [m, n] on a device with values that ``form`` bounds; rows and columns beyond the blocks' are none.
+    """Fill a tile [m, n] on a device with values that ``form`` bounds.
+
+    Rows and columns beyond the blocks' own hold no pair.
 
     Args:
-        form: Of `bounds.find_form`, of a family that is no product.
-        queries: A `gpu.DeviceBlock`.
-        references: Another.
-        tile: Contiguous, of padded size.
+        form: Form from `bounds.find_form`, of a family other than "product".
+        queries: Block of queries, a `gpu.DeviceBlock`.
+        references: Block of references, a `gpu.DeviceBlock`.
+        tile: Contiguous tile of padded size.
     """
     kind = form.family
     if kind == "ratio" and form.measure.domain == "signed":

@@ -1,13 +1,13 @@
-"""Compiled kernels of approximate values in float32, [m, n] at a time, for the measures that are no matrix product.
+"""Compiled kernels of approximate values in float32, [m, n] at a time, for measures other than matrix products.
 
 `compiled` compiles a function by numba at its first call; it runs outside Python's lock and is kept on the disk
 where that is allowed.
 
-What each kernel leaves in ``tile`` is bounded in `bounds`; sums may be added in any order (``reassoc``), since the
+`bounds` bounds what each kernel leaves in ``tile``; sums may be added in any order (``reassoc``), since the
 bound of a sum of terms of one sign holds for any. One query meets four references at a time, and blocks of
 references small enough to stay near the processor meet all queries in turn.
 
-Rows are rounded to float32 first. What the rounding took from each row is measured.
+Rows are rounded to float32 first. The program measures what the rounding took from each row.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator: ``numba.njit`` with a cache, or without one where no folder can be written."""
+    """Return a decorator: ``numba.njit`` with a cache, or without one where no folder can be written."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         """Compile a function at its first call."""
@@ -36,9 +36,9 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 FAST = {"reassoc", "nsz", "nnan", "ninf", "contract"}
-"""Freedom of order and of fused products; no reciprocals, no approximate functions."""
+"""Flags that allow any order and fused products, but no reciprocals and no approximate functions."""
 SHARED = 1 << 16
-"""Numbers of a block of references that stays near: 256 KiB."""
+"""Numbers in a block of references that stays near the processor: 256 KiB."""
 LOG = tuple(
     np.float32(c)
     for c in (
@@ -46,7 +46,7 @@ LOG = tuple(
         0.20629130288967437, -0.18961882084253165, 0.11825300007800685,
     )
 )  # fmt: skip
-"""``log(1 + z) = z (c0 + c1 z + ...)`` on [2^-1/2 - 1, 2^1/2 - 1], minimax, off by at most 1.8e-7."""
+"""Coefficients of ``log(1 + z) = z (c0 + c1 z + ...)`` on [2^-1/2 - 1, 2^1/2 - 1], minimax, off by at most 1.8e-7."""
 C0, C1, C2, C3, C4, C5, C6 = LOG
 LN2, ONE, LEAST = np.float32(np.log(2.0)), np.float32(1.0), np.float32(1e-31)
 _ROOT_HALF_BITS = 0x3F3504F3
@@ -54,15 +54,15 @@ _ROOT_HALF_BITS = 0x3F3504F3
 
 @compiled(inline="always")
 def _number(bits):
-    """The float32 of these bits."""
+    """Return the float32 of these bits."""
     return np.int32(bits).view(np.float32)
 
 
 @compiled(inline="always")
 def _larger(size, number):
-    """The larger of the bits of a float32 that is not negative, ``size``, and of those of another.
+    """Return the larger of ``size``, the bits of a float32 that is not negative, and the bits of another.
 
-    Such bits are ordered as the numbers are. LLVM turns a maximum of whole numbers into a reduction over vectors, and
+    Such bits are ordered as the numbers are. LLVM turns a maximum of whole numbers into a reduction over vectors, but
     none of float32 that numba can write.
     """
     return np.int32(max(size, np.float32(number).view(np.int32)))
@@ -70,7 +70,7 @@ def _larger(size, number):
 
 @compiled(inline="always")
 def _log(m):
-    """The logarithm of ``m = 2^e f``, f between 2^-1/2 and 2^1/2: e is read from the bits."""
+    """Compute the logarithm of ``m = 2^e f``, f between 2^-1/2 and 2^1/2: e is read from the bits."""
     bits = np.float32(m).view(np.int32)
     exponent = np.int32(np.int32(bits - np.int32(_ROOT_HALF_BITS)) >> 23)
     z = _number(bits - np.int32(exponent << 23)) - ONE
@@ -79,7 +79,7 @@ def _log(m):
 
 @compiled(fastmath=FAST)
 def logarithms(values, out):
-    """The logarithm that `entropies` uses, of many positive float32: for the test of its bound."""
+    """Compute the logarithm that `entropies` uses, of many positive float32: for the test of its bound."""
     for t in range(len(values)):
         out[t] = _log(values[t])
 
@@ -97,7 +97,7 @@ def _put(tile, i, j, n, s0, s1, s2, s3):
 
 @compiled(fastmath=FAST)
 def absolute_sums(x, y, tile):
-    """``sum |x - y|``, two queries by four references."""
+    """Compute ``sum |x - y|``, two queries by four references."""
     m, d, n = len(x), x.shape[1], len(y)
     step = max(4, SHARED // d // 4 * 4)
     for start in range(0, n, step):
@@ -122,7 +122,7 @@ def absolute_sums(x, y, tile):
 
 @compiled(fastmath=FAST)
 def largest(x, y, tile):
-    """``max |x - y|``."""
+    """Compute ``max |x - y|`` of every pair."""
     d, n = x.shape[1], len(y)
     step = max(4, SHARED // d // 4 * 4)
     for start in range(0, n, step):
@@ -141,7 +141,7 @@ def largest(x, y, tile):
 
 @compiled(fastmath=FAST)
 def cubes(x, y, tile):
-    """``sum |x - y|^3``."""
+    """Compute ``sum |x - y|^3`` of every pair."""
     d, n = x.shape[1], len(y)
     step = max(4, SHARED // d // 4 * 4)
     for start in range(0, n, step):
@@ -161,7 +161,7 @@ def cubes(x, y, tile):
 
 @compiled(fastmath=FAST)
 def powers(x, y, power, tile):
-    """``sum |x - y|^power`` for a whole power of at least 1."""
+    """Compute ``sum |x - y|^power`` for a whole power of at least 1."""
     d, n = x.shape[1], len(y)
     terms = np.empty(64, np.float32)
     for i in range(len(x)):
@@ -182,7 +182,7 @@ def powers(x, y, power, tile):
 
 @compiled(fastmath=FAST)
 def shares_of_sums(x, y, tile):
-    """``N / (N + D)`` of ``N = sum |x - y|`` and ``D = sum |x + y|``; 0 for two zero rows."""
+    """Compute ``N / (N + D)`` of ``N = sum |x - y|`` and ``D = sum |x + y|``; 0 for two zero rows."""
     d, n = x.shape[1], len(y)
     step = max(2, SHARED // d // 2 * 2)
     for start in range(0, n, step):
@@ -203,7 +203,7 @@ def shares_of_sums(x, y, tile):
 
 @compiled(fastmath=FAST)
 def shares(x, y, tile):
-    """``sum |x - y| / (|x| + |y|)``; 0/0 is 0."""
+    """Compute ``sum |x - y| / (|x| + |y|)``; 0/0 is 0."""
     d, n = x.shape[1], len(y)
     step = max(4, SHARED // d // 4 * 4)
     for start in range(0, n, step):
@@ -223,7 +223,7 @@ def shares(x, y, tile):
 
 @compiled(fastmath=FAST)
 def entropies(x, y, own_x, own_y, tile):
-    """``(own_x + own_y - sum m log m) / d`` with ``m = x + y``."""
+    """Compute ``(own_x + own_y - sum m log m) / d`` with ``m = x + y``."""
     d, n = x.shape[1], len(y)
     step = max(2, SHARED // d // 2 * 2)
     part = ONE / np.float32(d)
@@ -244,7 +244,7 @@ def entropies(x, y, own_x, own_y, tile):
 
 @compiled()
 def squares_from_products(own_x, own_y, tile):
-    """``own_x + own_y - 2 tile`` in place: squared distances from products."""
+    """Compute ``own_x + own_y - 2 tile`` in place: squared distances from products."""
     two = np.float32(2)
     for i in range(len(tile)):
         own, row = own_x[i], tile[i]
@@ -254,7 +254,7 @@ def squares_from_products(own_x, own_y, tile):
 
 @compiled()
 def shares_from(own_x, own_y, both, tile):
-    """``tile / (own_x + own_y)``, or with ``both`` ``tile / (tile + own_x + own_y)``, in place; 0/0 is 0."""
+    """Compute ``tile / (own_x + own_y)``, or with ``both`` ``tile / (tile + own_x + own_y)``, in place; 0/0 is 0."""
     for i in range(len(tile)):
         own, row = own_x[i], tile[i]
         for j in range(len(row)):
@@ -263,13 +263,13 @@ def shares_from(own_x, own_y, both, tile):
 
 
 SMALLEST = 1e-30
-"""Smaller numbers count as 0 in Canberra's shares: each may be off by 1."""
+"""Least number that counts: smaller ones are 0 in Canberra's shares, and each may be off by 1."""
 NORMS = {"product": 2, "sum": 1, "ratio": 1, "share": 3, "entropy": 4, "none": 0}
 
 
 @compiled(fastmath={"reassoc", "nsz"})
 def _round_squares(x, centre, scale, limit, short):
-    """Round a row of the family "product"; its slack and its squared norm."""
+    """Round a row of the family "product", and return its slack and its squared norm."""
     lost, size, far = 0.0, 0.0, 0
     for t in range(len(x)):
         value = (x[t] - centre[t] if len(centre) else x[t]) * scale
@@ -285,7 +285,10 @@ def _round_squares(x, centre, scale, limit, short):
 
 @compiled()
 def _round_rows(x, centre, scale, norm, limit, short, own, slack):
-    """Round ``scale (x - centre)``; ``own`` and ``slack`` by ``norm``: 1 sums, 2 squares, 3 counts, 4 entropies."""
+    """Round ``scale (x - centre)``.
+
+    ``norm`` decides ``own`` and ``slack``: 1 sums, 2 squares, 3 counts, 4 entropies.
+    """
     centred = len(centre) > 0
     for i in range(len(x)):
         if norm == 2:
@@ -321,12 +324,12 @@ def round_to_float32(x: FloatArray, centre: FloatArray, scale: float, family: st
     """Fill the float32 parts of a block.
 
     Args:
-        x: [m, d] contiguous.
-        centre: [d] or empty.
-        scale: Multiplies what is left.
-        family: The form's: decides the norm of ``out.slack`` and what ``out.own`` is.
-        root: The form's: values whose powers would leave float32 are left out, and their rows marked.
-        out: Its ``short``, ``own`` and ``slack`` are written.
+        x: Rows of the definition, [m, d], contiguous.
+        centre: Centre that is subtracted first, [d] or empty.
+        scale: Factor of what is left.
+        family: Family of the form, which decides the norm of ``out.slack`` and what ``out.own`` is.
+        root: Root of the form: values whose powers would leave float32 are left out, and their rows marked.
+        out: Block whose ``short``, ``own`` and ``slack`` are written.
     """
     _round_rows(x, centre, scale, NORMS[family], largest_summable(x.shape[1], root), out.short, out.own, out.slack)
     if family == "ratio":
@@ -334,12 +337,12 @@ def round_to_float32(x: FloatArray, centre: FloatArray, scale: float, family: st
 
 
 def largest_summable(d: int, root: float) -> float:
-    """The largest number whose power, added ``d`` times, stays in float32."""
+    """Return the largest number whose power, added ``d`` times, stays in float32."""
     return 1e18 if root == 1 else 0.5 * (1e36 / d) ** (1 / root)
 
 
 def relative_slacks(slack: Any, own: Any) -> Any:
-    """Slacks as shares of the rows' sums; 0 for zero rows, infinite where the sum is too small to tell."""
+    """Return slacks as shares of the rows' sums; 0 for zero rows, infinite where the sum is too small to divide by."""
     xp = array_library(slack)
     known, zero = (own > 1e-24) & xp.isfinite(slack), (slack == 0) & (own == 0)
     return xp.where(zero, 0.0, xp.where(known, slack / xp.where(known, own, 1.0), np.inf))

@@ -2,11 +2,12 @@
 
 Names are SciPy's (``scipy.spatial.distance``); METHODS section 3. All are distances: the nearest has the smallest.
 ``whitened`` is memorisk's own: the cosine of what images do not share. All scans of a device look alike, so that their
-embeddings lie in a narrow cone, and what tells two people apart is small beside what all share. The mean of the unit
-rows of the references is taken away, and the rest divided by its spread in every direction (the covariance in
-Ledoit-Wolf's form, which any number of references determines), as METHODS section 6 asks of near copies.
-Each `Measure` tells its difference from SciPy. A `FittedMeasure` holds what was fitted on the references: how rows
-become what is compared, saved and loaded bit for bit. `pairwise` and `rowwise` evaluate the definition in float64.
+embeddings lie in a narrow cone, and the differences between two people are small compared with what all share. The
+mean of the unit rows of the references is subtracted, and the rest divided by its spread in every direction (the
+covariance in Ledoit-Wolf's form, which any number of references determines), as METHODS section 6 requires for near
+copies. Each `Measure` names its difference from SciPy. A `FittedMeasure` holds what was fitted on the references: it
+turns rows into what is compared, and is saved and loaded bit for bit. `pairwise` and `rowwise` evaluate the definition
+in float64.
 """
 
 import json
@@ -35,11 +36,11 @@ class Measure:
     """Properties of a measure that do not depend on data."""
 
     name: str
-    """SciPy's name."""
+    """Name of the measure in SciPy."""
     formula: str
     """Formula for two rows x and y."""
     domain: str
-    """"any", "non-negative" or "binary"."""
+    """Domain of the measure: "any", "non-negative" or "binary"."""
     fitted: str
     """Values that are fitted to the references, once."""
     degenerate: str
@@ -47,13 +48,13 @@ class Measure:
     scipy: str
     """Difference from ``scipy.spatial.distance.cdist``; "none" where there is none."""
     family: str
-    """How many pairs are evaluated at once: "product", "sum", "ratio", "share" or "entropy" (see ``bounds``)."""
+    """Method that evaluates many pairs at once: "product", "sum", "ratio", "share" or "entropy" (see ``bounds``)."""
     direction: str = DIRECTION
-    """The same for all: METHODS section 3 names the published code that maximised distances."""
+    """Direction, the same for all: METHODS section 3 names the published code that maximised distances."""
     rows: Callable[[FloatArray], FloatArray] | None = None
-    """Of a plug-in: what is compared of rows, float64 [m, d] to [m, d], each row on its own."""
+    """Function of a plug-in that returns what is compared of rows, float64 [m, d] to [m, d], each row on its own."""
     like: str | None = None
-    """Of a plug-in: the measure that compares it, one of `PLUGIN_FORMS`; the search is that measure's, and as exact."""
+    """Measure that compares a plug-in's rows, one of `PLUGIN_FORMS`; the search is that measure's, and as exact."""
 
 
 _POSITIVE_FITTED = "none; the column minimum with the domain 'shift'"
@@ -119,10 +120,10 @@ _OWN = {measure.name: measure for measure in _MEASURES}
 
 
 def _registered(name: str, measure: Measure) -> Measure:
-    """A measure as the search takes it; a plug-in has the family of the measure that it is like.
+    """Return a measure as the search takes it; a plug-in has the family of the measure that it is like.
 
     Raises:
-        InputError: A plug-in says not what is compared, or by what.
+        InputError: A plug-in does not define what is compared, or by what.
     """
     if measure.rows is None or measure.like not in PLUGIN_FORMS:
         raise InputError(
@@ -134,16 +135,16 @@ def _registered(name: str, measure: Measure) -> Measure:
 MEASURES = Registry("memorisk.measures", _OWN, Measure, _registered)
 """The measures by name, plug-ins last."""
 PAPER_MEASURES = tuple(name for name in _OWN if name != "whitened")
-"""The 14 of paper 003."""
+"""Names of the 14 measures of paper 003."""
 UNIT_ROWS = ("correlation", "cosine", "whitened")
 """Measures of rows that are brought to length 1."""
 
 
 def find_measure(name: str) -> Measure:
-    """The measure of a name.
+    """Find the measure of a name.
 
     Raises:
-        InputError: There is none; the message names the nearest.
+        InputError: The measure does not exist; the message names the nearest.
     """
     if name not in MEASURES:
         raise unknown_name("measure", name, MEASURES)
@@ -163,40 +164,40 @@ class FittedMeasure:
     """A measure, frozen after `fit_measure`."""
 
     name: str
-    """SciPy's name."""
+    """Name of the measure in SciPy."""
     dimension: int
-    """Columns d."""
+    """Number of columns d."""
     references: int
-    """Rows it was fitted on."""
+    """Number of rows that the measure was fitted on."""
     domain: str | None = None
-    """How negative values were met: "signed", "shift", "softplus"; None where there were none or they do not matter."""
+    """Treatment of negative values: "signed", "shift", "softplus"; None where none occurred or they do not matter."""
     p: float | None = None
-    """Minkowski's power."""
+    """Power of the Minkowski distance."""
     binarise: str | None = None
-    """"median" for dice and matching."""
+    """Rule "median" for dice and matching; None for others."""
     shrinkage: float | None = None
-    """Mahalanobis and whitened: Ledoit-Wolf's share of the identity; 0 for the plain covariance."""
+    """Share of the identity in Ledoit-Wolf's form, for mahalanobis and whitened; 0 for the plain covariance."""
     constant_columns: int | None = None
-    """Standardised Euclidean: columns of the references that do not vary and are ignored."""
+    """Number of columns of the references that do not vary and are ignored, for seuclidean."""
     minimum: FloatArray | None = None
-    """[d] column minimum of the references, domain "shift"."""
+    """Column minimum of the references, [d], for the domain "shift"."""
     medians: FloatArray | None = None
-    """[d] column medians: true is above."""
+    """Column medians of the references, [d]: a value above is true."""
     variance: FloatArray | None = None
-    """[d], ddof = 1, 0 for constant columns."""
+    """Column variances of the references, [d], ddof = 1, 0 for constant columns."""
     mean: FloatArray | None = None
-    """[d] of the references' unit rows, of whitened."""
+    """Mean of the references' unit rows, [d], for whitened."""
     whitening: FloatArray | None = None
-    """[d, d] W with W W' the inverse covariance."""
+    """Matrix W with W W' the inverse covariance, [d, d]."""
 
     @property
     def measure(self) -> Measure:
-        """Its entry in the registry."""
+        """Entry of the measure in the registry."""
         return MEASURES[self.name]
 
     @property
     def plain_words(self) -> str:
-        """The measure with what was chosen and fitted, for a result to name."""
+        """Name of the measure with what was chosen and fitted, for a result to name."""
         parts = [self.name]
         if self.p is not None:
             parts.append(f"p = {self.p:g}")
@@ -216,10 +217,11 @@ class FittedMeasure:
         """Return the rows to compare: domain, binarisation and normalisation applied, each row on its own.
 
         Args:
-            block: [m, d], checked by `check_rows`; an array, or a tensor on any device for the like of it.
+            block: Rows of the table, [m, d], checked by `check_rows`; an array, or a tensor on any device for the like
+                of it.
 
         Returns:
-            [m, d]; unit rows for `UNIT_ROWS`, shares for jensenshannon, 0 and 1 for dice and matching.
+            Rows to compare, [m, d]; unit rows for `UNIT_ROWS`, shares for jensenshannon, 0 and 1 for dice and matching.
         """
         if (own := self.measure.rows) is not None:
             return convert_like(
@@ -243,7 +245,7 @@ class FittedMeasure:
         """Compute what a plug-in compares of rows.
 
         Raises:
-            InputError: It gave other shapes than it got, or no numbers.
+            InputError: The plug-in returned other shapes than it got, or NaN.
         """
         mapped = np.asarray(own(np.asarray(block, dtype=np.float64)), dtype=np.float64)
         if mapped.shape != block.shape or not np.isfinite(mapped).all():
@@ -274,7 +276,7 @@ class FittedMeasure:
             rows.refuse("are constant, where correlation is undefined; leave them out", self._constant)
 
     def clipped(self, rows: Rows) -> int:
-        """Values below the references' minimum, which the domain "shift" counts as 0."""
+        """Count values below the references' minimum, which the domain "shift" counts as 0."""
         if self.minimum is None:
             return 0
         return sum(int((x < convert_like(x, self.minimum)).sum()) for _, x in rows.blocks())
@@ -318,7 +320,10 @@ class FittedMeasure:
         return abs(x) if self.name == "jensenshannon" else x
 
     def _whitened(self, x: FloatArray) -> FloatArray:
-        """Unit rows less the mean, whitened, to length 1; column by column, so that no row depends on the others."""
+        """Whiten unit rows less the mean, and scale to length 1.
+
+        The sum runs column by column, so that no row depends on the others.
+        """
         assert self.mean is not None
         assert self.whitening is not None
         rest, whitened = _unit(x) - self.mean, np.zeros((len(x), self.whitening.shape[1]))
@@ -336,20 +341,20 @@ class FittedMeasure:
 
 
 def _unit(x: FloatArray) -> FloatArray:
-    """Rows brought to length 1."""
+    """Scale rows to length 1."""
     xp = array_library(x)
     x = x / xp.amax(abs(x), axis=1, keepdims=True)
     return x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True))
 
 
 def _centred(x: FloatArray) -> FloatArray:
-    """Rows less their mean, the mean taken twice: the second removes the rounding of the first."""
+    """Subtract the mean of each row, taken twice: the second removes the rounding of the first."""
     x = x - x.mean(axis=1, keepdims=True)
     return x - x.mean(axis=1, keepdims=True)
 
 
 def _checked_measure(measure: FittedMeasure) -> FittedMeasure:
-    """The measure, if names, types and shapes fit each other."""
+    """Return the measure, if names, types and shapes fit each other."""
     d: Any = measure.dimension
     shapes = {"minimum": (d,), "medians": (d,), "variance": (d,), "mean": (d,), "whitening": (d, d)}
     needed = {"minimum": measure.domain == "shift", "medians": measure.binarise is not None,
@@ -374,7 +379,7 @@ def _checked_measure(measure: FittedMeasure) -> FittedMeasure:
 
 
 class Definition(NamedTuple):
-    """Arguments of `definitions.direct` beside the two rows."""
+    """Arguments of `definitions.direct` other than the two rows."""
 
     code: int
     weights: FloatArray
@@ -383,7 +388,7 @@ class Definition(NamedTuple):
 
 
 def definition(measure: FittedMeasure) -> Definition:
-    """A measure in the words of `definitions.direct`."""
+    """Return a measure as arguments of `definitions.direct`."""
     from memorisk.scores.distances.definitions import CODES
 
     weights, whitening = np.zeros(0), np.zeros((0, 0))
@@ -395,17 +400,17 @@ def definition(measure: FittedMeasure) -> Definition:
 
 
 def pairwise(queries: Any, references: Any, measure: FittedMeasure) -> FloatArray:
-    """Distances of every query to every reference, by definition in float64.
+    """Compute distances of every query to every reference, by definition in float64.
 
-    The form that `nearest` and `histogram` are held to; one thread, one pair at a time.
+    Tests compare `nearest` and `histogram` with this form; one thread, one pair at a time.
 
     Args:
-        queries: [m, d]; an array, a memory map or a tensor.
-        references: [n, d].
-        measure: From `fit_measure`.
+        queries: Vectors of the queries, [m, d]; an array, a memory map or a tensor.
+        references: Vectors of the references, [n, d].
+        measure: Measure from `fit_measure`.
 
     Returns:
-        [m, n] float64; ``measures.MEASURES[measure.name].formula``.
+        Distances, [m, n] float64; ``measures.MEASURES[measure.name].formula``.
 
     Raises:
         InputError: Shapes, types or rows that the measure does not take.
@@ -423,15 +428,17 @@ def pairwise(queries: Any, references: Any, measure: FittedMeasure) -> FloatArra
 
 
 def rowwise(first: Any, second: Any, measure: FittedMeasure) -> FloatArray:
-    """Distance of each row to the row beside it, by definition in float64: the diagonal of `pairwise`.
+    """Compute the distance of each row to the same row of the other table: the diagonal of `pairwise`.
+
+    The distance is that of the definition in float64.
 
     Args:
-        first: [n, d]; an array, a memory map or a tensor.
-        second: [n, d].
-        measure: From `fit_measure`.
+        first: Vectors of the first rows, [n, d]; an array, a memory map or a tensor.
+        second: Vectors of the second rows, [n, d].
+        measure: Measure from `fit_measure`.
 
     Returns:
-        [n] float64.
+        Distance of each pair of rows, [n] float64.
 
     Raises:
         InputError: Shapes, types or rows that the measure does not take.

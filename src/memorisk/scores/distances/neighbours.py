@@ -1,8 +1,8 @@
 """The nearest references of every query, and histograms of distances: exact, in blocks, by the definition.
 
 Every pair of a query and a reference is visited once, a tile at a time; `evaluate` is the one place that chooses
-the evaluator of a whole tile. `nearest` finds neighbours. `histogram` counts how many pairs lie at which distance,
-without holding the distances.
+the evaluator of a whole tile. `nearest` finds neighbours. `histogram` counts the pairs at each distance without
+holding the distances.
 """
 
 import operator
@@ -23,15 +23,15 @@ from memorisk.scores.distances.sketch import MOST_KEPT
 
 Ids = NDArray[np.int64]
 Visit = Callable[[Form, Block, Block, NDArray[np.float32], np.ndarray, slice, slice], None]
-"""Takes form, queries, references, room for a tile [m, n], betas [m] and which rows of the tables these are."""
+"""Function of form, queries, references, room for a tile [m, n], betas [m] and the tables' rows of both."""
 QUERIES = 1 << 22
 """Numbers of the queries held at once: 32 MiB in float64."""
 TILE_ROWS = 128
-"""Queries of a tile."""
+"""Number of queries in a tile."""
 
 
 def evaluate(form: Form, queries: Block, references: Block, tile: NDArray[np.float32]) -> None:
-    """Fill a tile [m, n] with values that ``form`` bounds; `gpu.evaluate` is a GPU's."""
+    """Fill a tile [m, n] with values that ``form`` bounds; `gpu.evaluate` does so on a GPU."""
     from memorisk.scores.distances import kernels
 
     name, x, y = form.measure.name, queries.short, references.short
@@ -76,11 +76,11 @@ def visit_tiles(
     Args:
         left: Queries, checked.
         right: References, checked.
-        measure: From `fit_measure`.
-        visit: See `Visit`.
-        threads: None for NUMBA_NUM_THREADS, or the cores.
-        block: Rows of a block; None for as many as fit the memory.
-        k: Neighbours of each query that are asked: blocks then have sketches where these pay.
+        measure: Measure from `fit_measure`.
+        visit: Function called on each tile, see `Visit`.
+        threads: Number of threads; None for NUMBA_NUM_THREADS, or the cores.
+        block: Number of rows of a block; None for as many as fit the memory.
+        k: Number of neighbours wanted per query: blocks then have sketches where these save time.
     """
     with team(threads) as workers:
         form = find_form(measure, right, left.exact and right.exact)
@@ -115,10 +115,10 @@ def visit_tiles(
 
 
 def group_codes(exclude_same: Any, left: Rows, right: Rows) -> tuple[Ids, Ids]:
-    """Groups of queries and references as numbers, the same for the same group; empty where there are none.
+    """Return groups of queries and references as numbers, the same for the same group; empty without groups.
 
     Raises:
-        InputError: There is not one group a row.
+        InputError: The groups are not one per row.
     """
     if exclude_same is None:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -138,15 +138,15 @@ def group_codes(exclude_same: Any, left: Rows, right: Rows) -> tuple[Ids, Ids]:
 
 
 def find_device(device: str, queries: Any, references: Any) -> Any:
-    """The GPU to search on, a ``torch.device``; None for the CPU.
+    """Return the GPU to search on, a ``torch.device``; None for the CPU.
 
     Args:
         device: "cpu", "cuda", "cuda:1", ...; "auto" for that of a table that is a tensor on a GPU, else the CPU.
-        queries: A table.
-        references: A table.
+        queries: Table of queries.
+        references: Table of references.
 
     Raises:
-        InputError: The device is unknown or not there.
+        InputError: The device is unknown or not available.
     """
     if device == "auto":
         places = (getattr(table, "device", None) for table in (references, queries))
@@ -160,10 +160,10 @@ def find_device(device: str, queries: Any, references: Any) -> Any:
 
 
 def open_tables(queries: Any, references: Any, measure: FittedMeasure, device: Any = None) -> tuple[Any, Any]:
-    """Both tables, checked; where a GPU is named, read onto it (`gpu.DeviceRows`).
+    """Open both tables and check them; where a GPU is named, read them onto it (`gpu.DeviceRows`).
 
     Raises:
-        InputError: One of them is none that the measure takes, or there are no references.
+        InputError: The measure does not take one of them, or the references are empty.
     """
     if device is None:
         left, right = Rows(queries, "queries"), Rows(references, "references")
@@ -180,14 +180,14 @@ def open_tables(queries: Any, references: Any, measure: FittedMeasure, device: A
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """The nearest references of every query."""
+    """Nearest references of every query, with their distances."""
 
     indices: NDArray[np.int64]
-    """[n, k] rows of the references, nearest first, ties by the lower row; -1 where there are fewer than k."""
+    """Rows of the references, [n, k], nearest first, ties by the lower row; -1 where there are fewer than k."""
     distances: FloatArray
-    """[n, k] as `pairwise` gives them; inf where there is no reference."""
+    """Distances as `pairwise` gives them, [n, k]; inf where a reference is missing."""
     clipped: int = 0
-    """Values of the queries below the references' minimum, with the domain "shift"."""
+    """Number of values of the queries below the references' minimum, with the domain "shift"."""
 
 
 def nearest(
@@ -201,29 +201,30 @@ def nearest(
     threads: int | None = None,
     block: int | None = None,
 ) -> Neighbours:
-    """The k nearest references of every query, the same as by sorting `pairwise`, ties by the lower row.
+    """Find the k nearest references of every query, the same as by sorting `pairwise`, ties by the lower row.
 
     Pairs are approximated in float32 with bounds on the error (``bounds``), Euclidean ones and cosines from sketches
-    first (``sketch``); those that may be among the nearest are evaluated by definition in float64. Blocks, threads and
-    the order of rows change no distance. Memory is that of a few blocks, whatever the number of rows.
+    first (``sketch``); the program evaluates those that may be among the nearest by definition in float64. Blocks,
+    threads
+    and the order of rows change no distance. Memory is that of a few blocks, whatever the number of rows.
 
     Args:
-        queries: [n, d]; an array, a memory map or a tensor.
-        references: [m, d].
-        measure: From `fit_measure`.
-        k: Neighbours of each.
+        queries: Vectors of the queries, [n, d]; an array, a memory map or a tensor.
+        references: Vectors of the references, [m, d].
+        measure: Measure from `fit_measure`.
+        k: Number of neighbours per query.
         exclude_same: Pair of [n] and [m] groups: references of the query's own group are left out.
         device: "cpu", "cuda", "cuda:1", ...; "auto" for the GPU that holds the queries or the references as a tensor,
             else the CPU. The result is the same, bit for bit.
-        threads: Of the computation; None for NUMBA_NUM_THREADS, or the cores.
-        block: Rows of a block; None for about 8 MiB, on a GPU for tiles of 1 GiB.
+        threads: Number of threads; None for NUMBA_NUM_THREADS, or the cores.
+        block: Number of rows of a block; None for about 8 MiB, on a GPU for tiles of 1 GiB.
 
     Returns:
         Rows and distances, both [n, k].
 
     Raises:
         InputError: Shapes, types or rows that the measure does not take; a k below 1; groups that do not fit; a device
-            that is not there, or is without Triton where the measure needs it.
+            that is not available, or is without Triton where the measure needs it.
     """
     from memorisk.scores.distances.definitions import evaluate_near, scan_nearest
     from memorisk.scores.distances.kernels import squares_from_products
@@ -268,7 +269,7 @@ def nearest(
 
 
 def _whole(what: str, value: Any) -> int:
-    """A whole number of at least 1."""
+    """Return a whole number of at least 1, or refuse it."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -279,7 +280,7 @@ def _whole(what: str, value: Any) -> int:
 
 
 def _count(value: int | None) -> int | None:
-    """A number of rows or threads, or None."""
+    """Return a number of rows or threads, or None."""
     return None if value is None else _whole("a number of rows or threads", value)
 
 
@@ -294,27 +295,27 @@ def histogram(
     threads: int | None = None,
     block: int | None = None,
 ) -> NDArray[np.int64]:
-    """Pairs by distance, exact at the edges: ``numpy.histogram(pairwise(...), edges)[0]`` in little memory.
+    """Count pairs by distance, exact at the edges: ``numpy.histogram(pairwise(...), edges)[0]`` in little memory.
 
     Bins hold their lower edge, the last one its upper edge too. A pair whose approximate distance may lie on either
-    side of an edge is evaluated by definition, by the CPU also where a GPU approximates.
+    side of an edge is evaluated by definition on the CPU, also where a GPU approximates.
 
     Args:
-        queries: [n, d]; an array, a memory map or a tensor.
-        references: [m, d].
-        measure: From `fit_measure`.
-        edges: [b + 1] increasing.
+        queries: Vectors of the queries, [n, d]; an array, a memory map or a tensor.
+        references: Vectors of the references, [m, d].
+        measure: Measure from `fit_measure`.
+        edges: Edges of the bins, [b + 1], increasing.
         exclude_same: Pair of [n] and [m] groups: pairs of the same group are left out.
-        device: As for `nearest`.
-        threads: Of the computation; None for NUMBA_NUM_THREADS, or the cores.
-        block: As for `nearest`.
+        device: Device that searches, as for `nearest`.
+        threads: Number of threads; None for NUMBA_NUM_THREADS, or the cores.
+        block: Number of rows of a block, as for `nearest`.
 
     Returns:
-        [b] counts; pairs outside the edges are in none.
+        Number of pairs in each bin, [b]; pairs outside the edges are in none.
 
     Raises:
         InputError: Shapes, types or rows that the measure does not take; edges that do not increase; a device that is
-            not there, or is without Triton where the measure needs it.
+            not available, or is without Triton where the measure needs it.
     """
     from memorisk.scores.distances.definitions import scan_histogram
 

@@ -10,7 +10,7 @@ The code calls ``scipy.spatial.distance.cdist(queries, references, metric)`` wit
   matching is the share of columns that are not equal to the last bit, and Dice has no meaning;
 * takes |x|, divided by its sum, for Jensen-Shannon; Minkowski with SciPy's p = 2, which is Euclidean again.
 
-This is for showing what those rules do, beside `memorisk.scores.distances`, which judges.
+This module shows what those rules do, for comparison with `memorisk.scores.distances`, which judges.
 """
 
 from dataclasses import dataclass
@@ -38,25 +38,26 @@ class PublishedNeighbours:
     """Most similar reference of each query, by the published code."""
 
     scores: FloatArray
-    """[n] the smaller, the sooner flagged: the smallest distance, or the largest one negated where it is maximised."""
+    """Scores, [n]: the smaller, the sooner flagged: the smallest distance, or minus the largest where it is
+    maximised."""
     indices: NDArray[np.int64]
-    """[n] row of that reference."""
+    """Row of that reference, [n]."""
 
 
 def published_neighbours(
     name: str, queries: FloatArray, references: FloatArray, *, threads: int | None = None, device: str = "cpu"
 ) -> PublishedNeighbours:
-    """The most similar reference of each query by the published rules.
+    """Find the most similar reference of each query by the published rules.
 
-    Of maximised distances tau is the 95th percentile and flagged is what lies above: with negated scores the 5th
-    percentile, and what lies below, as for all others.
+    Of maximised distances tau is the 95th percentile, and distances above it are flagged: with negated scores the 5th
+    percentile, and scores below it, as for all others.
 
     Args:
         name: One of ``distances.MEASURES``.
-        queries: [n, d].
-        references: [m, d].
-        threads: Of the computation, where it is not SciPy's own.
-        device: As for `distances.nearest`, where it is not SciPy's own.
+        queries: Vectors of the queries, [n, d].
+        references: Vectors of the references, [m, d].
+        threads: Number of threads, where the computation is not SciPy's own.
+        device: Device, as for `distances.nearest`, where the computation is not SciPy's own.
 
     Returns:
         Scores and rows; equal to SciPy's distances up to rounding.
@@ -92,7 +93,9 @@ def published_neighbours(
 
 
 def _by_scipy(name: Any, x: FloatArray, y: FloatArray) -> PublishedNeighbours:
-    """SciPy's own distances, some queries and references at a time; the largest of `MAXIMISED`, the smallest of others.
+    """Compute SciPy's own distances, some queries and references at a time.
+
+    Take the largest of `MAXIMISED`, the smallest of others.
 
     Of equal distances the first reference counts, as in SciPy's whole matrix.
     """

@@ -22,7 +22,7 @@ from memorisk.runs.errors import InputError, one_line
 FloatArray = NDArray[np.float64]
 
 LARGEST = 1e100
-"""Values beyond it overflow when squared or raised to a power."""
+"""Largest value allowed: greater ones overflow when squared or raised to a power."""
 ELEMENTS = 1 << 20
 """Numbers in a block: 8 MiB in float64."""
 _LISTED = 5
@@ -31,7 +31,7 @@ _TAKEN = _EXACT | {"float64", "int32", "uint32", "int64", "uint64"}
 
 
 def name_rows(rows: NDArray[np.int64]) -> str:
-    """Row numbers for a message: the first few and how many in all."""
+    """Write row numbers for a message: the first few and how many in all."""
     listed = ", ".join(str(int(r)) for r in rows[:_LISTED])
     if len(rows) > _LISTED:
         return f"rows {listed}, ... ({len(rows):,} in all)"
@@ -39,12 +39,12 @@ def name_rows(rows: NDArray[np.int64]) -> str:
 
 
 def array_library(x: Any) -> Any:
-    """NumPy or PyTorch, whichever holds an array; what is written in the words of both runs where its rows are."""
+    """Return NumPy or PyTorch, whichever holds an array; code that uses functions of both runs where its rows are."""
     return sys.modules[type(x).__module__.partition(".")[0]]
 
 
 def convert_like(x: Any, array: Any) -> Any:
-    """An array in the library and on the device of ``x``."""
+    """Convert an array to the library and the device of ``x``."""
     return array_library(x).asarray(array, device=x.device)
 
 
@@ -52,17 +52,18 @@ class Rows:
     """An [n, d] table that is read in blocks.
 
     Args:
-        table: A NumPy array or memory map, a PyTorch tensor on any device (bfloat16 too), or what becomes an array.
+        table: A NumPy array or memory map, a PyTorch tensor on any device (bfloat16 too), or data that becomes an
+            array.
         what: "queries" or "references", for messages.
 
     Attributes:
-        n: Rows.
-        d: Columns.
-        exact: The type's values are all float32 values.
-        elements: Numbers in a block.
+        n: Number of rows.
+        d: Number of columns.
+        exact: Whether the type's values are all float32 values.
+        elements: Number of numbers in a block.
 
     Raises:
-        InputError: It is no table of real numbers.
+        InputError: The table does not hold real numbers.
     """
 
     elements = ELEMENTS
@@ -83,17 +84,19 @@ class Rows:
         self.n, self.d = (int(size) for size in self._table.shape)
 
     def block(self, first: int, last: int) -> FloatArray:
-        """Rows ``first`` to ``last`` in float64, a copy."""
+        """Return rows ``first`` to ``last`` in float64, a copy."""
         return self._float64(self._table[first:last], copy=True)
 
     def view(self, first: int, last: int) -> FloatArray:
-        """Rows ``first`` to ``last`` in float64, not to be written to: the table's own where it is of that type."""
+        """Return rows ``first`` to ``last`` in float64, not to be written to: the table's own if it is float64."""
         part = self._float64(self._table[first:last], copy=None)
         part.flags.writeable = False
         return part
 
     def own(self, first: int, last: int) -> FloatArray | None:
-        """Rows ``first`` to ``last`` of the table itself, not to be written to; None where compiled code needs a copy.
+        """Return rows ``first`` to ``last`` of the table itself, not to be written to.
+
+        Return None where compiled code needs a copy.
 
         A table that may not be written to is another type to a compiled function, which would be compiled once more.
         """
@@ -103,16 +106,16 @@ class Rows:
         return table[first:last]
 
     def take(self, numbers: NDArray[np.int64]) -> FloatArray:
-        """Rows of these numbers in float64, a copy."""
+        """Return rows of these numbers in float64, a copy."""
         return self._float64(self._table[numbers])
 
     def take_once(self, numbers: NDArray[np.int64]) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Rows of these numbers in float64, each once, and where among them each of the numbers is."""
+        """Return rows of these numbers in float64, each once, and the place of each of the numbers among them."""
         unique, places = np.unique(numbers, return_inverse=True)
         return np.ascontiguousarray(self.take(unique)), places.reshape(-1)
 
     def columns(self, first: int, last: int) -> FloatArray:
-        """Columns ``first`` to ``last`` in float64, a copy."""
+        """Return columns ``first`` to ``last`` in float64, a copy."""
         return self._float64(self._table[:, first:last])
 
     def _float64(self, part: Any, copy: bool | None = True) -> FloatArray:
@@ -122,7 +125,7 @@ class Rows:
         return np.array(part, dtype=np.float64, order="C", copy=copy)
 
     def blocks(self) -> Iterator[tuple[int, FloatArray]]:
-        """First row and rows of every block in turn, not to be written to."""
+        """Yield the first row and the rows of every block in turn, not to be written to."""
         step = rows_per_block(self.d, self.elements)
         for first in range(0, self.n, step):
             yield first, self.view(first, min(first + step, self.n))
@@ -131,11 +134,11 @@ class Rows:
         """Refuse the table where any row is bad.
 
         Args:
-            reason: The end of the sentence "rows 1, 2 of the queries ...".
-            bad: [m, d] to [m], which rows are.
+            reason: End of the sentence "rows 1, 2 of the queries ...".
+            bad: Function from rows [m, d] to [m], whether each row is bad.
 
         Raises:
-            InputError: One is; the first few are named and all counted.
+            InputError: A row is bad; the message names the first few and counts all.
         """
         bad_rows = [np.flatnonzero(rows.tolist()) + first for first, x in self.blocks() if (rows := bad(x)).any()]
         numbers = np.concatenate(bad_rows) if bad_rows else np.empty(0, np.int64)
@@ -146,13 +149,16 @@ class Rows:
         """Refuse NaN, inf and values beyond ``LARGEST``.
 
         Raises:
-            InputError: There are some.
+            InputError: The table holds such values.
         """
         self.refuse(f"hold NaN, inf or values beyond {LARGEST:g}; leave them out", _too_large)
 
 
 def _too_large(x: Any) -> Any:
-    """[m] rows with NaN, inf or values beyond ``LARGEST``; the sum of all squares clears most blocks without a copy."""
+    """Mark rows with NaN, inf or values beyond ``LARGEST``, [m].
+
+    The sum of all squares clears most blocks without a copy.
+    """
     if isinstance(x, np.ndarray):
         with np.errstate(over="ignore", invalid="ignore"):
             if np.vdot(x, x) <= LARGEST**2:
@@ -161,7 +167,7 @@ def _too_large(x: Any) -> Any:
 
 
 def rows_per_block(d: int, elements: int = ELEMENTS) -> int:
-    """Rows of ``d`` numbers in a block."""
+    """Return the number of rows of ``d`` numbers in a block."""
     return max(1, elements // d)
 
 
@@ -172,15 +178,15 @@ class Team:
     """Runs a function over tasks with a fixed number of threads.
 
     Args:
-        threads: Of them.
-        pool: Where they run; None for the caller's own thread.
+        threads: Number of threads.
+        pool: Pool in which the threads run; None for the caller's own thread.
     """
 
     def __init__(self, threads: int, pool: ThreadPoolExecutor | None) -> None:
         self.threads, self._pool = threads, pool
 
     def run(self, function: Callable[[Task], None], tasks: Sequence[Task]) -> None:
-        """The function of every task; the first error is raised."""
+        """Call the function on every task; the first error is raised."""
         if self._pool is None:
             for task in tasks:
                 function(task)
@@ -189,7 +195,7 @@ class Team:
                 pass
 
     def run_parts(self, function: Callable[[slice], None], n: int, size: int) -> None:
-        """The function of every part of n things, ``size`` of them at a time."""
+        """Call the function on every part of n things, ``size`` of them at a time."""
         self.run(lambda first: function(slice(first, min(first + size, n))), range(0, n, size))
 
 
@@ -201,9 +207,9 @@ def _thread_pools(n_modules: int) -> ThreadpoolController:
 
 @contextmanager
 def team(threads: int | None) -> Iterator[Team]:
-    """A team of the given number of threads, or of as many as numba is set to; each multiplies matrices alone.
+    """Open a team of the given number of threads, or of as many as numba is set to; each multiplies matrices alone.
 
-    BLAS is held to one thread in the whole process meanwhile and has its own number again afterwards.
+    BLAS is limited to one thread in the whole process meanwhile and has its own number again afterwards.
     """
     from numba import config
 

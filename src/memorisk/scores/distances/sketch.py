@@ -2,8 +2,8 @@
 
 The sketch of a row x is P'x, with P [d, c] leading principal directions of some references (a range finder, Halko,
 Martinsson and Tropp 2011, algorithm 4.4). No direction is longer than 1 and none is counted twice, |P'z| <= |z| for all
-z, so that sketches are at most as far apart as their rows, whatever the directions are: they decide how many pairs are
-left out, never which neighbours are found.
+z, so that sketches are at most as far apart as their rows, whatever the directions are. The directions decide how many
+pairs are left out, never which neighbours are found.
 
 A sketch is computed in float32. It is off by at most gamma(d) c^(1/2) |x| in any order of addition (`bounds`), and by
 what the row itself lost when it was rounded: ``slack``. With s the slacks of both rows, two rows of key K have sketches
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from memorisk.scores.distances.bounds import Form
 
 DIRECTIONS = 32
-"""Columns of P."""
+"""Number of columns of P."""
 SAMPLE = 128
-"""References that the directions are found from."""
+"""Number of references from which the directions are computed."""
 FEWEST_COLUMNS = 4 * DIRECTIONS
-"""A row of fewer columns is as quickly multiplied whole."""
+"""Number of columns below which multiplying whole rows is as quick."""
 FEWEST_REFERENCES = 16
-"""References a neighbour below which too many of them are kept."""
+"""Number of references per neighbour below which too many of them are kept."""
 COST = 6 * DIRECTIONS
-"""Pairs a row, queries and references counted alike, below which sketches cost more than they save."""
+"""Number of pairs per row, queries and references counted alike, below which sketches cost more than they save."""
 MOST_KEPT = 0.125
 """Share of the pairs kept above which the product over all columns is quicker."""
 SHRINKAGE = 2.0**-18
-"""Taken from the length of each direction: more than what rounding them to float32 can add."""
+"""Share taken from the length of each direction: more than what rounding them to float32 can add."""
 NO_DIRECTIONS = np.empty((0, 0), np.float32)
 
 
@@ -43,11 +43,11 @@ class Sketch:
     """Sketches of the rows of a block."""
 
     short: NDArray[np.float32]
-    """[m, c] P'x of each row."""
+    """Sketch P'x of each row, [m, c]."""
     own: NDArray[np.float32]
-    """[m] squared norms."""
+    """Squared norms of the sketches, [m]."""
     slack: FloatArray
-    """[m] distance of each from the sketch of the definition's row in exact arithmetic."""
+    """Distance of each from the sketch of the definition's row in exact arithmetic, [m]."""
 
     def part(self, first: int, last: int) -> "Sketch":
         """Return some of the rows."""
@@ -55,7 +55,7 @@ class Sketch:
 
 
 def empty_sketch(size: int, directions: NDArray[np.float32]) -> Sketch | None:
-    """Room for the sketches of a block, or None where there are no directions."""
+    """Allocate room for the sketches of a block, or return None without directions."""
     if not directions.size:
         return None
     short = np.empty((size, directions.shape[1]), np.float32)
@@ -63,13 +63,13 @@ def empty_sketch(size: int, directions: NDArray[np.float32]) -> Sketch | None:
 
 
 def find_directions(form: "Form", references: Rows, queries: int, k: int) -> NDArray[np.float32]:
-    """Leading principal directions of at most ``SAMPLE`` references, [d, c]; empty where they would not pay.
+    """Find the leading principal directions of at most ``SAMPLE`` references, [d, c]; empty if they save no time.
 
     Args:
-        form: Of the family "product".
-        references: Checked.
-        queries: How many rows are searched.
-        k: Neighbours of each.
+        form: Form of the family "product".
+        references: Table of references, checked.
+        queries: Number of rows whose neighbours are searched.
+        k: Number of neighbours per row.
     """
     n, d = references.n, form.measure.dimension
     if d < FEWEST_COLUMNS or queries * n < COST * (queries + n) or n < FEWEST_REFERENCES * k:
@@ -98,11 +98,11 @@ def sketch_rows(
     """Fill the sketches of some rows.
 
     Args:
-        directions: [d, c].
-        short: [m, d] rows in float32.
-        own: [m] their squared norms.
-        slack: [m] distances of these from the rows of the definition.
-        out: [m] of them, written.
+        directions: Directions of the sketches, [d, c].
+        short: Rows in float32, [m, d].
+        own: Squared norms of the rows, [m].
+        slack: Distances of these from the rows of the definition, [m].
+        out: Sketches of the m rows, written.
     """
     from memorisk.scores.distances.bounds import UNIT
 

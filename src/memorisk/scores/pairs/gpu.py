@@ -1,10 +1,10 @@
 """One pass over all pairs on a GPU: the same answers, to the bit, as the CPU's.
 
 Rows are whole numbers on the device, and tiles of their signed sums V (`evaluate`) never leave it; `quantization`
-and `kernels` are the CPU's. What the bounds of `quantization` do not decide, a pair that may be above the
-threshold, among the most similar or on either side of an edge, comes back as two row numbers and is evaluated by
-definition (`scans`) on the CPU's cores. Of the most similar only the largest V of every 64 pairs is looked at
-first. No pair is given up after few columns: a GPU's threads would wait for the others.
+and `kernels` are the CPU's. The bounds of `quantization` may leave open whether a pair is above the threshold, among
+the most similar or on one side of an edge. Such a pair comes back as two row numbers and is evaluated by definition
+(`scans`) on the CPU's cores. For the most similar the search first looks at the largest V of every 64 pairs. No pair is
+given up after few columns: a GPU's threads would wait for the others.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from memorisk.scores.pairs.queries import Ids, PairColumns, Survey, Work
 from memorisk.scores.pairs.search import Pass
 
 ROWS = 1 << 14
-"""Rows of a block: tiles of 1 GiB."""
+"""Rows in a block: tiles of 1 GiB."""
 PADDED, CHUNK = 128, 16
-"""Multiples that rows and columns of a block come in; see `gpu_kernels`."""
+"""Multiples in which the rows and columns of a block come; see `gpu_kernels`."""
 NONE = -(2**31)
-"""Stands for a pair that is left out."""
+"""Value that marks a pair that is left out."""
 EXACT_NUMBERS = 1 << 26
-"""Numbers of a table that is held in float64 for the definition: 512 MiB."""
+"""Numbers in a table that is held in float64 for the definition: 512 MiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +36,9 @@ class DeviceBlock:
     """Rows prepared on a device."""
 
     short: Any
-    """[D, N] float32: |W| q, columns with a positive W first; padded with zeros."""
+    """Products |W| q, [D, N] float32, columns with a positive W first; padded with zeros."""
     slack: FloatArray
-    """[m] r of `grid.Block`, on the host."""
+    """Slacks r of `quantization.Block`, [m], on the host."""
     first: int
     """Number of the first row."""
 
@@ -62,13 +62,13 @@ class DeviceTable:
     """Some rows of a table, made ready block by block; the device keeps them if they fit ``table_room`` bytes.
 
     Args:
-        rows: Checked.
-        first: First row.
-        last: The row after the last.
-        grid: How vectors become whole numbers.
-        workers: That round them.
-        device: A ``torch.device``.
-        block: Rows of a block; None for ``ROWS``.
+        rows: Table of vectors, checked.
+        first: Number of the first row.
+        last: Number of the row after the last.
+        grid: Grid that rounds vectors to whole numbers.
+        workers: Threads that round the rows.
+        device: Device that holds the blocks, a ``torch.device``.
+        block: Number of rows of a block; None for ``ROWS``.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class DeviceTable:
 
 
 def table_room(device: Any) -> float:
-    """Bytes that a table may take: a quarter of what is free."""
+    """Return the bytes that a table may take: a quarter of what is free."""
     import torch
 
     return torch.cuda.mem_get_info(device)[0] / 4 if device.type == "cuda" else float("inf")
@@ -117,7 +117,7 @@ def evaluate(table: DeviceTable, some: DeviceBlock, others: DeviceBlock, space: 
     """Compute V of every pair, [M, N] int32 of padded size in ``space``; ``NONE`` if a row or a column is padding.
 
     Raises:
-        InputError: There is no Triton.
+        InputError: Triton is not installed.
     """
     try:
         from memorisk.scores.pairs.gpu_kernels import signed_sums
@@ -134,11 +134,11 @@ def evaluate(table: DeviceTable, some: DeviceBlock, others: DeviceBlock, space: 
 
 
 class Exact:
-    """Rows for the definition: all in float64 where they are few, else those that are asked for.
+    """Rows for the definition: all in float64 where they are few, else those that the caller takes.
 
     Args:
-        rows: The table.
-        workers: That read it.
+        rows: Table of vectors.
+        workers: Threads that read it.
     """
 
     def __init__(self, rows: Rows, workers: Team) -> None:
@@ -153,7 +153,7 @@ class Exact:
             workers.run_parts(read, rows.n, rows_per_block(rows.d))
 
     def take(self, numbers: Any) -> tuple[FloatArray, Any]:
-        """A table [*, d] and where in it each of the numbers is."""
+        """Return a table [*, d] and the place of each of the numbers in it."""
         if self._whole is not None:
             return self._whole, numbers
         return self._rows.take_once(numbers)
@@ -172,7 +172,7 @@ def on_device(device: Any) -> Iterator[None]:
 
 
 COMPARED_PAIRS = 1 << 24
-"""Pairs that are compared with thresholds or edges at once."""
+"""Number of pairs that are compared with thresholds or edges in one step."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -207,7 +207,7 @@ class DevicePass(Pass):
         return DeviceTable(rows, first, last, self.grid, self.workers, self.device, block)
 
     def _ask(self, tile: Any, some: DeviceBlock, others: DeviceBlock) -> None:
-        """One tile [M, N]: leave out the pairs that do not count, and ask the rest."""
+        """Leave out the pairs of one tile [M, N] that do not count, and search the rest."""
         import torch
 
         m, n, diagonal = some.size, others.size, self.right is None and some.first == others.first
@@ -229,7 +229,7 @@ class DevicePass(Pass):
         self.work += Work(seen, seen * int(self.grid.stages[-1]), evaluated)
 
     def _logits(self, first: Ids, second: Ids) -> FloatArray:
-        """Logits of pairs of rows of u and v by definition, on the CPU's cores."""
+        """Compute logits of pairs of rows of u and v by definition, on the CPU's cores."""
         from memorisk.scores.pairs.scans import some_pairs
 
         out = np.empty(len(first))
@@ -243,7 +243,7 @@ class DevicePass(Pass):
         return out
 
     def _least(self, values: FloatArray, slack: FloatArray, most: float) -> Any:
-        """The least V that may reach each row's value, [m] on the device."""
+        """Return the least V that may reach each row's value, [m] on the device."""
         import torch
 
         from memorisk.scores.pairs.scans import MOST, floors
@@ -253,7 +253,7 @@ class DevicePass(Pass):
         return torch.from_numpy(least).to(self.device)
 
     def _above_there(self, tile: Any, some: DeviceBlock, others: DeviceBlock) -> int:
-        """Pairs above the threshold; how many were evaluated by definition."""
+        """List pairs above the threshold, and return how many were evaluated by definition."""
         from memorisk.scores.pairs.scans import certain_sum
 
         threshold, evaluated = self.query.threshold, 0
@@ -282,7 +282,10 @@ class DevicePass(Pass):
         return evaluated
 
     def _top_there(self, tile: Any, some: DeviceBlock, others: DeviceBlock) -> int:
-        """Most similar rows of the tile's rows, [M, N] or turned; how many pairs were evaluated by definition."""
+        """Enter most similar rows of the tile's rows, [M, N] or turned.
+
+        Return how many pairs were evaluated by definition.
+        """
         import torch
 
         from memorisk.scores.pairs.scans import MOST, insert_pairs, margin
@@ -311,7 +314,7 @@ class DevicePass(Pass):
         return evaluated
 
     def _histogram_there(self, tile: Any, some: DeviceBlock, others: DeviceBlock) -> int:
-        """Bins of the tile's pairs; how many were evaluated by definition."""
+        """Count the tile's pairs by bin, and return how many were evaluated by definition."""
         import torch
 
         from memorisk.scores.pairs.scans import edge_sums

@@ -15,12 +15,12 @@ import triton.language as tl
 from memorisk.scores.distances.gpu_kernels import EACH, PAIRS, SIDE
 
 CHUNK = 16
-"""Columns added up in float32: what both kinds of columns are padded to."""
+"""Columns added up in float32, to multiples of which both kinds of columns are padded."""
 
 
 @triton.jit
 def _apart(left, right, step, n, CHUNK: tl.constexpr, EACH: tl.constexpr, SIDE: tl.constexpr):
-    """Sums of the differences of some columns, exact."""
+    """Add up the differences of some columns, exactly."""
     total = tl.full((EACH, EACH, SIDE, SIDE), 0.0, tl.float32)
     for u in tl.static_range(CHUNK):  # pyright: ignore[reportGeneralTypeIssues]
         a = tl.load(left + u * step)[:, None, :, None]
@@ -31,7 +31,7 @@ def _apart(left, right, step, n, CHUNK: tl.constexpr, EACH: tl.constexpr, SIDE: 
 
 @triton.jit
 def _signed_sums(x, y, tile, more, less, step, n, wide, CHUNK: tl.constexpr, EACH: tl.constexpr, SIDE: tl.constexpr):
-    """One program's pairs of ``tile``: ``more`` chunks are added, then ``less`` subtracted."""
+    """Compute one program's pairs of ``tile``: ``more`` chunks are added, then ``less`` subtracted."""
     place = tl.arange(0, EACH)[:, None] * SIDE + tl.arange(0, SIDE)[None, :]
     rows = tl.program_id(1) * EACH * SIDE + place
     columns = tl.program_id(0) * EACH * SIDE + place
@@ -50,13 +50,14 @@ def _signed_sums(x, y, tile, more, less, step, n, wide, CHUNK: tl.constexpr, EAC
 
 
 def signed_sums(x: Any, y: Any, more: int, tile: Any) -> None:
-    """``V = sum W |q(x) - q(y)|`` of every pair.
+    """Compute ``V = sum W |q(x) - q(y)|`` of every pair.
 
     Args:
-        x: [D, m] float32 on a device; m a multiple of ``PAIRS``, D of ``CHUNK``; rows of contiguous numbers.
-        y: [D, n] likewise.
-        more: Columns with a positive W, a multiple of ``CHUNK``; they come first.
-        tile: [m, n] int32, contiguous, filled.
+        x: First rows, [D, m] float32 on a device; m a multiple of ``PAIRS``, D of ``CHUNK``; rows of contiguous
+            numbers.
+        y: Second rows, [D, n], with the same conditions.
+        more: Number of columns with a positive W, a multiple of ``CHUNK``; they come first.
+        tile: Sums V of the pairs, [m, n] int32, contiguous, filled.
     """
     (m, n), chunks = tile.shape, len(x) // CHUNK
     kernel: Any = _signed_sums

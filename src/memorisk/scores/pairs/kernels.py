@@ -17,10 +17,10 @@ from numba.extending import intrinsic
 from memorisk.scores.distances.kernels import compiled
 
 SHARED = 1 << 15
-"""Numbers of a block of second rows that stays near: 64 KiB."""
+"""Numbers in a block of second rows that stays near the processor: 64 KiB."""
 LANES = 32
 NONE, MOST = -(2**31), 2**30
-"""Stands for a V that reaches no floor; and a floor that none reaches."""
+"""Value that marks a V that reaches no floor; and a floor that none reaches."""
 SAMPLED_ROWS, SAMPLED_COLUMNS = 8, 24
 _LONG = ir.IntType(64)
 _WORD = ir.IntType(32)
@@ -28,12 +28,12 @@ _SHORTS = ir.VectorType(ir.IntType(16), LANES)
 
 
 def _pick(builder, one, other, places):
-    """Some lanes of two vectors of 32 bits."""
+    """Select some lanes of two vectors of 32 bits."""
     return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_WORD, len(places)), places))
 
 
 def _joined(builder, one, other):
-    """Sums of neighbouring lanes of two vectors, in one."""
+    """Add neighbouring lanes of two vectors into one."""
     places = range(0, 2 * one.type.count, 2)
     return builder.add(
         _pick(builder, one, other, list(places)), _pick(builder, one, other, [place + 1 for place in places])
@@ -41,7 +41,7 @@ def _joined(builder, one, other):
 
 
 def _folded(builder, vector):
-    """Sums of neighbouring lanes of a vector."""
+    """Add neighbouring lanes of a vector."""
     places = range(0, vector.type.count, 2)
     even, odd = (_pick(builder, vector, vector, [place + side for place in places]) for side in (0, 1))
     return builder.add(even, odd)
@@ -54,7 +54,7 @@ def _data(context, builder, signature, args, place):
 
 @intrinsic
 def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
-    """``sum W max`` of two rows of x by four of y over columns from ``first`` to ``last``, into ``out`` [8].
+    """Add ``sum W max`` of two rows of x by four of y over columns from ``first`` to ``last`` into ``out`` [8].
 
     Columns are multiples of ``LANES``; nothing is checked.
     """
@@ -104,9 +104,9 @@ def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
 
 @intrinsic
 def _needed(typing, sums, own_y, floors_y, j, floor_x, floor_x2, own_x, own_x2):
-    """Tell if ``2 sums - own_y`` reaches the row's floor or ``2 sums - own_x`` the column's, in any of eight pairs.
+    """Return if ``2 sums - own_y`` reaches the row's floor or ``2 sums - own_x`` the column's, in any of eight pairs.
 
-    Floors have the other own sum added to them; ``own_y`` and ``floors_y`` go on for 3 numbers beyond the last.
+    Floors have the other own sum added to them; ``own_y`` and ``floors_y`` have 3 numbers beyond the last.
     """
 
     def generate(context, builder, signature, args):
@@ -117,13 +117,13 @@ def _needed(typing, sums, own_y, floors_y, j, floor_x, floor_x2, own_x, own_x2):
         double = builder.add(double, double)
 
         def columns(place):
-            """Four numbers for both rows."""
+            """Load four numbers for both rows."""
             where = builder.gep(_data(context, builder, signature, args, place), [args[3]])
             vector = builder.load(builder.bitcast(where, four.as_pointer()), align=4)
             return _pick(builder, vector, vector, [0, 1, 2, 3, 0, 1, 2, 3])
 
         def rows(place):
-            """One number for each of the two rows."""
+            """Load one number for each of the two rows."""
             vector = ir.Constant(eight, ir.Undefined)
             for lane in range(8):
                 vector = builder.insert_element(vector, args[place + lane // 4], ir.Constant(_WORD, lane))
@@ -140,7 +140,7 @@ def _needed(typing, sums, own_y, floors_y, j, floor_x, floor_x2, own_x, own_x2):
 
 @compiled()
 def _prepared(own_x, own_y, rest, floors_x, floors_y):
-    """Floors with the other own sum added, less what is to come; columns with 4 more places."""
+    """Return floors with the other own sum added, less what is to come; columns have 4 more places."""
     m, n = len(own_x), len(own_y)
     row, column = np.empty(m, np.int32), np.empty(m, np.int32)
     own, floors = np.zeros(n + 4, np.int32), np.full(n + 4, MOST, np.int32)
@@ -153,23 +153,23 @@ def _prepared(own_x, own_y, rest, floors_x, floors_y):
 
 @compiled()
 def signed_sums(x, y, own_x, own_y, rest, whole, stages, stage, floors_x, floors_y, tile):
-    """``V = sum W |x - y|`` of every pair, two rows by four; ``NONE`` where none of the eight can reach a floor.
+    """Compute ``V = sum W |x - y|`` of every pair, two rows by four; ``NONE`` where none of the eight reaches a floor.
 
     Args:
-        x: [m, D] int16, rows of contiguous numbers, D a multiple of 32.
-        y: [n, D] likewise.
-        own_x: [m, S] int32, sums of W x up to every stage.
-        own_y: [n, S] int32.
-        rest: [m, S] int32, the most that later columns may add.
-        whole: [D] int16, the weights W.
-        stages: [S] columns.
-        stage: The one after which pairs are looked at; the last for none.
-        floors_x: [m] int32, of the rows.
-        floors_y: [n] int32, of the columns.
-        tile: [m, n] int32, filled.
+        x: First rows, [m, D] int16, of contiguous numbers, D a multiple of 32.
+        y: Second rows, [n, D] int16, with the same conditions.
+        own_x: Sums of W x up to every stage, [m, S] int32.
+        own_y: Sums of W y up to every stage, [n, S] int32.
+        rest: Most that later columns may add, [m, S] int32.
+        whole: Weights W, [D] int16.
+        stages: Numbers of columns, [S].
+        stage: Stage after which pairs are looked at; the last for none.
+        floors_x: Floors of the rows, [m] int32.
+        floors_y: Floors of the columns, [n] int32.
+        tile: Sums V of the pairs, [m, n] int32, filled.
 
     Returns:
-        Pairs whose later columns were needed.
+        Number of pairs whose later columns were needed.
     """
     m, d, n = len(x), x.shape[1], len(y)
     step = max(4, SHARED // d // 4 * 4)
@@ -228,22 +228,22 @@ def shares_needed(x, y, own_x, own_y, rest, whole, stages, floors_x, floors_y, s
 
 @compiled()
 def round_rows(x, order, centre, size, whole, inverse, half, widest, stages, short, own, rest, slack):
-    """Fill a block's whole numbers, own sums, rests and slacks; see `grid.Block`.
+    """Fill a block's whole numbers, own sums, rests and slacks; see `quantization.Block`.
 
     Args:
-        x: [m, d] rows.
-        order: [c] columns, and so the next four.
-        centre: Of `grid.Grid`, and so all up to ``stages``.
-        size: Absolute weights.
-        whole: [D] W.
+        x: Rows of the table, [m, d].
+        order: Columns in order, [c], of `quantization.Grid`.
+        centre: Middles of the columns, [c].
+        size: Absolute weights, [c].
+        whole: Whole weights W, [D].
         inverse: 1 / step.
         half: Largest whole number.
-        widest: Largest of every column.
-        stages: [S].
-        short: [m, D] zeros, filled, and so the rest.
-        own: [m, S].
-        rest: [m, S].
-        slack: [m].
+        widest: Largest |q| of every column, [c].
+        stages: Numbers of columns, [S].
+        short: Whole numbers q, [m, D] of zeros, filled.
+        own: Sums of W q up to every stage, [m, S], filled.
+        rest: Most that later columns may add, [m, S], filled.
+        slack: Rounding errors r, [m], filled.
     """
     room = (x.shape[1] + 64) * 2.0**-49
     for i in range(len(x)):

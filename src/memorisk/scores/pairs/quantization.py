@@ -1,4 +1,4 @@
-"""The head of LCMem, and vectors quantized to whole numbers for it with measured rounding errors.
+"""Head of LCMem, and vectors quantized to whole numbers for it with measured rounding errors.
 
 The head (paper 004; METHODS section 4) is one linear layer over absolute differences of features:
 
@@ -14,8 +14,8 @@ q_k = z_k rounded, for two rows x and y
 
 by the triangle inequality in every column. W_k is a small whole number of the sign of w_k: more for columns that
 weigh more, so that all use their 16 bits. V is computed without error: |a - b| = 2 max(a, b) - a - b, and all sums
-fit 32 bits. To r is added what float64 may lose in z and in the definition itself, less than (d + 64) 2^-49 sum_k
-|W_k z_k| in all. Bounds are as tight as those of sums in float32, which take twice as long. Vectors far from the
+fit 32 bits. The program adds to r what float64 may lose in z and in the definition itself, less than (d + 64) 2^-49
+sum_k |W_k z_k| in all. Bounds are as tight as those of sums in float32, which take twice as long. Vectors far from the
 rest make the step, and so the work, larger; the answers stay exact.
 """
 
@@ -34,7 +34,7 @@ class Head:
     """A checked linear layer."""
 
     weight: FloatArray
-    """[d] of both signs; zeros are ignored."""
+    """Weights of both signs, [d]; zeros are ignored."""
     bias: float
     """Logit of a vector and itself."""
 
@@ -43,9 +43,9 @@ def check_head(weight: Any, bias: Any, d: int) -> Head:
     """Check the linear layer, and return it in float64.
 
     Args:
-        weight: [d] or, as ``torch.nn.Linear`` has it, [1, d]; array or tensor.
-        bias: A number or one in an array.
-        d: Columns of the vectors.
+        weight: Weights of the layer, [d] or, as ``torch.nn.Linear`` has it, [1, d]; array or tensor.
+        bias: Bias of the layer, a number or one in an array.
+        d: Number of columns of the vectors.
 
     Raises:
         InputError: Another number of weights; NaN, inf or values beyond 1e100 among them.
@@ -75,14 +75,14 @@ def _numbers(values: Any, what: str) -> FloatArray:
 
 
 LANES = 32
-"""Columns come in multiples of these."""
+"""Multiple in which columns come."""
 ROOM = 1 << 27
-"""The most that a row's own sum may be: sums of a few of them stay within 32 bits."""
+"""Largest value of a row's own sum: sums of a few of them stay within 32 bits."""
 SMALLEST_STEP = 2.0**-900
 STAGES = (0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0)
 """Shares of the columns after which a pair may be given up."""
 SAMPLE = 512
-"""Rows from which the spread of columns is taken."""
+"""Number of rows from which the spread of columns is estimated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +90,15 @@ class Block:
     """Rows prepared for the search."""
 
     exact: FloatArray
-    """[m, d] for the definition."""
+    """Rows for the definition, [m, d]."""
     short: NDArray[np.int16]
-    """[m, D] q, the columns that matter most first, zeros beyond the last."""
+    """Whole numbers q, [m, D], the columns that matter most first, zeros beyond the last."""
     own: NDArray[np.int32]
-    """[m, S] sums of W q up to every stage."""
+    """Sums of W q up to every stage, [m, S]."""
     rest: NDArray[np.int32]
-    """[m, S] the most that columns from a stage on may add to V: sum W (|q| + the largest |q|) of positive W."""
+    """Most that columns from a stage on may add to V, [m, S]: sum W (|q| + the largest |q|) of positive W."""
     slack: FloatArray
-    """[m] r, in steps."""
+    """Rounding errors r of the rows, [m], in steps."""
 
     def part(self, first: int, last: int) -> "Block":
         """Quantize some of the rows."""
@@ -114,22 +114,22 @@ class Grid:
     step: float
     """Step of the logit."""
     order: NDArray[np.int64]
-    """[c] columns with a weight that vary, by weight times spread."""
+    """Columns with a weight that vary, [c], by weight times spread."""
     centre: FloatArray
-    """[c] middles of the columns."""
+    """Middles of the columns, [c]."""
     size: FloatArray
-    """[c] absolute weights."""
+    """Absolute weights of the columns, [c]."""
     whole: NDArray[np.int16]
-    """[D] W, 0 beyond the last."""
+    """Whole weights W, [D], 0 beyond the last."""
     half: int
-    """Whole numbers lie between -half and half."""
+    """Largest whole number: all lie between -half and half."""
     widest: NDArray[np.int64]
-    """[c] the largest |q| of each column."""
+    """Largest |q| of each column, [c]."""
     stages: NDArray[np.int64]
-    """[S] numbers of columns after which a pair may be given up; the last is D."""
+    """Numbers of columns after which a pair may be given up, [S]; the last is D."""
 
     def prepare(self, rows: Rows, first: int, last: int, workers: Team) -> Block:
-        """Rows ``first`` to ``last`` made ready, some of them by each thread."""
+        """Prepare the rows ``first`` to ``last``, some of them by each thread."""
         from memorisk.scores.pairs.kernels import round_rows
 
         m, width = last - first, len(self.whole)
@@ -151,12 +151,12 @@ class Grid:
 
 
 def find_grid(head: Head, tables: tuple[Rows, ...], workers: Team) -> Grid:
-    """Ranges of the columns, one pass over all rows, which are checked by it.
+    """Find the ranges of the columns and the grid in one pass over all rows, which also checks them.
 
     Args:
-        head: The linear layer.
-        tables: u, or u and v.
-        workers: That read them.
+        head: Linear layer of the detector.
+        tables: Table u, or tables u and v.
+        workers: Threads that read the tables.
 
     Raises:
         InputError: A row holds NaN, inf or values beyond 1e100.
@@ -190,7 +190,7 @@ def find_grid(head: Head, tables: tuple[Rows, ...], workers: Team) -> Grid:
 
 
 def _ranges(rows: Rows, workers: Team) -> FloatArray:
-    """[blocks, 2, d] the least and the largest number of every column of each block of rows."""
+    """Return the least and the largest number of every column of each block of rows, [blocks, 2, d]."""
     step = rows_per_block(rows.d)
     ranges = np.empty((-(-rows.n // step), 2, rows.d))
 
@@ -205,12 +205,12 @@ def _ranges(rows: Rows, workers: Team) -> FloatArray:
 
 
 def _levels(share: FloatArray, number: int) -> FloatArray:
-    """Whole numbers for columns, by their share of the widest, with which none needs more than its 16 bits."""
+    """Choose whole numbers for columns, by their share of the widest, so that none needs more than its 16 bits."""
     return np.maximum(np.ceil(share * number * (1 - 2.0**-40)), 1.0)
 
 
 def _spread(tables: tuple[Rows, ...]) -> FloatArray:
-    """Mean absolute deviation of every column over some rows: decides an order, never a result."""
+    """Compute the mean absolute deviation of every column over some rows: it decides an order, never a result."""
     total = np.zeros(tables[0].d)
     for rows in tables:
         if rows.n:

@@ -1,7 +1,7 @@
-"""Queries over all pairs and their answers: what may be asked, of which tables, and what comes back.
+"""Queries over all pairs: their parameters, their tables and their answers.
 
-Queries are checked, and refused before any pair is looked at. Parts of an answer, made anywhere, merge into the
-whole.
+The program checks queries, and refuses wrong ones before it looks at any pair. Parts of an answer, made anywhere, merge
+into the whole.
 """
 
 import operator
@@ -21,12 +21,12 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Job:
-    """A block of rows of u against all of v, or, where there is no v, against the rows that follow each."""
+    """A block of rows of u against all of v, or, without a v, against the rows that follow each."""
 
     first: int
-    """First row."""
+    """Number of the first row."""
     last: int
-    """The row after the last."""
+    """Number of the row after the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +34,15 @@ class Pairs:
     """Pairs whose logit is at least a threshold, the most similar first; ties by the lower rows."""
 
     first: Ids
-    """[p] rows of u."""
+    """Rows of u, [p]."""
     second: Ids
-    """[p] rows of v; of u where there is no v, and then always larger than ``first``."""
+    """Rows of v, [p]; rows of u if v is None, and then always larger than ``first``."""
     logit: FloatArray
-    """[p] by definition."""
+    """Logit of each pair by definition, [p]."""
     count: int
-    """All pairs that reach the threshold, whether they are listed or not."""
+    """Number of all pairs that reach the threshold, whether they are listed or not."""
     limit: int | None
-    """Most pairs that are listed."""
+    """Largest number of pairs that are listed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +50,9 @@ class Top:
     """The most similar rows of v to every row of u."""
 
     indices: Ids
-    """[n, k] rows, the most similar first, ties by the lower row; -1 where there are fewer than k."""
+    """Rows of v, [n, k], the most similar first, ties by the lower row; -1 where there are fewer than k."""
     logits: FloatArray
-    """[n, k] by definition; -inf where there is no row."""
+    """Logits by definition, [n, k]; -inf where a row is missing."""
     start: int = 0
     """Row of u that comes first (of a part of the work)."""
 
@@ -62,11 +62,11 @@ class Work:
     """Amount of work done by a search."""
 
     pairs: int = 0
-    """Pairs looked at."""
+    """Number of pairs looked at."""
     columns: int = 0
-    """Columns of pairs that were added up; at least ``pairs`` times those with a weight where nothing was pruned."""
+    """Number of columns of pairs added up; at least ``pairs`` times those with a weight where nothing was pruned."""
     evaluated: int = 0
-    """Pairs evaluated by definition in float64."""
+    """Number of pairs evaluated by definition in float64."""
 
     def __add__(self, other: "Work") -> "Work":
         return Work(self.pairs + other.pairs, self.columns + other.columns, self.evaluated + other.evaluated)
@@ -74,24 +74,24 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """Answers about all pairs, or those of one job; None where nothing was asked."""
+    """Answers about all pairs, or those of one job; None for answers that the query did not include."""
 
     pairs: Pairs | None
-    """Above the threshold."""
+    """Pairs above the threshold."""
     top: Top | None
-    """Most similar rows."""
+    """Most similar rows of each row."""
     counts: Ids | None
-    """[bins] of the histogram."""
+    """Counts of the histogram, [bins]."""
     work: Work
-    """Work that it took; depends on threads and blocks, the answers do not."""
+    """Work that the search took; depends on threads and blocks, the answers do not."""
 
 
 def jobs(n: int, rows: int = 8192) -> Iterator[Job]:
-    """Independent parts of the work: every pair belongs to one job.
+    """Divide the work into independent parts: every pair belongs to one job.
 
     Args:
-        n: Rows of u.
-        rows: Of a job; without a v, earlier jobs have more pairs than later ones.
+        n: Number of rows of u.
+        rows: Number of rows of a job; without a v, earlier jobs have more pairs than later ones.
 
     Raises:
         InputError: A number of rows below 1.
@@ -102,10 +102,10 @@ def jobs(n: int, rows: int = 8192) -> Iterator[Job]:
 
 
 def merge(parts: Iterable[Survey]) -> Survey:
-    """The answer to all jobs from those to each, in any order.
+    """Merge the answers to all jobs, in any order.
 
     Raises:
-        InputError: There are none, or they answer different questions.
+        InputError: The list is empty, or the answers are to different questions.
     """
     listed = list(parts)
     if not listed:
@@ -132,7 +132,7 @@ def merge(parts: Iterable[Survey]) -> Survey:
 
 
 class PairColumns(NamedTuple):
-    """Pairs in columns."""
+    """Pairs of rows in columns."""
 
     first: Ids
     second: Ids
@@ -155,7 +155,7 @@ def _select_pairs(pairs: PairColumns, which: NDArray[Any]) -> PairColumns:
 
 
 def most_similar(pairs: PairColumns, limit: int | None) -> PairColumns:
-    """The most similar pairs in order, ties by the lower rows."""
+    """Return the most similar pairs in order, ties by the lower rows."""
     n = len(pairs.logit)
     if limit and n > 2 * limit:  # a partition is faster than a sort
         pairs = _select_pairs(pairs, pairs.logit >= np.partition(pairs.logit, n - limit)[n - limit])
@@ -169,7 +169,7 @@ def _both_pairs(a: Pairs, b: Pairs) -> Pairs:
 
 
 def _all_tops(tops: list[Top]) -> Top:
-    """The most similar rows over parts, each of some rows."""
+    """Merge the most similar rows over parts, each of some rows."""
     from memorisk.scores.pairs.scans import insert_rows
 
     start, k = min(part.start for part in tops), tops[0].indices.shape[1]
@@ -183,7 +183,7 @@ def _all_tops(tops: list[Top]) -> Top:
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Checked queries."""
+    """Queries after their check."""
 
     threshold: float | None
     limit: int | None
@@ -192,10 +192,10 @@ class Queries:
 
 
 def open_vectors(u: Any, v: Any) -> tuple[Rows, Rows | None]:
-    """Both tables; rows are checked by the pass that finds their ranges.
+    """Open both tables; the pass that finds the ranges of their columns checks the rows.
 
     Raises:
-        InputError: One is no table of real numbers, or their columns differ.
+        InputError: One does not hold real numbers, or their columns differ.
     """
     left = Rows(u, "first vectors (u)")
     right = None if v is None else Rows(v, "second vectors (v)")
@@ -210,7 +210,7 @@ def check_queries(
     """Check the queries over all pairs.
 
     Raises:
-        InputError: Nothing, or numbers that cannot be.
+        InputError: No query, or numbers out of range.
     """
     if threshold is None and k is None and edges is None:
         raise InputError("nothing is asked of the pairs; give a threshold, k or edges")
@@ -230,10 +230,10 @@ def check_queries(
 
 
 def check_job(job: Job | None, n: int) -> Job:
-    """A part of the work, or all of it.
+    """Return a part of the work, or all of it.
 
     Raises:
-        InputError: It has rows that are not there.
+        InputError: It has rows that the table lacks.
     """
     if job is None:
         return Job(0, n)

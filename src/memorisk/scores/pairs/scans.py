@@ -1,8 +1,8 @@
 """The definition, one pair at a time in float64, and the scans of tiles that use it.
 
-A pair's logit has the same bits in every block, thread and order of rows, and both ways round. A scan keeps what the
-whole numbers of a tile (`grid`) cannot rule out and evaluates that by definition. All in one file, since numba's cache
-looks at the file of the outer function only.
+A pair's logit has the same bits in every block, thread and order of rows, and both ways round. A scan keeps the pairs
+that the whole numbers of a tile (`quantization`) cannot rule out and evaluates them by definition. All is in one file,
+since numba's cache looks at the file of the outer function only.
 
 Tiles are [m, n] of rows of u by rows of v; of row i the columns from ``i + offset`` on belong to it (all, where the
 offset is at most -m), so that without a v every pair is seen once. ``ids_x`` and ``ids_y`` are groups, pairs of the
@@ -20,18 +20,19 @@ from numba.extending import intrinsic
 from memorisk.scores.distances.kernels import compiled
 
 MOST = 2**30
-"""No V is as large; none is as small as its negative."""
+"""Limit of V: no V is as large; none is as small as its negative."""
 GROUP = 32
-"""Pairs of which is asked first whether any matters."""
+"""Pairs in a group, of which a scan first checks whether any matters."""
 CELLS = 1 << 13
-"""Of the table that tells a value's bin."""
+"""Number of cells in the table from which a value's bin is read."""
 
 
 @intrinsic
 def _eights(typing, x, y, weight, count):
-    """``sum weight |x - y|`` over the first 8 ``count`` numbers: eight running sums, added by halves.
+    """Compute ``sum weight |x - y|`` over the first 8 ``count`` numbers: eight running sums, added by halves.
 
-    Spelt out: numba keeps the order, but not the vectors (`benchmarks/bench_llvm.py`). No fused products.
+    The vectors are spelt out: numba keeps the order, but not the vectors (`benchmarks/bench_llvm.py`). Products are
+    not fused.
     """
 
     def generate(context, builder, signature, args):
@@ -73,7 +74,7 @@ def _reaching(row, floors, first, last):
 
 @compiled()
 def _most(row, first, last):
-    """The largest of some whole numbers of a row; vectors, since no place is below 0."""
+    """Return the largest of some whole numbers of a row; vectors, since no place is below 0."""
     most = np.int32(-MOST)
     for j in range(np.uint64(first), np.uint64(last)):
         most = np.int32(max(most, row[j]))
@@ -82,7 +83,7 @@ def _most(row, first, last):
 
 @compiled()
 def logit(x, y, weight, bias):
-    """``bias + sum_k weight_k |x_k - y_k|`` of two rows [d]; every term has its place in a fixed order of additions."""
+    """Compute ``bias + sum_k weight_k |x_k - y_k|`` of two rows [d], by additions in a fixed order."""
     count = len(x) // 8
     total = _eights(x, y, weight, count)  # pyright: ignore[reportCallIssue]
     for t in range(8 * count, len(x)):
@@ -92,7 +93,7 @@ def logit(x, y, weight, bias):
 
 @compiled()
 def all_pairs(x, y, weight, bias, out):
-    """`logit` of every row of x with every row of y into ``out``, [m, n]."""
+    """Write `logit` of every row of x with every row of y into ``out``, [m, n]."""
     for i in range(len(x)):
         for j in range(len(y)):
             out[i, j] = logit(x[i], y[j], weight, bias)
@@ -100,21 +101,21 @@ def all_pairs(x, y, weight, bias, out):
 
 @compiled()
 def row_pairs(x, y, weight, bias, out):
-    """`logit` of every row of x with the row of y beside it into ``out``, [n]."""
+    """Write `logit` of every row of x with the same row of y into ``out``, [n]."""
     for i in range(len(x)):
         out[i] = logit(x[i], y[i], weight, bias)
 
 
 @compiled()
 def some_pairs(x, y, i, j, weight, bias, out):
-    """`logit` of rows ``i`` of x with rows ``j`` of y, pair by pair, into ``out``, [p]."""
+    """Write `logit` of rows ``i`` of x with rows ``j`` of y, pair by pair, into ``out``, [p]."""
     for p in range(len(i)):
         out[p] = logit(x[i[p]], y[j[p]], weight, bias)
 
 
 @compiled()
 def least_sum(value, bias, step, slack):
-    """The least V of a pair whose logit may be at least ``value``, between -MOST and MOST."""
+    """Return the least V of a pair whose logit may be at least ``value``, between -MOST and MOST."""
     if value == np.inf:
         return MOST
     at = (value - bias) / step
@@ -126,7 +127,7 @@ def least_sum(value, bias, step, slack):
 
 @compiled()
 def certain_sum(value, bias, step, slack):
-    """The least V of which every pair's logit is above ``value``; MOST where there is none."""
+    """Return the least V of which every pair's logit is above ``value``; MOST where there is none."""
     if value == -np.inf:
         return -MOST
     at = (value - bias) / step
@@ -138,7 +139,7 @@ def certain_sum(value, bias, step, slack):
 
 @compiled()
 def floors(values, slack, most, bias, step, lowest):
-    """`least_sum` of every row's own value and slack, where it is lower than what was found before."""
+    """Take `least_sum` of every row's own value and slack, where it is lower than ``lowest`` before."""
     for i in range(len(values)):
         lowest[i] = min(lowest[i], least_sum(values[i], bias, step, slack[i] + most))
 
@@ -200,23 +201,23 @@ def _raise(value, highest):
 
 @compiled()
 def scan_rows(tile, x, y, slack_x, most, base, offset, ids_x, ids_y, weight, bias, step, logits, indices):
-    """Take a tile into the most similar of its rows; returns how many pairs were evaluated.
+    """Take a tile into the most similar of its rows, and return how many pairs were evaluated.
 
     Args:
-        tile: [m, n] int32 V.
-        x: [m, d] rows for the definition.
-        y: [n, d].
-        slack_x: [m] r of the rows.
+        tile: Sums V of the pairs, [m, n] int32.
+        x: Rows of x for the definition, [m, d].
+        y: Rows of y for the definition, [n, d].
+        slack_x: Slacks r of the rows, [m].
         most: Largest r of y.
         base: Number of y's first row.
-        offset: See the module.
-        ids_x: [m] or empty.
-        ids_y: [n] or empty.
-        weight: [d].
-        bias: Of the head.
-        step: Of the grid.
-        logits: [m, k] descending, updated.
-        indices: [m, k], updated.
+        offset: Offset of the columns that belong to row 0, see the module.
+        ids_x: Groups of the rows, [m] or empty.
+        ids_y: Groups of the columns, [n] or empty.
+        weight: Weights of the head, [d].
+        bias: Bias of the head.
+        step: Step of the grid.
+        logits: Largest logits of each row, [m, k] descending, updated.
+        indices: Rows of y that have them, [m, k], updated.
     """
     n, k, evaluated = tile.shape[1], logits.shape[1], 0
     highest = np.empty(k, np.int64)
@@ -281,7 +282,7 @@ def scan_columns(tile, x, y, most, slack_y, base, low, high, offset, ids_x, ids_
 def scan_above(
     tile, x, y, slack_x, most, offset, ids_x, ids_y, weight, bias, step, threshold, wanted, rows, columns, logits
 ):
-    """Pairs of a tile that reach the threshold: how many, how many of them reach ``wanted``, how many were evaluated.
+    """Count pairs of a tile that reach the threshold, those of them that reach ``wanted``, and those evaluated.
 
     Those that reach ``wanted``, at least the threshold, are written to ``rows``, ``columns`` and ``logits`` [m n].
     """
@@ -313,7 +314,7 @@ def scan_above(
 
 @compiled()
 def _bin(value, edges):
-    """The bin of a logit as `numpy.histogram` has it; the number of bins outside."""
+    """Return the bin of a logit as `numpy.histogram` has it; the number of bins outside."""
     bins = len(edges) - 1
     if value == edges[bins]:
         return bins - 1
@@ -323,7 +324,7 @@ def _bin(value, edges):
 
 @compiled()
 def edge_sums(edges, bias, step, slack, below, above):
-    """The V below which, [bins + 1], and from which on a logit is surely on that side of each edge; both ascend."""
+    """Find V below which, and from which on, a logit is surely on that side of each edge: [bins + 1], ascending."""
     for e in range(len(edges)):
         below[e] = least_sum(edges[e], bias, step, slack)
         above[e] = max(certain_sum(edges[e], bias, step, slack), above[e - 1] if e else -MOST)
@@ -333,7 +334,7 @@ def edge_sums(edges, bias, step, slack, below, above):
 
 @compiled()
 def _cells(below, above, low, shift, table):
-    """Places among the edges of cells of V: 0 below all, ``len(below)`` above all, -1 where an edge may be inside."""
+    """Place cells of V among the edges: 0 below all, ``len(below)`` above all, -1 where an edge may be inside."""
     place = 0
     for c in range(len(table)):
         first = low + (c << shift)
@@ -349,7 +350,7 @@ def scan_histogram(tile, x, y, slack, offset, ids_x, ids_y, weight, bias, step, 
     """Count the pairs of a tile by bin into ``counts``, [bins + 1], the last for those outside; see `scan_rows`.
 
     ``slack`` is the largest r(x) + r(y) of the tile. A value that may lie on either side of an edge is evaluated by
-    definition; returns how many were.
+    definition; the function returns how many were.
     """
     n, bins, evaluated = tile.shape[1], len(edges) - 1, 0
     below, above = np.empty(bins + 1, np.int64), np.empty(bins + 1, np.int64)

@@ -39,18 +39,18 @@ FIRST_NUMBERS = 1 << 22
 """Numbers of the first rows held at once: 32 MiB in float64 and 8 MiB rounded."""
 TILE_ROWS = 128
 SUM_COST = 48
-"""What it costs to end a sum, in columns."""
+"""Cost of ending a sum, in columns."""
 ROWS_PER_LOCK = 1024
-"""Rows whose most similar are guarded by one lock."""
+"""Number of rows whose most similar are guarded by one lock."""
 
 
 def evaluate(grid: Grid, first: Block, second: Block, floors: tuple[Tile, Tile] | None, tile: Tile) -> int:
     """Fill a tile [m, n] with V of every pair, or of those only that may reach the floor of their row or column.
 
-    How many columns decide that is chosen for every tile, by the cheapest for a few of its pairs.
+    For every tile the program chooses how many columns decide that: the number that is cheapest for a few of its pairs.
 
     Returns:
-        Columns of pairs that were added up.
+        Number of columns of pairs that were added up.
     """
     from memorisk.scores.pairs.kernels import shares_needed, signed_sums
 
@@ -85,33 +85,33 @@ def survey(
     threads: int | None = None,
     block: int | None = None,
 ) -> Survey:
-    """Pairs above a threshold, the most similar rows and a histogram in one pass over all pairs.
+    """Find pairs above a threshold, the most similar rows and a histogram in one pass over all pairs.
 
-    Vectors are rounded to whole numbers, whose signed sums bound the logit (``grid``); pairs of which that does not
-    decide a question are evaluated by definition in float64. Blocks, threads and the order of rows change no result.
+    Vectors are rounded to whole numbers, whose signed sums bound the logit (`quantization`); pairs whose bounds leave a
+    question open are evaluated by definition in float64. Blocks, threads and the order of rows change no result.
     Memory is that of a few blocks and of the answer, whatever the number of rows.
 
     Args:
-        u: [n, d] features; an array, a memory map or a tensor, float16 to float64.
-        v: [m, d]; None for all pairs of u with itself, each once (half the work).
-        weight: [d] or [1, d], of both signs.
-        bias: The logit of a vector and itself.
-        threshold: Pairs of at least this logit are listed; None for no list.
-        limit: Of the list; None for all. All are counted.
-        k: Most similar rows of v to every row of u (of u, without itself, where there is no v).
-        edges: [b + 1] increasing, of a histogram of the logits.
-        exclude_same: Pair of [n] and [m] groups, or [n] groups where there is no v: pairs of a group are left out.
-        job: A part of the work (`jobs`); None for all. `merge` puts parts together.
+        u: Features of the first rows, [n, d]; an array, a memory map or a tensor, float16 to float64.
+        v: Features of the second rows, [m, d]; None for all pairs of u with itself, each once (half the work).
+        weight: Weights of the head, [d] or [1, d], of both signs.
+        bias: Logit of a vector and itself.
+        threshold: Least logit of the pairs that are listed; None for no list.
+        limit: Length of the list; None for all. All pairs are counted.
+        k: Number of most similar rows of v per row of u (of u, without itself, if v is None).
+        edges: Edges of a histogram of the logits, [b + 1], increasing.
+        exclude_same: Pair of [n] and [m] groups, or [n] groups if v is None: pairs of a group are left out.
+        job: Part of the work (`jobs`); None for all. `merge` puts parts together.
         device: "cpu", "cuda", "cuda:1", ...; "auto" for the GPU that holds u or v as a tensor, else the CPU. The
             answers are the same, bit for bit.
-        threads: Of the computation; None for NUMBA_NUM_THREADS, or the cores.
-        block: Rows of a block; None for about 8 MiB, on a GPU for tiles of 1 GiB.
+        threads: Number of threads; None for NUMBA_NUM_THREADS, or the cores.
+        block: Number of rows of a block; None for about 8 MiB, on a GPU for tiles of 1 GiB.
 
     Returns:
-        The answers to what was asked.
+        Answers to the queries.
 
     Raises:
-        InputError: Shapes, types, rows or numbers that cannot be taken; nothing asked; no such device.
+        InputError: Shapes, types, rows or numbers that the search does not take; no query; no such device.
     """
     place = find_device(device, u, v)
     request = check_queries(threshold, limit, k, edges, threads, block)
@@ -191,7 +191,7 @@ class Pass:
         return self._answers()
 
     def _visit(self, some: Block, others: Block, first: int, start: int, space: tuple[Any, ...]) -> None:
-        """One tile: evaluate it and ask it."""
+        """Evaluate one tile and search it."""
         if self.right is None and start < first + 1:  # only rows that follow
             others, start = others.part(first + 1 - start, len(others.slack)), first + 1
         m, n = len(some.slack), len(others.slack)
@@ -212,7 +212,7 @@ class Pass:
             self.work += Work(seen, columns, evaluated)
 
     def _floors(self, some: Block, others: Block, first: int, start: int) -> tuple[Tile, Tile] | None:
-        """The least V of every row and of every column that may matter; None where all do."""
+        """Return the least V of every row and of every column that may matter; None where all do."""
         from memorisk.scores.pairs.scans import MOST, floors
 
         request, head, step, base = self.query, self.head, self.grid.step, self.job.first
@@ -231,7 +231,7 @@ class Pass:
         return rows, columns
 
     def _above(self, tile, some, others, first, start, offset, shared, space) -> int:
-        """Pairs above the threshold; how many were evaluated by definition."""
+        """List pairs above the threshold, and return how many were evaluated by definition."""
         from memorisk.scores.pairs.scans import scan_above
 
         if self.query.threshold is None:
@@ -245,7 +245,7 @@ class Pass:
         return evaluated
 
     def _list(self, pairs: PairColumns, count: int) -> None:
-        """Take pairs into the list, which is cut where it is twice as long as asked for, and count all that pass."""
+        """Take pairs into the list, which is cut at twice the length wanted, and count all that pass."""
         limit = self.query.limit
         with self.lock:
             self.count += count
@@ -257,7 +257,7 @@ class Pass:
                 self.size, self.wanted = limit, float(self.listed[0].logit[-1])
 
     def _top(self, tile, some, others, first, start, offset, shared) -> int:
-        """Most similar rows; how many pairs were evaluated by definition."""
+        """Enter most similar rows, and return how many pairs were evaluated by definition."""
         from memorisk.scores.pairs.scans import scan_columns, scan_rows
 
         if not self.query.k:
@@ -281,7 +281,7 @@ class Pass:
         return evaluated
 
     def _locked(self, first: int, size: int):
-        """Runs of rows under one lock."""
+        """Yield runs of rows under one lock."""
         low = first
         while low < first + size:
             high = min(first + size, self.job.first + ((low - self.job.first) // ROWS_PER_LOCK + 1) * ROWS_PER_LOCK)
@@ -289,7 +289,7 @@ class Pass:
             low = high
 
     def _histogram(self, tile, some, others, offset, shared) -> int:
-        """Bins of the tile's pairs; how many were evaluated by definition."""
+        """Count the tile's pairs by bin, and return how many were evaluated by definition."""
         from memorisk.scores.pairs.scans import scan_histogram
 
         if self.query.edges is None:
@@ -315,18 +315,18 @@ class Pass:
 
 
 def score(u: Any, v: Any, weight: Any, bias: Any) -> FloatArray:
-    """Logits of every row of u with every row of v, by definition in float64.
+    """Compute logits of every row of u with every row of v, by definition in float64.
 
-    ``bias + sum_k weight_k |u_k - v_k|``: what all other answers are held to; for small blocks.
+    Tests compare all other answers with ``bias + sum_k weight_k |u_k - v_k|``; for small blocks.
 
     Args:
-        u: [n, d]; an array, a memory map or a tensor.
-        v: [m, d]; None for u itself.
-        weight: [d] or [1, d], of both signs.
-        bias: The logit of a vector and itself.
+        u: Features of the first rows, [n, d]; an array, a memory map or a tensor.
+        v: Features of the second rows, [m, d]; None for u itself.
+        weight: Weights of the head, [d] or [1, d], of both signs.
+        bias: Logit of a vector and itself.
 
     Returns:
-        [n, m] float64; exactly symmetric where v is u.
+        Logits, [n, m] float64; exactly symmetric where v is u.
 
     Raises:
         InputError: Shapes, types, rows or weights that cannot be taken.
@@ -345,16 +345,16 @@ def score(u: Any, v: Any, weight: Any, bias: Any) -> FloatArray:
 
 
 def rowwise(u: Any, v: Any, weight: Any, bias: Any) -> FloatArray:
-    """Logit of each row of u with the row of v beside it: the diagonal of `score`.
+    """Compute the logit of each row of u with the same row of v: the diagonal of `score`.
 
     Args:
-        u: [n, d]; an array, a memory map or a tensor.
-        v: [n, d].
-        weight: [d] or [1, d], of both signs.
-        bias: The logit of a vector and itself.
+        u: Features of the first rows, [n, d]; an array, a memory map or a tensor.
+        v: Features of the second rows, [n, d].
+        weight: Weights of the head, [d] or [1, d], of both signs.
+        bias: Logit of a vector and itself.
 
     Returns:
-        [n] float64; ``rowwise(u, v)`` and ``rowwise(v, u)`` are the same to the bit.
+        Logit of each pair, [n] float64; ``rowwise(u, v)`` and ``rowwise(v, u)`` are the same to the bit.
 
     Raises:
         InputError: Shapes, types, rows or weights that cannot be taken.
@@ -389,10 +389,10 @@ def above(
     threads: int | None = None,
     block: int | None = None,
 ) -> Pairs:
-    """All pairs whose logit is at least a threshold; see `survey`.
+    """Find all pairs whose logit is at least a threshold; see `survey`.
 
     Returns:
-        The most similar ``limit`` of them, and how many there are.
+        Pairs, the most similar ``limit`` of them, and how many there are.
     """
     survey_result = survey(
         u,
@@ -422,7 +422,7 @@ def top(
     threads: int | None = None,
     block: int | None = None,
 ) -> Top:
-    """The k most similar rows of v to every row of u (of u, without itself, where v is None); see `survey`."""
+    """Find the k most similar rows of v to every row of u (of u, without itself, where v is None); see `survey`."""
     survey_result = survey(
         u, v, weight, bias, k=k, exclude_same=exclude_same, device=device, threads=threads, block=block
     )
@@ -442,7 +442,7 @@ def histogram(
     threads: int | None = None,
     block: int | None = None,
 ) -> NDArray[np.int64]:
-    """Pairs by logit, ``numpy.histogram(score(...), edges)[0]``, each pair once where v is None; see `survey`."""
+    """Count pairs by logit, ``numpy.histogram(score(...), edges)[0]``, each pair once where v is None; see `survey`."""
     survey_result = survey(
         u, v, weight, bias, edges=edges, exclude_same=exclude_same, device=device, threads=threads, block=block
     )
