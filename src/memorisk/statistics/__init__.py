@@ -1,9 +1,9 @@
-"""A number about many images with its null and its interval: arrays in, frozen dataclasses out, no files, no torch.
+"""Statistics: numbers about many images, with null and interval. Arrays in, frozen dataclasses out, no files, no torch.
 
-Start with `intervals` (means, shares), `jackknife` and `randomization` (nulls); `verdicts` says what they decide.
+Start with `intervals` (means, shares), `jackknife` and `randomization` (nulls); `verdicts` draws the conclusions.
 `privacy_accounting` and `epsilon` are differential privacy; `exchangeability` checks that parts are a random split.
 
-Arrays may be lists, tables' columns or anything that NumPy takes; what is drawn at random has a ``seed``.
+Arrays may be lists, tables' columns or anything that NumPy takes. Functions that draw at random take a ``seed``.
 """
 
 from memorisk.runs.public_names import lazy_names
@@ -18,6 +18,6 @@ MODULES = {
     "privacy_accounting": "rdp_epsilon noise_for_epsilon",
     "exchangeability": "neighbour_test image_counts",
 }
-"""Names that are imported from here, by their modules."""
+"""Names that this package exports, by their modules."""
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, MODULES)  # pyright: ignore[reportUnsupportedDunderAll]

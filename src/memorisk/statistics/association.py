@@ -1,14 +1,14 @@
 """Association of a score with memorization, and the reliability of M that bounds every such association.
 
-**Association.** Does a score of an image go with its memorization, and does it still within classes?
+**Association.** Does a score of an image correlate with its memorization, and does it still within classes?
 
 Spearman's rho of the score and M, raw and after subtracting class means from both (paper 000, A.4 and table 7;
 METHODS section 1, "Distinctiveness, measured"). Between classes a rare class may have high values of both for
-reasons of its own; the residualised rho is the one that speaks of images.
+reasons of its own; the residualised rho is the one that is about images.
 
-What is ours: the interval is a delete-one-group jackknife on Fisher's z, and the p-value of the residualised rho
+Our part: the interval is a delete-one-group jackknife on Fisher's z, and the p-value of the residualised rho
 comes from exchanging M between groups of the same make-up (`randomization.group_permutation`), where the paper
-counts images. The raw rho has an interval for these classes, and no p-value of ours: what varies between classes
+counts images. The raw rho has an interval for these classes, and we give it no p-value: what varies between classes
 has the class as its unit, and there are too few of them. M is taken as measured; its noise over trainings shrinks
 both rhos towards 0.
 
@@ -37,39 +37,39 @@ FloatArray = NDArray[np.float64]
 _Columns = tuple[FloatArray, FloatArray, NDArray[np.intp], NDArray[np.intp]]
 
 PAPER_FLOOR = 1e-10
-"""The paper prints no p-value below this (A.11)."""
+"""Smallest p-value that the paper prints (A.11)."""
 
 
 @dataclass(frozen=True)
 class Association:
-    """One score against M."""
+    """Association of one score with M."""
 
     raw: JackknifeInterval
     """Spearman's rho over all images, interval over groups."""
     residual: JackknifeInterval
-    """The same after subtracting class means from both, interval over groups."""
+    """Spearman's rho after subtracting class means from both, interval over groups."""
     p: float
-    """Two-sided, of the residualised rho; null: within a class, M does not depend on the score."""
+    """Two-sided p-value of the residualised rho; null: within a class, M does not depend on the score."""
     smallest_p: float
     """Smallest value that p could have taken."""
     p_paper_raw: float
-    """The paper's column: images counted as independent, floored at 1e-10."""
+    """p-value of the raw rho in the paper's column: images counted as independent, floored at 1e-10."""
     p_paper_residual: float
-    """The paper's p of the residualised rho."""
+    """p-value of the residualised rho as the paper computes it."""
     n: int
-    """Images with a score and with M."""
+    """Number of images with a score and with M."""
     n_groups: int
-    """Independent units: groups of these images."""
+    """Number of independent units: groups of these images."""
     n_movable: int
-    """Groups that the permutations could exchange with another."""
+    """Number of groups that the permutations could exchange with another."""
 
 
 def residualise(values: ArrayLike, label: ArrayLike) -> FloatArray:
-    """Values less the mean of their class, `v - mean(v | class)`.
+    """Subtract the mean of their class from values, `v - mean(v | class)`.
 
     Args:
-        values: `[..., n]`.
-        label: `[n]` class of each column.
+        values: Values of the images, `[..., n]`.
+        label: Class of each column, `[n]`.
 
     Raises:
         InputError: Lengths differ, or a value is not finite.
@@ -95,22 +95,24 @@ def associate(
     n_seeds: int = 1,
     level: float = 0.95,
 ) -> list[Association]:
-    """Spearman's rho of each score with M, raw and within-class residualised.
+    """Compute Spearman's rho of each score with M, raw and within-class residualised.
 
     `rho = corr(R(s), R(m))` with average ranks; residualised: `s - mean(s | class)` against `m - mean(m | class)`.
     `p = (1 + #{|rho of a permuted m| >= |rho|}) / (draws + 1)`, m exchanged between groups with equally many images of
-    each class. Above ``max_groups`` groups that many random blocks of whole groups are deleted in the jackknife.
+    each class. Above ``max_groups`` groups the jackknife deletes that many random blocks of whole groups.
 
     Args:
-        scores: `[K, n]`, or `[n]` for one; an image where any is NaN is left out of all, so that they compare.
-        m: `[n]` memorization; NaN where it was not measured.
-        label: `[n]` class of each image.
-        group: `[n]` group (patient) of each image.
-        draws: Random permutations beside the identity.
-        seed: Of the permutations and blocks.
-        max_groups: Deletions at most.
-        n_seeds: Seeds that m averages, for the record.
-        level: Of confidence.
+        scores: Scores of the images, `[K, n]`, or `[n]` for one; an image where any is NaN is left out of all, so that
+            they
+            compare.
+        m: Memorization of each image, `[n]`; NaN where it was not measured.
+        label: Class of each image, `[n]`.
+        group: Group (patient) of each image, `[n]`.
+        draws: Number of random permutations, in addition to the identity.
+        seed: Seed of the permutations and blocks.
+        max_groups: Largest number of deletions.
+        n_seeds: Number of seeds that m averages, for the record.
+        level: Confidence level of the intervals.
 
     Returns:
         One association per score.
@@ -145,7 +147,7 @@ def associate(
 
 
 def _checked(scores: ArrayLike, m: ArrayLike, label: ArrayLike, group: ArrayLike) -> _Columns:
-    """The images with every score and with M; classes and groups as numbers from 0."""
+    """Return the images with every score and with M; classes and groups become numbers from 0."""
     x = np.atleast_2d(np.asarray(scores, dtype=np.float64))
     y, labels, groups = np.asarray(m, dtype=np.float64), np.asarray(label), np.asarray(group)
     if x.ndim != 2 or not (x.shape[1:] == y.shape == labels.shape == groups.shape):
@@ -159,13 +161,13 @@ def _checked(scores: ArrayLike, m: ArrayLike, label: ArrayLike, group: ArrayLike
 
 
 def paper_p(rho: float, n: int) -> float:
-    """The paper's p-value of a rank correlation: Student's t on n - 2 images, floored at 1e-10 (A.11).
+    """Compute the paper's p-value of a rank correlation: Student's t on n - 2 images, floored at 1e-10 (A.11).
 
     `t = rho sqrt((n - 2) / (1 - rho^2))`.
 
     Args:
-        rho: Spearman's rho.
-        n: Images.
+        rho: Spearman's rho of the images.
+        n: Number of images.
     """
     if np.isnan(rho) or n < 3:
         return float("nan")
@@ -174,13 +176,13 @@ def paper_p(rho: float, n: int) -> float:
 
 
 def _rhos(x: FloatArray, y: FloatArray, classes: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-    """Raw and residualised rho of each row of x with y."""
+    """Compute the raw and the residualised rho of each row of x with y."""
     raw = _ranked(x) @ _ranked(y)
     return raw, _ranked(_centre(x, classes)) @ _ranked(_centre(y, classes))
 
 
 def _centre(values: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-    """Values `[..., n]` less their class means. What rounding leaves of a constant is 0, lest its ranks be noise."""
+    """Subtract class means from values `[..., n]`. What rounding leaves of a constant is 0, lest its ranks be noise."""
     flat = values.reshape(-1, values.shape[-1])
     counts = np.maximum(np.bincount(index), 1)
     means = np.stack([np.bincount(index, weights=row) / counts for row in flat]) if len(flat) else flat
@@ -190,7 +192,7 @@ def _centre(values: FloatArray, index: NDArray[np.intp]) -> FloatArray:
 
 
 def _ranked(values: FloatArray) -> FloatArray:
-    """Average ranks `[..., n]` with mean 0 and length 1; NaN where all are equal."""
+    """Compute average ranks `[..., n]` with mean 0 and length 1; NaN where all are equal."""
     ranks = scipy.stats.rankdata(values, axis=-1)
     centred = ranks - ranks.mean(axis=-1, keepdims=True)
     length = np.linalg.norm(centred, axis=-1, keepdims=True)
@@ -206,7 +208,7 @@ def _permutation_p(
     draws: int,
     seed: int,
 ) -> tuple[FloatArray, float, int]:
-    """The p-value of each score; class means are those of any permutation, so that ranks are taken once."""
+    """Compute the p-value of each score; class means are those of any permutation, so that ranks are taken once."""
     scores, target = _ranked(_centre(x, classes)), _ranked(_centre(y, classes))
     permutation = group_permutation(classes, groups)
     rng = np.random.default_rng(seed)
@@ -219,7 +221,7 @@ def _permutation_p(
 
 
 def _blocks(index: NDArray[np.intp], n_groups: int, most: int, seed: int) -> NDArray[np.intp]:
-    """[n] each image's block: its group, or one of ``most`` random sets of groups of nearly equal number."""
+    """Return each image's block, [n]: its group, or one of ``most`` random sets of groups of nearly equal number."""
     if n_groups <= most:
         return index
     block = np.empty(n_groups, dtype=np.intp)
@@ -260,11 +262,11 @@ class Reliability:
     ceiling: JackknifeInterval
     """AUROC of the true M for "M above its class median", M over all seeds given: what no probe should exceed."""
     n_seeds: int
-    """Seeds split."""
+    """Number of seeds that are split."""
     n_splits: int
-    """Splits averaged."""
+    """Number of splits averaged."""
     n_groups: int
-    """Groups scored by both halves of some split."""
+    """Number of groups scored by both halves of some split."""
 
 
 def split_half(
@@ -276,22 +278,22 @@ def split_half(
     seed: int = 0,
     level: float = 0.95,
 ) -> Reliability:
-    """Split-half reliability of M over seeds, and the AUROC that M reaches for itself.
+    """Compute the split-half reliability of M over seeds, and the AUROC that M reaches for itself.
 
     `r = mean over splits of corr(M_1 - mean(M_1 | class), M_2 - mean(M_2 | class))`; stepped up to all seeds,
     `2 r / (1 + r)` (Spearman 1910, Brown 1910). AUROC: within-class ranks of M_1 against "M_2 above its class median",
     and the other way round. Intervals: jackknife over groups, class means and medians held. Ceiling: `auroc_ceiling`.
 
     Args:
-        signed: `[S, n]` sigma_s D_s of each image, NaN where the seed did not score it.
-        label: `[n]` class.
-        group: `[n]` patient.
-        max_splits: Splits at most; all of them where there are no more.
-        seed: Of the choice among them.
-        level: Of confidence.
+        signed: Signed gaps sigma_s D_s of each image, `[S, n]`, NaN where the seed did not score it.
+        label: Class of each image, `[n]`.
+        group: Patient of each image, `[n]`.
+        max_splits: Largest number of splits; all of them where there are no more.
+        seed: Seed of the choice among them.
+        level: Confidence level of the intervals.
 
     Returns:
-        Both, or the reason why they cannot be had.
+        Reliability and AUROC, or the reason why they are undefined.
 
     Raises:
         InputError: Shapes differ.
@@ -323,10 +325,11 @@ def split_half(
 
 
 def _ceiling(half: JackknifeInterval) -> JackknifeInterval:
-    """The ceiling that follows from one half's AUROC for the other, or why none does.
+    """Compute the ceiling that follows from one half's AUROC for the other, or state why none does.
 
-    At a half's AUROC of 0.5 the ceiling is 0.5, and it rises steeply: where the halves do not agree more than chance
-    the formula says 0.5 of any limit, which no interval of a ceiling is. There nothing is known of it, up to 1.
+    At a half's AUROC of 0.5 the ceiling is 0.5, and it rises steeply. Where the halves do not agree more than chance,
+    the formula gives 0.5 for any limit, which is not an interval of a ceiling. There the ceiling may be anything up to
+    1.
     """
     if not half.low > 0.5:
         reason = "the halves of the seeds do not agree more than chance would, so that no ceiling follows: more seeds"
@@ -337,18 +340,20 @@ def _ceiling(half: JackknifeInterval) -> JackknifeInterval:
 
 
 def auroc_ceiling(half: ArrayLike) -> FloatArray:
-    """AUROC that the true M reaches for the label, from the AUROC of one half of the seeds for the other.
+    """Compute the AUROC that the true M reaches for the label, from the AUROC of one half of the seeds for the other.
 
     For two normal variables with correlation r, the AUROC of one for "the other is above its median" is
     `A(r) = 1/2 + (2 / pi) asin(r / sqrt(2))` (the orthant probability of three normals). The half's AUROC gives
     `r = sqrt(2) sin(pi / 2 (half - 1/2))`, Spearman and Brown the reliability of all seeds `rho = 2 r / (1 + r)`, and
-    the true M correlates with M as `sqrt(rho)`: the ceiling is `A(sqrt(rho))`. In ranks, so that a few very large M do
-    not decide. Simulated against the best possible probe: within 0.01 for normal and heavy-tailed noise, up to 0.03 too
+    the true M correlates with M as `sqrt(rho)`: the ceiling is `A(sqrt(rho))`. It is in ranks, so that a few very large
+    M
+    do not decide. Simulated against the best possible probe: within 0.01 for normal and heavy-tailed noise, up to 0.03
+    too
     low where noise differs between images, 0.07 to 0.09 too high where one image in ten is memorized
     (`recipes/probe_ceiling.py`).
 
     Args:
-        half: Any shape; up to 0.5 gives 0.5, NaN gives NaN.
+        half: AUROC of a half, any shape; up to 0.5 gives 0.5, NaN gives NaN.
     """
     r = np.sqrt(2) * np.sin(np.pi / 2 * (np.clip(np.asarray(half, dtype=np.float64), 0.5, 1.0) - 0.5))
     return 0.5 + 2 / np.pi * np.arcsin(np.clip(np.sqrt(_step_up(r) / 2), 0.0, np.sqrt(0.5)))
@@ -356,7 +361,7 @@ def auroc_ceiling(half: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Halves:
-    """One split: r and AUROC, and both without each group."""
+    """One split of the seeds: r and AUROC, and both without each group."""
 
     r: float
     deleted_r: FloatArray
@@ -378,7 +383,7 @@ def _halves(
 
 
 def _splits(n_seeds: int, most: int, seed: int) -> list[NDArray[np.intp]]:
-    """First halves: all that differ (the first seed always among them for even numbers), or some of them."""
+    """List first halves: all that differ (the first seed always among them for even numbers), or some of them."""
     halves = [np.array(c, dtype=np.intp) for c in combinations(range(n_seeds), n_seeds // 2)]
     if n_seeds % 2 == 0:
         halves = [h for h in halves if h[0] == 0]
@@ -397,7 +402,7 @@ def _mean(values: FloatArray) -> FloatArray:
 def _correlation(
     one: FloatArray, two: FloatArray, label: NDArray, index: NDArray[np.intp], n_groups: int
 ) -> tuple[float, FloatArray]:
-    """Pearson's r within classes, and without each group, from sums."""
+    """Compute Pearson's r within classes, and without each group, from sums."""
     if len(one) < 3:
         return float("nan"), np.full(n_groups, np.nan)
     a, b = residualise(np.stack([one, two]), label)
@@ -416,7 +421,7 @@ def _pearson(sums: NDArray) -> FloatArray:
 def _self_auroc(
     one: FloatArray, two: FloatArray, label: NDArray, index: NDArray[np.intp], n_groups: int
 ) -> tuple[float, FloatArray]:
-    """AUROC of each half's within-class ranks for the other half's label, both directions averaged."""
+    """Compute the AUROC of each half's within-class ranks for the other half's label, both directions averaged."""
     if len(one) < 3:
         return float("nan"), np.full(n_groups, np.nan)
     classes = np.unique(label, return_inverse=True)[1]
@@ -432,6 +437,6 @@ def _self_auroc(
 
 
 def _step_up(r: ArrayLike) -> FloatArray:
-    """Reliability of twice as many seeds, `2 r / (1 + r)`; at r below -1/3 it stops at -1."""
+    """Compute the reliability of twice as many seeds, `2 r / (1 + r)`; at r below -1/3 it stops at -1."""
     values = np.maximum(np.asarray(r, dtype=np.float64), -1 / 3)
     return 2 * values / (1 + values)

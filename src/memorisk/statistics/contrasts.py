@@ -3,7 +3,7 @@
 **Difference.** The difference of two means of different groups, as of two classes, from the interval of each.
 
 MOVER, the method of variance estimates recovery (Zou and Donner 2008): each limit's distance from its estimate
-stands for ``t x standard error`` on that side, and distances add as squares. It takes the two as independent. Two
+replaces ``t x standard error`` on that side, and distances add as squares. It takes the two as independent. Two
 classes of one audit share their seeds; where a seed moves both the same way the interval is wider than it need be,
 never narrower.
 
@@ -19,9 +19,9 @@ Least squares on log2 of the copies is a contrast of the levels' means,
 
     slope = sum_l w_l mean_l,    w_l = n_l (x_l - mean x) / sum_l n_l (x_l - mean x)^2,
 
-so that a dozen patients at 64 copies carry it, however many hundred stand once. A variance that those few show,
-with degrees of freedom counted over all, errs to one side: of a dozen of whom 5 % are flagged half the time none
-is. Hence each level has limits of its own, and they are put together by MOVER (Zou and Donner 2008): on either side
+so that a dozen patients at 64 copies carry it, however many hundred occur once. A variance that those few show,
+with degrees of freedom counted over all, errs to one side: where 5 % are flagged, of a dozen none is half the
+time. Hence each level has limits of its own, and MOVER (Zou and Donner 2008) combines them: on either side
 
     slope - low = sqrt(sum_l w_l^2 (distance of mean_l from the limit of its level that lowers the slope)^2).
 
@@ -33,12 +33,13 @@ at 4, 16 and 64 copies, at 60 and 8, 30 and 5, 100 and 16, and four times 20, fo
 3.9 %.
 
 Means have Student's limits of the level's patients and one more, who has the greatest value of all patients for the
-upper limit and the least for the lower: who is rare among twelve need not be among them. Simulated coverage of
+upper limit and the least for the lower: a patient who is rare among twelve need not be among them. Simulated coverage
+of
 normal, exponential and two-valued outcomes, with and without a trend: 96 to 100 %, each side within 3.5 %; where
 all levels are normal and alike the interval is about twice as wide as least squares' own, which is the price. Not
 covered are outcomes whose spread is of the highest level alone and has one long tail (exponential, six times as
 wide there: 4 to 5 % on one side at 5 to 12 patients), or copies that show in 2 % of the patients of small levels
-and in nobody else.
+and in no other patient.
 """
 
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ from memorisk.statistics.intervals import Interval, two_way_interval
 
 
 def unpaired_difference(first: Interval, second: Interval) -> Interval:
-    """Interval of ``first - second``.
+    """Compute the interval of ``first - second``.
 
     ``low = d - sqrt((x1 - l1)^2 + (u2 - x2)^2)``, ``high = d + sqrt((u1 - x1)^2 + (x2 - l2)^2)`` with d = x1 - x2.
 
@@ -62,7 +63,7 @@ def unpaired_difference(first: Interval, second: Interval) -> Interval:
         second: Estimate x2 with limits l2, u2, of other groups, at the same level.
 
     Returns:
-        The difference; NaN limits where either has none.
+        Difference of the two; NaN limits where either has none.
 
     Source:
         Zou and Donner, Statistics in Medicine 27 (2008), equation 1.
@@ -88,9 +89,9 @@ class Trend:
     """Slope of a score per doubling of the copies."""
 
     slope: Interval
-    """Nats per doubling, with its interval over groups and seeds."""
+    """Slope in nats per doubling, with its interval over groups and seeds."""
     n_levels: int
-    """Different numbers of copies."""
+    """Number of different numbers of copies."""
 
     @property
     def positive(self) -> bool:
@@ -99,19 +100,19 @@ class Trend:
 
 
 def duplicate_trend(values: ArrayLike, copies: ArrayLike, level: float = 0.95) -> Trend:
-    """Least-squares slope of the score on log2 of the number of copies.
+    """Compute the least-squares slope of the score on log2 of the number of copies.
 
     With `c_g = (x_g - mean x) / sum (x - mean x)^2`, the slope is `sum_g c_g mean_s y_gs`. Each cell's contribution
     `slope + G c_g e_gs / (1 - h_g)` (residual e against the fit to the group means, leverage h: the delete-one-group
     jackknife) enters the two-way interval, so that neither equal variances nor one seed's luck are assumed.
 
     Args:
-        values: `[G, S]` group means of the signed gap per seed, NaN where not scored (`differential.group_table`).
-        copies: `[G]` how often each group's images were in the training data, at least 1.
-        level: Coverage.
+        values: Group means of the signed gap per seed, `[G, S]`, NaN where not scored (`differential.group_table`).
+        copies: Number of copies of each group's images in the training data, `[G]`, at least 1.
+        level: Coverage of the interval.
 
     Returns:
-        The slope with its interval.
+        Slope with its interval.
 
     Raises:
         InputError: Shapes do not fit, copies below 1, fewer than 3 scored groups, or all with the same number of
@@ -159,12 +160,12 @@ LimitPairs = tuple[FloatArray, FloatArray]
 
 
 def share_slope(flagged: ArrayLike, copies: ArrayLike, level: float = 0.95) -> Interval:
-    """Slope of the share of flagged patients per doubling of the copies, with `share_slope_limits`.
+    """Compute the slope of the share of flagged patients per doubling of the copies, with `share_slope_limits`.
 
     Args:
-        flagged: [U] whether each patient has the property.
-        copies: [U] of each patient, at least 1.
-        level: Coverage.
+        flagged: Whether each patient has the property, [U].
+        copies: Number of copies of each patient, [U], at least 1.
+        level: Coverage of the interval.
 
     Raises:
         InputError: Shapes do not fit, copies below 1, or all patients with the same number.
@@ -181,15 +182,15 @@ def share_slope(flagged: ArrayLike, copies: ArrayLike, level: float = 0.95) -> I
 
 
 def mean_slope(values: ArrayLike, copies: ArrayLike, level: float = 0.95) -> Interval:
-    """Slope of the mean of any outcome per doubling of the copies (formulas at the head of this module).
+    """Compute the slope of the mean of any outcome per doubling of the copies (formulas at the head of this module).
 
     Args:
-        values: [U] of each patient.
-        copies: [U] of each patient, at least 1.
-        level: Coverage.
+        values: Outcome of each patient, [U].
+        copies: Number of copies of each patient, [U], at least 1.
+        level: Coverage of the interval.
 
     Returns:
-        The slope; limits are NaN where all values are the same, which says nothing of others.
+        Slope with its limits; they are NaN where all values are the same, which says nothing of others.
 
     Raises:
         InputError: As `share_slope`, or a value is not finite.
@@ -212,13 +213,13 @@ def mean_slope(values: ArrayLike, copies: ArrayLike, level: float = 0.95) -> Int
 def share_slope_limits(
     weights: ArrayLike, successes: Sequence[ArrayLike], patients: Sequence[int], level: float = 0.95
 ) -> LimitPairs:
-    """Limits of `share_slope` of any counts.
+    """Compute the limits of `share_slope` of any counts.
 
     Args:
-        weights: [L] of the levels' shares.
+        weights: Weights of the levels' shares, [L].
         successes: L counts, or arrays of counts that broadcast.
-        patients: L.
-        level: Coverage.
+        patients: Number of patients of each level, L numbers.
+        level: Coverage of the limits.
 
     Source:
         Zou and Donner, Statistics in Medicine 27 (2008); Price and Bonett, Computational Statistics and Data Analysis
@@ -241,11 +242,11 @@ def share_slope_limits(
 
 
 def slope_weights(x: ArrayLike, patients: ArrayLike) -> FloatArray:
-    """[L] what each level's mean counts in a least-squares slope.
+    """Compute the weight of each level's mean in a least-squares slope, [L].
 
     Args:
-        x: [L] places of the levels.
-        patients: [L] of each.
+        x: Places of the levels, [L].
+        patients: Number of patients of each level, [L].
     """
     n, place = np.asarray(patients, dtype=np.float64), np.asarray(x, dtype=np.float64)
     centred = place - (n @ place) / n.sum()
@@ -253,7 +254,7 @@ def slope_weights(x: ArrayLike, patients: ArrayLike) -> FloatArray:
 
 
 def _mover(weights: FloatArray, means: Sequence[FloatArray], limits: Sequence[LimitPairs]) -> LimitPairs:
-    """Limits of a contrast from each part's own."""
+    """Compute the limits of a contrast from each part's own."""
     slope, below, above = np.zeros(()), np.zeros(()), np.zeros(())
     for weight, mean, ends in zip(weights, means, limits, strict=True):
         low, high = ends if weight > 0 else ends[::-1]  # what lowers the slope first
@@ -271,7 +272,7 @@ def _share_limits(successes: FloatArray, patients: int, tail: float) -> LimitPai
 
 
 def _mean_limits(values: FloatArray, ends: tuple[float, float], level: float) -> LimitPairs:
-    """Student's, of the values and one more at either end, within the ends."""
+    """Compute Student's limits of the values and one more at either end, within the ends."""
     quantile = float(scipy.special.stdtrit(max(len(values) - 1, 1), (1 + level) / 2))
     limits = []
     for end, sign in zip(ends, (-1, 1), strict=True):
@@ -281,7 +282,7 @@ def _mean_limits(values: FloatArray, ends: tuple[float, float], level: float) ->
 
 
 def _levels(values: FloatArray, copies: FloatArray) -> tuple[list[FloatArray], FloatArray]:
-    """The values of each level, ascending, and its weight."""
+    """Return the values of each level, ascending, and its weight."""
     different, sizes = np.unique(copies, return_counts=True)
     return [values[copies == one] for one in different], slope_weights(np.log2(different), sizes)
 

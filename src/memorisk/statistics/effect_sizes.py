@@ -1,31 +1,32 @@
-"""Effect sizes of a change of M, and that change beside what retraining alone changes.
+"""Effect sizes of a change of M, and the comparison of that change with what retraining alone changes.
 
 **Effect sizes.** How large is a change of M? Standardised differences with intervals over groups, and the paper's
 percentages.
 
 Paper 000, A.3, A.11 and tables 3 and 6; METHODS section 1, "Rarity" and "Distinctiveness, intervened on". The paper
 takes before and after as independent samples of images (Cohen's d, pooled s.d.); they are the same images, so the
-paired form stands beside it. Neither is a test.
+module also gives the paired form. Neither is a test.
 
 Intervals come from a delete-one-group jackknife on the scale ``asinh(d / c)``, on which the variance of a
 standardised difference hardly depends on its size (``var d = (1 + d^2 / c^2) k / n``: c^2 = 2 paired, 8
 independent).
 
-**Retraining.** A change of memorization beside what retraining alone changes (METHODS section 1, "Distinctiveness,
+**Retraining.** A change of memorization against what retraining alone changes (METHODS section 1, "Distinctiveness,
 intervened on").
 
 Three tables of the same groups and seeds: before; after, retrained on changed images from the same start; and the
 re-run, retrained on the same images from another start. ``difference = after - before``,
-``noise = rerun - before``. Whether the difference is more than retraining is asked of the two together, group by
-group and seed by seed:
+``noise = rerun - before``. The two together, group by group and seed by seed, decide whether the difference is more
+than
+retraining:
 
 ``excess = difference - noise = (after - before) - (rerun - before) = after - rerun``,
 
 the difference in differences, in which what *before* drew by chance cancels. A difference is called larger than
 what retraining alone does when the intervals of the difference *and* of the excess leave out 0 on the same side.
 Where nothing but retraining happens each alone does so in 5 % of classes, both together in 0.3 to 0.6 % (simulated,
-12 to 60 groups, 3 to 8 seeds). The second alone would also be met where the re-run strayed and nothing else did. It
-is a claim about one class: m classes have m chances.
+12 to 60 groups, 3 to 8 seeds). A re-run that strayed where nothing else did would also meet the second alone. The
+reading is a claim about one class: m classes have m chances.
 """
 
 from collections.abc import Callable
@@ -43,32 +44,32 @@ from memorisk.statistics.verdicts.tiers import MIN_GROUPS
 FloatArray = NDArray[np.float64]
 
 MIN_EFFECT_GROUPS = 5
-"""Groups from which an interval is given. Coverage at 5 to 50 groups and d of 0 to 1.5: 0.94 to 0.97 from normal
-values, 0.90 to 0.99 paired and 0.89 to 0.98 independent from exponential ones."""
+"""Number of groups from which an interval is given. Coverage at 5 to 50 groups and d of 0 to 1.5: 0.94 to 0.97 from
+normal values, 0.90 to 0.99 paired and 0.89 to 0.98 independent from exponential ones."""
 
 
 @dataclass(frozen=True)
 class EffectSize:
-    """A standardised difference, second less first."""
+    """Standardised difference, second less first."""
 
     estimate: float
-    """NaN where it cannot be had."""
+    """Standardised difference; NaN where it is undefined."""
     low: float
-    """Lower limit; NaN where there is none."""
+    """Lower limit; NaN without an interval."""
     high: float
-    """Upper limit."""
+    """Upper limit; NaN without an interval."""
     df: float
     """Degrees of freedom of t."""
     mean_difference: float
-    """Not standardised, in the units of the values (nats)."""
+    """Difference of the means, not standardised, in the units of the values (nats)."""
     n_first: int
-    """Images in the first sample."""
+    """Number of images in the first sample."""
     n_second: int
-    """Images in the second."""
+    """Number of images in the second sample."""
     n_groups: int
-    """The independent units of the interval."""
+    """Number of independent units of the interval."""
     method: str
-    """How it was made, or why it was not."""
+    """Method of the interval, or the reason why it is missing."""
 
 
 def cohens_d(
@@ -78,19 +79,19 @@ def cohens_d(
     group_second: ArrayLike | None = None,
     level: float = 0.95,
 ) -> EffectSize:
-    """Cohen's d of two samples of images taken as independent: the paper's column.
+    """Compute Cohen's d of two samples of images taken as independent: the paper's column.
 
     ``d = (mean second - mean first) / s``, ``s^2 = ((n1 - 1) s1^2 + (n2 - 1) s2^2) / (n1 + n2 - 2)``.
 
     Args:
-        first: [n1] one seed-averaged M per image, say before.
-        second: [n2] say after.
-        group_first: [n1] patients; every image its own if not given.
-        group_second: [n2] likewise; a patient in both samples is one unit and deleted from both.
-        level: Of the interval.
+        first: Seed-averaged M of each image of the first sample, say before, [n1].
+        second: Seed-averaged M of each image of the second sample, say after, [n2].
+        group_first: Patients of the first sample, [n1]; every image is its own if not given.
+        group_second: Patients of the second sample, [n2]; a patient in both samples is one unit and deleted from both.
+        level: Coverage of the interval.
 
     Returns:
-        d with its interval over groups; no estimate below two images each or without spread.
+        Value d with its interval over groups; no estimate below two images each or without spread.
 
     Raises:
         InputError: NaN, shapes that do not fit, or groups of one sample only.
@@ -110,7 +111,7 @@ def cohens_d(
     kind = np.sign(np.bincount(index, weights=is_second) / np.bincount(index) - 0.5).astype(np.intp)
 
     def statistic(keep: NDArray[np.bool_]) -> float:
-        """Cohen's d of the values that are kept."""
+        """Compute Cohen's d of the values that are kept."""
         a, b = values[keep & ~is_second], values[keep & is_second]
         if len(a) < 2 or len(b) < 2:
             return float("nan")
@@ -122,19 +123,19 @@ def cohens_d(
 
 
 def paired_dz(before: ArrayLike, after: ArrayLike, group: ArrayLike | None = None, level: float = 0.95) -> EffectSize:
-    """Paired d_z of the same images before and after, Hedges-corrected.
+    """Compute the paired d_z of the same images before and after, Hedges-corrected.
 
     ``d_z = J mean(after - before) / sd(after - before)``, ``J = 1 - 3 / (4 df - 1)`` with df = groups - 1: images of
     one patient are not as many draws.
 
     Args:
-        before: [n] one seed-averaged M per image.
-        after: [n] of the same images in the same order.
-        group: [n] patients; every image its own if not given.
-        level: Of the interval.
+        before: Seed-averaged M of each image, [n].
+        after: Seed-averaged M of the same images in the same order, [n].
+        group: Patients of the images, [n]; every image is its own if not given.
+        level: Coverage of the interval.
 
     Returns:
-        d_z with its interval over groups; no estimate below two groups or without spread.
+        Value d_z with its interval over groups; no estimate below two groups or without spread.
 
     Raises:
         InputError: NaN, or shapes that do not fit.
@@ -151,7 +152,7 @@ def paired_dz(before: ArrayLike, after: ArrayLike, group: ArrayLike | None = Non
     correction = 1 - 3 / (4 * df - 1) if df >= 1 else float("nan")
 
     def statistic(keep: NDArray[np.bool_]) -> float:
-        """d_z of the pairs that are kept."""
+        """Compute d_z of the pairs that are kept."""
         d = difference[keep]
         spread = d.std(ddof=1) if len(d) > 1 else 0.0
         return float(correction * d.mean() / spread) if spread > 0 else float("nan")
@@ -162,9 +163,9 @@ def paired_dz(before: ArrayLike, after: ArrayLike, group: ArrayLike | None = Non
 
 
 def percent_change(before: float, after: float) -> float:
-    """The paper's percentage, ``100 (after - before) / |before|``; NaN from a baseline of 0.
+    """Compute the paper's percentage, ``100 (after - before) / |before|``; NaN from a baseline of 0.
 
-    Where M is near or crosses zero this is no ratio of anything (table 6 says so of DRUSEN and erosion).
+    Where M is near or crosses zero the percentage is not a meaningful ratio (table 6 notes it for DRUSEN and erosion).
 
     Source:
         Paper 000, table 6; METHODS section 1, "Distinctiveness, intervened on".
@@ -175,14 +176,17 @@ def percent_change(before: float, after: float) -> float:
 def percent_interval(
     before: float, after: float, decimals: int, percent_decimals: int | None = None
 ) -> tuple[float, float]:
-    """The percentages that rounded inputs allow: extremes over ``before +- h`` and ``after +- h``, h = 10^-decimals/2.
+    """Compute the percentages that rounded inputs allow.
+
+    They are the extremes over ``before +- h`` and ``after +- h``, h = 10^-decimals/2.
 
     Args:
-        before: As printed.
-        after: As printed.
-        decimals: How many decimals both were printed with.
-        percent_decimals: How many the percentage is printed with; None leaves the range as it is, else it is that of
-            printed percentages.
+        before: Value before, as printed.
+        after: Value after, as printed.
+        decimals: Number of decimals that both were printed with.
+        percent_decimals: Number of decimals that the percentage is printed with; None leaves the range as it is, else
+            the
+            range is that of printed percentages.
 
     Returns:
         Lowest and highest percentage; (-inf, inf) where the baseline may have been 0.
@@ -217,7 +221,7 @@ def _with_interval(
     n_first: int,
     n_second: int,
 ) -> EffectSize:
-    """Estimate and jackknife over groups on the scale asinh(d / c), c^2 = ``square``."""
+    """Estimate, and jackknife over groups on the scale asinh(d / c), c^2 = ``square``."""
     n_groups = int(index.max(initial=-1)) + 1
     nan = float("nan")
     d = statistic(np.ones(len(index), dtype=bool))
@@ -263,35 +267,36 @@ INSUFFICIENT = "insufficient evidence"
 
 @dataclass(frozen=True)
 class RetrainingDifference:
-    """A difference, the same of a mere re-run, and what stands between them; all in nats."""
+    """Difference, the same difference of a mere re-run, and the excess of the first over the second; all in nats."""
 
     before: float
-    """Mean M before."""
+    """Mean M before the change."""
     after: float
-    """Mean M after."""
+    """Mean M after the change."""
     rerun: float
     """Mean M of the re-run."""
     difference: Interval
-    """After less before."""
+    """Difference of after less before."""
     noise: Interval
-    """Re-run less before."""
+    """Difference of re-run less before."""
     excess: Interval
-    """Difference less noise."""
+    """Excess of the difference over the noise."""
     reading: str
-    """`LARGER`, `NOT_LARGER`, or `INSUFFICIENT` where the interval would not speak of other patients or trainings."""
+    """Reading: `LARGER`, `NOT_LARGER`, or `INSUFFICIENT` where the interval does not cover other patients or
+    trainings."""
 
 
 def retraining_difference(
     before: ArrayLike, after: ArrayLike, rerun: ArrayLike, level: float = 0.95
 ) -> RetrainingDifference:
-    """Set a difference beside the noise of retraining (module docstring).
+    """Compare a difference with the noise of retraining (module docstring).
 
     Null: after and re-run are two retrainings by one recipe, exchangeable seed by seed.
 
     Args:
-        before: `[G, S]` group means of M by seed, NaN where a seed did not score a group.
-        after: `[G, S]`, the same groups and seeds, retrained with what is to be judged.
-        rerun: `[G, S]`, the same groups and seeds, retrained with nothing else than another start.
+        before: Group means of M by seed, `[G, S]`, NaN where a seed did not score a group.
+        after: Group means of the same groups and seeds, `[G, S]`, retrained with the change to judge.
+        rerun: Group means of the same groups and seeds, `[G, S]`, retrained from another start and otherwise unchanged.
         level: Coverage of each interval.
 
     Returns:
@@ -322,5 +327,5 @@ def _reading(difference: Interval, excess: Interval) -> str:
 
 
 def _side(interval: Interval) -> int:
-    """1 or -1 where the whole interval lies on that side of 0, else 0."""
+    """Return 1 or -1 where the whole interval lies on that side of 0, else 0."""
     return int(interval.low > 0) - int(interval.high < 0)

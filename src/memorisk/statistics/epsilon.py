@@ -68,12 +68,12 @@ def group_claim(epsilon: float, delta: float, group_size: int) -> tuple[float, f
     """Bound a group of `group_size` by (epsilon, delta) for one record: `(k e, d (exp(k e) - 1) / (exp(e) - 1))`.
 
     Args:
-        epsilon: For one record added or removed, 0 or more.
-        delta: In [0, 1).
-        group_size: k, 1 or more; 2 for a replaced record.
+        epsilon: Epsilon for one record added or removed, 0 or more.
+        delta: Delta for one record, in [0, 1).
+        group_size: Number k of records in the group, 1 or more; 2 for a replaced record.
 
     Returns:
-        Epsilon and delta of the group; a delta of 1 or more is no guarantee.
+        Epsilon and delta of the group; a delta of 1 or more guarantees nothing.
 
     Raises:
         InputError: A number outside its range.
@@ -93,15 +93,17 @@ def group_claim(epsilon: float, delta: float, group_size: int) -> tuple[float, f
 
 
 def group_privacy_epsilon(epsilon_of: Callable[[float], float], delta: float, group_size: int) -> float:
-    """Epsilon of a group at `delta` by group privacy alone, from any accountant.
+    """Compute the epsilon of a group at `delta` by group privacy alone, from any accountant.
 
-    The largest d' with `d' (1 + exp(e') + ... + exp((k - 1) e')) <= delta`, `e' = epsilon_of(d')`, found by bisection
-    on log d'; the result is `k e'`. Every d' that fulfils it is valid, so a bisection that ends early is only looser.
+    The function finds the largest d' with `d' (1 + exp(e') + ... + exp((k - 1) e')) <= delta`, `e' = epsilon_of(d')`,
+    by
+    bisection on log d'; the result is `k e'`. Every d' that fulfils it is valid, so a bisection that ends early is only
+    looser.
 
     Args:
-        epsilon_of: The accountant: epsilon for one record added or removed at a delta, falling in delta.
-        delta: Of the group, in (0, 1).
-        group_size: k, 1 or more; 2 for a replaced record.
+        epsilon_of: Accountant: epsilon for one record added or removed at a delta, falling in delta.
+        delta: Delta of the group, in (0, 1).
+        group_size: Number k of records in the group, 1 or more; 2 for a replaced record.
 
     Returns:
         Epsilon of the group; infinity if even d' = 1e-300 is too large.
@@ -134,17 +136,18 @@ def group_privacy_epsilon(epsilon_of: Callable[[float], float], delta: float, gr
 
 
 def group_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float, group_size: int) -> float:
-    """Per-patient epsilon of DP-SGD: all `group_size` images of a patient added or removed.
+    """Compute the per-patient epsilon of DP-SGD: all `group_size` images of a patient added or removed.
 
-    The smaller of group privacy (`group_privacy_epsilon`) and of the step's own divergence: per step and order a the
+    It is the smaller of group privacy (`group_privacy_epsilon`) and of the step's own divergence: per step and order a
+    the
     larger of `D_a(M || N)` and `D_a(N || M)`, M = sum_j Bin(k, q)(j) N(j, z^2), N = N(0, z^2), in clipping norms.
 
     Args:
-        noise_multiplier: z, above 0.
-        sampling_rate: q, the probability that a step takes an image (each image by its own draw).
-        steps: Optimiser steps.
-        delta: In (0, 1).
-        group_size: k, the images of the patient; 1 gives `rdp_epsilon`.
+        noise_multiplier: Noise multiplier z, above 0.
+        sampling_rate: Probability q that a step takes an image (each image by its own draw).
+        steps: Number of optimiser steps.
+        delta: Delta of the group, in (0, 1).
+        group_size: Number k of images of the patient; 1 gives `rdp_epsilon`.
 
     Returns:
         Epsilon at delta; never falling in `group_size`. Infinity where no order can be computed: hundreds of images at
@@ -166,16 +169,16 @@ def group_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, del
 
 
 def replace_one_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
-    """Epsilon of DP-SGD for one record *replaced* by another: what the empirical lower bound is compared with.
+    """Compute epsilon of DP-SGD for one record *replaced* by another, with which the empirical lower bound compares.
 
-    The smaller of group privacy with k = 2 and of the step's own divergence
+    It is the smaller of group privacy with k = 2 and of the step's own divergence
     `D_a((1 - q) N(0, z^2) + q N(1, z^2) || (1 - q) N(0, z^2) + q N(-1, z^2))` (the same both ways round).
 
     Args:
-        noise_multiplier: z, above 0.
-        sampling_rate: q.
-        steps: Optimiser steps.
-        delta: In (0, 1), of the replace-one claim.
+        noise_multiplier: Noise multiplier z, above 0.
+        sampling_rate: Probability q that a step takes a record.
+        steps: Number of optimiser steps.
+        delta: Delta of the replace-one claim, in (0, 1).
 
     Returns:
         Epsilon at delta, between `rdp_epsilon` and about twice as much.
@@ -195,13 +198,13 @@ def replace_one_epsilon(noise_multiplier: float, sampling_rate: float, steps: in
 
 
 def _accountant(z: float, q: float, steps: int) -> Callable[[float], float]:
-    """`rdp_epsilon` as a function of delta, its divergences computed once."""
+    """Return `rdp_epsilon` as a function of delta, its divergences computed once."""
     rdp = steps * sampled_gaussian_rdp(z, q, DEFAULT_ORDERS)
     return lambda delta: epsilon_from_rdp(DEFAULT_ORDERS, rdp, delta)
 
 
 def _replaced_rdp(z: float, q: float) -> FloatArray:
-    """Divergence of one step with a record replaced, in nats, [orders]."""
+    """Compute the divergence of one step with a record replaced, in nats, [orders]."""
     if q in (0, 1):
         return np.array([q * 2 * a / z**2 for a in GROUP_ORDERS])  # N(1, z^2) against N(-1, z^2)
     weights, right = np.array([1 - q, q]), np.array([0.0, 1.0])
@@ -209,7 +212,7 @@ def _replaced_rdp(z: float, q: float) -> FloatArray:
 
 
 def _group_rdp(z: float, q: float, size: int) -> FloatArray:
-    """Divergence of one step with a group added or removed, the larger of both, [orders]."""
+    """Compute the divergence of one step with a group added or removed, the larger of both, [orders]."""
     if q in (0, 1):
         return np.array([q * size**2 * a / (2 * z**2) for a in GROUP_ORDERS])
     counts = np.arange(size + 1.0)
@@ -221,7 +224,7 @@ def _group_rdp(z: float, q: float, size: int) -> FloatArray:
 
 
 def _log_of_sum(epsilon: float, size: int) -> float:
-    """log(1 + exp(e) + ... + exp((k - 1) e))."""
+    """Compute log(1 + exp(e) + ... + exp((k - 1) e))."""
     if epsilon == 0:
         return math.log(size)
     if not math.isfinite(epsilon):
@@ -247,27 +250,27 @@ class PairGuesses:
     """Guesses of the auditor about pairs."""
 
     correct: int
-    """Guesses that named the member the target was trained on."""
+    """Number of guesses that named the member the target was trained on."""
     r: int
-    """Guesses, one for each of the most confident pairs."""
+    """Number of guesses, one for each of the most confident pairs."""
     n_pairs: int
-    """Pairs with a coin: the independent units."""
+    """Number of pairs with a coin: the independent units."""
 
 
 @dataclass(frozen=True)
 class EpsilonBound:
-    """A one-sided lower confidence limit for replace-one epsilon, [low, infinity)."""
+    """One-sided lower confidence limit for replace-one epsilon, [low, infinity)."""
 
     low: float
-    """The limit; 0 when the guesses are no better than coins."""
+    """Lower limit; 0 when the guesses are at most as good as coins."""
     correct: int
-    """Correct guesses."""
+    """Number of correct guesses."""
     r: int
-    """Guesses, fixed beforehand."""
+    """Number of guesses, fixed beforehand."""
     n_pairs: int
-    """Pairs with a coin: the independent units."""
+    """Number of pairs with a coin: the independent units."""
     largest_provable: float
-    """The limit if all r guesses were correct: no audit with this r can show more."""
+    """Limit if all r guesses were correct: no audit with this r can show more."""
     claimed: float | None
     """Replace-one epsilon that the training claims at `delta`, if it claims any."""
     p_claimed: float | None
@@ -275,7 +278,7 @@ class EpsilonBound:
     delta: float
     """Delta of the claim; 0 for pure epsilon."""
     confidence: float
-    """Probability with which a limit computed like this lies at or below the true epsilon, at least."""
+    """Least probability with which a limit computed like this lies at or below the true epsilon."""
 
     @property
     def exceeds_claim(self) -> bool | None:
@@ -286,13 +289,13 @@ class EpsilonBound:
 def epsilon_bound(
     guesses: PairGuesses, *, delta: float = 0.0, claimed: float | None = None, confidence: float = 0.95
 ) -> EpsilonBound:
-    """The lower limit with what a report prints beside it.
+    """Compute the lower limit together with the other numbers of a report.
 
     Args:
-        guesses: From `pair_guesses`.
+        guesses: Guesses from `pair_guesses`.
         delta: Delta of the replace-one claim, in [0, 1); 0 bounds pure epsilon, which is larger.
         claimed: Replace-one epsilon of the training at `delta` (`group_accounting.replace_one_epsilon`).
-        confidence: Of the limit, in (0, 1).
+        confidence: Confidence of the limit, in (0, 1).
 
     Returns:
         Limit, largest provable value, p-value of the claim.
@@ -323,9 +326,9 @@ def pair_guesses(score_first: ArrayLike, score_second: ArrayLike, coin: ArrayLik
     Args:
         score_first: Loss of each pair's first member under the target, on the label it was given, optionally less its
             mean loss under references trained on T only, [n]; nats.
-        score_second: The same of the second member, [n].
-        coin: True where the target was trained on the first member, [n].
-        r: Guesses, fixed before any score was seen, from 1 to n.
+        score_second: Loss of each pair's second member in the same way, [n].
+        coin: Whether the target was trained on the first member, [n].
+        r: Number of guesses, fixed before any score was seen, from 1 to n.
 
     Returns:
         Correct guesses, r and n.
@@ -362,21 +365,23 @@ def pair_guesses(score_first: ArrayLike, score_second: ArrayLike, coin: ArrayLik
 def largest_epsilon(
     correct: int, r: int, *, delta: float = 0.0, n_pairs: int | None = None, confidence: float = 0.95
 ) -> float:
-    """The largest epsilon that `correct` of `r` guesses refute: a lower confidence limit for replace-one epsilon.
+    """Find the largest epsilon that `correct` of `r` guesses refute: a lower confidence limit for replace-one epsilon.
 
-    The epsilon at which `guess_p_value` rises through `1 - confidence`; 0 if even epsilon 0 is not refuted. METHODS
-    writes "largest epsilon with P > 0.05"; since P rises with epsilon that is the same crossing, met from below.
+    It is the epsilon at which `guess_p_value` rises through `1 - confidence`; 0 if even epsilon 0 is not
+    refuted. METHODS writes "largest epsilon with P > 0.05"; since P rises with epsilon that is the same crossing, met
+    from below.
 
     With delta 0 it is `log(p / (1 - p))`, p the lower Clopper-Pearson limit of the share of correct guesses; all of
     r = 10, 50, 100, 500 correct prove 1.05, 2.8, 3.5, 5.1.
 
     Args:
-        correct: Correct guesses, 0 to r.
-        r: Guesses, fixed beforehand.
+        correct: Number of correct guesses, 0 to r.
+        r: Number of guesses, fixed beforehand.
         delta: Delta of the replace-one claim, in [0, 1).
-        n_pairs: Pairs with a coin, at least r; needed when delta is above 0 (every coin, also one not guessed, may
+        n_pairs: Number of pairs with a coin, at least r; needed when delta is above 0 (every coin, also one not
+            guessed, may
             be the one that leaks with probability delta).
-        confidence: In (0, 1).
+        confidence: Confidence of the limit, in (0, 1).
 
     Returns:
         Epsilon in nats, 0 or more; with delta above 0 never larger than with 0.
@@ -416,20 +421,20 @@ def largest_epsilon(
 
 
 def guess_p_value(correct: int, r: int, epsilon: float, *, delta: float = 0.0, n_pairs: int | None = None) -> float:
-    """Largest probability of `correct` or more correct guesses if training is (epsilon, delta)-private for replacing.
+    """Bound the probability of `correct` or more correct guesses if training is (epsilon, delta)-private for replacing.
 
     `beta + m delta max over i = 1..correct of (2 / i) P(correct > B >= correct - i)` with
     `beta = P(B >= correct)`, `B ~ Bin(r, exp(epsilon) / (1 + exp(epsilon)))`, m the number of pairs; at most 1.
 
     Args:
-        correct: Correct guesses, 0 to r.
-        r: Guesses, fixed beforehand.
-        epsilon: The claim, 0 or more.
-        delta: Of the claim, in [0, 1).
-        n_pairs: m, at least r; needed when delta is above 0.
+        correct: Number of correct guesses, 0 to r.
+        r: Number of guesses, fixed beforehand.
+        epsilon: Epsilon of the claim, 0 or more.
+        delta: Delta of the claim, in [0, 1).
+        n_pairs: Number m of pairs, at least r; needed when delta is above 0.
 
     Returns:
-        The p-value of the claim.
+        p-value of the claim.
 
     Raises:
         InputError: Counts or probabilities outside their ranges, or n_pairs missing.

@@ -3,34 +3,35 @@
 **Unseen losses.** Prerequisites of the p-values: do unseen canaries look like test images to the models?
 
 METHODS section 1, "Prerequisites, checked": canaries' losses under the model that did not see them against test
-losses, per class, Kolmogorov-Smirnov over groups. A class that fails gets no p-values: its test images are no null
-for its canaries (a drift between collection periods, an official test split, near-duplicates across the split).
+losses, per class, Kolmogorov-Smirnov over groups. A class that fails gets no p-values: its test images do not form a
+null for its canaries (a drift between collection periods, an official test split, near-duplicates across the split).
 
 The null is made of gaps, so that their spread matters as much as the level of losses: a test part whose gaps spread
-half as much flags patients whom no model remembers. Both parts have losses under S models that did not see the image,
-one a seed. The statistic of a group is the mean over its images of the log of their standard deviation over seeds,
+half as much flags patients that no model remembers. Both parts have losses under S models that did not see the image,
+one per seed. The statistic of a group is the mean over its images of the log of their standard deviation over seeds,
 compared by the rank sum (Mann and Whitney 1947), which has more power against a ratio of spreads than the
 Kolmogorov-Smirnov distance. Holm covers both comparisons of all classes.
 
-**Neighbours.** Are two parts of a data set a random split? Whose nearest neighbours lie in their own part, and
-whose in the other?
+**Neighbours.** Are two parts of a data set a random split? The check counts the images whose nearest neighbours lie in
+their own part, and those whose lie in the other.
 
 Every comparison of training with held-out patients takes them for a random split. Two ways in which they are not:
 
-* apart: the held-out ones come from another hospital or device, or several images of one patient go under several
+* apart: the held-out ones come from another hospital or device, or several images of one patient occur under several
   names of one part. Neighbours share a part more often than by chance.
 * together: held-out people are training people under other ids, so that copies of these are near to both. Such an
   image is not near its counterpart more often than near others (with one training image of each, its nearest
   training image lies in the other part anyhow): it is *clearly* nearer to it than to the next patient. Neighbours
   are therefore weighted by their lead, ``log(second distance / first)``.
 
-**Numbers of images.** By which images patients of two parts are compared, so that nobody is nearer for having more
-of them.
+**Numbers of images.** By which images the program compares patients of two parts, so that a patient is not nearer for
+having more of them.
 
 A patient's distance to a set of images is that of the nearest of his images, and the nearest of five is nearer than
 the nearest of one, without any memory. Two parts of patients are exchangeable, as a random split by patient makes
 them, only where their numbers of images are. Whether these are alike says Wilcoxon's rank sum of them: of every
-order of patients the number of held-out ones with k images is multivariate hypergeometric, whatever the ties, so
+them, only where their numbers of images are. Wilcoxon's rank sum of these numbers checks whether they are alike: of
+every order of patients the number of held-out ones with k images is multivariate hypergeometric, whatever the ties, so
 that
 
     p = min(1, 2 min(1 + #{R* <= R}, 1 + #{R* >= R}) / (draws + 1)),   R the rank sum of the held-out patients,
@@ -58,35 +59,35 @@ UNSEEN_LEVEL = 0.01
 
 @dataclass(frozen=True)
 class UnseenCheck:
-    """Test whether the test groups of one class can stand for its unseen canaries."""
+    """Test whether the test groups of one class can represent its unseen canaries."""
 
     statistic: float
     """Kolmogorov-Smirnov distance; NaN where either side has no group."""
     p_value: float
-    """Two-sided p-value of the losses; NaN as `statistic`."""
+    """Two-sided p-value of the losses; NaN where `statistic` is."""
     p_spread: float
-    """Two-sided p-value of the losses' spread over seeds; NaN as `statistic`, and with one seed."""
+    """Two-sided p-value of the losses' spread over seeds; NaN where `statistic` is, and with one seed."""
     adjusted: float
     """Smaller of both, Holm-adjusted over both comparisons of all classes."""
     by_spread: bool
     """Whether the spread has the smaller p-value."""
     ok: bool
-    """True when not rejected; False where nothing could be compared."""
+    """Whether the check is passed (not rejected); False where nothing could be compared."""
     n_canary_groups: int
-    """Canary groups with a scored seed."""
+    """Number of canary groups with a scored seed."""
     n_test_groups: int
-    """Test groups."""
+    """Number of test groups."""
 
 
 def draw_twin_losses(loss_a: ArrayLike, loss_b: ArrayLike, group: ArrayLike, *, seed: int = 0) -> FloatArray:
-    """Loss of each test image under one twin per seed, drawn by a fair coin per group.
+    """Draw the loss of each test image under one twin per seed by a fair coin per group.
 
-    Both twins would average twice as many models as a canary's loss does, and differ from it by that alone.
+    The mean of both twins would average twice as many models as a canary's loss does, and differ from it by that alone.
 
     Args:
-        loss_a: `[S, J]` losses under twin A.
-        loss_b: `[S, J]` losses under twin B.
-        group: `[J]` group ids: a group's images are read under the same twins.
+        loss_a: Losses under twin A, `[S, J]`.
+        loss_b: Losses under twin B, `[S, J]`.
+        group: Group ids, `[J]`: a group's images are read under the same twins.
         seed: Seed of the coins.
 
     Returns:
@@ -124,20 +125,22 @@ def compare_unseen_losses(
     the log of their standard deviation over seeds, Holm over both and all classes.
 
     Args:
-        unseen: `[S, I]` each canary's loss under the twin that did not train on it; NaN where not scored.
-        group: `[I]` group ids.
-        label: `[I]` class labels.
-        test_loss_a: `[S, J]` test images' losses under twin A.
-        test_loss_b: `[S, J]` the same under B.
-        test_group: `[J]` group ids.
-        test_label: `[J]` class labels.
-        symmetric: True for twins: a test group is read under one of them, by a coin per seed. False for the `paper`
-            design, where the canaries' unseen model is always the independent one: tests are read under B alone.
+        unseen: Loss of each canary under the twin that did not train on it, `[S, I]`; NaN where not scored.
+        group: Group ids of the canaries, `[I]`.
+        label: Class labels of the canaries, `[I]`.
+        test_loss_a: Losses of the test images under twin A, `[S, J]`.
+        test_loss_b: Losses of the test images under twin B, `[S, J]`.
+        test_group: Group ids of the test images, `[J]`.
+        test_label: Class labels of the test images, `[J]`.
+        symmetric: Whether the models are twins: a test group is then read under one of them, by a coin per seed. False
+            for
+            the `paper` design, where the canaries' unseen model is always the independent one: tests are read under B
+            alone.
         level: Level over all classes together.
         seed: Seed of the coins.
 
     Returns:
-        A check per class of the canaries, by label.
+        Check of each class of the canaries, by label.
 
     Raises:
         InputError: Shapes differ, or a level outside (0, 1).
@@ -173,7 +176,7 @@ def compare_unseen_losses(
 
 
 def _log_spread(loss: ArrayLike) -> FloatArray:
-    """Log of the standard deviation over seeds of each image's loss, `[1, I]`; NaN with fewer than two."""
+    """Compute the log of the standard deviation over seeds of each image's loss, `[1, I]`; NaN with fewer than two."""
     values = np.asarray(loss, dtype=np.float64)
     n = np.sum(~np.isnan(values), axis=0)
     centred = values - np.where(n, np.nansum(values, axis=0) / np.maximum(n, 1), np.nan)
@@ -182,14 +185,14 @@ def _log_spread(loss: ArrayLike) -> FloatArray:
 
 
 def _compare_spread(ours: FloatArray | None, theirs: FloatArray | None) -> float:
-    """Two-sided p-value of the rank sum; NaN when either side is empty."""
+    """Compute the two-sided p-value of the rank sum; NaN when either side is empty."""
     if ours is None or theirs is None or not len(ours) or not len(theirs):
         return float("nan")
     return float(scipy.stats.mannwhitneyu(ours, theirs).pvalue)
 
 
 def _compare(ours: FloatArray | None, theirs: FloatArray | None) -> tuple[float, float]:
-    """Kolmogorov-Smirnov distance and p-value; NaN when either side is empty."""
+    """Compute the Kolmogorov-Smirnov distance and p-value; NaN when either side is empty."""
     if ours is None or theirs is None:
         return float("nan"), float("nan")
     with warnings.catch_warnings():
@@ -200,7 +203,7 @@ def _compare(ours: FloatArray | None, theirs: FloatArray | None) -> tuple[float,
 
 
 def _group_means(name: str, loss: ArrayLike, group: ArrayLike, label: ArrayLike) -> dict[str, FloatArray]:
-    """Mean over images of the mean over scored seeds, for each group within each class; unscored images left out."""
+    """Average the mean over scored seeds over images, for each group within each class, without unscored images."""
     values, groups, labels = np.asarray(loss, dtype=np.float64), np.asarray(group), np.asarray(label)
     if values.ndim != 2 or groups.shape != values.shape[1:] or labels.shape != groups.shape:
         raise InputError(
@@ -225,26 +228,27 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class NeighbourTest:
-    """The nearest-neighbour test of two parts, in both directions."""
+    """Nearest-neighbour test of two parts, in both directions."""
 
     share: float
     """Share of neighbours in the same part: mean over groups of the mean over their images."""
     expected: float
     """Expected share over random splits of the groups."""
     p_value: float
-    """Two-sided: twice the smaller of both below, at most 1."""
+    """Two-sided p-value: twice the smaller of both below, at most 1."""
     n_groups: int
-    """Independent units."""
+    """Number of independent units."""
     draws: int
-    """Random splits."""
+    """Number of random splits."""
     p_apart: float
-    """p of a share as large, over random splits; no smaller than 1 / (draws + 1)."""
+    """p-value of a share as large, over random splits; at least 1 / (draws + 1)."""
     p_together: float
-    """p of neighbours as often in the other part, weighted by their leads; likewise over random splits."""
+    """p-value of neighbours as often in the other part, weighted by their leads, over random splits; at least as
+    above."""
     across: float
     """Share of all leads that is of neighbours in the other part."""
     across_expected: float
-    """Expectation over random splits."""
+    """Expectation of ``across`` over random splits."""
 
     @property
     def together(self) -> bool:
@@ -261,20 +265,21 @@ def neighbour_test(
     draws: int = 999,
     seed: int = 0,
 ) -> NeighbourTest:
-    """Permutation test of "the parts are a random split of the groups".
+    """Test by permutation whether the parts are a random split of the groups.
 
     ``T = mean over groups g of mean over images i of g of [part of i = part of its nearest image of another group]``,
     of use against parts that lie apart, and ``A = sum of lead_i [parts differ] / sum of lead_i``, of use against people
     who are in both. Groups are exchanged whole, so that either p is exact: ``(1 + #{draws as large}) / (draws + 1)``.
 
     Args:
-        nearest: [N] row of each image's nearest image of another group, of either part.
-        group: [N] whose image it is; every group lies in one part.
-        part: [N] of two parts.
-        lead: [N] by how much it is nearer than the next group, 0 or more; None: all alike. An infinite one (equal
+        nearest: Row of each image's nearest image of another group, of either part, [N].
+        group: Group of each image, [N]; every group lies in one part.
+        part: Part of each image, [N], one of two.
+        lead: Lead of the nearest image over that of the next group, [N], 0 or more; None: all alike. An infinite one
+            (equal
             images) counts as the largest finite one.
-        draws: Random splits, with as many groups in either part.
-        seed: Of them.
+        draws: Number of random splits, with as many groups in either part.
+        seed: Seed of the random splits.
 
     Raises:
         InputError: Lengths differ, a group lies in both parts, or there are not two parts.
@@ -298,7 +303,7 @@ def neighbour_test(
     theirs = index[rows]
 
     def shares(split: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """[b, 2] same-part share by groups and by leads, of splits [b, n]."""
+        """Compute the same-part shares by groups and by leads of splits [b, n]: [b, 2]."""
         return (split[:, index] == split[:, theirs]) @ weights
 
     observed = shares(of_group[None])[0]
@@ -321,7 +326,7 @@ def neighbour_test(
 
 
 def _shares(lead: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[N] leads as shares of their sum; all alike where there are none."""
+    """Return leads as shares of their sum, [N]; all alike where all are 0."""
     finite = lead[np.isfinite(lead)]
     top = finite.max() if len(finite) and finite.max() > 0 else 1.0
     capped = np.clip(np.nan_to_num(lead, nan=0.0, posinf=top), 0, top)
@@ -334,24 +339,24 @@ def _blocks(draws: int) -> list[int]:
 
 
 IMAGE_COUNT_LEVEL = 0.01
-"""At or below this p numbers of images are not alike."""
+"""Largest p-value at which numbers of images are not alike."""
 N_PERMUTATIONS = 9_999
 
 
 @dataclass(frozen=True, eq=False)
 class ImageCounts:
-    """The images by which patients of two parts are compared."""
+    """Images by which patients of two parts are compared."""
 
     train: NDArray[np.intp]
     """Sorted rows of the training images that count."""
     held: NDArray[np.intp]
     """Sorted rows of the held-out images that count."""
     mean_train: float
-    """Images a training patient, all of them."""
+    """Mean number of images of a training patient, over all images."""
     mean_held: float
-    """Images a held-out patient, all of them."""
+    """Mean number of images of a held-out patient, over all images."""
     p_value: float
-    """p of numbers of images as different in a random split by patient, two-sided."""
+    """Two-sided p-value of numbers of images as different in a random split by patient."""
 
     @property
     def one_each(self) -> bool:
@@ -373,12 +378,12 @@ class ImageCounts:
 
 
 def image_counts(train_group: ArrayLike, held_group: ArrayLike, *, seed: int = 0) -> ImageCounts:
-    """All images where the numbers a patient are alike in both parts, else one of each patient.
+    """Choose all images where the numbers per patient are alike in both parts, else one of each patient.
 
     Args:
-        train_group: [N] patient of each training image.
-        held_group: [M] of each held-out image.
-        seed: Of the test's draws and of the lot.
+        train_group: Patient of each training image, [N].
+        held_group: Patient of each held-out image, [M].
+        seed: Seed of the test's draws and of the lot.
 
     Raises:
         InputError: A part is empty.
@@ -403,7 +408,7 @@ def image_counts(train_group: ArrayLike, held_group: ArrayLike, *, seed: int = 0
 
 
 def _rank_sum_p(of_train: NDArray[np.int64], of_held: NDArray[np.int64], seed: int) -> float:
-    """Two-sided p of the held-out patients' rank sum, over random orders of all patients."""
+    """Compute the two-sided p of the held-out patients' rank sum, over random orders of all patients."""
     both = np.concatenate([of_train, of_held])
     value, at, number = np.unique(both, return_index=True, return_counts=True)
     if len(value) == 1:

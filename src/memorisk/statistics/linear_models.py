@@ -1,7 +1,7 @@
 """Linear models: two-way analysis of variance with missing cells, and mixed models with random intercepts.
 
-**Analysis of variance.** A table of groups x seeds is analysed two ways, with missing cells: this is the machinery
-under `intervals`. METHODS section 1, "Class summary". A cell is missing when a group had no partner in that seed.
+**Analysis of variance.** A table of groups x seeds is analysed two ways, with missing cells: `intervals` is built on
+it. METHODS section 1, "Class summary". A cell is missing when a group had no partner in that seed.
 Missing cells are filled by Yates' method (the values that make the error sum of squares smallest) and cost the
 error its degrees of freedom.
 
@@ -37,25 +37,25 @@ class MeanSquares:
     mean: FloatArray
     """Grand mean (the least-squares mean where cells are missing)."""
     groups: FloatArray
-    """MS_G, on `df_groups`."""
+    """Mean square of groups MS_G, on `df_groups`."""
     seeds: FloatArray
-    """MS_S, on `df_seeds`."""
+    """Mean square of seeds MS_S, on `df_seeds`."""
     error: FloatArray
-    """MS_E, on `df_error`."""
+    """Mean square of the error MS_E, on `df_error`."""
     df_groups: int
-    """G - 1."""
+    """Degrees of freedom of groups, G - 1."""
     df_seeds: int
-    """S - 1."""
+    """Degrees of freedom of seeds, S - 1."""
     df_error: int
-    """(G - 1)(S - 1) less one per missing cell."""
+    """Degrees of freedom of the error, (G - 1)(S - 1) less one per missing cell."""
 
 
 def mean_squares(values: FloatArray, n_missing: int = 0) -> MeanSquares:
-    """Mean squares of complete tables, `MS_G = S sum_g (r_g - m)^2 / (G - 1)` and likewise.
+    """Compute mean squares of complete tables, `MS_G = S sum_g (r_g - m)^2 / (G - 1)` and the same for seeds.
 
     Args:
-        values: `[..., G, S]` without NaN, G and S at least 2.
-        n_missing: How many cells of each table were filled.
+        values: Tables `[..., G, S]` without NaN, G and S at least 2.
+        n_missing: Number of cells of each table that were filled.
     """
     n_groups, n_seeds = values.shape[-2:]
     mean = values.mean((-2, -1), keepdims=True)
@@ -76,7 +76,7 @@ def is_connected(present: NDArray[np.bool_]) -> bool:
     """Return whether seeds and groups form one block, so that the additive model has one fit.
 
     Args:
-        present: `[G, S]`, True where a seed scored a group; no empty column.
+        present: Whether a seed scored a group, `[G, S]`; no empty column.
     """
     return bool(np.linalg.matrix_rank(_seed_system(present)) >= present.shape[1] - 1)
 
@@ -85,7 +85,7 @@ def fill_missing(values: FloatArray) -> FloatArray:
     """Fill missing cells by Yates' method: the least-squares fit `group + seed` of the additive model.
 
     Args:
-        values: `[G, S]` with NaN where missing; every row and column has a value and the cells connect.
+        values: Table `[G, S]` with NaN where missing; every row and column has a value and the cells connect.
 
     Returns:
         The table without NaN.
@@ -103,7 +103,7 @@ def fill_missing(values: FloatArray) -> FloatArray:
 
 
 def _seed_system(present: NDArray[np.bool_]) -> FloatArray:
-    """Normal equations of the seed effects after sweeping out groups: S x S, however many groups there are."""
+    """Build the normal equations of the seed effects after sweeping out groups: S x S for any number of groups."""
     p = present.astype(float)
     return np.diag(p.sum(0)) - p.T @ (p / p.sum(1, keepdims=True))
 
@@ -111,35 +111,35 @@ def _seed_system(present: NDArray[np.bool_]) -> FloatArray:
 STARTS = (0.1, 1.0, 10.0)
 """Ratios s_k / s tried for every factor; the likelihood is climbed from the best combination."""
 LARGEST = 1e4
-"""Ratio above which a residual variance is no longer told from zero."""
+"""Ratio above which a residual variance counts as zero."""
 
 
 @dataclass(frozen=True)
 class MixedFit:
-    """A fitted model."""
+    """Fitted mixed model."""
 
     names: tuple[str, ...]
-    """[p] of the fixed effects."""
+    """Names of the fixed effects, [p]."""
     coefficients: FloatArray
-    """[p] generalised least squares at the fitted variances."""
+    """Coefficients by generalised least squares at the fitted variances, [p]."""
     covariance: FloatArray
-    """[p, p] ``s^2 (X' V^-1 X)^-1``, the variances taken as known."""
+    """Covariance of the coefficients, [p, p], ``s^2 (X' V^-1 X)^-1``, the variances taken as known."""
     variances: dict[str, float]
-    """s_k^2 by factor; 0 at the boundary."""
+    """Variances s_k^2 by factor; 0 at the boundary."""
     residual: float
-    """s^2."""
+    """Residual variance s^2."""
     log_likelihood: float
-    """Restricted, with all its constants: comparable between random parts, not between fixed ones."""
+    """Restricted log-likelihood, with all its constants: comparable between random parts, not between fixed ones."""
     n_rows: int
-    """Rows of y."""
+    """Number of rows of y."""
     levels: dict[str, int]
-    """Levels by factor."""
+    """Number of levels by factor."""
 
     def coefficient(self, name: str) -> tuple[float, float]:
-        """A fixed effect and its standard error.
+        """Return a fixed effect and its standard error.
 
         Raises:
-            InputError: There is none of that name.
+            InputError: No fixed effect has that name.
         """
         if name not in self.names:
             raise InputError(f"the model has no fixed effect {name!r}; it has {', '.join(self.names)}")
@@ -148,14 +148,14 @@ class MixedFit:
 
 
 def nested(inner: ArrayLike, outer: ArrayLike) -> NDArray[np.intp]:
-    """Levels of a factor within another: "mel" of one data set is not "mel" of the next.
+    """Number the levels of a factor within another: "mel" of one data set is not "mel" of the next.
 
     Args:
-        inner: [n] say classes.
-        outer: [n] say data sets.
+        inner: Levels of the inner factor, say classes, [n].
+        outer: Levels of the outer factor, say data sets, [n].
 
     Returns:
-        [n] codes 0, 1, ... of the pairs that occur.
+        Codes 0, 1, ... of the pairs that occur, [n].
     """
     pairs = [np.unique(np.asarray(v).astype(str), return_inverse=True)[1] for v in (outer, inner)]
     return np.unique(np.stack(pairs, axis=1), axis=0, return_inverse=True)[1].ravel()
@@ -166,18 +166,18 @@ def fit_mixed(
 ) -> MixedFit:
     """Fit fixed effects and variance components.
 
-    Maximises ``-2 l(r) = (n - p)(1 + log(2 pi D / (n - p))) + log|A| + log|X' V^-1 X|`` over the ratios r, with
+    The fit maximises ``-2 l(r) = (n - p)(1 + log(2 pi D / (n - p))) + log|A| + log|X' V^-1 X|`` over the ratios r, with
     V = I + sum r_k^2 Z_k Z_k' and D = ``min_beta (y - X beta)' V^-1 (y - X beta)``; then ``s^2 = D / (n - p)``.
 
     Args:
-        y: [n], at least p + 1 rows.
-        x: [n, p] design matrix, with a column of ones if there is to be an intercept; of full rank.
+        y: Outcome of each row, [n], at least p + 1 rows.
+        x: Design matrix, [n, p], with a column of ones if there is to be an intercept; of full rank.
         factors: Levels [n] by name of each random intercept. At least two levels each, and fewer than n; none at all
             gives ordinary least squares.
-        names: [p] of the columns of x; x0, x1, ... if not given.
+        names: Names of the columns of x, [p]; x0, x1, ... if not given.
 
     Returns:
-        The fit.
+        Fitted model.
 
     Raises:
         InputError: Shapes, ranks or levels are not as above, or values are not finite.
@@ -205,7 +205,7 @@ def fit_mixed(
 
 @dataclass(frozen=True)
 class _Solved:
-    """The model at given ratios: ``inverse = (X' V^-1 X)^-1``, scale = s^2."""
+    """Model at given ratios: ``inverse = (X' V^-1 X)^-1``, scale = s^2."""
 
     beta: FloatArray
     inverse: FloatArray
@@ -247,7 +247,7 @@ class _System:
         return cls(zz, sums[:, :-1], sums[:, -1], cross[:-1, :-1], cross[:-1, -1], float(cross[-1, -1]), n, sizes)
 
     def solve(self, ratios: FloatArray) -> _Solved:
-        """Fixed effects, scale and -2 restricted log-likelihood at these ratios."""
+        """Compute fixed effects, scale and -2 restricted log-likelihood at these ratios."""
         spread = np.repeat(ratios, self.sizes)
         a = spread[:, None] * self.zz * spread + np.eye(len(spread))
         root = scipy.linalg.cholesky(a, lower=True, check_finite=False)
@@ -265,7 +265,7 @@ class _System:
 
 
 def _climb(system: _System) -> FloatArray:
-    """The ratios of the highest restricted likelihood; zero where zero is as good."""
+    """Find the ratios of the highest restricted likelihood; zero where zero is as good."""
     k = len(system.sizes)
     if not k:
         return np.zeros(0)
@@ -304,10 +304,10 @@ def _codes(name: str, levels: ArrayLike, n: int) -> NDArray[np.intp]:
 
 
 def _counts(a: NDArray[np.intp], b: NDArray[np.intp], i: int, j: int) -> NDArray:
-    """[i, j] rows with each pair of levels: a block of Z'Z."""
+    """Count the rows with each pair of levels, [i, j]: a block of Z'Z."""
     return np.bincount(a * j + b, minlength=i * j).reshape(i, j).astype(np.float64)
 
 
 def _sums(codes: NDArray[np.intp], columns: FloatArray, k: int) -> NDArray:
-    """[k, columns] sums by level: a block of Z'[X y]."""
+    """Sum columns by level, [k, columns]: a block of Z'[X y]."""
     return np.stack([np.bincount(codes, weights=c, minlength=k) for c in columns.T], axis=1)

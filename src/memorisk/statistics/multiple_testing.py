@@ -6,24 +6,23 @@ METHODS section 1, "Null and p-value": Benjamini-Hochberg within class at level 
 p-values here are ratios with a known denominator, so `p <= q k / m` is met with equality in practice; the
 comparison allows for the rounding of that product (a few parts in 1e12), which decides nothing else.
 
-**Families.** Lists in many classes at once: which classes may list anybody, and at what level within them.
+**Families.** Lists in many classes at once: which classes may list groups, and at what level within them.
 
-METHODS section 1 asks for Benjamini-Hochberg within class at level q. With C classes and nothing memorized that
-lists somebody in up to ``1 - (1 - q)^C`` of audits: 9 of 20 placebo audits of the ten-class digits at q = 0.05
+METHODS section 1 requires Benjamini-Hochberg within class at level q. With C classes and nothing memorized that
+lists some group in up to ``1 - (1 - q)^C`` of audits: 9 of 20 placebo audits of the ten-class digits at q = 0.05
 (``docs/validity.md``), where the verdict fails on any flagged patient and so may fail at most q of harmless models.
 Pooling the classes' p-values instead would take the rare classes' lists away. Here the classes are families
-(Benjamini and Bogomolov 2014): each class's Simes p-value is the smallest level at which it would list somebody;
+(Benjamini and Bogomolov 2014): each class's Simes p-value is the smallest level at which it would list a group;
 Benjamini-Hochberg over classes selects R of C; within a selected class the level is q R / C. With nothing memorized
-anybody is listed with probability at most q; else the false share of a list, averaged over the listed classes, is
+any group is listed with probability at most q; else the false share of a list, averaged over the listed classes, is
 expected to be at most q.
 
 **Stopping rule.** A training is evaluated many times with one error for all evaluations: when may memorization stop
 it?
 
-Every evaluation asks whether training patients are nearer to the drawn images than held-out ones are, of the same
-real images, so that evaluations depend on each other. Evaluation k may err with probability a_k, and by
-Bonferroni's inequality, which asks nothing of the dependence, a training whose images know neither part is stopped
-with probability
+Every evaluation tests whether training patients are nearer to the drawn images than held-out ones are, with the same
+real images, so that evaluations depend on each other. Evaluation k may err with probability a_k. By Bonferroni's
+inequality, which holds under any dependence, a training whose images know neither part is stopped with probability
 
     P(any evaluation stops) <= a_1 + a_2 + ... <= error.
 
@@ -50,16 +49,16 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Rejections:
-    """Which hypotheses a step-up procedure rejects at level q."""
+    """Hypotheses that a step-up procedure rejects at level q."""
 
     rejected: NDArray[np.bool_]
-    """`[m]` False where the p-value is NaN."""
+    """Whether each is rejected, `[m]`; False where the p-value is NaN."""
     adjusted: FloatArray
-    """`[m]` smallest q at which each would be rejected; NaN where the p-value is NaN."""
+    """Smallest q at which each would be rejected, `[m]`; NaN where the p-value is NaN."""
     q: float
-    """The level."""
+    """Level of the procedure."""
     m: int
-    """p-values that took part: NaN ones do not count."""
+    """Number of p-values that took part: NaN ones do not count."""
 
     @property
     def n_rejected(self) -> int:
@@ -71,7 +70,7 @@ def benjamini_hochberg(p: ArrayLike, q: float = DEFAULT_Q) -> Rejections:
     """Benjamini-Hochberg step-up: reject the k smallest, `k = max{k : p_(k) <= q k / m}`.
 
     Args:
-        p: `[m]` p-values of one class; NaN (not scored) is left out and not counted in m.
+        p: p-values of one class, `[m]`; NaN (not scored) is left out and not counted in m.
         q: Level in (0, 1).
 
     Returns:
@@ -90,7 +89,7 @@ def benjamini_yekutieli(p: ArrayLike, q: float = DEFAULT_Q) -> Rejections:
     """Benjamini-Yekutieli step-up: Benjamini-Hochberg at `q / (1 + 1/2 + ... + 1/m)`, valid under any dependence.
 
     Args:
-        p: `[m]` p-values; NaN as `benjamini_hochberg`.
+        p: p-values, `[m]`; NaN as in `benjamini_hochberg`.
         q: Level in (0, 1).
 
     Returns:
@@ -106,19 +105,19 @@ def benjamini_yekutieli(p: ArrayLike, q: float = DEFAULT_Q) -> Rejections:
 
 
 def smallest_list(m: int, q: float, n_test: int, n_flips: int) -> int:
-    """Shortest list that Benjamini-Hochberg could return, `ceil(m / (q (n_test + 1) n_flips))`.
+    """Compute the shortest list that Benjamini-Hochberg could return, `ceil(m / (q (n_test + 1) n_flips))`.
 
     The smallest attainable p-value is `1 / ((n_test + 1) n_flips)`, and k groups are listed only if the k-th is at
     most `q k / m`.
 
     Args:
-        m: Groups of the class with a p-value.
+        m: Number of groups of the class with a p-value.
         q: Level of the list.
-        n_test: Test groups of the class.
-        n_flips: Flips behind each p-value: 2^S, the random ones with the identity, or 1 in the `paper` design.
+        n_test: Number of test groups of the class.
+        n_flips: Number of flips of each p-value: 2^S, the random ones with the identity, or 1 in the `paper` design.
 
     Returns:
-        The length, at least 1. Above m, no list is possible: the class "cannot be tested", which is not "0
+        Length of the list, at least 1. Above m, no list is possible: the class "cannot be tested", which is not "0
         memorized".
 
     Raises:
@@ -136,16 +135,16 @@ def smallest_list(m: int, q: float, n_test: int, n_flips: int) -> int:
 
 
 def smallest_list_of(floors: ArrayLike, q: float = DEFAULT_Q) -> int:
-    """`smallest_list` when groups differ in their smallest attainable p-value (missing seeds, sizes).
+    """Compute `smallest_list` when groups differ in their smallest attainable p-value (missing seeds, sizes).
 
-    `min{k : #{floors <= q k / m} >= k}`, with m the number of floors that are not NaN; m + 1 when there is no such k.
+    It is `min{k : #{floors <= q k / m} >= k}`, with m the number of floors that are not NaN; m + 1 if no k fulfils it.
 
     Args:
-        floors: `[m]` smallest attainable p-values (`UnitPValues.floor`).
+        floors: Smallest attainable p-values, `[m]` (`UnitPValues.floor`).
         q: Level of the list.
 
     Returns:
-        The length; above m the class cannot be tested.
+        Length of the list; above m the class cannot be tested.
 
     Raises:
         InputError: As `benjamini_hochberg`.
@@ -160,10 +159,10 @@ def smallest_list_of(floors: ArrayLike, q: float = DEFAULT_Q) -> int:
 
 
 def holm(p: ArrayLike) -> FloatArray:
-    """Holm-adjusted p-values ``max over i <= j of (m - i + 1) p_(i)``: valid under any dependence.
+    """Compute Holm-adjusted p-values ``max over i <= j of (m - i + 1) p_(i)``: valid under any dependence.
 
     Args:
-        p: [m] p-values; NaN take no part and stay NaN.
+        p: p-values, [m]; NaN ones are left out and stay NaN.
 
     Raises:
         InputError: A p-value outside [0, 1].
@@ -182,7 +181,7 @@ def holm(p: ArrayLike) -> FloatArray:
 
 
 def _step_up(p: ArrayLike, q: float, *, dependent: bool) -> Rejections:
-    """Adjusted p-values `min over j >= i of p_(j) m / j`, times the harmonic sum when dependent."""
+    """Compute adjusted p-values `min over j >= i of p_(j) m / j`, times the harmonic sum when dependent."""
     _check_level(q)
     values = _p_values(p)
     adjusted = np.full(len(values), np.nan)
@@ -197,13 +196,13 @@ def _step_up(p: ArrayLike, q: float, *, dependent: bool) -> Rejections:
 
 
 def _check_level(q: float) -> None:
-    """Refuse a level that is no probability."""
+    """Refuse a level outside (0, 1)."""
     if not 0 < q < 1:
         raise InputError(f"the list's level q is {q}; give a share between 0 and 1, such as 0.1")
 
 
 def _p_values(p: ArrayLike) -> FloatArray:
-    """Checked p-values."""
+    """Check p-values and return them as float64."""
     values = np.asarray(p, dtype=np.float64)
     if values.ndim != 1 or (values < 0).any() or (values > 1).any():
         raise InputError("p-values must be one list of numbers from 0 to 1 (NaN where there is none)")
@@ -215,14 +214,14 @@ CORRECTIONS = ("bh", "by", "bh-within")
 
 @dataclass(frozen=True)
 class FamilyLists:
-    """The lists of all classes.
+    """Lists of all classes.
 
     Attributes:
-        rejections: Per class, which of its groups are listed.
-        class_p: [C] smallest level at which each class alone would list somebody; NaN without p-values.
-        selected: [C] classes that may list.
-        level: [C] level within each class: q R / C, with R at least 1 for those not selected.
-        smallest_list: Per class, the shortest list possible at that level; None without p-values.
+        rejections: Listed groups of each class.
+        class_p: Smallest level at which each class alone would list a group, [C]; NaN without p-values.
+        selected: Whether each class may list, [C].
+        level: Level within each class, [C]: q R / C, with R at least 1 for those not selected.
+        smallest_list: Shortest list possible at that level, per class; None without p-values.
     """
 
     rejections: list[Rejections]
@@ -238,14 +237,14 @@ def family_lists(
     """List groups in C classes with level q over all of them.
 
     Args:
-        p_values: Per class, p-values of its groups, NaN where there is none.
-        floors: Per class, the smallest p-value that each group could have had.
+        p_values: p-values of the groups, per class, NaN where a group has none.
+        floors: Smallest p-value that each group could have had, per class.
         q: Level over the whole audit.
         correction: "bh", the two-level procedure above; "by", the same with Benjamini-Yekutieli at both levels;
             "bh-within", METHODS' form: each class at level q by itself.
 
     Returns:
-        Lists, class p-values and the shortest possible lists.
+        Lists, class p-values and the shortest possible lists of all classes.
 
     Raises:
         InputError: An unknown correction, or values outside [0, 1].
@@ -277,7 +276,7 @@ def family_lists(
 
 @dataclass(frozen=True)
 class ErrorSpending:
-    """The probability of a false stop, shared over looks.
+    """Probability of a false stop, shared over looks.
 
     Example:
         >>> ErrorSpending(0.05, 10).of_look(3), ErrorSpending(0.05, 10).of_look(11)
@@ -287,9 +286,9 @@ class ErrorSpending:
     """
 
     error: float = 0.05
-    """Error of all looks together."""
+    """Probability of an error in any look."""
     planned: int | None = None
-    """K; None where it is not known."""
+    """Number K of planned looks; None where it is not known."""
 
     def __post_init__(self) -> None:
         if not 0 < self.error < 0.5:
@@ -298,10 +297,10 @@ class ErrorSpending:
             raise InputError(f"looks is {self.planned}; it must be a whole number of at least 1")
 
     def of_look(self, number: int) -> float:
-        """a_k: the error that look k may make, k from 1.
+        """Return a_k, the error that look k may make, k from 1.
 
         Raises:
-            InputError: There is no such look.
+            InputError: The number of the look is below 1.
         """
         if number < 1:
             raise InputError(f"look {number} is none; they are counted from 1")
@@ -311,14 +310,14 @@ class ErrorSpending:
 
 
 def held_out_for_limit(nominal: float, error: float) -> int:
-    """Held-out patients with which `memorized_share` has a lower limit above 0 that fails with this probability.
+    """Compute how many held-out patients give `memorized_share` a lower limit above 0 that fails with this probability.
 
     The smallest of n held-out distances lies below the nominal quantile with probability ``1 - (1 - nominal)^n``, and
     half of the error is left to that: ``n >= ln(error / 2) / ln(1 - nominal)``.
 
     Args:
         nominal: Share of new patients that count as near.
-        error: Of the lower limit.
+        error: Error rate of the lower limit.
 
     Raises:
         InputError: A rate outside (0, 1).

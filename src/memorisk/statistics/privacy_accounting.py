@@ -6,20 +6,20 @@ METHODS section 1, "Defence". A step takes each record with probability q (Poiss
 norm C, and adds N(0, (z C)^2) to the sum; z is the noise multiplier. Neighbours differ in one record added or
 removed; for a replaced record and for all images of a patient see `statistics.epsilon`.
 
-A private training asks Opacus where it is installed (`training.classifiers.private.spent_epsilon`). What is written
-here stands in where it is not, so that `statistics/` needs neither PyTorch nor the optional extra, and computes what
-neither library has (`statistics.epsilon`: a patient, a replaced record). Tests hold it to Opacus, and at whole orders
-to dp-accounting, within 1e-3 (RDP, same orders, Poisson sampling). Fractional orders are integrated
+A private training uses Opacus where it is installed (`training.classifiers.private.spent_epsilon`). This module
+replaces it where it is not, so that `statistics/` needs neither PyTorch nor the optional extra. It also computes what
+neither library has (`statistics.epsilon`: a patient, a replaced record). Tests compare it with Opacus, and at whole
+orders with dp-accounting, within 1e-3 (RDP, same orders, Poisson sampling). Fractional orders are integrated
 (`renyi_divergence`), which is the definition; Opacus sums a series and agrees to 1e-6. dp-accounting 0.6 takes the
 absolute value of every term of that series: still an upper bound, but too large at low orders, hence where epsilon
-is above about 6 (7.904 instead of 7.899 at noise 1, rate 0.1, 100 steps; 77.0 instead of 59.8 at noise 0.4). So it is
-not asked; compare with it at whole orders.
+is above about 6 (7.904 instead of 7.899 at noise 1, rate 0.1, 100 steps; 77.0 instead of 59.8 at noise 0.4). So the
+tests do not use it there; compare with it at whole orders.
 
 **Mixtures.** Renyi divergence between mixtures of normal distributions on a line, by integration.
 
-What one step of DP-SGD does with a record, a group of records or a replaced record is, in the worst case, to shift
-normal noise along one direction by as many clipping norms as the batch holds of them (METHODS section 1,
-"Defence"). Privacy of the step is then the divergence of two mixtures on a line.
+In the worst case one step of DP-SGD with a record, a group of records or a replaced record shifts normal noise along
+one direction by as many clipping norms as the batch holds of them (METHODS section 1, "Defence"). Privacy of the step
+is then the divergence of two mixtures on a line.
 
 Why a line is the worst case. Let P mix N(c_j, s^2 I) and Q mix N(d_j, s^2 I), the noise alone (shift 0) in either.
 For any set S with noise probability a, N(c)(S) is at most Phi(Phi^-1(a) + |c|/s) and at least Phi(Phi^-1(a) -
@@ -41,7 +41,7 @@ from memorisk.runs.errors import InputError
 from memorisk.statistics.linear_models import FloatArray
 
 MAX_TERMS = 5_000_000
-"""Grid points x components above which an order is left out (its divergence reads infinity: it then says nothing)."""
+"""Grid points x components above which an order is left out (its divergence is infinity, which implies nothing)."""
 
 _REACH = 14.0  # deviations beyond the outermost peak: what is cut off is below exp(-98) of it
 
@@ -55,23 +55,23 @@ def renyi_divergence(
     noise: float,
     order: float,
 ) -> float:
-    """D_a(P || Q) = log(integral of p^a q^(1 - a)) / (a - 1), P and Q mixtures of N(shift, noise^2).
+    """Compute D_a(P || Q) = log(integral of p^a q^(1 - a)) / (a - 1), P and Q mixtures of N(shift, noise^2).
 
-    The trapezoidal rule, whose error falls exponentially with the step for integrands that are analytic near the line.
+    The integral uses the trapezoidal rule, whose error falls exponentially with the step for analytic integrands.
     A mixture of counts has its complex zeros at height pi noise^2, and at height t noise^2 its modulus has fallen by
     about exp(-v t^2 / 2), v the variance of the count, at most span / 4: the step is a quarter of the noise, or
-    `noise^2 / (4 + sqrt(order span))` if that is less. Tests hold it to a much finer one.
+    `noise^2 / (4 + sqrt(order span))` if that is less. Tests compare it with a much finer one.
 
     Args:
         shifts_p: Centres of P, whole numbers with binomial probabilities or one centre alone, [m].
-        weights_p: Their probabilities, [m], summing to 1.
-        shifts_q: Centres of Q, likewise, [l].
-        weights_q: Their probabilities, [l].
+        weights_p: Probabilities of these centres, [m], summing to 1.
+        shifts_q: Centres of Q, of the same form, [l].
+        weights_q: Probabilities of these centres, [l].
         noise: Standard deviation of every component, above 0, in the unit of the shifts.
-        order: The order a, above 1.
+        order: Order a of the divergence, above 1.
 
     Returns:
-        The divergence in nats; infinity where it would take more than `MAX_TERMS` terms.
+        Divergence in nats; infinity where it would take more than `MAX_TERMS` terms.
 
     Source:
         Mironov (2017), definition 3.
@@ -91,13 +91,13 @@ def renyi_divergence(
 
 
 def log_of_sum(logs: FloatArray) -> float:
-    """log(sum(exp(logs))) without overflow, [n] to a number."""
+    """Compute log(sum(exp(logs))) without overflow, [n] to a number."""
     top = float(np.max(logs))
     return top + math.log(float(np.sum(np.exp(logs - top))))
 
 
 def _log_density(x: FloatArray, shifts: FloatArray, weights: FloatArray, noise: float) -> FloatArray:
-    """Log density of the mixture at x, [n]; one component at a time, so that memory stays [n]."""
+    """Compute the log density of the mixture at x, [n]; one component at a time, so that memory stays [n]."""
     total = np.full(len(x), -np.inf)
     for shift, weight in zip(shifts, weights, strict=True):
         if weight > 0:
@@ -124,7 +124,7 @@ def rdp_epsilon(
     delta: float,
     orders: Sequence[float] = DEFAULT_ORDERS,
 ) -> float:
-    """Epsilon that `steps` steps of DP-SGD spend at `delta`, for one record added or removed.
+    """Compute the epsilon that `steps` steps of DP-SGD spend at `delta`, for one record added or removed.
 
     `epsilon = min over orders a of [steps D_a + log(1 - 1/a) - log(delta a) / (a - 1)]`, with D_a from
     `sampled_gaussian_rdp`.
@@ -132,7 +132,7 @@ def rdp_epsilon(
     Args:
         noise_multiplier: Standard deviation of the noise in clipping norms; 0 (no noise) gives infinity.
         sampling_rate: Probability that a step takes a record.
-        steps: Optimiser steps.
+        steps: Number of optimiser steps.
         delta: Probability in (0, 1) that the guarantee may fail with; usually below 1 / records.
         orders: Renyi orders, each above 1; any of them gives a valid epsilon, the smallest is returned.
 
@@ -158,16 +158,16 @@ def rdp_epsilon(
 
 
 def sampled_gaussian_rdp(noise_multiplier: float, sampling_rate: float, orders: Sequence[float]) -> FloatArray:
-    """Renyi divergence of one step, D_a = log(A_a) / (a - 1), at each order a.
+    """Compute the Renyi divergence of one step, D_a = log(A_a) / (a - 1), at each order a.
 
     `A_a = E_{x ~ N(0, z^2)} [(1 - q + q exp((2x - 1) / (2 z^2)))^a]`; at whole a the sum over i of
     `binom(a, i) (1 - q)^(a - i) q^i exp(i (i - 1) / (2 z^2))`. The other direction (record removed) is never larger
     (theorem 5 of the source).
 
     Args:
-        noise_multiplier: z, above 0.
-        sampling_rate: q in [0, 1].
-        orders: Each above 1.
+        noise_multiplier: Noise multiplier z, above 0.
+        sampling_rate: Probability q that a step takes a record, in [0, 1].
+        orders: Renyi orders, each above 1.
 
     Returns:
         Divergences in nats, [orders].
@@ -201,18 +201,19 @@ def _one_order(z: float, q: float, order: float) -> float:
 
 
 def epsilon_from_rdp(orders: Sequence[float], rdp: FloatArray, delta: float) -> float:
-    """The smallest epsilon at `delta` that divergences at several orders imply.
+    """Compute the smallest epsilon at `delta` that divergences at several orders imply.
 
-    `min over a of [rdp + log(1 - 1/a) - log(delta a) / (a - 1)]`, and 0 where `delta >= sqrt(1 - exp(-rdp))` already
+    It is `min over a of [rdp + log(1 - 1/a) - log(delta a) / (a - 1)]`, and 0 where `delta >= sqrt(1 - exp(-rdp))`
+    already
     bounds the total variation (Bretagnolle and Huber).
 
     Args:
-        orders: Each above 1, [n].
+        orders: Renyi orders, each above 1, [n].
         rdp: Divergences at these orders, in nats, [n]; infinity where unknown.
-        delta: In (0, 1).
+        delta: Delta of the guarantee, in (0, 1).
 
     Returns:
-        Epsilon, 0 or more; infinity if no order says anything.
+        Epsilon, 0 or more; infinity if no order implies one.
 
     Raises:
         InputError: Lengths that differ, an order of 1 or less, or a delta outside (0, 1).
@@ -232,12 +233,12 @@ def epsilon_from_rdp(orders: Sequence[float], rdp: FloatArray, delta: float) -> 
 
 
 class Accountant(Protocol):
-    """Epsilon that DP-SGD spends; arguments, units and result as of `rdp_epsilon`."""
+    """Function that computes epsilon of DP-SGD; arguments, units and result as of `rdp_epsilon`."""
 
     def __call__(
         self, noise_multiplier: float, sampling_rate: float, steps: int, delta: float, orders: Sequence[float], /
     ) -> float:
-        """Epsilon, 0 or more."""
+        """Compute epsilon, 0 or more."""
         ...
 
 
@@ -249,18 +250,19 @@ def noise_for_epsilon(
     orders: Sequence[float] = DEFAULT_ORDERS,
     accountant: Accountant = rdp_epsilon,
 ) -> float:
-    """The least noise multiplier with which DP-SGD spends no more than epsilon.
+    """Find the least noise multiplier with which DP-SGD spends no more than epsilon.
 
-    Bisection on the accountant, kept on the safe side: the value spends at most epsilon, and one smaller by a relative
+    The function bisects on the accountant, on the safe side: the value spends at most epsilon, and one smaller by a
+    relative
     1e-4 would spend more.
 
     Args:
-        epsilon: What may be spent, above 0, for one record added or removed.
-        delta: In (0, 1).
+        epsilon: Epsilon that may be spent, above 0, for one record added or removed.
+        delta: Delta of the guarantee, in (0, 1).
         sampling_rate: Probability that a step takes a record, above 0.
-        steps: Optimiser steps, 1 or more.
-        orders: Renyi orders.
-        accountant: What tells epsilon of a noise; `training.classifiers.private` gives Opacus'.
+        steps: Number of optimiser steps, 1 or more.
+        orders: Renyi orders, each above 1.
+        accountant: Function that computes epsilon of a noise; `training.classifiers.private` gives Opacus'.
 
     Returns:
         Noise multiplier, in clipping norms.
@@ -293,7 +295,7 @@ def noise_for_epsilon(
 
 
 def smallest_safe(too_small: Callable[[float], bool], high: float) -> float:
-    """The smallest number above 0, to a relative 1e-4 from above, that is not too small; `high` is not."""
+    """Find the smallest number above 0, to a relative 1e-4 from above, that is not too small; `high` is not."""
     low = high / 2
     while not too_small(low):
         low, high = low / 2, low
@@ -304,14 +306,16 @@ def smallest_safe(too_small: Callable[[float], bool], high: float) -> float:
 
 
 def gaussian_noise(epsilon: float, delta: float, sensitivity: float) -> float:
-    """The least noise with which one release of a sum is (epsilon, delta)-private: the analytic Gaussian mechanism.
+    """Compute the least noise with which one release of a sum is (epsilon, delta)-private.
 
-    The least s, from above to a relative 1e-4, with
+    The release is the analytic Gaussian mechanism.
+
+    It is the least s, from above to a relative 1e-4, with
     `Phi(D / 2s - epsilon s / D) - exp(epsilon) Phi(-D / 2s - epsilon s / D) <= delta`, D the sensitivity.
 
     Args:
-        epsilon: Above 0; for whichever neighbours the sensitivity is of.
-        delta: In (0, 1).
+        epsilon: Epsilon of the release, above 0, for the neighbours that the sensitivity refers to.
+        delta: Delta of the release, in (0, 1).
         sensitivity: Largest Euclidean distance of the sums of two neighbours, above 0.
 
     Returns:
@@ -343,7 +347,7 @@ def check_delta(delta: float) -> None:
     """Refuse a delta outside (0, 1).
 
     Raises:
-        InputError: It is outside.
+        InputError: The delta is outside.
     """
     if not 0 < delta < 1:
         raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
@@ -353,7 +357,7 @@ def check_orders(orders: Sequence[float]) -> list[float]:
     """Check the orders, and return them as floats.
 
     Raises:
-        InputError: None at all, or one that is not a finite number above 1.
+        InputError: The list is empty, or one order is not a finite number above 1.
     """
     values = [float(a) for a in orders]
     if not values or not all(1 < a < math.inf for a in values):

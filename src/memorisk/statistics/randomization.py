@@ -1,35 +1,35 @@
 """Randomization: sign flips, permutations that keep classes and groups together, and balanced random halves.
 
-**Sign flips.** Units of several images and their sign flips: the machinery under `memorization.sign_flips`, with no
-statistics of its own.
+**Sign flips.** Units of several images and their sign flips, which `memorization.sign_flips` uses; no statistics of
+their own.
 
 Values are added seed by seed in one fixed order with elementwise operations only. A matrix product would be
 shorter, but its kernels add in an order that depends on where a column lies, so that the same signed gaps could
 give two different sums.
 
-**Permutations of classes.** Is what follows frequency more than luck? Frequencies permuted over the classes of a
+**Permutations of classes.** Is a relation to frequency more than luck? Frequencies permuted over the classes of a
 data set (METHODS section 1).
 
 The unit is the class: its images share whatever makes it easy or hard, so that thousands of them say of frequency
 what a handful of classes can (paper 000, A.11, calls its own image-level rho "pseudoreplicated"). Under the null a
-class could as well have had another class's frequency. Where there are few enough arrangements of the frequencies
-all are visited; else random ones, with the observed one counted among them. Equal frequencies are the same
+class could as well have had another class's frequency. Where there are few enough arrangements of the frequencies the
+program visits all; else random ones, with the observed one counted among them. Equal frequencies are the same
 arrangement.
 
 **Permutations of groups.** Permutations that keep classes and groups together: the null "within a class, it does
 not matter which patient".
 
 Groups are exchanged whole, and only with groups that hold as many images of each class (one stratum); so what
-images of one patient share stays together, and class means do not change. A group like no other stays where it is.
+images of one patient share stays together, and class means do not change. A group without an equal stays where it is.
 
-**Halves.** Halves at random that hold the same: every unit falls to either side with chance 1/2, totals as equal as
+**Halves.** Random halves that hold the same: every unit falls to either side with chance 1/2, totals as equal as
 can be.
 
 The walk of Harshaw, Sävje, Spielman and Zhang (2024), "Balancing covariates in randomized experiments with the
 Gram-Schmidt walk design", with all weight on balance. Units start at 0, between the sides -1 and +1. A step moves
 the pivot, which is the largest undecided unit, one way or the other, and other undecided units such that the totals
-of all stay where they are (least squares), as far as until a unit arrives at a side. Which way is drawn so that
-nobody moves on average; so each unit ends on either side with chance 1/2. As long as there is something to weigh
+of all stay where they are (least squares), as far as until a unit arrives at a side. The way is drawn so that
+no unit moves on average; so each unit ends on either side with chance 1/2. As long as there is something to weigh
 the pivot up with, the total of what both sides hold does not move either: a unit's side says nothing of what else
 its side holds.
 
@@ -51,10 +51,10 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 BLOCK = 2**20
-"""Flipped values held at a time (8 MiB per array of them)."""
+"""Number of flipped values held at a time (8 MiB per array of them)."""
 
 MIN_RANDOM_FLIPS, MAX_RANDOM_FLIPS = 1000, 2**16
-"""Random flips, the identity included, however many or few images there are."""
+"""Limits of the number of random flips, the identity included, however many or few images there are."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,15 @@ class Units:
     """Images of one class, ordered so that each unit's images are adjacent and units of one size are adjacent."""
 
     ids: NDArray
-    """`[U]` sorted unit ids."""
+    """Ids of the units, `[U]`, sorted."""
     sizes: IntArray
-    """`[U]` images per unit."""
+    """Number of images per unit, `[U]`."""
     scored: NDArray[np.bool_]
-    """`[U, S]` seeds in which the unit was scored."""
+    """Whether the unit was scored in each seed, `[U, S]`."""
     gap: FloatArray
-    """`[S, I]` signed gaps, 0 where not scored."""
+    """Signed gaps, `[S, I]`, 0 where not scored."""
     unit_of: IntArray
-    """`[I]` position in `ids` of each image's unit; sorted by (size, position)."""
+    """Position in `ids` of each image's unit, `[I]`; sorted by (size, position)."""
 
     @property
     def n_seeds(self) -> int:
@@ -91,7 +91,7 @@ class Units:
         )
 
     def maxima(self, values: FloatArray) -> FloatArray:
-        """Maximum over each unit's images: `[flips, I]` to `[flips, U]`."""
+        """Return the maximum over each unit's images: `[flips, I]` to `[flips, U]`."""
         order = np.lexsort((np.arange(len(self.ids)), self.sizes))  # units as their images are laid out
         starts = np.cumsum(self.sizes[order]) - self.sizes[order]
         out = np.empty((len(values), len(self.ids)))
@@ -100,7 +100,7 @@ class Units:
         return out
 
     def sorted_by_size(self, values: FloatArray) -> Iterator[tuple[int, FloatArray]]:
-        """For each size k: the values of its units, `[flips, units, k]`, ascending over a unit's images."""
+        """Yield each size k with the values of its units, `[flips, units, k]`, ascending over a unit's images."""
         start = 0
         for k, n in zip(*np.unique(self.sizes, return_counts=True), strict=True):
             block = values[:, start : start + n * k].reshape(len(values), n, k)
@@ -111,14 +111,14 @@ class Units:
 def make_units(
     name: str, gap: ArrayLike, unit: ArrayLike, *, sign: ArrayLike | None = None, n_seeds: int | None = None
 ) -> Units:
-    """Checked units with their signed gaps.
+    """Check units and compute their signed gaps.
 
     Args:
-        name: What the images are, for messages.
-        gap: `[S, I]` loss gaps.
-        unit: `[I]` unit ids.
-        sign: `[S, I]` in {-1, 0, +1}; None for test images, which neither twin saw: all +1.
-        n_seeds: Seeds expected, None to accept any.
+        name: Name of the images, for messages.
+        gap: Loss gaps of the images, `[S, I]`.
+        unit: Unit ids of the images, `[I]`.
+        sign: Signs in {-1, 0, +1}, `[S, I]`; None for test images, which neither twin saw: all +1.
+        n_seeds: Number of seeds expected, None to accept any.
 
     Raises:
         InputError: Shapes do not fit, a sign is out of range or differs within a unit, or a scored gap is not finite.
@@ -154,13 +154,13 @@ def make_units(
 
 
 def plan_flips(n_seeds: int, n_images: int, max_draws: int, seed: int) -> tuple[int, bool]:
-    """Choose the number of flips, and tell whether they are all there are.
+    """Choose the number of flips, and return whether they are all there are.
 
     Args:
-        n_seeds: Seeds S' to flip.
-        n_images: Images of the class, canaries and tests, whose flipped values are computed.
+        n_seeds: Number of seeds S' to flip.
+        n_images: Number of images of the class, canaries and tests, whose flipped values are computed.
         max_draws: Budget of flipped values.
-        seed: Must be a non-negative integer, as NumPy's generators ask.
+        seed: Seed of the flips, a non-negative integer, as NumPy's generators need.
 
     Raises:
         InputError: The budget is below one value, or the seed is negative.
@@ -173,7 +173,7 @@ def plan_flips(n_seeds: int, n_images: int, max_draws: int, seed: int) -> tuple[
 
 
 def flip_blocks(n_seeds: int, flips: int, exact: bool, seed: int, *, width: int) -> Iterator[FloatArray]:
-    """Blocks `[block, S]` of signs, the identity first; `width` values per flip decide how many fit in `BLOCK`."""
+    """Yield blocks `[block, S]` of signs, the identity first; `width` values per flip decide a block's size."""
     step = max(1, BLOCK // max(width, 1))
     rng = np.random.default_rng(seed)
     for start in range(0, flips, step):
@@ -187,7 +187,7 @@ def flip_blocks(n_seeds: int, flips: int, exact: bool, seed: int, *, width: int)
 
 
 def flipped_sums(signs: FloatArray, gap: FloatArray) -> FloatArray:
-    """Sums over seeds of flipped gaps: signs `[flips, S]`, gaps `[S, I]`, out `[flips, I]`; in seed order."""
+    """Sum flipped gaps over seeds: signs `[flips, S]`, gaps `[S, I]`, out `[flips, I]`; in seed order."""
     total = np.zeros((len(signs), gap.shape[1]))
     for column, gap_s in zip(signs.T, gap, strict=True):
         total += column[:, None] * gap_s
@@ -195,43 +195,43 @@ def flipped_sums(signs: FloatArray, gap: FloatArray) -> FloatArray:
 
 
 EXACT_LIMIT = 50_000
-"""Arrangements up to which all are visited: 8 classes of different frequencies have 40,320."""
+"""Number of arrangements up to which all are visited: 8 classes of different frequencies have 40,320."""
 TOLERANCE = 1e-12  # equal arrangements may differ in the last bits of their sums and must still count as equal
 
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """A statistic against its values under permuted frequencies."""
+    """Test of a statistic against its values under permuted frequencies."""
 
     statistic: float
-    """Observed; NaN where it cannot be had, and then so is every p."""
+    """Observed statistic; NaN where it is undefined, and then so is every p."""
     p_two_sided: float
     """Share of arrangements with at least this absolute value, the observed one among them."""
     p_negative: float
     """Share of arrangements at least this negative: rare classes are memorized more."""
     smallest_two_sided: float
-    """The smallest two-sided p that any data of these frequencies (and these values) could have had."""
+    """Smallest two-sided p that any data of these frequencies (and these values) could have had."""
     smallest_negative: float
-    """The same, one-sided."""
+    """Smallest one-sided p of such data."""
     n_arrangements: int
-    """Visited, the observed one included."""
+    """Number of arrangements visited, the observed one included."""
     exact: bool
-    """Whether these are all there are."""
+    """Whether these are all arrangements."""
 
 
 def arrangements(
     keys: ArrayLike, draws: int = 9999, seed: int = 0, limit: int = EXACT_LIMIT
 ) -> tuple[NDArray[np.intp], bool]:
-    """Arrangements of keys over places: every different one if there are at most ``limit``, else random ones.
+    """Arrange keys over places: every different arrangement if there are at most ``limit``, else random ones.
 
-    Different arrangements of C keys of which t_1, t_2, ... are equal: ``C! / (t_1! t_2! ...)``; each stands for equally
+    Different arrangements of C keys of which t_1, t_2, ... are equal: ``C! / (t_1! t_2! ...)``; each represents equally
     many permutations, so that shares of arrangements are shares of permutations.
 
     Args:
-        keys: [C] values, any sortable type.
-        draws: Random permutations beside the observed order, where not all are visited.
-        seed: Of those.
-        limit: See above.
+        keys: Keys of any sortable type, [C].
+        draws: Number of random permutations in addition to the observed order, where not all are visited.
+        seed: Seed of the random permutations.
+        limit: Largest number of arrangements that are all visited.
 
     Returns:
         Indices into ``keys``, [P, C], the observed order (0, 1, ..., C - 1 up to equal keys) first among random ones,
@@ -258,7 +258,7 @@ def n_arrangements(keys: ArrayLike) -> int:
 
 
 def _multiset(counts: NDArray[np.intp]) -> NDArray[np.intp]:
-    """[P, C] every different order of ``counts[l]`` copies of each level l, grown place by place."""
+    """Return every different order of ``counts[l]`` copies of each level l, grown place by place: [P, C]."""
     prefix, left = np.empty((1, 0), dtype=np.intp), counts[None].astype(np.intp)
     for _ in range(int(counts.sum())):
         row, level = np.nonzero(left)
@@ -268,13 +268,13 @@ def _multiset(counts: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def permutation_test(observed: float, values: ArrayLike, *, exact: bool) -> PermutationTest:
-    """p-values and their floors from a statistic under every arrangement.
+    """Compute p-values and their floors from a statistic under every arrangement.
 
     ``p = #{|T_perm| >= |T|} / P``, floor ``= #{|T_perm| = max |T_perm|} / P``; one-sided with -T.
 
     Args:
-        observed: T.
-        values: [P] T under each arrangement, the observed one included.
+        observed: Observed statistic T.
+        values: T under each arrangement, the observed one included, [P].
         exact: Whether these are all arrangements.
     """
     t = np.asarray(values, dtype=np.float64)
@@ -294,7 +294,7 @@ def permutation_test(observed: float, values: ArrayLike, *, exact: bool) -> Perm
 
 
 def no_test(n: int = 0, exact: bool = True) -> PermutationTest:
-    """The test of what cannot be measured: NaN throughout."""
+    """Return the test of what cannot be measured: NaN throughout."""
     nan = float("nan")
     return PermutationTest(nan, nan, nan, nan, nan, n, exact)
 
@@ -302,13 +302,13 @@ def no_test(n: int = 0, exact: bool = True) -> PermutationTest:
 def within_classes(
     statistic: Callable[[FloatArray], FloatArray], frequency: FloatArray, draws: int, seed: int
 ) -> PermutationTest:
-    """The test of one data set: a statistic of [P, C] frequencies, one row per arrangement.
+    """Test one data set by a statistic of [P, C] frequencies, one row per arrangement.
 
     Args:
-        statistic: From [P, C] to [P].
-        frequency: [C], as observed.
-        draws: Random permutations where not all are visited.
-        seed: Of those.
+        statistic: Function of the frequencies, from [P, C] to [P].
+        frequency: Frequencies of the classes as observed, [C].
+        draws: Number of random permutations where not all are visited.
+        seed: Seed of the random permutations.
     """
     orders, exact = arrangements(frequency, draws, seed)
     observed = float(statistic(frequency[None])[0])
@@ -317,27 +317,27 @@ def within_classes(
 
 @dataclass(frozen=True)
 class GroupPermutation:
-    """The strata of groups that may be exchanged."""
+    """Strata of groups that may be exchanged."""
 
     strata: tuple[NDArray[np.intp], ...]
-    """One `[k, s]` array of row numbers per stratum: k groups of s images each, sorted by class."""
+    """Row numbers of each stratum, one `[k, s]` array: k groups of s images each, sorted by class."""
     n: int
-    """Rows."""
+    """Number of rows."""
     n_groups: int
-    """Groups."""
+    """Number of groups."""
 
     @property
     def n_movable(self) -> int:
-        """Groups that have at least one other to be exchanged with."""
+        """Number of groups that have at least one other to be exchanged with."""
         return sum(len(rows) for rows in self.strata if len(rows) > 1)
 
     def smallest_p(self, draws: int) -> float:
-        """Smallest p-value that this many random permutations, or all there are, can give."""
+        """Return the smallest p-value that this many random permutations, or all there are, can give."""
         log_all = sum(math.lgamma(len(rows) + 1) for rows in self.strata)
         return max(1 / (draws + 1), math.exp(-log_all))
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.intp]:
-        """`[n]` row whose value each row gets."""
+        """Draw the row whose value each row gets, `[n]`."""
         sources = np.arange(self.n)
         for rows in self.strata:
             if len(rows) > 1:
@@ -346,11 +346,11 @@ class GroupPermutation:
 
 
 def group_permutation(label: ArrayLike, group: ArrayLike) -> GroupPermutation:
-    """Strata of groups with equally many images of each class.
+    """Find strata of groups with equally many images of each class.
 
     Args:
-        label: `[n]` class of each row.
-        group: `[n]` group of each row.
+        label: Class of each row, `[n]`.
+        group: Group of each row, `[n]`.
 
     Raises:
         InputError: Lengths differ.
@@ -370,20 +370,20 @@ def group_permutation(label: ArrayLike, group: ArrayLike) -> GroupPermutation:
 
 
 WINDOW = 8
-"""Units per column, and images per image of the pivot, that weigh it up."""
+"""Number of units per column, and of images per image of the pivot, that weigh it up."""
 
 
 def halve(held: ArrayLike, rng: np.random.Generator) -> NDArray[np.int8]:
     """Divide units into two halves.
 
     Args:
-        held: `[n, d]` what each unit holds, counts of at least 0. The first column is its size and weighs as much as
+        held: Counts of what each unit holds, `[n, d]`, at least 0. The first column is its size and weighs as much as
             the others together; these count in proportion to their totals, so that one of a rare finding weighs more
             than one of a frequent one.
-        rng: Draws the sides.
+        rng: Generator that draws the sides.
 
     Returns:
-        +1 or -1 for each unit, `[n]`; ``E = 0`` for each, and ``sum_i side_i held_i`` near 0.
+        Side +1 or -1 of each unit, `[n]`; ``E = 0`` for each, and ``sum_i side_i held_i`` near 0.
 
     Raises:
         InputError: Another shape, or a count is negative or not finite.
@@ -422,7 +422,7 @@ def halve(held: ArrayLike, rng: np.random.Generator) -> NDArray[np.int8]:
 
 
 def _counterweight(others: NDArray[np.float64], pivot: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The smallest moves `[m]` of others `[m, d]` that weigh up a whole move of the pivot `[d]`, by least squares."""
+    """Find the smallest moves `[m]` of others `[m, d]` that weigh up the pivot's whole move `[d]`, by least squares."""
     return -others @ (np.linalg.pinv(others.T @ others, rcond=1e-10, hermitian=True) @ pivot)
 
 

@@ -8,12 +8,12 @@ noise the M of a model predicts the success of the attack on it (paper 000, sect
 standard MIA?", says "partly tautological"). Here the M that is set against the attack on seed s is the mean over
 the *other* seeds.
 
-**Signs and ranks.** Exact tests of signs and ranks on a handful of classes or data sets, with the smallest p they
-could have given.
+**Signs and ranks.** Exact tests of signs and ranks on a handful of classes or data sets, with the smallest p that
+they could have given.
 
 Paper 000, sections 4 and A.11; METHODS section 1, "Rarity". With 3 rare classes against 4 common ones no order of
-the means has a one-sided p below 1/35: beside such a floor a p of 0.03 is the best that could have happened, and a
-p of 0.2 is no evidence of absence.
+the means has a one-sided p below 1/35. With such a floor a p of 0.03 is the best that could have happened, and a
+p of 0.2 does not show absence.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from memorisk.statistics.jackknife import JackknifeInterval, Scale, jackknife, m
 FloatArray = NDArray[np.float64]
 
 HIGH, LOW = 0.3, 0.1
-"""M above HIGH against M at most LOW: the two bands that the paper compares."""
+"""Bands that the paper compares: M above HIGH against M at most LOW."""
 ALTERNATIVES = ("two-sided", "greater", "less")
 
 
@@ -46,31 +46,32 @@ class Agreement:
     success_low: float
     """Share of successes at M <= 0.1; NaN without such images."""
     difference: JackknifeInterval
-    """``success_high - success_low``."""
+    """Difference ``success_high - success_low``."""
     n_high: int
-    """Image-seed pairs with M > 0.3."""
+    """Number of image-seed pairs with M > 0.3."""
     n_low: int
-    """Image-seed pairs with M <= 0.1."""
+    """Number of image-seed pairs with M <= 0.1."""
 
 
 @dataclass(frozen=True)
 class AttackAgreement:
-    """M against attack success, from other seeds and from the same models."""
+    """Agreement of M with attack success, from other seeds and from the same models."""
 
     other_seeds: Agreement
-    """M from the seeds that were not attacked: the answer."""
+    """Agreement of M from the seeds that were not attacked: the answer."""
     circular: Agreement
-    """M from the attacked model's own pair: the paper's column; positive even when nothing is memorized."""
+    """Agreement of M from the attacked model's own pair: the paper's column; positive even when nothing is
+    memorized."""
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's rho with average ranks for ties, equal to SciPy's; NaN where either is constant.
+    """Compute Spearman's rho with average ranks for ties, equal to SciPy's; NaN where either is constant.
 
     ``rho = cov(R(x), R(y)) / (sd(R(x)) sd(R(y)))``.
 
     Args:
-        x: [n].
-        y: [n].
+        x: First column of values, [n].
+        y: Second column of values, [n].
 
     Raises:
         InputError: Lengths differ, fewer than two values, or a NaN.
@@ -88,18 +89,18 @@ def spearman_permutation_p(
     alternative: str = "two-sided",
     strata: ArrayLike | None = None,
 ) -> float:
-    """``p = (1 + #{permutations of y at least as extreme}) / (draws + 1)``, the identity counted.
+    """Compute ``p = (1 + #{permutations of y at least as extreme}) / (draws + 1)``, the identity counted.
 
     Args:
-        x: [n].
-        y: [n], permuted.
-        draws: Random permutations beside the identity.
-        seed: Of the permutations.
+        x: First column of values, [n].
+        y: Second column of values, [n], permuted.
+        draws: Number of random permutations, in addition to the identity.
+        seed: Seed of the permutations.
         alternative: "two-sided" (by absolute value), "greater" or "less".
-        strata: [n], y is permuted within these only (classes within their data set); None for one stratum.
+        strata: Strata within which alone y is permuted (classes within their data set), [n]; None for one stratum.
 
     Returns:
-        p in [1 / (draws + 1), 1]; NaN where x or y is constant.
+        p-value in [1 / (draws + 1), 1]; NaN where x or y is constant.
 
     Raises:
         InputError: As ``spearman``, or an unknown alternative.
@@ -139,28 +140,30 @@ def attack_agreement(
     seed: int = 0,
     level: float = 0.95,
 ) -> AttackAgreement:
-    """Set M against the success of an attack on each seed's model, images pooled within a seed, seeds averaged.
+    """Compare M with the success of an attack on each seed's model, images pooled within a seed, seeds averaged.
 
     For seed s, ``M_(-s)(x) = mean over t != s with sign_t(x) != 0 of sign_t(x) gap_t(x)``; the circular form takes
     ``sign_s(x) gap_s(x)``. Intervals: delete-one-group jackknife (Fisher's z for rho). A deletion changes every
     rank, so it is recomputed; above ``max_groups`` groups, that many blocks of whole groups are deleted instead.
 
     A difference of success between bands is also made by images that are merely hard: the M of a hard image spreads
-    more, so that more of it lies above 0.3 by chance, and a loss-threshold attack rarely accuses it. Read it beside
+    more, so that more of it lies above 0.3 by chance, and a loss-threshold attack rarely accuses it. Read it together
+    with
     rho.
 
     Args:
-        gap: [S, N], loss of B minus loss of A.
-        sign: [S, N], +1 where A saw the image, -1 where B did, 0 where both or neither did.
-        success: [S, N], 1 where the attack on seed s was right about the image, 0 where wrong (or a probability of
-            it); NaN where it was not attacked.
-        group: [N], any sortable ids.
-        max_groups: Deletions at most.
-        seed: Of the blocks.
-        level: Of confidence.
+        gap: Loss of B minus loss of A, [S, N].
+        sign: Signs, [S, N]: +1 where A saw the image, -1 where B did, 0 where both or neither did.
+        success: Success of the attack, [S, N]: 1 where it was right about the image in seed s, 0 where wrong (or a
+            probability
+            of it); NaN where it was not attacked.
+        group: Group ids of the images, [N], any sortable ids.
+        max_groups: Largest number of deletions.
+        seed: Seed of the blocks.
+        level: Confidence level of the intervals.
 
     Returns:
-        Both forms. With one seed only the circular form exists; the other says so.
+        Both forms of the agreement. With one seed only the circular form exists; the other gives the reason.
 
     Raises:
         InputError: Shapes differ, a sign is not -1, 0 or +1, or a success is outside [0, 1].
@@ -231,7 +234,7 @@ def _deleted(
 
 
 def _mean_rho(m: FloatArray, success: FloatArray) -> float:
-    """Mean over seeds of rho; seeds in which either is constant say nothing and are left out."""
+    """Average rho over seeds; seeds in which either is constant carry no information and are left out."""
     rhos = []
     for x, y in zip(m, success, strict=True):
         used = np.isfinite(x)
@@ -247,7 +250,7 @@ def _band_difference(m: FloatArray, success: FloatArray) -> float:
 
 
 def _blocks(index: NDArray[np.intp], n_groups: int, most: int, seed: int) -> NDArray[np.intp]:
-    """[N], each image's block: its group, or one of ``most`` random sets of groups of nearly equal number."""
+    """Return each image's block, [N]: its group, or one of ``most`` random sets of groups of nearly equal number."""
     if n_groups <= most:
         return index
     block = np.empty(n_groups, dtype=np.intp)
@@ -267,7 +270,7 @@ def _paired(x: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 
 def _standard_ranks(values: FloatArray) -> FloatArray:
-    """Average ranks with mean 0 and length 1; NaN where all are equal."""
+    """Compute average ranks with mean 0 and length 1; NaN where all are equal."""
     ranks = mid_ranks(values)
     centred = ranks - ranks.mean()
     length = np.sqrt(centred @ centred)
@@ -283,30 +286,31 @@ class SignTest:
     """Sign test: the number of negative values against a fair coin."""
 
     n_negative: int
-    """Values below 0."""
+    """Number of values below 0."""
     n: int
-    """Values other than 0: the units that count."""
+    """Number of values other than 0: the units that count."""
     p_one_sided: float
-    """``P(Bin(n, 1/2) >= n_negative)``."""
+    """One-sided p-value ``P(Bin(n, 1/2) >= n_negative)``."""
     p_two_sided: float
-    """Twice the smaller tail, at most 1."""
+    """Two-sided p-value: twice the smaller tail, at most 1."""
     smallest_one_sided: float
-    """``2^-n``."""
+    """Smallest one-sided p-value of n units, ``2^-n``."""
     smallest_two_sided: float
-    """``2^(1 - n)``, at most 1."""
+    """Smallest two-sided p-value of n units, ``2^(1 - n)``, at most 1."""
     share: Proportion
     """Share of negatives, exact interval over the units."""
 
 
 def sign_test(values: ArrayLike) -> SignTest:
-    """Sign test of "as often negative as positive"; zeros are left out.
+    """Test "as often negative as positive" by signs; zeros are left out.
 
     The cells of one data set share its images, and architectures share their ancestry, so that twenty cells of four
-    data sets are four independent units: read the test on data-set means beside the one on cells, whose p only the
+    data sets are four independent units. Read the test on data-set means together with the one on cells, whose p only
+    the
     paper prints (and calls conservative; dependence makes it the opposite).
 
     Args:
-        values: [n] one per independent unit; NaN is not allowed.
+        values: Value of each independent unit, [n]; NaN is not allowed.
 
     Returns:
         Counts, p-values, their floors; p = 1 without units.
@@ -341,34 +345,34 @@ def sign_test(values: ArrayLike) -> SignTest:
 
 @dataclass(frozen=True)
 class MannWhitney:
-    """Two small groups of classes, exactly."""
+    """Exact comparison of two small groups of classes."""
 
     u: float
-    """Pairs in which the first group's value is larger, ties half."""
+    """Number of pairs in which the first group's value is larger, ties half."""
     n_first: int
-    """Units in the first group."""
+    """Number of units in the first group."""
     n_second: int
-    """Units in the second group."""
+    """Number of units in the second group."""
     p_greater: float
-    """p of "the first group is larger": share of allocations with at least this U."""
+    """p-value of "the first group is larger": share of allocations with at least this U."""
     p_less: float
-    """The other side."""
+    """p-value of "the first group is smaller": share of allocations with at most this U."""
     p_two_sided: float
-    """Twice the smaller, at most 1, as SciPy's."""
+    """Two-sided p-value: twice the smaller, at most 1, as SciPy's."""
     smallest_one_sided: float
-    """The smallest ``p_greater`` that an allocation of these values can have; 1 / C(n, n_first) without ties."""
+    """Smallest ``p_greater`` that an allocation of these values can have; 1 / C(n, n_first) without ties."""
     smallest_two_sided: float
-    """The smallest two-sided p of any allocation of these values."""
+    """Smallest two-sided p of any allocation of these values."""
     shift: float
-    """Hodges-Lehmann: median over pairs of first less second."""
+    """Hodges-Lehmann shift: median over pairs of first less second."""
     low: float
     """Lower limit of the shift, by inverting the test; -inf where the test has no such level."""
     high: float
-    """Upper limit."""
+    """Upper limit of the shift; inf where the test has no such level."""
 
 
 def mann_whitney(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> MannWhitney:
-    """Mann-Whitney test of two independent groups, exact with and without ties.
+    """Test two independent groups by Mann-Whitney, exactly with and without ties.
 
     ``U = sum over pairs of [x > y] + [x = y]/2``. The null counts all C(m + n, m) allocations of the pooled midranks,
     by adding one value after another (as many operations as a table of rank sums has cells, not as there are
@@ -376,12 +380,12 @@ def mann_whitney(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> Ma
     leaves ``2 P(U < k) <= 1 - level`` without ties (conservative with them).
 
     Args:
-        first: [m], say means of M of the rare classes.
-        second: [n], of the common ones.
-        level: Of the interval of the shift.
+        first: Values of the first group, say means of M of the rare classes, [m].
+        second: Values of the second group, say of the common ones, [n].
+        level: Coverage of the interval of the shift.
 
     Returns:
-        The test; NaN throughout where a group is empty.
+        Test of the two groups; NaN throughout where a group is empty.
 
     Raises:
         InputError: NaN, or level outside (0, 1).
@@ -422,7 +426,7 @@ def mann_whitney(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> Ma
 
 
 def _rank_sums(ranks: NDArray[np.int64], m: int) -> FloatArray:
-    """[largest sum + 1] how many choices of m of these whole numbers have each sum."""
+    """Count the choices of m of these whole numbers that have each sum, [largest sum + 1]."""
     largest = int(np.sort(ranks)[-m:].sum())
     table = np.zeros((m + 1, largest + 1))
     table[0, 0] = 1
@@ -434,7 +438,7 @@ def _rank_sums(ranks: NDArray[np.int64], m: int) -> FloatArray:
 
 
 def _order_statistic(m: int, n: int, alpha: float) -> int:
-    """The largest k with ``2 P(U < k) <= alpha``, U without ties; 0 where there is none."""
+    """Return the largest k with ``2 P(U < k) <= alpha``, U without ties; 0 where none exists."""
     doubled = 2 * np.arange(1, m + n + 1)
     counts = _rank_sums(doubled, m)[m * (m + 1) :: 2]  # by U
     below = np.cumsum(counts) / comb(m + n, m)
