@@ -1,4 +1,4 @@
-"""How well a score tells pairs of one identity from pairs of two, with intervals over identities (METHODS section 4).
+"""AUC of a score for pairs of one identity against pairs of two, with intervals over identities (METHODS section 4).
 
     AUC = sum over (p, q) of w_p w_q [score_p > score_q, ties one half] / (sum w_p  sum w_q),
 
@@ -31,7 +31,7 @@ from memorisk.statistics.pairs.identity_pairs import pair_weights
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 DECIMALS = 12
-"""AUCs are rounded to these."""
+"""Number of decimals to which AUCs are rounded."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,19 @@ class PairEstimate:
     """A statistic of pairs with its interval over identities."""
 
     interval: JackknifeInterval
-    """Estimate and limits; ``n_groups`` are all identities."""
+    """Estimate and limits; ``n_groups`` counts all identities."""
     n_identities: int
-    """Identities in any pair."""
+    """Number of identities in any pair."""
     n_positive_identities: int
-    """Identities with a positive pair: the units that decide."""
+    """Number of identities with a positive pair: the units that decide."""
     n_positive: int
-    """Positive pairs."""
+    """Number of positive pairs."""
     n_negative: int
-    """Negative pairs."""
+    """Number of negative pairs."""
 
     @property
     def estimate(self) -> float:
-        """NaN where it cannot be had; the interval's ``method`` says why."""
+        """Estimate; NaN where it is undefined; the interval's ``method`` gives the reason."""
         return self.interval.estimate
 
 
@@ -60,27 +60,27 @@ class PairDesign:
     """Identities of each pair, and how much each pair counts; identities are numbers from 0."""
 
     own: Rows
-    """[P] identity of each positive pair."""
+    """Identity of each positive pair, [P]."""
     first: Rows
-    """[Q] of each negative pair."""
+    """First identity of each negative pair, [Q]."""
     second: Rows
-    """[Q] of each negative pair, another one."""
+    """Second identity of each negative pair, [Q], another one."""
     weight: FloatArray
-    """[P] of the positive pairs."""
+    """Weight of each positive pair, [P]."""
     negative_weight: FloatArray
-    """[Q] of the negative pairs."""
+    """Weight of each negative pair, [Q]."""
     positive: NDArray[np.bool_]
-    """[P + Q] which pairs, in the order given, are positive."""
+    """Whether each pair, in the order given, is positive, [P + Q]."""
     n_identities: int
-    """G."""
+    """Number G of identities."""
 
     @property
     def has_positive(self) -> NDArray[np.bool_]:
-        """[G] whether an identity has a positive pair."""
+        """Whether each identity has a positive pair, [G]."""
         return np.bincount(self.own, minlength=self.n_identities) > 0
 
     def estimate(self, interval: JackknifeInterval) -> PairEstimate:
-        """The interval with the numbers of this design."""
+        """Return the interval with the numbers of this design."""
         positives = int(self.has_positive.sum())
         return PairEstimate(interval, self.n_identities, positives, len(self.own), len(self.first))
 
@@ -91,10 +91,13 @@ def pair_design(
     """Check and number the pairs.
 
     Args:
-        positive: [N] whether a pair is of one identity.
-        first_identity: [N] any sortable ids; of a negative pair the identity it is anchored at.
-        second_identity: [N].
-        weights: [N] above 0; None: ``1 / pairs of the identity``; ones: every pair alike, as papers count them.
+        positive: Whether each pair is of one identity, [N].
+        first_identity: First identity of each pair, [N], any sortable ids; of a negative pair the identity it is
+            anchored at.
+        second_identity: Second identity of each pair, [N].
+        weights: Weight of each pair, [N], above 0; None: ``1 / pairs of the identity``; ones: every pair alike, as
+            papers
+            count them.
 
     Raises:
         InputError: Lengths differ, a positive pair has two identities or a negative one, or a weight is not above 0.
@@ -134,20 +137,20 @@ def pair_auc(
     weights: ArrayLike | None = None,
     level: float = 0.95,
 ) -> PairEstimate:
-    """AUC of a pair score with its interval on the logit scale; the formula stands at the head of this module.
+    """Compute the AUC of a pair score with its interval on the logit scale; the head of this module has the formula.
 
     At an AUC of 0 or 1 the limits are Clopper-Pearson's on as many positive and negative pairs as share no identity.
 
     Args:
-        score: [N], larger = more alike.
-        positive: As `pair_design`.
-        first_identity: As `pair_design`.
-        second_identity: As `pair_design`.
-        weights: As `pair_design`.
-        level: Of confidence.
+        score: Score of each pair, [N], larger = more alike.
+        positive: Whether each pair is of one identity, as in `pair_design`.
+        first_identity: First identity of each pair, as in `pair_design`.
+        second_identity: Second identity of each pair, as in `pair_design`.
+        weights: Weight of each pair, as in `pair_design`.
+        level: Confidence level of the interval.
 
     Returns:
-        The estimate; with fewer than two identities with positive pairs the limits are 0 and 1, without positive or
+        Estimate; with fewer than two identities with positive pairs the limits are 0 and 1, without positive or
         negative pairs it is NaN, with the reason.
 
     Raises:
@@ -174,16 +177,16 @@ def pair_auc_difference(
     weights: ArrayLike | None = None,
     level: float = 0.95,
 ) -> PairEstimate:
-    """AUC of detector a less that of b on the same pairs; each identity is deleted from both at once.
+    """Compute the AUC of detector a less that of b on the same pairs; each identity is deleted from both at once.
 
     Args:
-        score_a: [N], larger = more alike.
-        score_b: [N], on any other scale.
-        positive: As `pair_design`.
-        first_identity: As `pair_design`.
-        second_identity: As `pair_design`.
-        weights: As `pair_design`.
-        level: Of confidence.
+        score_a: Scores of detector a, [N], larger = more alike.
+        score_b: Scores of detector b, [N], on any other scale.
+        positive: Whether each pair is of one identity, as in `pair_design`.
+        first_identity: First identity of each pair, as in `pair_design`.
+        second_identity: Second identity of each pair, as in `pair_design`.
+        weights: Weight of each pair, as in `pair_design`.
+        level: Confidence level of the interval.
 
     Raises:
         InputError: As `pair_auc`.
@@ -197,16 +200,17 @@ def pair_auc_difference(
 
 
 def macro_average(intervals: Sequence[JackknifeInterval]) -> JackknifeInterval:
-    """Mean over data sets that share no identity, each with its own interval.
+    """Average over data sets that share no identity, each with its own interval.
 
-    ``low = mean - sqrt(sum over sets of (estimate - low)^2) / D``, ``high`` likewise: each set's own limits, lopsided
+    ``low = mean - sqrt(sum over sets of (estimate - low)^2) / D``, ``high`` in the same way: each set's own limits,
+    lopsided
     as they may be, are carried over. The interval is for these data sets, not for others.
 
     Args:
-        intervals: One per data set, all of one level: AUCs, differences, specificities.
+        intervals: Interval of each data set, all of one level: AUCs, differences, specificities.
 
     Returns:
-        The mean; NaN with the reason where a data set has no estimate, since a mean over fewer is another number.
+        Mean; NaN with the reason where a data set has no estimate, since a mean over fewer is another number.
 
     Raises:
         InputError: No data set.
@@ -231,13 +235,13 @@ def macro_average(intervals: Sequence[JackknifeInterval]) -> JackknifeInterval:
 
 
 def deleted_pair_auc(score: FloatArray, design: PairDesign) -> tuple[float, FloatArray]:
-    """The weighted AUC, and [G] its value without each identity, in O(N log N).
+    """Compute the weighted AUC, and its value without each identity, [G], in O(N log N).
 
     ``U_(-g) = U - (g's positives) - (negatives that touch g) + (these among each other)``, each a weighted rank.
 
     Args:
-        score: [N] in the order of the pairs of the design.
-        design: With a positive and a negative pair at least.
+        score: Scores, [N], in the order of the pairs of the design.
+        design: Design with at least a positive and a negative pair.
 
     Returns:
         AUC, and its values; NaN where leaving an identity out empties a side.
@@ -260,7 +264,7 @@ def deleted_pair_auc(score: FloatArray, design: PairDesign) -> tuple[float, Floa
 
 
 def disjoint_negatives(first: Rows, second: Rows) -> Rows:
-    """Rows of negative pairs of which no two share an identity, taken in order: independent units at least."""
+    """Return rows of negative pairs of which no two share an identity, taken in order: independent units at least."""
     used: set[int] = set()
     disjoint = []
     for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
@@ -271,7 +275,7 @@ def disjoint_negatives(first: Rows, second: Rows) -> Rows:
 
 
 def _weight_below(query: Rows, reference: Rows, weight: FloatArray, *, start: Rows | None = None) -> FloatArray:
-    """[n] weight of the references below each query, equal ones half; of those from ``start`` on, where given."""
+    """Sum the weight of references below each query, [n], equal ones half; of those from ``start`` on, where given."""
     order = np.argsort(reference, kind="stable")
     ranked, upto = reference[order], np.concatenate([[0.0], np.cumsum(weight[order])])
     below = (upto[np.searchsorted(ranked, query, "left")] + upto[np.searchsorted(ranked, query, "right")]) / 2
@@ -281,7 +285,10 @@ def _weight_below(query: Rows, reference: Rows, weight: FloatArray, *, start: Ro
 def _interval(
     estimate: float, deleted: FloatArray, design: PairDesign, scale: Scale, nothing: float, level: float
 ) -> JackknifeInterval:
-    """The jackknife's interval, its limit towards ``nothing`` moved out for one identity more that the score fails."""
+    """Compute the jackknife's interval, with its limit towards ``nothing`` moved out.
+
+    The limit counts one more identity that the score fails.
+    """
     n = int(design.has_positive.sum())
     if n < 2 or not np.isfinite(deleted).all():
         low = 0.0 if scale == "logit" else -1.0
@@ -316,7 +323,7 @@ def _disjoint_triples(design: PairDesign) -> int:
 
 
 def check_scores(score: ArrayLike, design: PairDesign) -> FloatArray:
-    """[N] scores, one per pair of the design.
+    """Return the scores, [N], one per pair of the design.
 
     Raises:
         InputError: Another number of scores, or a score is NaN.
@@ -330,7 +337,7 @@ def check_scores(score: ArrayLike, design: PairDesign) -> FloatArray:
 
 
 def missing_pairs_reason(design: PairDesign) -> str | None:
-    """Explain why no AUC exists."""
+    """Explain why the AUC does not exist."""
     if not len(design.own):
         return "no identity has two images, so that there is no positive pair"
     return None if len(design.first) else "there is no negative pair"

@@ -14,12 +14,12 @@ section 4).
 specificity is the weighted share of negative pairs below ``t``. By default every identity counts one
 (``pair_auc``).
 
-A delete-one jackknife is no interval for a quantile. Instead the threshold has its own limits, order statistics
+A delete-one jackknife gives a wrong interval for a quantile. Instead the threshold has its own limits, order statistics
 that n identities allow, and the specificity at a fixed threshold a jackknife over identities; the two are combined
-as sums of squares. Below 299 identities (at 99 %) the threshold is the lowest positive, and the number is called
-that: what it says of sensitivity is a lower limit.
+as sums of squares. Below 299 identities (at 99 %) the threshold is the lowest positive, and the program names the
+number so: its sensitivity is then known by a lower limit only.
 
-**Weights.** Scores of unequal weight in order: how much weight lies below each, and the quantile that this makes.
+**Weights.** Scores of unequal weight in order: the weight below each, and the quantile that follows.
 """
 
 import math
@@ -44,45 +44,45 @@ from memorisk.statistics.pairs.auc import (
 
 FloatArray = NDArray[np.float64]
 ROUNDING = 1e-9
-"""By how much a share of weight may be missed for the rounding of its sum."""
+"""Amount by which a share of weight may be missed for the rounding of its sum."""
 
 
 def weight_below(score: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Different scores, rising, and the share of weight below each; both [V], of [P] scores and weights above 0."""
+    """Return different scores, rising, and the share of weight below each, both [V]; [P] weights are above 0."""
     distinct, index = np.unique(score, return_inverse=True)
     mass = np.bincount(index, weight)
     return distinct, (np.cumsum(mass) - mass) / mass.sum()
 
 
 def lower_weighted_quantile(score: FloatArray, weight: FloatArray, share: float) -> float:
-    """The largest score with at most this share of the weight below it.
+    """Find the largest score with at most this share of the weight below it.
 
     ``max{t among the scores: sum of weights of scores < t <= share * sum of weights}``
 
     Args:
-        score: [P], at least one.
-        weight: [P] above 0.
-        share: 0 (the lowest score) to 1.
+        score: Scores, [P], at least one.
+        weight: Weights of the scores, [P], above 0.
+        share: Share of the weight, 0 (the lowest score) to 1.
     """
     distinct, below = weight_below(score, weight)
     return float(distinct[np.flatnonzero(below <= share + ROUNDING)[-1]])
 
 
 def sensitivity_threshold(score: ArrayLike, weight: ArrayLike | None = None, *, sensitivity: float) -> float:
-    """The largest threshold that still calls this share of positive pairs positive.
+    """Find the largest threshold that still calls this share of positive pairs positive.
 
     ``max{t among the scores: sum of weights of scores < t <= (1 - sensitivity) sum of weights}``
 
     Args:
-        score: [P] of positive pairs, larger = more alike.
-        weight: [P] above 0; None: all alike.
-        sensitivity: Between 0 and 1.
+        score: Scores of positive pairs, [P], larger = more alike.
+        weight: Weights of the pairs, [P], above 0; None: all alike.
+        sensitivity: Share of positive pairs at or above the threshold, between 0 and 1.
 
     Returns:
-        NaN without pairs.
+        Threshold, one of the scores; NaN without pairs.
 
     Raises:
-        InputError: Lengths differ, or the share is none.
+        InputError: Lengths differ, or the share is out of range.
 
     Example:
         >>> sensitivity_threshold([3.0, 1.0, 2.0, 4.0], sensitivity=0.75)
@@ -95,18 +95,18 @@ def sensitivity_threshold(score: ArrayLike, weight: ArrayLike | None = None, *, 
 
 
 def specificity_threshold(score: ArrayLike, weight: ArrayLike | None = None, *, specificity: float) -> float:
-    """The smallest threshold below which at least this share of negative pairs lies.
+    """Find the smallest threshold below which at least this share of negative pairs lies.
 
     Args:
-        score: [P] of negative pairs, larger = more alike.
-        weight: [P] above 0; None: all alike.
-        specificity: Between 0 and 1.
+        score: Scores of negative pairs, [P], larger = more alike.
+        weight: Weights of the pairs, [P], above 0; None: all alike.
+        specificity: Share of negative pairs below the threshold, between 0 and 1.
 
     Returns:
         One of the scores, or the next number above all of them; NaN without pairs.
 
     Raises:
-        InputError: Lengths differ, or the share is none.
+        InputError: Lengths differ, or the share is out of range.
 
     Example:
         >>> specificity_threshold([3.0, 1.0, 2.0, 4.0], specificity=0.5)
@@ -132,14 +132,14 @@ def _checked(score: ArrayLike, weight: ArrayLike | None, level: float) -> tuple[
 
 
 def identity_share(hit: ArrayLike, group: ArrayLike) -> JackknifeInterval:
-    """Share of images that are hit, each identity counting one: ``mean over g of (mean over its images)``.
+    """Compute the share of images that are hit, each identity counting one: ``mean over g of (mean over its images)``.
 
     Args:
-        hit: [N] whether, or a share, of each image.
-        group: [N] identity of each.
+        hit: Whether each image is hit, or a share, [N].
+        group: Identity of each image, [N].
 
     Returns:
-        With its 95 % interval over the G identities.
+        Share with its 95 % interval over the G identities.
     """
     values = _by_identity(hit, group)
     n = len(values)
@@ -150,12 +150,12 @@ def identity_share(hit: ArrayLike, group: ArrayLike) -> JackknifeInterval:
 
 
 def identity_difference(first: ArrayLike, second: ArrayLike, group: ArrayLike) -> JackknifeInterval:
-    """Difference of two detectors' `identity_share` on the same images.
+    """Compute the difference of two detectors' `identity_share` on the same images.
 
     Args:
-        first: [N] hits of the first.
-        second: [N] hits of the second.
-        group: [N] identity of each image.
+        first: Hits of the first detector, [N].
+        second: Hits of the second detector, [N].
+        group: Identity of each image, [N].
     """
     each = _by_identity(first, group) - _by_identity(second, group)
     n = len(each)
@@ -170,7 +170,7 @@ def identity_difference(first: ArrayLike, second: ArrayLike, group: ArrayLike) -
 
 
 def _by_identity(hit: ArrayLike, group: ArrayLike) -> FloatArray:
-    """[G] mean of each identity, in the order of the sorted ids."""
+    """Average the hits of each identity, [G], in the order of the sorted ids."""
     values, groups = np.asarray(hit, dtype=np.float64), np.asarray(group)
     if values.ndim != 1 or groups.shape != values.shape:
         raise InputError(f"{values.shape} images and {groups.shape} identities do not fit; give one of each")
@@ -185,30 +185,30 @@ class PairDecisions:
     accuracy: JackknifeInterval
     """Share of weight that is decided rightly."""
     f1: JackknifeInterval
-    """``2 TP / (2 TP + FP + FN)``."""
+    """F1 score ``2 TP / (2 TP + FP + FN)``."""
     precision: JackknifeInterval
-    """``TP / (TP + FP)``."""
+    """Precision ``TP / (TP + FP)``."""
     recall: JackknifeInterval
-    """``TP / (TP + FN)``."""
+    """Recall ``TP / (TP + FN)``."""
 
 
 def pair_decisions(
     called: ArrayLike, positive: ArrayLike, first: ArrayLike, second: ArrayLike, weight: ArrayLike | None = None
 ) -> PairDecisions:
-    """Accuracy, F1, precision and recall of decisions about pairs.
+    """Compute accuracy, F1, precision and recall of decisions about pairs.
 
     Args:
-        called: [P] whether each pair is called positive.
-        positive: [P] whether it is.
-        first: [P] identity of its first image.
-        second: [P] identity of its second image, that of the first for positive pairs.
-        weight: [P]; None: all alike, as papers count.
+        called: Whether each pair is called positive, [P].
+        positive: Whether each pair is positive, [P].
+        first: Identity of each pair's first image, [P].
+        second: Identity of each pair's second image, [P], that of the first for positive pairs.
+        weight: Weight of each pair, [P]; None: all alike, as papers count.
 
     Returns:
-        Each with its delete-one-identity interval: without an identity, all pairs that it is in are gone.
+        Figures, each with its delete-one-identity interval: without an identity, all pairs that it is in are gone.
 
     Raises:
-        InputError: Lengths differ, or there is no pair.
+        InputError: Lengths differ, or the pairs are missing.
 
     Source:
         Paper 004, table 4.
@@ -227,7 +227,7 @@ def pair_decisions(
     units = max(len(np.unique(a[truth])), 1)  # identities with a positive pair: behind a recall of 0 or 1
 
     def interval_of(of: Callable[[FloatArray], FloatArray]) -> JackknifeInterval:
-        """A function of the four counts with its interval."""
+        """Compute a function of the four counts with its interval."""
         value = float(of(total))
         if not np.isfinite(value):
             return unavailable("nothing is called positive", len(ids))
@@ -244,7 +244,7 @@ def pair_decisions(
 
 
 def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
-    """NaN where there is nothing to divide by."""
+    """Divide; NaN where the divisor is 0."""
     return np.divide(above, below, out=np.full(np.shape(above), np.nan), where=np.asarray(below) > 0)
 
 
@@ -256,23 +256,24 @@ class PairSpecificity:
     """Specificity at a high sensitivity, or at the lowest positive where identities are too few for that."""
 
     interval: JackknifeInterval
-    """Of the specificity: at the asked sensitivity, or, at the lowest positive, of new pairs at this very threshold."""
+    """Interval of the specificity: at the given sensitivity, or, at the lowest positive, for new pairs at this
+    threshold."""
     threshold: float
-    """t; NaN without positive pairs."""
+    """Threshold t; NaN without positive pairs."""
     sensitivity: float
-    """The one asked for."""
+    """Sensitivity that the caller wants."""
     sensitivity_low: float
-    """The threshold's true sensitivity is at least this, with 95 % confidence (one-sided)."""
+    """Lower limit of the threshold's true sensitivity, with 95 % confidence (one-sided)."""
     at_lowest: bool
     """Whether the threshold is the lowest positive, for lack of identities."""
     n_identities: int
-    """Identities with a positive pair."""
+    """Number of identities with a positive pair."""
     needed: int
-    """Number that the sensitivity needs: 299 at 99 %."""
+    """Number of identities that the sensitivity needs: 299 at 99 %."""
 
     @property
     def estimate(self) -> float:
-        """NaN where it cannot be had; the interval's ``method`` says why."""
+        """Estimate; NaN where it is undefined; the interval's ``method`` gives the reason."""
         return self.interval.estimate
 
     @property
@@ -293,24 +294,25 @@ def specificity_at_sensitivity(
     weights: ArrayLike | None = None,
     level: float = 0.95,
 ) -> PairSpecificity:
-    """Weighted share of negative pairs below the threshold that keeps the sensitivity.
+    """Compute the weighted share of negative pairs below the threshold that keeps the sensitivity.
 
     With a share m of weight missed among n identities, ``sensitivity_low = 1 - Beta_{0.95}(k + 1, n - k)`` with ``k =
     floor(n (1 - sensitivity))``, 0 at the lowest positive: there it is ``0.05^(1/n)``. That is exact for one pair per
     identity, and a lower limit for more of them.
 
     Args:
-        score: [N], larger = more alike.
-        positive: As `pair_auc.pair_design`.
-        first_identity: As `pair_auc.pair_design`.
-        second_identity: As `pair_auc.pair_design`.
+        score: Score of each pair, [N], larger = more alike.
+        positive: Whether each pair is of one identity, as in `auc.pair_design`.
+        first_identity: First identity of each pair, as in `auc.pair_design`.
+        second_identity: Second identity of each pair, as in `auc.pair_design`.
         sensitivity: Weighted share of positive pairs at or above the threshold, in (0, 1).
-        weights: As `pair_auc.pair_design`.
-        level: Of the interval. Its lower limit needs ``ln((1 - level) / 2) / ln(sensitivity)`` identities, 368 at
+        weights: Weight of each pair, as in `auc.pair_design`.
+        level: Confidence level of the interval. Its lower limit needs ``ln((1 - level) / 2) / ln(sensitivity)``
+            identities, 368 at
             99 %; with fewer it is 0, since the threshold has no lower limit.
 
     Returns:
-        The estimate; NaN with the reason where there are no positive or no negative pairs.
+        Estimate; NaN with the reason without positive or without negative pairs.
 
     Raises:
         InputError: As `pair_auc.pair_auc`, or a sensitivity outside (0, 1).
@@ -351,13 +353,13 @@ def specificity_at_sensitivity(
 
 
 def _weight_share(score: FloatArray, threshold: float, design: PairDesign) -> float:
-    """Weighted share of the negative pairs below the threshold."""
+    """Compute the weighted share of the negative pairs below the threshold."""
     v = design.negative_weight
     return round(float(v[score < threshold].sum() / v.sum()), DECIMALS)
 
 
 def _share_below(score: FloatArray, threshold: float, design: PairDesign, level: float) -> JackknifeInterval:
-    """The share with its delete-one-identity interval, at a threshold taken as given."""
+    """Compute the share with its delete-one-identity interval, at a threshold taken as given."""
     v, n = design.negative_weight, design.n_identities
     ends = np.concatenate([design.first, design.second])
     hit = np.where(score < threshold, v, 0.0)

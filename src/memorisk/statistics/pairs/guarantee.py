@@ -1,4 +1,4 @@
-"""The guarantee of a filter: the threshold at which few copies are missed, and what holds where images are redrawn.
+"""Guarantee of a filter: the threshold at which few copies are missed, and what holds where images are redrawn.
 
 **Guarantee.** A score above which no more than a stated share of copies is missed, with a stated confidence
 (METHODS section 4).
@@ -16,8 +16,8 @@ that were looked at, not the chosen one.
 
 The identities must be new to the detector: none in its training, none in the choice of its epoch or settings.
 
-Nobody may be left out for looking like somebody: people who look alike are recognised alike, so that the others are
-no random sample. On structured images (a round field on black) that broke up to 85 % of calibrations
+Do not leave out identities for looking like others: people who look alike are recognised alike, so that the others are
+not a random sample. On structured images (a round field on black) that broke up to 85 % of calibrations
 (``docs/results/guarantee_images.md``). `both_readings` counts them both ways instead.
 
 **Images drawn again.** How many copies are kept where rejected images are drawn again: the guarantee of a filter,
@@ -50,23 +50,23 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 
 @dataclass(frozen=True)
 class MissGuarantee:
-    """A threshold on the score of a pair, larger = more alike, and what rejecting from it on promises."""
+    """Threshold on the score of a pair, larger = more alike, with the promise of rejecting from it on."""
 
     threshold: float
-    """tau; a pair is rejected where its score is at least this. -inf, which rejects every pair, where there are too few
-    identities: then nothing is promised."""
+    """Threshold tau; a pair is rejected where its score is at least this. -inf, which rejects every pair and promises
+    nothing, with too few identities."""
     n_identities: int
-    """n: independent units, one pair each."""
+    """Number n of independent units, one pair each."""
     misses_allowed: int
-    """k; -1 where there are too few identities."""
+    """Number k of misses allowed; -1 with too few identities."""
     needed: int
-    """The least n with a promise: ln(delta / D) / ln(1 - alpha)."""
+    """Least n with a promise: ln(delta / D) / ln(1 - alpha)."""
     miss_rate: float
-    """alpha: the largest share of copies that may be missed."""
+    """Largest share alpha of copies that may be missed."""
     confidence: float
-    """1 - delta: the share of calibrations in which that holds, for all D at once."""
+    """Share 1 - delta of calibrations in which that holds, for all D at once."""
     detectors: int
-    """D: detectors or families whose thresholds come from these identities."""
+    """Number D of detectors or families whose thresholds come from these identities."""
 
     @property
     def kept(self) -> bool:
@@ -79,11 +79,12 @@ class MissGuarantee:
         return max(self.needed - self.n_identities, 0)
 
     def words(self, families: str) -> str:
-        """The promise as reports state it, or how many identities are missing for it.
+        """State the promise as reports do, or how many identities are missing for it.
 
         Args:
-            families: How the calibration's copies were made, such as "rotation, blur and JPEG"; or what else its
-                positive pairs are, as in "a new photograph of the same patient".
+            families: Kinds of the calibration's copies, such as "rotation, blur and JPEG"; or other positive pairs, as
+                in "a
+                new photograph of the same patient".
         """
         target = f"a miss rate of at most {_percent(self.miss_rate)} with {_percent(self.confidence)} confidence"
         shared = f", shared by {self.detectors} detectors or families" if self.detectors > 1 else ""
@@ -102,20 +103,20 @@ class MissGuarantee:
 def miss_guarantee(
     score: ArrayLike, *, miss_rate: float = 0.05, confidence: float = 0.95, detectors: int = 1
 ) -> MissGuarantee:
-    """The largest threshold that misses at most ``miss_rate`` of new copies in at least ``confidence`` of calibrations.
+    """Find the largest threshold that misses at most ``miss_rate`` of new copies in ``confidence`` of calibrations.
 
     Conditional on the calibration the true miss rate is stochastically below ``Beta(k + 1, n - k)``, equal to it for
     continuous scores, whence ``P(miss rate > alpha) <= P(Bin(n, alpha) <= k) <= delta / D``. Ties are rejected.
 
     Args:
-        score: [n], one random positive pair of each identity (`identity_pairs.one_positive_each`, or
+        score: Score of one random positive pair of each identity, [n] (`identity_pairs.one_positive_each`, or
             `calibration.one_per_group` over augmented copies); larger = more alike.
-        miss_rate: alpha, in (0, 1).
-        confidence: 1 - delta, in (0, 1).
-        detectors: D, how many detectors or families are given a threshold on these identities, the unused included.
+        miss_rate: Largest share alpha of copies that may be missed, in (0, 1).
+        confidence: Confidence 1 - delta, in (0, 1).
+        detectors: Number D of detectors or families given a threshold on these identities, the unused included.
 
     Returns:
-        The threshold; -inf with ``kept`` False where there are fewer identities than ``needed``.
+        Threshold; -inf with ``kept`` False where there are fewer identities than ``needed``.
 
     Raises:
         InputError: A score that is not finite, a level outside (0, 1), or ``detectors`` below 1.
@@ -156,16 +157,16 @@ def miss_guarantee(
 
 @dataclass(frozen=True)
 class Readings:
-    """Thresholds under two readings of who is who, and the one that keeps the promise under either."""
+    """Thresholds under two readings of the identities, and the one that keeps the promise under either."""
 
     given: MissGuarantee
-    """Identities as they are given."""
+    """Guarantee for identities as they are given."""
     merged: MissGuarantee
-    """Who looks alike is one person; who looks like somebody known is not new."""
+    """Guarantee if look-alikes are one person, and an identity that looks like a known one is not new."""
 
     @property
     def cautious(self) -> MissGuarantee:
-        """The lower threshold, hence none where one reading has too few identities; of equal ones, that of fewer."""
+        """Lower threshold, hence none where one reading has too few identities; of equal ones, that of fewer."""
         return min(self.given, self.merged, key=lambda reading: (reading.threshold, reading.n_identities))
 
 
@@ -178,18 +179,18 @@ def both_readings(
     confidence: float = 0.95,
     detectors: int = 1,
 ) -> Readings:
-    """`miss_guarantee` of the identities as given, and of one random identity of each unit.
+    """Apply `miss_guarantee` to the identities as given, and to one random identity of each unit.
 
     The lower of two thresholds misses no more than either, so that whichever reading is true, ``P(miss rate > alpha)
     <= delta / D`` as for that reading alone.
 
     Args:
-        score: [n], one random positive pair of each identity as given; larger = more alike.
-        unit: [n] whole numbers: whose each identity is where look-alikes are one person; -1: nobody new.
-        seed: Of the identity that stands for a unit.
-        miss_rate: alpha.
-        confidence: 1 - delta.
-        detectors: D.
+        score: Score of one random positive pair of each identity as given, [n]; larger = more alike.
+        unit: Unit of each identity if look-alikes are one person, [n] whole numbers; -1: not a new person.
+        seed: Seed of the identity that represents a unit.
+        miss_rate: Largest share alpha of copies that may be missed.
+        confidence: Confidence 1 - delta.
+        detectors: Number D of detectors or families.
 
     Raises:
         InputError: As `miss_guarantee`, or lengths that differ.
@@ -212,22 +213,23 @@ def _percent(share: float) -> str:
 
 @dataclass(frozen=True)
 class RegeneratedCopies:
-    """The share of copies among kept images, bounded by what was rejected. The units are places."""
+    """Share of copies among kept images, bounded by what was rejected. The units are places."""
 
     share: float
-    """alpha / (1 - alpha) times the rejected images a kept one, at most 1; NaN where nothing was kept."""
+    """Bound of the share: alpha / (1 - alpha) times the rejected images per kept one, at most 1; NaN if none was
+    kept."""
     high: float
-    """Share at the upper limit of the rejected images a kept one; 1 where nothing was kept."""
+    """Share at the upper limit of the rejected images per kept one; 1 where nothing was kept."""
     place: float
     """Largest probability that a place which only ever gives copies holds one: min(1, tries alpha)."""
     first: Proportion
-    """Places whose first image was rejected: what the generator does without the loop."""
+    """Share of places whose first image was rejected: the generator without the loop."""
     n_kept: int
-    """Images."""
+    """Number of kept images."""
     n_rejected: int
-    """Images."""
+    """Number of rejected images."""
     miss_rate: float
-    """alpha."""
+    """Largest share alpha of copies that may be missed."""
     level: float
     """Coverage of ``high``, one-sided."""
 
@@ -239,13 +241,13 @@ def regenerated_copies(
 
     ``share = alpha / (1 - alpha) * sum(rejected) / sum(filled)``. For ``high`` the quotient is raised by Student's
     quantile times the standard deviation of ``rejected - quotient * filled`` over places (the ratio estimator's), and
-    is no smaller than the odds of the exact upper limit of first rejections.
+    is at least the odds of the exact upper limit of first rejections.
 
     Args:
-        rejected: [n] images of each place that were rejected.
-        filled: [n] whether the place holds a kept image.
-        miss_rate: alpha, in (0, 1).
-        tries: How often a place may be tried.
+        rejected: Number of images of each place that were rejected, [n].
+        filled: Whether the place holds a kept image, [n].
+        miss_rate: Largest share alpha of copies that may be missed, in (0, 1).
+        tries: Number of tries that a place may have.
         level: Coverage of the upper limit.
 
     Raises:

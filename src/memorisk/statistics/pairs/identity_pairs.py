@@ -1,4 +1,4 @@
-"""Pairs of images for judging who is who: of one identity, of two, and how much each pair counts (METHODS section 4).
+"""Pairs of images to judge identities: of one identity, of two, and the weight of each pair (METHODS section 4).
 
 An identity of n images has n (n - 1) / 2 positive pairs, so that few patients with many images own most of them: in
 264 patients of NIH's chest X-rays eight own 82 %. Pairs are therefore weighted by 1 / pairs of the identity, and
@@ -25,22 +25,22 @@ class Pairs:
     """Pairs of images by their rows."""
 
     first: Rows
-    """[P]."""
+    """Row of each pair's first image, [P]."""
     second: Rows
-    """[P]."""
+    """Row of each pair's second image, [P]."""
 
     def __len__(self) -> int:
         return len(self.first)
 
 
 def positive_pairs(groups: ArrayLike) -> Pairs:
-    """Every pair of different images of a group, once: first < second, in the order of the rows.
+    """List every pair of different images of a group, once: first < second, in the order of the rows.
 
     Args:
-        groups: [N] any sortable ids.
+        groups: Group ids of the images, [N], any sortable ids.
 
     Returns:
-        P = sum over groups of n (n - 1) / 2.
+        Pairs, P = sum over groups of n (n - 1) / 2.
 
     Source:
         Paper 004, section 4, "Metrics".
@@ -64,14 +64,14 @@ def positive_pairs(groups: ArrayLike) -> Pairs:
 
 
 def one_positive_each(groups: ArrayLike, *, seed: int) -> Pairs:
-    """One random pair of different images of each group that has two or more: the units of `guarantee.miss_guarantee`.
+    """Draw one random pair of different images of each group with two or more: the units of `guarantee.miss_guarantee`.
 
     Args:
-        groups: [N] any sortable ids.
-        seed: Of the draw; all pairs of a group are equally likely.
+        groups: Group ids of the images, [N], any sortable ids.
+        seed: Seed of the draw; all pairs of a group are equally likely.
 
     Returns:
-        In the order of the sorted group ids, first < second.
+        Pairs in the order of the sorted group ids, first < second.
     """
     _, index, count = np.unique(_column(groups), return_inverse=True, return_counts=True)
     shuffled = np.random.default_rng(seed).permutation(len(index))
@@ -89,20 +89,21 @@ def negative_pairs(
     partner: Partner = "identity",
     seed: int,
 ) -> Pairs:
-    """Random pairs of two different groups of one data set.
+    """Draw random pairs of two different groups of one data set.
 
     Args:
-        groups: [N] any sortable ids.
+        groups: Group ids of the images, [N], any sortable ids.
         anchors: Pairs: one negative for each, row by row, that keeps its first image. A number: so many, whose first
             image is a random one of a random group.
-        dataset: [N] data set of each image; None: one. Images of different data sets are told apart by what the data
-            sets look like, so that such pairs say little of a detector.
-        partner: Who the second image is: ``"identity"``, a random image of a random other group, or ``"image"``, a
+        dataset: Data set of each image, [N]; None: one. The look of data sets separates images of different ones, so
+            that
+            such pairs say little of a detector.
+        partner: Kind of the second image: ``"identity"``, a random image of a random other group, or ``"image"``, a
             random image of any other group, as papers draw it: groups with many images are then drawn more often.
-        seed: Of the draw; a pair may be drawn twice.
+        seed: Seed of the draw; a pair may be drawn twice.
 
     Returns:
-        P negatives; ``first`` of another group than ``second``.
+        Negative pairs, P of them; ``first`` of another group than ``second``.
 
     Raises:
         InputError: Lengths differ, an unknown ``partner``, or an anchor's data set has one group only.
@@ -116,7 +117,7 @@ def negative_pairs(
     sets = np.zeros(len(group), dtype=np.intp) if dataset is None else np.unique(dataset, return_inverse=True)[1]
     if sets.shape != group.shape:
         raise InputError(f"{group.shape} groups and {sets.shape} data sets do not fit; give one of each per image")
-    # Groups of a data set stand side by side, their images as well: "another one" is a draw that skips a block.
+    # Groups of a data set are adjacent, their images as well: "another one" is a draw that skips a block.
     _, index, count = np.unique(_joined(sets, group), return_inverse=True, return_counts=True)
     order, start = np.argsort(index, kind="stable"), np.cumsum(count) - count
     set_of = sets[order[start]]  # [G], rising
@@ -145,10 +146,10 @@ def negative_pairs(
 
 
 def pair_weights(groups: ArrayLike) -> FloatArray:
-    """``1 / pairs of the identity`` for each pair, so that every identity counts one.
+    """Compute ``1 / pairs of the identity`` for each pair, so that every identity counts one.
 
     Args:
-        groups: [P] identity of each pair; of a negative pair, that of the image it is anchored at.
+        groups: Identity of each pair, [P]; of a negative pair, that of the image it is anchored at.
 
     Example:
         >>> pair_weights(["a", "a", "b"]).tolist()
@@ -159,18 +160,18 @@ def pair_weights(groups: ArrayLike) -> FloatArray:
 
 
 def cliques(n: int, first: ArrayLike, second: ArrayLike) -> Rows:
-    """[n] a partition into sets of which all members are linked pair by pair.
+    """Partition into sets of which all members are linked pair by pair, [n].
 
-    One after the other each joins the first set to whose every member it is linked, or opens one: a chain of links
+    One after the other, each joins the first set to whose every member it is linked, or opens one: a chain of links
     never joins two that no link joins, as connected components do.
 
     Args:
-        n: How many.
-        first: [L] one end of each link, below n.
-        second: [L] the other.
+        n: Number of members to partition.
+        first: One end of each link, [L], below n.
+        second: Other end of each link, [L].
 
     Returns:
-        Numbers from 0 in the order of the first members.
+        Numbers of the sets from 0, in the order of the first members.
 
     Example:
         >>> cliques(4, [0, 1], [1, 2]).tolist()
@@ -199,6 +200,6 @@ def _column(groups: ArrayLike) -> NDArray:
 
 
 def _joined(sets: Rows, group: NDArray) -> NDArray[np.int64]:
-    """[N] a number for each (data set, group), rising with the data set."""
+    """Number each (data set, group), [N], rising with the data set."""
     ids, index = np.unique(group, return_inverse=True)
     return sets.astype(np.int64) * len(ids) + index

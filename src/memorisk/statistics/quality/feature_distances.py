@@ -1,6 +1,6 @@
 """Distances between two sets of features with intervals: FID, MiFID and KID.
 
-**FID.** The Frechet distance between two sets of features, exact in float64, with an interval.
+**FID.** Frechet distance between two sets of features, exact in float64, with an interval.
 
     FID = |mu_1 - mu_2|^2 + tr S_1 + tr S_2 - 2 tr (S_1 S_2)^(1/2)
 
@@ -16,7 +16,7 @@ images come out of the one decomposition:
 
     n c_i = 2 (mu_1 - mu_2)'(x_i - mu_1) + n |Z_i|^2 - n sum_k s_k U_ik^2   (less its mean)
 
-which is held to the difference quotient in the tests and to delete-a-group in the simulation.
+The tests compare these with the difference quotient, and the simulation with delete-a-group.
 
 **MiFID.** FID divided by how far the synthetic images lie from their nearest real ones, where that is suspiciously
 near.
@@ -25,7 +25,7 @@ near.
 
 The threshold comes from the competition that MiFID was made for and belongs to Inception features: in other
 features 0.1 means something else, and whether the penalty applies is a choice of the feature space. MiFID is a
-figure for a ranking and no test of copying: a set with one copied patient among thousands has nearly the s of a set
+figure for a ranking and not a test of copying: a set with one copied patient among thousands has nearly the s of a set
 without.
 
 **KID.** The unbiased squared maximum mean discrepancy with the cubic polynomial kernel, of all pairs, with an
@@ -35,12 +35,12 @@ interval.
     KID = mean_{i != j} k(x_i, x_j) + mean_{i != j} k(y_i, y_j) - 2 mean_{i, j} k(x_i, y_j)
 
 The published figure averages this over random subsets (100 of 1,000 images); that is an average of the same
-quantity with more noise, and the deviation over subsets that stands beside it is no interval: the subsets overlap,
+quantity with more noise. The deviation over subsets that is printed with it is not an interval: the subsets overlap,
 so that it does not shrink with the number of images as it should. `kernel_distance` takes all pairs and leaves out
 one unit at a time, exactly; `subset_kernel_distance` is the published form, draw for draw torch-fidelity's.
 
 Unbiased for independent images: about 0 where the two distributions are one, and negative half of the time then.
-With several images a patient, pairs of one patient are among the pairs, as in every published KID.
+With several images per patient, pairs of one patient are among the pairs, as in every published KID.
 """
 
 import math
@@ -66,14 +66,14 @@ from memorisk.statistics.quality.figures import (
 
 @dataclass(frozen=True, eq=False)
 class Frechet:
-    """The distance and what each image contributes to it."""
+    """Frechet distance and the contribution of each image to it."""
 
     estimate: float
     """FID, not below 0."""
     real: FloatArray
-    """[n] contributions of the real images; they sum to 0."""
+    """Contributions of the real images, [n]; they sum to 0."""
     synthetic: FloatArray
-    """[m] of the synthetic ones."""
+    """Contributions of the synthetic images, [m]; they sum to 0."""
 
 
 def frechet_distance(
@@ -85,15 +85,16 @@ def frechet_distance(
     level: float = 0.95,
     intervals: bool = True,
 ) -> QualityFigure:
-    """FID of two sets of features, with an interval over patients and synthetic images.
+    """Compute FID of two sets of features, with an interval over patients and synthetic images.
 
     Args:
-        real: [n, d], at least two rows.
-        synthetic: [m, d].
-        real_group: [n] patient of each image; None: each its own.
-        synthetic_group: [m] likewise.
-        level: Coverage.
-        intervals: False for the figure alone, by singular values without their vectors.
+        real: Features of the real images, [n, d], at least two rows.
+        synthetic: Features of the synthetic images, [m, d].
+        real_group: Patient of each real image, [n]; None: each its own.
+        synthetic_group: Patient of each synthetic image, [m]; None: each its own.
+        level: Coverage of the interval.
+        intervals: Whether to compute the interval; False gives the figure alone, by singular values without their
+            vectors.
 
     Raises:
         InputError: As `check_samples`.
@@ -114,13 +115,13 @@ def frechet_distance(
 
 
 def frechet_figure(samples: Samples, distance: Frechet) -> QualityFigure:
-    """The figure of a distance that is there already."""
+    """Return the figure of a distance that is already computed."""
     contributions = by_unit(distance.real, samples.real_unit), by_unit(distance.synthetic, samples.synthetic_unit)
     return figure_interval(samples, distance.estimate, *contributions, "log", "infinitesimal jackknife over units")
 
 
 def frechet(samples: Samples) -> Frechet:
-    """FID and the contributions of all images, by one singular value decomposition of at most d x d."""
+    """Compute FID and the contributions of all images, by one singular value decomposition of at most d x d."""
     difference = samples.real.mean(axis=0) - samples.synthetic.mean(axis=0)
     (z_real, q_real, r_real), (z_synthetic, q_synthetic, r_synthetic) = (
         _root(samples.real), _root(samples.synthetic),
@@ -151,7 +152,7 @@ def _frechet_alone(samples: Samples) -> float:
 
 
 def _root(values: FloatArray) -> tuple[FloatArray, FloatArray | None, FloatArray]:
-    """Z, and Q and R with Z = Q R; R is Z itself, without a Q, where there are no more rows than columns."""
+    """Compute Z, and Q and R with Z = Q R; R is Z itself, without a Q, where Z has no more rows than columns."""
     z = (values - values.mean(axis=0)) / np.sqrt(len(values) - 1)
     if len(z) <= z.shape[1]:
         return z, None, z
@@ -160,27 +161,27 @@ def _root(values: FloatArray) -> tuple[FloatArray, FloatArray | None, FloatArray
 
 
 def _influence(z: FloatArray, vectors: FloatArray, s: FloatArray, difference: FloatArray) -> FloatArray:
-    """[n] contributions of one side's images."""
+    """Compute the contributions of one side's images, [n]."""
     n = len(z)
     moved = 2 * np.sqrt(n - 1) * (z @ difference) / n + np.square(z).sum(axis=1) - np.square(vectors) @ s
     return moved - moved.mean()
 
 
 THRESHOLD = 0.1
-"""s from which there is no penalty."""
+"""Distance s from which MiFID has no penalty."""
 FLOOR = 10e-15
-"""Added to s, as it is published: a set of copies divides by this."""
+"""Number added to s, as it is published: a set of copies divides by this."""
 _AT_ONCE = 1 << 23
 
 
 @dataclass(frozen=True)
 class MemorizationInformed:
-    """MiFID and what it is made of."""
+    """MiFID with the distance and the penalty behind it."""
 
     figure: QualityFigure
-    """MiFID."""
+    """MiFID with its interval."""
     distance: float
-    """s."""
+    """Mean distance s of the synthetic images to their nearest real ones."""
     penalised: bool
     """Whether s is below the threshold."""
 
@@ -194,18 +195,18 @@ def mifid(
     threshold: float = THRESHOLD,
     level: float = 0.95,
 ) -> MemorizationInformed:
-    """MiFID of synthetic images against training images.
+    """Compute MiFID of synthetic images against training images.
 
     Args:
-        real: [n, d], at least two rows, none of them zero.
-        synthetic: [m, d] likewise.
-        real_group: [n] patient of each image; None: each its own.
-        synthetic_group: [m] likewise.
-        threshold: s from which there is no penalty.
-        level: Coverage.
+        real: Features of the real images, [n, d], at least two rows, none of them zero.
+        synthetic: Features of the synthetic images, [m, d], with the same conditions.
+        real_group: Patient of each real image, [n]; None: each its own.
+        synthetic_group: Patient of each synthetic image, [m]; None: each its own.
+        threshold: Distance s from which MiFID has no penalty.
+        level: Coverage of the interval.
 
     Returns:
-        The figure; no interval where s lies so near to the threshold that chance decides on the penalty, or so near to
+        Figure; no interval where s lies so near to the threshold that chance decides on the penalty, or so near to
         0, as that of copies, that chance decides on its size.
 
     Raises:
@@ -220,7 +221,7 @@ def mifid(
 
 
 def mifid_figure(samples: Samples, distance: Frechet, *, threshold: float = THRESHOLD) -> MemorizationInformed:
-    """MiFID of a Frechet distance that is there already."""
+    """Compute MiFID from a Frechet distance that is already computed."""
     near = nearest_cosines(samples)
     s = float(near.first.mean())
     penalised = s < threshold
@@ -244,18 +245,18 @@ def mifid_figure(samples: Samples, distance: Frechet, *, threshold: float = THRE
 
 @dataclass(frozen=True, eq=False)
 class NearestCosines:
-    """``1 - |cos|`` of every synthetic image to the real ones."""
+    """Distances ``1 - |cos|`` of every synthetic image to the real ones."""
 
     first: FloatArray
-    """[m] the least."""
+    """Least distance of each synthetic image, [m]."""
     unit: Codes
-    """[m] whose that is."""
+    """Unit of the real image at that distance, [m]."""
     second: FloatArray
-    """[m] the least to real images of other units; inf where there is one unit."""
+    """Least distance to real images of other units, [m]; inf with a single unit."""
 
 
 def nearest_cosines(samples: Samples) -> NearestCosines:
-    """The nearest real image of every synthetic one, and the nearest of another unit; a block of pairs at a time.
+    """Find the nearest real image of every synthetic one, and the nearest of another unit; a block of pairs at a time.
 
     Raises:
         InputError: Rows of zeros.
@@ -285,7 +286,7 @@ def _directions(values: FloatArray, what: str) -> FloatArray:
 
 
 def _apart(a: FloatArray, b: FloatArray) -> FloatArray:
-    """[n] ``1 - |cos|`` of unit vectors, exact near 0: half the squared distance to the nearer of b and -b."""
+    """Compute ``1 - |cos|`` of unit vectors, [n], exact near 0: half the squared distance to the nearer of b and -b."""
     return np.minimum(np.square(a - b).sum(axis=1), np.square(a + b).sum(axis=1)) / 2
 
 
@@ -300,23 +301,23 @@ def _contributions(samples: Samples, near: NearestCosines) -> tuple[FloatArray, 
 
 
 def _half_width(real: FloatArray, synthetic: FloatArray, level: float) -> float:
-    """Half the width of the interval of s."""
+    """Compute half the width of the interval of s."""
     error = math.sqrt(float(np.square(real).sum() + np.square(synthetic).sum()))
     return float(scipy.stats.norm.ppf((1 + level) / 2)) * error
 
 
 @dataclass(frozen=True)
 class SubsetDistance:
-    """KID as it is published."""
+    """KID in its published form."""
 
     mean: float
-    """Over subsets."""
+    """Mean of KID over subsets."""
     deviation: float
     """Standard deviation over subsets; not a standard error."""
     subsets: int
     """Number of subsets."""
     size: int
-    """Images of each side in a subset."""
+    """Number of images of each side in a subset."""
 
 
 def kernel_distance(
@@ -327,17 +328,17 @@ def kernel_distance(
     *,
     level: float = 0.95,
 ) -> QualityFigure:
-    """KID of all pairs, with an interval over patients and synthetic images.
+    """Compute KID of all pairs, with an interval over patients and synthetic images.
 
     Args:
-        real: [n, d], at least two rows.
-        synthetic: [m, d].
-        real_group: [n] patient of each image; None: each its own.
-        synthetic_group: [m] likewise.
-        level: Coverage.
+        real: Features of the real images, [n, d], at least two rows.
+        synthetic: Features of the synthetic images, [m, d].
+        real_group: Patient of each real image, [n]; None: each its own.
+        synthetic_group: Patient of each synthetic image, [m]; None: each its own.
+        level: Coverage of the interval.
 
     Returns:
-        The figure; KID may be negative. Memory is that of a block of pairs.
+        Figure; KID may be negative. Memory is that of a block of pairs.
 
     Raises:
         InputError: As `check_samples`.
@@ -379,17 +380,18 @@ def _figure(samples: Samples, estimate: float, deleted: list[FloatArray]) -> Qua
 def subset_kernel_distance(
     real: ArrayLike, synthetic: ArrayLike, *, subsets: int = 100, size: int = 1000, seed: int = 2020
 ) -> SubsetDistance:
-    """KID averaged over random subsets: the published form.
+    """Average KID over random subsets: the published form.
 
     Args:
-        real: [n, d].
-        synthetic: [m, d].
-        subsets: How many.
-        size: Images of each side in a subset, at most n and m.
-        seed: Of the draw; torch-fidelity's own is 2020.
+        real: Features of the real images, [n, d].
+        synthetic: Features of the synthetic images, [m, d].
+        subsets: Number of subsets.
+        size: Number of images of each side in a subset, at most n and m.
+        seed: Seed of the draw; torch-fidelity's own is 2020.
 
     Returns:
-        What ``kid_features_to_metric(synthetic, real)`` of torch-fidelity gives for these features: it draws the
+        Distance that ``kid_features_to_metric(synthetic, real)`` of torch-fidelity gives for these features: it draws
+        the
         synthetic images of each subset first.
 
     Raises:
@@ -413,7 +415,7 @@ def subset_kernel_distance(
 
 
 def kernel(x: FloatArray, y: FloatArray) -> FloatArray:
-    """[n, m] ``(x'y / d + 1)^3``, in place and by two products: a power takes ten times as long."""
+    """Compute ``(x'y / d + 1)^3``, [n, m], in place and by two products: a power takes ten times as long."""
     base = x @ y.T
     base /= x.shape[1]
     base += 1
@@ -428,11 +430,11 @@ class _Side:
 
     n: int
     total: float
-    """Over all pairs."""
+    """Sum over all pairs."""
     rows: FloatArray
-    """[G] over pairs whose first image is of a unit."""
+    """Sums over pairs whose first image is of a unit, [G]."""
     within: FloatArray
-    """[G] over pairs with both images of a unit."""
+    """Sums over pairs with both images of a unit, [G]."""
 
     @classmethod
     def of(cls, values: FloatArray, unit: Codes) -> "_Side":
@@ -447,7 +449,7 @@ class _Side:
 
 
 def _without(side: _Side, other: _Side, cross: float, crossing: FloatArray, images: Codes) -> FloatArray:
-    """[G] KID without each unit of one side; infinite where a single image is left."""
+    """Compute KID without each unit of one side, [G]; infinite where a single image is left."""
     left = side.n - images
     total = side.total - 2 * side.rows + side.within
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -455,12 +457,12 @@ def _without(side: _Side, other: _Side, cross: float, crossing: FloatArray, imag
 
 
 def _diagonal(values: FloatArray) -> FloatArray:
-    """[n] k(x, x)."""
+    """Compute k(x, x) of each image, [n]."""
     return (np.einsum("ij,ij->i", values, values) / values.shape[1] + 1) ** 3
 
 
 def _within(values: FloatArray, unit: Codes) -> FloatArray:
-    """[G] sums over pairs of different images of each unit."""
+    """Sum the kernel over pairs of different images of each unit, [G]."""
     sums, diagonal = np.zeros(int(unit.max()) + 1), _diagonal(values)
     order = np.argsort(unit, kind="stable")
     ends = np.cumsum(np.bincount(unit))
@@ -472,7 +474,7 @@ def _within(values: FloatArray, unit: Codes) -> FloatArray:
 
 
 def _cross_sums(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """[n] and [m] sums of ``k(x_i, y_j)`` over the other side."""
+    """Sum ``k(x_i, y_j)`` over the other side, [n] and [m]."""
     by_x, by_y = np.empty(len(x)), np.zeros(len(y))
     step = max(1, _AT_ONCE // len(y))
     for start in range(0, len(x), step):

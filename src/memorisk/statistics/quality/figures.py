@@ -1,8 +1,8 @@
-"""A figure of a set's quality with its interval, common to all of them.
+"""Figure of a set's quality with its interval, common to all of them.
 
 An interval is about *this figure at these numbers of images*: what the same generator's other images and other
 patients of the same population would give on average, at as many of each. FID falls and recall rises with the number
-of images, so that it is no interval for what infinitely many images would give.
+of images, so that the interval does not cover what infinitely many images would give.
 
 Units are whatever was drawn independently: patients on the real side, single images on the synthetic one. Each unit u
 of side h has a contribution c_u to the estimate, its influence or what deleting it changes; the contributions of a
@@ -31,7 +31,7 @@ FloatArray = NDArray[np.float64]
 Codes = NDArray[np.int64]
 FigureScale = Literal["log", "logit", "asinh"]
 MIN_UNITS = 6
-"""Fewer independent units on a side give no interval."""
+"""Least number of independent units on a side with which an interval is given."""
 
 
 @dataclass(frozen=True)
@@ -39,25 +39,25 @@ class QualityFigure:
     """One figure of a set of synthetic images against real ones."""
 
     estimate: float
-    """The figure; NaN where it is not defined, and ``method`` says why."""
+    """Value of the figure; NaN where it is not defined, and ``method`` gives the reason."""
     low: float
-    """Lower limit; NaN where there is no interval."""
+    """Lower limit; NaN without an interval."""
     high: float
-    """Upper limit."""
+    """Upper limit; NaN without an interval."""
     df: float
     """Degrees of freedom of t; NaN where the limits do not come from t."""
     n_real: int
-    """Real images."""
+    """Number of real images."""
     n_synthetic: int
-    """Synthetic images."""
+    """Number of synthetic images."""
     n_real_units: int
-    """Independent units among the real images (patients)."""
+    """Number of independent units among the real images (patients)."""
     n_synthetic_units: int
-    """Independent units among the synthetic images."""
+    """Number of independent units among the synthetic images."""
     level: float
-    """Nominal coverage."""
+    """Nominal coverage of the interval."""
     method: str
-    """Method of the limits, or why there are none."""
+    """Method of the limits, or the reason why they are missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +65,13 @@ class Samples:
     """Two checked sets of features with their units."""
 
     real: FloatArray
-    """[n, d]."""
+    """Features of the real images, [n, d]."""
     synthetic: FloatArray
-    """[m, d]."""
+    """Features of the synthetic images, [m, d]."""
     real_unit: Codes
-    """[n] units from 0."""
+    """Units of the real images, [n], numbered from 0."""
     synthetic_unit: Codes
-    """[m]."""
+    """Units of the synthetic images, [m], numbered from 0."""
     level: float
     """Coverage of intervals."""
 
@@ -81,14 +81,14 @@ class Samples:
         return int(self.real_unit.max()) + 1, int(self.synthetic_unit.max()) + 1
 
     def figure(self, estimate: float, limits: tuple[float, float], df: float, method: str) -> QualityFigure:
-        """A figure of these samples."""
+        """Return a figure of these samples."""
         low, high = limits
         n, m = self.units
         counts = len(self.real), len(self.synthetic), n, m
         return QualityFigure(float(estimate), float(low), float(high), df, *counts, self.level, method)
 
     def no_interval(self, estimate: float, why: str) -> QualityFigure:
-        """A figure without limits, with the reason."""
+        """Return a figure without limits, with the reason."""
         return self.figure(estimate, (math.nan, math.nan), math.nan, f"no interval: {why}")
 
 
@@ -101,15 +101,16 @@ def check_samples(
     level: float = 0.95,
     fewest: int = 2,
 ) -> Samples:
-    """Two sets of features, checked, in float64.
+    """Check two sets of features, and return them in float64.
 
     Args:
-        real: [n, d].
-        synthetic: [m, d].
-        real_group: [n] patient of each image; None: each image its own.
-        synthetic_group: [m] likewise, where real images stand for synthetic ones.
-        level: Coverage.
-        fewest: Images that a figure needs in each set.
+        real: Features of the real images, [n, d].
+        synthetic: Features of the synthetic images, [m, d].
+        real_group: Patient of each real image, [n]; None: each image its own.
+        synthetic_group: Patient of each synthetic image, [m], where real images replace synthetic ones; None: each its
+            own.
+        level: Coverage of intervals.
+        fewest: Number of images that a figure needs in each set.
 
     Raises:
         InputError: Shapes do not fit, too few images, NaN or infinite features, real images that are all the same,
@@ -145,15 +146,15 @@ def _units(what: str, values: FloatArray, group: ArrayLike | None) -> Codes:
 def figure_interval(
     samples: Samples, estimate: float, real: FloatArray, synthetic: FloatArray, scale: FigureScale, method: str
 ) -> QualityFigure:
-    """A figure with its interval from contributions (formula at the head of this module).
+    """Compute a figure with its interval from contributions (formula at the head of this module).
 
     Args:
-        samples: Whose figure it is.
-        estimate: theta.
+        samples: Samples whose figure it is.
+        estimate: Estimate theta.
         real: Contributions of the real side, one of each unit or group of units, summing to 0.
-        synthetic: Of the synthetic side.
-        scale: Where the interval is symmetric.
-        method: How the contributions were made, in words.
+        synthetic: Contributions of the synthetic side, summing to 0.
+        scale: Scale on which the interval is symmetric.
+        method: Origin of the contributions, in words.
     """
     return variance_interval(samples, estimate, *_variance([real, synthetic]), scale, method)
 
@@ -161,15 +162,15 @@ def figure_interval(
 def variance_interval(
     samples: Samples, estimate: float, variance: float, df: float, scale: FigureScale, method: str
 ) -> QualityFigure:
-    """A figure with its interval from a variance.
+    """Compute a figure with its interval from a variance.
 
     Args:
-        samples: Whose figure it is.
-        estimate: theta.
-        variance: Of theta.
-        df: Degrees of freedom of that.
-        scale: Where the interval is symmetric.
-        method: Where the variance comes from, in words.
+        samples: Samples whose figure it is.
+        estimate: Estimate theta.
+        variance: Variance of theta.
+        df: Degrees of freedom of the variance.
+        scale: Scale on which the interval is symmetric.
+        method: Origin of the variance, in words.
     """
     if min(samples.units) < MIN_UNITS:
         return samples.no_interval(estimate, f"it needs {MIN_UNITS} independent units in each set")
@@ -192,7 +193,7 @@ _SCALE_WORDS: dict[FigureScale, str] = {
 
 
 def _variance(sides: list[FloatArray]) -> tuple[float, float]:
-    """The variance of the head of this module, and its degrees of freedom."""
+    """Compute the variance of the head of this module, and its degrees of freedom."""
     variance, spread = 0.0, 0.0
     for contributions in sides:
         n = len(contributions)
@@ -219,7 +220,7 @@ def _limits(estimate: float, half: float, scale: FigureScale) -> tuple[float, fl
 
 
 def deleted_contributions(deleted: FloatArray) -> FloatArray:
-    """[G] contributions from the figure with each of G units or groups left out, ``(G - 1)/G (theta_(-g) - mean)``.
+    """Compute contributions from the figure with each unit or group left out, [G]: ``(G - 1)/G (theta_(-g) - mean)``.
 
     With them v is the jackknife variance ``(G - 1)/G sum (theta_(-g) - mean)^2``.
     """
@@ -228,11 +229,11 @@ def deleted_contributions(deleted: FloatArray) -> FloatArray:
 
 
 def by_unit(values: FloatArray, unit: Codes) -> FloatArray:
-    """[G] sums over the images of each unit, less their mean."""
+    """Sum over the images of each unit, [G], less the mean of the sums."""
     sums = unit_sums(values, unit)
     return sums - sums.mean()
 
 
 def unit_sums(values: FloatArray, unit: Codes, n_units: int = 0) -> FloatArray:
-    """[G] sums over the images of each unit."""
+    """Sum over the images of each unit, [G]."""
     return np.asarray(np.bincount(unit, values, minlength=n_units), dtype=np.float64)

@@ -10,21 +10,20 @@
 Balls are as below. All four depend on the numbers of images, and on how many images of
 one patient are there: neighbours of the same patient make the balls small.
 
-Neighbours are no smooth function of an image, and deleting images one by one makes the variance of precision and
+The figures do not change smoothly with an image, so that deleting images one by one makes the variance of precision and
 coverage up to four times too large. Their variance, and recall's, comes from random halves of the units of both
 sets instead: the figures of two disjoint halves are independent, so that half of their squared difference is the
 variance at half the numbers, and half of that the variance at all. Density varies more with k neighbours of more
 images than this, and gets the (wide) jackknife that leaves out a group of units at a time.
 
-**Balls.** Which images lie in the balls about others: what precision, recall, density and coverage are counted
-from.
+**Balls.** Images in the balls about others, from which precision, recall, density and coverage are counted.
 
 The ball about an image reaches to its k-th nearest neighbour in its own set, itself not counted, and is closed: an
 exact copy of a neighbour is inside. Distances are compared by matrix products in float32, block by block, and every
 pair within rounding of a ball's edge again by definition in float64, so that ties are ties.
 
 Intervals need the same counts from parts of both sets. All parts are counted in one pass over the pairs; the
-neighbours within a part come from one list, or are looked for again where the list is too short.
+neighbours within a part come from one list, or a second search where the list is too short.
 """
 
 from collections.abc import Sequence
@@ -53,12 +52,12 @@ _AT_ONCE = 1 << 22  # pairs in a block: 32 MiB
 
 @dataclass(frozen=True, eq=False)
 class ImageSubset:
-    """Some images of two sets."""
+    """Some images of each of two sets."""
 
     centres: Codes
-    """Rows of the set with the balls."""
+    """Rows in the set with the balls."""
     others: Codes
-    """Rows of the other set."""
+    """Rows in the other set."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,9 @@ def count_in_balls(centres: FloatArray, others: FloatArray, k: int, parts: Seque
     """Count the images of a set in the balls of another, once for each part of both.
 
     Args:
-        centres: [n, d] images with balls that reach to their k-th neighbour.
-        others: [m, d] images that may lie in them.
-        k: Neighbours.
+        centres: Features of the images with balls that reach to their k-th neighbour, [n, d].
+        others: Features of the images that may lie in them, [m, d].
+        k: Number of the neighbour that a ball reaches to.
         parts: Rows of both, more than k of the centres in each; balls are those of the part.
     """
     radii = ball_radii(centres, k, [part.centres for part in parts])
@@ -106,12 +105,12 @@ def count_in_balls(centres: FloatArray, others: FloatArray, k: int, parts: Seque
 
 
 def ball_radii(values: FloatArray, k: int, parts: Sequence[Codes]) -> list[FloatArray]:
-    """Distance of every image of a part to its k-th neighbour in that part, itself not counted.
+    """Compute the distance of every image of a part to its k-th neighbour in that part, itself not counted.
 
     Args:
-        values: [n, d] images of all parts.
-        k: Neighbours.
-        parts: Rows, more than k in each.
+        values: Features of the images of all parts, [n, d].
+        k: Number of the neighbour.
+        parts: Rows of each part, more than k in each.
     """
     n, measure, everyone = len(values), fit_measure("euclidean", values), np.arange(len(values))
     n_neighbours = k if all(len(rows) == n for rows in parts) else min(4 * k + 8, n - 1)
@@ -134,7 +133,7 @@ def ball_radii(values: FloatArray, k: int, parts: Sequence[Codes]) -> list[Float
 
 
 class _Pairs:
-    """Squared distances of the images of two sets, by matrix products, and comparisons that stand at ties."""
+    """Squared distances of the images of two sets, by matrix products, and comparisons that are exact at ties."""
 
     def __init__(self, centres: FloatArray, others: FloatArray) -> None:
         self.centres, self.others = centres, others
@@ -148,7 +147,7 @@ class _Pairs:
         self.rounding = gamma(centres.shape[1] + 16)
 
     def squared(self, start: int, stop: int) -> NDArray[np.float32]:
-        """[b, n] of a block of the others, of rows that are scaled."""
+        """Compute squared distances of a block of the others, [b, n], of rows that are scaled."""
         values = self.y[start:stop] @ self.x.T
         values *= np.float32(-2.0)
         values += self.y2[start:stop, None].astype(np.float32)
@@ -156,7 +155,7 @@ class _Pairs:
         return values
 
     def within(self, squared: NDArray[np.float32], rows: Codes, columns: Codes, radius: FloatArray) -> Mask:
-        """[b, c] whether others lie in the balls of some centres; pairs at the edge by definition."""
+        """Return whether others lie in the balls of some centres, [b, c]; pairs at the edge by definition."""
         edge, unsure = np.square(radius * self.scale), self.rounding * self.x2[columns] + 2.0**-100
         low, high = ((edge - unsure).astype(np.float32), (edge + unsure).astype(np.float32))
         own = (self.rounding * (1 + 2.0**-10) * self.y2[rows, None]).astype(np.float32)
@@ -169,34 +168,34 @@ class _Pairs:
 
 
 GROUPS = 20
-"""Groups of units that are left out in turn, at most."""
+"""Largest number of groups of units that are left out in turn."""
 SPLITS = 30
-"""Random halves."""
+"""Number of random halvings."""
 _NO_PARTS = "the sets were not divided, or their parts are too small"
 
 
 @dataclass(frozen=True)
 class PrecisionRecall:
-    """Improved precision and recall."""
+    """Improved precision and recall of a set."""
 
     precision: QualityFigure
     """Share of the synthetic images among the real ones: fidelity."""
     recall: QualityFigure
     """Share of the real images among the synthetic ones: diversity."""
     k: int
-    """Neighbours."""
+    """Number of neighbours k."""
 
 
 @dataclass(frozen=True)
 class DensityCoverage:
-    """Density and coverage."""
+    """Density and coverage of a set."""
 
     density: QualityFigure
     """Mean number of real balls about a synthetic image, over k."""
     coverage: QualityFigure
     """Share of the real images with a synthetic neighbour."""
     k: int
-    """Neighbours."""
+    """Number of neighbours k."""
 
 
 def precision_recall(
@@ -210,17 +209,17 @@ def precision_recall(
     level: float = 0.95,
     intervals: bool = True,
 ) -> PrecisionRecall:
-    """Improved precision and recall, with intervals over patients and synthetic images.
+    """Compute improved precision and recall, with intervals over patients and synthetic images.
 
     Args:
-        real: [n, d], more than k rows.
-        synthetic: [m, d] likewise.
-        real_group: [n] patient of each image; None: each its own.
-        synthetic_group: [m] likewise.
-        k: Neighbours.
-        seed: Of the parts that make the interval.
-        level: Coverage.
-        intervals: False for the figures alone, which is some ten times as quick.
+        real: Features of the real images, [n, d], more than k rows.
+        synthetic: Features of the synthetic images, [m, d], more than k rows.
+        real_group: Patient of each real image, [n]; None: each its own.
+        synthetic_group: Patient of each synthetic image, [m]; None: each its own.
+        k: Number of neighbours.
+        seed: Seed of the parts that make the interval.
+        level: Coverage of the intervals.
+        intervals: Whether to compute intervals; False gives the figures alone, some ten times as quickly.
 
     Raises:
         InputError: As `check_samples`, or k below 1.
@@ -252,17 +251,17 @@ def density_coverage(
     level: float = 0.95,
     intervals: bool = True,
 ) -> DensityCoverage:
-    """Density and coverage, with intervals over patients and synthetic images.
+    """Compute density and coverage, with intervals over patients and synthetic images.
 
     Args:
-        real: [n, d], more than k rows.
-        synthetic: [m, d].
-        real_group: [n] patient of each image; None: each its own.
-        synthetic_group: [m] likewise.
-        k: Neighbours.
-        seed: Of the parts that make the interval.
-        level: Coverage.
-        intervals: False for the figures alone, which is some ten times as quick.
+        real: Features of the real images, [n, d], more than k rows.
+        synthetic: Features of the synthetic images, [m, d].
+        real_group: Patient of each real image, [n]; None: each its own.
+        synthetic_group: Patient of each synthetic image, [m]; None: each its own.
+        k: Number of neighbours.
+        seed: Seed of the parts that make the interval.
+        level: Coverage of the intervals.
+        intervals: Whether to compute intervals; False gives the figures alone, some ten times as quickly.
 
     Raises:
         InputError: As `check_samples`, or k below 1.
@@ -300,7 +299,7 @@ def _everything(samples: Samples) -> ImageSubset:
 
 
 def _halves(samples: Samples, k: int, seed: int) -> list[ImageSubset]:
-    """Random halves of the units of both sets, each followed by the other half; none where a half is too small."""
+    """Draw random halves of the units of both sets, each followed by the other half; none where a half is too small."""
     if min(samples.units) < 2:
         return []
     rng = np.random.default_rng(seed)
@@ -333,7 +332,7 @@ def _large_enough(parts: list[ImageSubset], k: int) -> bool:
 
 
 def _by_halves(samples: Samples, values: list[float]) -> QualityFigure:
-    """A share of everything, and of each half followed by the other."""
+    """Compute the figure from a share of everything, and of each half followed by the other."""
     estimate, first, second = values[0], np.array(values[1::2]), np.array(values[2::2])
     if not len(first):
         return samples.no_interval(estimate, _NO_PARTS)
@@ -345,7 +344,7 @@ def _by_halves(samples: Samples, values: list[float]) -> QualityFigure:
 def _density(
     samples: Samples, held: BallCounts, real: list[BallCounts], synthetic: list[BallCounts], k: int
 ) -> QualityFigure:
-    """Mean number of balls about a synthetic image, over k."""
+    """Compute the mean number of balls about a synthetic image, over k."""
     estimate = held.pairs / k
     if min(len(real), len(synthetic)) < 2:
         return samples.no_interval(estimate, _NO_PARTS)

@@ -1,4 +1,4 @@
-"""IRS, the image-retrieval score: how much of the training set generated images reach (METHODS section 4).
+"""IRS, the image-retrieval score: the part of the training set that generated images reach (METHODS section 4).
 
 Each of n synthetic images has a nearest training image; k of these are distinct. If the n are drawn evenly from s
 training images within reach,
@@ -10,10 +10,10 @@ second kind, is the same for all s: the distribution is computed once, at the li
 and carried to every other s by the ratio of the two factors that depend on s.
 
 Training images are not reached evenly. What s estimates is then *the even equivalent at n*: the s from which an even
-draw of n is expected to reach as many different ones, E K, as the generator does. It is no estimate of the number
+draw of n is expected to reach as many different ones, E K, as the generator does. It does not estimate the number
 within reach, which is larger, and of which no number of images gives an upper limit; the lower limit of s is a lower
-limit of that number, too, since of all draws from s images the even one reaches most. It grows with n: compare with as
-many held-out real images asked the same way.
+limit of that number, too, since of all draws from s images the even one reaches most. It grows with n: compare with the
+score of as many held-out real images.
 
 The exact interval is that of an even draw. Where some images are drawn often and others seldom, K varies more than in
 an even draw with the same mean. So the limits are widened to those of ``k +- z sqrt(F1 (1 - F1 / n))``, F1 the number
@@ -43,32 +43,32 @@ class RetrievalScore:
     """IRS and the interval of the even equivalent; the units are the n synthetic images, independent draws."""
 
     estimate: float
-    """s / N."""
+    """Image-retrieval score s / N."""
     low: float
-    """Lower limit."""
+    """Lower limit of the score."""
     high: float
-    """Upper limit; 1 where no s up to N can be excluded."""
+    """Upper limit of the score; 1 where no s up to N can be excluded."""
     support: int
-    """s, the likeliest number of training images within reach, at most N."""
+    """Likeliest number s of training images within reach, at most N."""
     capped: bool
     """Whether more than N would be no less likely, infinitely many where k = n: what is known is the lower limit."""
     n_distinct: int
-    """k."""
+    """Number k of distinct nearest training images."""
     n_synthetic: int
-    """n."""
+    """Number n of synthetic images."""
     n_training: int
-    """N."""
+    """Number N of training images."""
     level: float
     """Nominal coverage of the even equivalent."""
 
 
 def irs_of(nearest: ArrayLike, n_training: int, *, level: float = 0.95) -> RetrievalScore:
-    """The image-retrieval score of synthetic images, from the nearest training image of each.
+    """Compute the image-retrieval score of synthetic images, from the nearest training image of each.
 
     Args:
-        nearest: [n] which training image is nearest.
-        n_training: N.
-        level: Coverage.
+        nearest: Row of the nearest training image of each synthetic image, [n].
+        n_training: Number N of training images.
+        level: Coverage of the interval.
 
     Raises:
         InputError: As ``irs``.
@@ -85,21 +85,22 @@ def irs_of(nearest: ArrayLike, n_training: int, *, level: float = 0.95) -> Retri
 def irs(
     n_distinct: int, n_synthetic: int, n_training: int, *, once: int | None = None, level: float = 0.95
 ) -> RetrievalScore:
-    """The image-retrieval score of n synthetic images whose nearest training images are k different ones.
+    """Compute the image-retrieval score of n synthetic images whose nearest training images are k different ones.
 
     Limits: the smallest s with ``P(K >= k | s, n) > (1 - level) / 2`` and the largest with ``P(K <= k | s, n)`` above
-    it, each over N. With k = n every s fits better than the one before: s is capped at N, ``capped`` says so, and
-    what is known is the lower limit.
+    it, each over N. With k = n every s fits better than the one before: s is capped at N, ``capped`` is True, and only
+    the
+    lower limit is known.
 
     Args:
-        n_distinct: k, distinct nearest training images.
-        n_synthetic: n.
-        n_training: N.
-        once: F1, training images that are the nearest of exactly one; None: the draw is known to be even.
-        level: Coverage.
+        n_distinct: Number k of distinct nearest training images.
+        n_synthetic: Number n of synthetic images.
+        n_training: Number N of training images.
+        once: Number F1 of training images that are the nearest of exactly one; None: the draw is known to be even.
+        level: Coverage of the interval.
 
     Returns:
-        The score. Up to n = 50,000 in about a second.
+        Score with its interval. Up to n = 50,000 in about a second.
 
     Raises:
         InputError: Not ``1 <= k <= min(n, N)``, or level outside (0, 1).
@@ -134,15 +135,15 @@ def irs(
 
 
 def likeliest_support(k: int, n: int, largest: int) -> tuple[int, bool]:
-    """The s in [k, largest] of the greatest likelihood, and whether a larger one would be no less likely.
+    """Find the s in [k, largest] of the greatest likelihood, and whether a larger one would be no less likely.
 
     ``L(s) / L(s - 1) = s / (s - k) (1 - 1/s)^n`` is above 1 up to the likeliest s and below 1 from there on; for k = n
     it is above 1 for every s.
 
     Args:
-        k: Distinct images.
-        n: Draws.
-        largest: N.
+        k: Number of distinct images.
+        n: Number of draws.
+        largest: Largest number N.
     """
 
     def falls(s: int) -> bool:
@@ -155,16 +156,16 @@ def likeliest_support(k: int, n: int, largest: int) -> tuple[int, bool]:
 
 
 def occupancy(n: int, s: int, low: int, high: int) -> FloatArray:
-    """[high - low + 1] ``P(K = j | s, n)``: j distinct values among n even draws of s, for j from low to high.
+    """Compute ``P(K = j | s, n)``, [high - low + 1]: j distinct values among n even draws of s, for j from low to high.
 
     ``P_t(j) = P_{t-1}(j) j / s + P_{t-1}(j - 1) (1 - (j - 1) / s)``, in a band about the mean so wide that what lies
     outside is below 1e-14 of all.
 
     Args:
-        n: Draws.
-        s: Values.
-        low: At least 0.
-        high: At least ``low``.
+        n: Number of draws.
+        s: Number of values.
+        low: Smallest j, at least 0.
+        high: Largest j, at least ``low``.
     """
     reach = 2 * _width(n, s)
     places = np.arange(2 * reach + _STEP + 1)
@@ -186,7 +187,7 @@ def occupancy(n: int, s: int, low: int, high: int) -> FloatArray:
 
 
 def _tails(k: int, n: int) -> tuple[Tail, Tail]:
-    """``P(K >= k | s, n)`` for s up to the likeliest, and ``P(K <= k | s, n)`` from there on, as functions of s."""
+    """Return ``P(K >= k | s, n)`` up to the likeliest s, and ``P(K <= k | s, n)`` from there on, as functions of s."""
     if k == n:
         return lambda s: math.exp(float(np.log1p(-np.arange(n) / s).sum())), lambda s: 1.0
     base, _ = likeliest_support(k, n, n * n)
@@ -198,7 +199,7 @@ def _tails(k: int, n: int) -> tuple[Tail, Tail]:
     falling = np.cumsum(np.log1p(-np.arange(high) / base))
 
     def probability(s: int) -> FloatArray:
-        """P(K = j | s, n) for j from low to at most high and s: the factors in s of the formula, beside the base's."""
+        """Compute P(K = j | s, n) for j from low to at most high and s, by the formula's factors in s over the base's."""
         top = min(high, s)
         moved = (np.cumsum(np.log1p(-np.arange(top) / s)) - falling[:top])[low - 1 :]
         count = top - low + 1
@@ -208,18 +209,21 @@ def _tails(k: int, n: int) -> tuple[Tail, Tail]:
 
 
 def _mean(t: int, s: int) -> float:
-    """Distinct values expected of t draws, ``s (1 - (1 - 1/s)^t)``."""
+    """Compute the distinct values expected of t draws, ``s (1 - (1 - 1/s)^t)``."""
     return -s * math.expm1(t * math.log1p(-1 / s)) if s > 1 else 1.0
 
 
 def _width(n: int, s: int) -> int:
-    """Eight standard deviations of the number of distinct values, ``s e^-2c (e^c - 1 - c)`` with c = n / s, and 40."""
+    """Return eight standard deviations of the number of distinct values and 40.
+
+    The variance is ``s e^-2c (e^c - 1 - c)`` with c = n / s.
+    """
     c = n / s
     return math.ceil(8 * math.sqrt(s * (math.exp(-c) * -math.expm1(-c) - c * math.exp(-2 * c)))) + 40
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The smallest number from low to high from which on something holds; high where it never does before."""
+    """Find the smallest number from low to high from which on something holds; high where it never does before."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)

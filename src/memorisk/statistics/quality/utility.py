@@ -1,7 +1,7 @@
-"""Utility of a classifier: trained on synthetic and tested on real images, and beside the commonest class.
+"""Utility of a classifier: trained on synthetic and tested on real images, and compared with the commonest class.
 
-**Transfer.** Train on synthetic, test on real: what a classifier learns from synthetic images, beside one that saw
-real ones.
+**Transfer.** Train on synthetic, test on real: what a classifier learns from synthetic images, compared with one that
+saw real ones.
 
 Both are tested on the same held-out patients, after the same number of trainings each. Balanced accuracy is the
 mean over classes of the share answered right; AUC the mean over classes of one against the rest.
@@ -14,7 +14,7 @@ little too wide. With one training each it speaks of these two networks only.
 
 **Majority.** Held-out accuracy against always answering the commonest class (METHODS section 1, "Defence").
 
-An accuracy means little beside an unknown majority: paper 000's 71.1 % for DP-LoRA at epsilon 1 stands against a
+An accuracy means little without its majority: paper 000's 71.1 % for DP-LoRA at epsilon 1 compares with a
 majority of 66.9 %, and its 98.8 % looks like an accuracy on members. Both are measured here on the same unseen
 images, so that their difference is paired.
 """
@@ -35,51 +35,51 @@ Measure = Callable[[FloatArray, Codes], float]
 
 @dataclass(frozen=True)
 class TransferFigure:
-    """One measure of one kind of training, or the difference of two."""
+    """One measure of one kind of training, or the difference of two kinds."""
 
     estimate: float
     """Mean over trainings; NaN where a class has no test images."""
     low: float
-    """Lower limit; NaN where no patient and no training changes the figure."""
+    """Lower limit; NaN where neither patients nor trainings change the figure."""
     high: float
-    """Upper limit."""
+    """Upper limit of the figure."""
     n_patients: int
-    """Test patients that were left out in turn."""
+    """Number of test patients that were left out in turn."""
     n_trainings: int
-    """Trainings of each arm."""
+    """Number of trainings of each arm."""
     level: float
-    """Nominal coverage."""
+    """Nominal coverage of the interval."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """One measure of both arms."""
+    """One measure of both arms and its difference."""
 
     synthetic: TransferFigure
-    """Trained on synthetic images."""
+    """Figure of training on synthetic images."""
     real: TransferFigure
-    """Trained on real images."""
+    """Figure of training on real images."""
     difference: TransferFigure
-    """The first less the second, paired over patients."""
+    """Difference of the first less the second, paired over patients."""
 
 
 def balanced_accuracy(scores: FloatArray, label: Codes) -> float:
-    """Mean over the classes that are there of the share of images whose largest score is their label's.
+    """Compute balanced accuracy: the share of images whose largest score is their label's, averaged over classes.
 
     Args:
-        scores: [n, k], one of each class.
-        label: [n] numbers of classes.
+        scores: Scores of the images, [n, k], one of each class.
+        label: Number of each image's class, [n].
     """
     right = scores.argmax(axis=1) == label
     return float(np.mean([right[label == c].mean() for c in np.unique(label)]))
 
 
 def mean_auc(scores: FloatArray, label: Codes) -> float:
-    """Mean over the classes that are there of the AUC of their score against all other images.
+    """Average over the classes that are there the AUC of their score against all other images.
 
     Args:
-        scores: [n, k], one of each class.
-        label: [n] numbers of classes.
+        scores: Scores of the images, [n, k], one of each class.
+        label: Number of each image's class, [n].
     """
     aucs = []
     for c in np.unique(label):
@@ -100,15 +100,15 @@ def compare_training(
     *,
     level: float = 0.95,
 ) -> Transfer:
-    """One measure of classifiers trained on synthetic and on real images, and its difference.
+    """Compute one measure of classifiers trained on synthetic and on real images, and its difference.
 
     Args:
-        synthetic: [S, n, k] scores of the test images by the S classifiers trained on synthetic images.
-        real: [S, n, k] by those trained on real images.
-        label: [n] numbers of classes.
-        patient: [n] of the test images.
-        measure: `balanced_accuracy` or `mean_auc`.
-        level: Coverage.
+        synthetic: Scores of the test images by the S classifiers trained on synthetic images, [S, n, k].
+        real: Scores by those trained on real images, [S, n, k].
+        label: Number of each image's class, [n].
+        patient: Patient of each test image, [n].
+        measure: Measure to compute, `balanced_accuracy` or `mean_auc`.
+        level: Coverage of the intervals.
 
     Raises:
         InputError: Shapes do not fit, or level outside (0, 1).
@@ -144,7 +144,10 @@ def compare_training(
 
 
 def _without(scores: FloatArray, label: Codes, units: Codes, measure: Measure) -> FloatArray:
-    """[G] mean over trainings without each patient; one who alone has a class stays, or the measure would change."""
+    """Average over trainings without each patient, [G].
+
+    A patient who alone has a class stays, or the measure would change.
+    """
     means = []
     for unit in range(int(units.max()) + 1):
         others = units != unit
@@ -160,7 +163,7 @@ def _of_trainings(values: FloatArray) -> float:
 def _figure(
     estimate: float, deleted: FloatArray, trainings: float, n_trainings: int, level: float, least: float
 ) -> TransferFigure:
-    """Limits by t, with Satterthwaite's degrees of freedom, between the least value and 1."""
+    """Compute limits by t, with Satterthwaite's degrees of freedom, between the least value and 1."""
     g = len(deleted)
     patients = (g - 1) / g * float(np.square(deleted - deleted.mean()).sum()) if g > 1 else 0.0
     total = patients + trainings
@@ -173,14 +176,14 @@ def _figure(
 
 @dataclass(frozen=True)
 class Share:
-    """An estimate with its interval."""
+    """Share with its interval over groups and models."""
 
     value: float
-    """The estimate."""
+    """Estimate of the share."""
     low: float
     """Lower limit; NaN with fewer than two groups."""
     high: float
-    """Upper limit."""
+    """Upper limit; NaN with fewer than two groups."""
 
 
 @dataclass(frozen=True)
@@ -196,11 +199,11 @@ class Utility:
     majority: float
     """Accuracy of always answering the majority class."""
     n_images: int
-    """Images."""
+    """Number of images."""
     n_groups: int
-    """Groups (patients): independent units."""
+    """Number of groups (patients): independent units."""
     n_models: int
-    """Models: independent units; with one model the intervals are conditional on this training."""
+    """Number of models: independent units; with one model the intervals are conditional on this training."""
 
     @property
     def beats_majority(self) -> bool:
@@ -218,23 +221,23 @@ def against_majority(
     level: float = 0.95,
     seed: int = 0,
 ) -> Utility:
-    """Accuracy, balanced accuracy and their gain over the majority class, with intervals over groups and models.
+    """Compute accuracy, balanced accuracy and the gain over the majority class, with intervals over groups and models.
 
     A draw takes groups with replacement, and models with replacement where there are several; the interval is that of
     the draws' percentiles. The majority's answers are drawn with the images they belong to (paired). For the balanced
     accuracy groups are drawn within the class that most of their images have, so that no class is missing in a draw.
 
     Args:
-        correct: [M, n] or [n], whether each model answered each held-out image right.
-        label: [n] class of each image.
-        group: [n] patient of each image.
-        majority: The class that is always answered: the commonest of the *training* images.
-        draws: Bootstrap draws.
-        level: Of the intervals.
-        seed: Of the draws.
+        correct: Whether each model answered each held-out image right, [M, n] or [n].
+        label: Class of each image, [n].
+        group: Patient of each image, [n].
+        majority: Class that is always answered: the commonest of the *training* images.
+        draws: Number of bootstrap draws.
+        level: Coverage of the intervals.
+        seed: Seed of the draws.
 
     Raises:
-        InputError: Lengths differ or there are no images.
+        InputError: Lengths differ or the images are missing.
     """
     right = np.atleast_2d(np.asarray(correct, dtype=np.float64))
     classes, number = np.unique(np.asarray(label).astype(str), return_inverse=True)
@@ -276,7 +279,7 @@ def against_majority(
 
 
 def _shares(count: FloatArray, hits: FloatArray, constant: FloatArray) -> tuple[float, float, float]:
-    """Accuracy, balanced accuracy over the classes that are there, and the gain, from sums per class."""
+    """Compute accuracy, balanced accuracy over the classes that are there, and the gain, from sums per class."""
     accuracy = hits.sum() / count.sum()
     present = count > 0
     return accuracy, float((hits[present] / count[present]).mean()), accuracy - constant.sum() / count.sum()
