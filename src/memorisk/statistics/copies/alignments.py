@@ -1,8 +1,8 @@
-"""From which strength on an alignment is a copy and not chance: the cuts of the second look.
+"""Strength from which on an alignment is a copy and not chance: the cuts of the second look.
 
 The second look lays images on one another (`images.copies.alignment`) and keeps for each image how alike it is to its
 few nearest images in the other set, in windows of several sizes: a *strength* for each size, on Fisher's scale. Where
-nobody is copied, a synthetic image is as similar to its nearest training images as a held-out person's image is to
+no person is copied, a synthetic image is as similar to its nearest training images as a held-out person's image is to
 them, if the generator's images look like those of new people; and as similar as it is to its nearest held-out images,
 whatever they look like. The null has hence two parts: the strengths of each held-out person on training images, and
 those of random synthetic images on held-out images, the *control*.
@@ -12,11 +12,11 @@ window are spread differently by chance: under one cut for all, a region that wa
 reach what whole images of different people reach (eye scans: 22 of 30 pasted copies were beyond one cut for all, 28 of
 30 beyond the cut of a size). For each size:
 
-1. *Copies under two ids.* Images that lie on the other set as copies do stand apart at the top. They are left out by
+1. *Copies under two ids.* Images that lie on the other set as copies do are apart at the top. They are left out by
    the rule of near copies (`statistics.copies.tails.outlying_pairs`): values of which an exponential, fitted to the
    larger half with its largest fifth counted and not measured, expects fewer than 1e-4 of what is expected beyond the
    cut.
-   Where more than a fifth of that half stand apart, nothing is left out, and the cut lies beyond them.
+   Where more than a fifth of that half are apart, nothing is left out, and the cut lies beyond them.
 2. *Cut.* The largest tenth of what is left is the tail. `tail_cut` gives the value beyond which ``chance`` images in
    the whole run are expected, with the exact predictive probability of an exponential tail.
 3. *Two parts.* The larger of two cuts counts: of both parts together, and of what of the control is left alone. Many
@@ -47,7 +47,7 @@ class SizeCut:
     tail: TailCut
     """Tail and cut, on Fisher's scale."""
     apart: int
-    """Images that lie apart from all others: they are taken for copies, and are no part of the tail."""
+    """Number of images that lie apart from all others: they are taken for copies, and are not part of the tail."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class AlignmentCut:
 
     @property
     def values(self) -> FloatArray:
-        """[W] cuts; inf for sizes in which these people allow none."""
+        """Cuts of the sizes, [W]; inf for sizes in which these people allow none."""
         return np.array([size.tail.cut for size in self.sizes])
 
     @property
@@ -69,26 +69,26 @@ class AlignmentCut:
 
     @property
     def chance(self) -> float:
-        """Return the expected number of images of the run beyond any cut where nobody is copied, at most."""
+        """Return the largest expected number of images of the run beyond any cut where no person is copied."""
         return sum(size.tail.chance for size in self.sizes)
 
     def confirmed(self, strengths: ArrayLike) -> NDArray[np.bool_]:
-        """[...] whether alignments are beyond the cut of any size.
+        """Return whether alignments are beyond the cut of any size, [...].
 
         Args:
-            strengths: [..., W] of each alignment.
+            strengths: Strengths of each alignment, [..., W].
         """
         return np.asarray((np.asarray(strengths, dtype=np.float64) > self.values).any(axis=-1))
 
 
 def alignment_cut(held: ArrayLike, control: ArrayLike, trials: float, chance: float = EXPECTED_PAIRS) -> AlignmentCut:
-    """Compute the strengths beyond which fewer than ``chance`` images of the run are expected where nobody is copied.
+    """Compute the strengths beyond which fewer than ``chance`` images of the run are expected without copied people.
 
     Args:
-        held: [n, W] largest strengths of each held-out person's image with its nearest training images, a column for
+        held: Largest strengths of each held-out person's image with its nearest training images, [n, W], a column for
             each size of windows.
-        control: [m, W] largest strengths of random synthetic images with their nearest held-out images.
-        trials: Images of the run, each of which may be beyond a cut by chance.
+        control: Largest strengths of random synthetic images with their nearest held-out images, [m, W].
+        trials: Number of images of the run, each of which may be beyond a cut by chance.
         chance: Expected number of them, shared equally among the sizes.
 
     Raises:

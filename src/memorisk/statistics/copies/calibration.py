@@ -30,24 +30,25 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Threshold:
-    """A distance, with what flagging at it promises."""
+    """Distance, with the promise of flagging at it."""
 
     value: float
-    """The distance; -inf where no order statistic keeps a specificity, +inf where none keeps a sensitivity."""
+    """Distance of the threshold; -inf where no order statistic keeps a specificity, +inf where none keeps a
+    sensitivity."""
     inclusive: bool
     """Whether a distance equal to the value is flagged; chosen so that ties never break the promise."""
     rule: str
-    """``"percentile"``, ``"specificity"`` or ``"sensitivity"``."""
+    """Rule of the threshold: ``"percentile"``, ``"specificity"`` or ``"sensitivity"``."""
     level: float
-    """The percentile as a share, the specificity or the sensitivity."""
+    """Percentile as a share, the specificity or the sensitivity."""
     confidence: float
     """Share of calibrations in which the promise holds; NaN where it holds on average over calibrations only."""
     rank: int
-    """The order statistic, 1 the smallest; 0 where there is none or a percentile is interpolated."""
+    """Rank of the order statistic, 1 the smallest; 0 where it is missing or a percentile is interpolated."""
     n_units: int
-    """Independent units behind it: identities; images for a percentile."""
+    """Number of independent units behind it: identities; images for a percentile."""
     needed: int
-    """Identities that the promise needs at least; 1 for a percentile."""
+    """Least number of identities that the promise needs; 1 for a percentile."""
     promise: str
     """Promise in words."""
 
@@ -60,21 +61,21 @@ class Threshold:
         """Return which distances are near enough to count as copies.
 
         Args:
-            distance: Any shape, in the unit of the pool.
+            distance: Distances of any shape, in the unit of the pool.
         """
         values = np.asarray(distance, dtype=np.float64)
         return values <= self.value if self.inclusive else values < self.value
 
 
 def percentile_threshold(distance: ArrayLike, percent: float = 5.0) -> Threshold:
-    """Paper 003's tau: a percentile of the baseline's nearest-neighbour distances, images as they come.
+    """Compute paper 003's tau: a percentile of the baseline's nearest-neighbour distances, images as they come.
 
-    Flagged is what is strictly nearer. The share of *this* pool below it is the percentile; of another pool, of other
+    Strictly nearer images are flagged. The share of *this* pool below it is the percentile; of another pool, of other
     patients or of another number of references, nothing is promised.
 
     Args:
-        distance: [N] distance of each baseline image to its nearest reference.
-        percent: From 0 to 100, interpolated linearly between order statistics as `numpy.percentile`.
+        distance: Distance of each baseline image to its nearest reference, [N].
+        percent: Percentile from 0 to 100, interpolated linearly between order statistics as `numpy.percentile`.
 
     Raises:
         InputError: An empty pool, a distance that is not finite, or a percentile outside [0, 100].
@@ -101,7 +102,7 @@ def percentile_threshold(distance: ArrayLike, percent: float = 5.0) -> Threshold
 def specificity_threshold(
     distance: ArrayLike, group: ArrayLike | None = None, *, specificity: float = 0.95, confidence: float | None = None
 ) -> Threshold:
-    """The largest order statistic at which a new unrelated identity stays unflagged with the given probability.
+    """Find the largest order statistic at which a new unrelated identity stays unflagged with the given probability.
 
     One value per identity, the smallest of its distances: W_(1) <= ... <= W_(n). Flagged is what is strictly below
     ``W_(k)``, so that of a new identity ``P(W < W_(k)) <= k / (n + 1)`` on average over calibrations (ties included),
@@ -109,13 +110,13 @@ def specificity_threshold(
     specificity``, or with a confidence the largest with ``P(Beta(k, n + 1 - k) <= 1 - specificity) >= confidence``.
 
     Args:
-        distance: [N] of images of unrelated identities to their nearest reference.
-        group: [N] identities; None: each image its own.
+        distance: Distances of images of unrelated identities to their nearest reference, [N].
+        group: Identity of each image, [N]; None: each image its own.
         specificity: Share of new identities with no flagged image.
-        confidence: In which share of calibrations that is kept; None: on average.
+        confidence: Share of calibrations in which that is kept; None: on average.
 
     Returns:
-        The threshold; -inf, which flags nothing, where there are fewer identities than `identities_needed`. The new
+        Threshold; -inf, which flags nothing, where there are fewer identities than `identities_needed`. The new
         identity is one like these: with as many images each, against as many references.
 
     Raises:
@@ -151,23 +152,23 @@ def sensitivity_threshold(
     of: GroupStatistic = "random",
     seed: int = 0,
 ) -> Threshold:
-    """The smallest order statistic at which a new source's copy is flagged with the given probability.
+    """Find the smallest order statistic at which a new source's copy is flagged with the given probability.
 
     One value per source, D_(1) <= ... <= D_(n); flagged is what is at most ``D_(j)``. With ``c = n - j`` misses,
     ``c = max{c : P(Bin(n, 1 - sensitivity) <= c) <= 1 - confidence}``, or ``c + 1 <= (1 - sensitivity)(n + 1)`` on
     average over calibrations.
 
     Args:
-        distance: [N] of copies to their sources.
-        group: [N] identities of the sources; None: each copy its own.
+        distance: Distances of copies to their sources, [N].
+        group: Identities of the sources, [N]; None: each copy its own.
         sensitivity: Share of new sources that are found.
-        confidence: In which share of calibrations; None: on average.
+        confidence: Share of calibrations in which that is kept; None: on average.
         of: ``"random"``: one copy of each source, drawn by the seed: a random copy is found. ``"largest"``: every copy
             of the source is found, of as many as here. ``"smallest"``: at least one is.
-        seed: Of the draw.
+        seed: Seed of the draw.
 
     Returns:
-        The threshold; +inf, which flags everything, where there are too few identities.
+        Threshold; +inf, which flags everything, where there are too few identities.
 
     Raises:
         InputError: As `specificity_threshold`, or an unknown ``of``.
@@ -200,9 +201,9 @@ def misses_allowed(n: int, alpha: float, confidence: float | None = None) -> int
     confidence.
 
     Args:
-        n: Independent values.
+        n: Number of independent values.
         alpha: Share of new values that may lie on the wrong side.
-        confidence: As `specificity_threshold`.
+        confidence: Share of calibrations in which that is kept, as in `specificity_threshold`.
 
     Raises:
         InputError: A level outside (0, 1), or n negative.
@@ -219,11 +220,13 @@ def misses_allowed(n: int, alpha: float, confidence: float | None = None) -> int
 
 
 def identities_needed(level: float, confidence: float | None = None) -> int:
-    """The least number of identities with a threshold: ``1 / (1 - level) - 1``, or ``ln(1 - confidence) / ln(level)``.
+    """Compute the least number of identities with a threshold.
+
+    It is ``1 / (1 - level) - 1``, or ``ln(1 - confidence) / ln(level)``.
 
     Args:
         level: Specificity or sensitivity.
-        confidence: As `specificity_threshold`.
+        confidence: Share of calibrations in which the promise is kept, as in `specificity_threshold`.
 
     Raises:
         InputError: A level outside (0, 1).
@@ -240,13 +243,13 @@ def identities_needed(level: float, confidence: float | None = None) -> int:
 def group_values(
     distance: ArrayLike, group: ArrayLike | None = None, *, of: GroupStatistic = "smallest", seed: int = 0
 ) -> FloatArray:
-    """One distance per group, in the order of the sorted group ids.
+    """Choose one distance per group, in the order of the sorted group ids.
 
     Args:
-        distance: [N].
-        group: [N] any sortable ids; None: each image its own group.
+        distance: Distances of the images, [N].
+        group: Group ids of the images, [N], any sortable ids; None: each image its own group.
         of: ``"smallest"``, ``"largest"``, or ``"random"``, one drawn evenly from each group.
-        seed: Of the draw.
+        seed: Seed of the draw.
 
     Raises:
         InputError: Lengths differ, an empty pool, a distance that is not finite, or an unknown ``of``.
@@ -265,11 +268,11 @@ def group_values(
 
 
 def one_per_group(group: ArrayLike, *, seed: int = 0) -> NDArray[np.intp]:
-    """[G] row of one image of each group, drawn evenly, in the order of the sorted group ids.
+    """Draw the row of one image of each group evenly, [G], in the order of the sorted group ids.
 
     Args:
-        group: [N] any sortable ids.
-        seed: Of the draw.
+        group: Group ids of the images, [N], any sortable ids.
+        seed: Seed of the draw.
     """
     index = np.unique(np.asarray(group), return_inverse=True)[1]
     order = np.random.default_rng(seed).permutation(len(index))
@@ -277,15 +280,15 @@ def one_per_group(group: ArrayLike, *, seed: int = 0) -> NDArray[np.intp]:
 
 
 def equal_pools(first: ArrayLike, second: ArrayLike, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows of two pools of references cut to one size: the larger pool loses groups drawn by the seed.
+    """Cut two pools of references to one size, by rows: the larger pool loses groups drawn by the seed.
 
     The nearest of more references is nearer, with no copy anywhere, so that distances to pools of unequal sizes are
     not alike (METHODS section 3: "equal pool sizes"). Groups are kept whole, but for the last, which is cut.
 
     Args:
-        first: [N] groups of the images of a pool.
-        second: [M] of the other.
-        seed: Of the order in which groups are kept.
+        first: Groups of the images of a pool, [N].
+        second: Groups of the images of the other pool, [M].
+        seed: Seed of the order in which groups are kept.
 
     Returns:
         Sorted rows of either, min(N, M) each.

@@ -6,7 +6,7 @@ and corrected.
 A pool is a set of queries, each with its distance to the nearest of some references: copies of these references, or
 images of patients that have none there (the pool's null). Paper 003 judges copies of training images against the
 training part and copies of validation images against the validation part at one threshold, from training images
-asked among validation images. That baseline fits neither pool: more references are nearer without any copy, and a
+searched among validation images. That baseline fits neither pool: more references are nearer without any copy, and a
 detector knows its training images. Corrected (METHODS section 3, "Question"): as many references in both pools
 (``calibration.equal_pools``), a threshold from each pool's own null over identities, and a hit is right only if the
 nearest reference is the copy's source.
@@ -14,7 +14,7 @@ nearest reference is the copy's source.
 **Paired tests.** Which of two detectors finds more of the same copies? Paired tests over source identities, Holm
 over comparisons.
 
-Paper 003 compares detectors by t-tests over metrics, which are fourteen readings of one embedding and no
+Paper 003 compares detectors by t-tests over metrics, which are fourteen readings of one embedding and not
 independent units (METHODS section 3, "Question"). Here the unit is the source's identity: all its copies are
 exchanged together.
 
@@ -52,13 +52,13 @@ class Queries:
     """Distances of some images to the nearest of some references."""
 
     distance: ArrayLike
-    """[N] to the nearest reference."""
+    """Distance of each image to the nearest reference, [N]."""
     group: ArrayLike
-    """[N] identity: of a copy, that of its source."""
+    """Identity of each image, [N]; of a copy, that of its source."""
     n_references: int
-    """References searched."""
+    """Number of references searched."""
     right: ArrayLike | None = None
-    """[N] of copies: whether the nearest reference is the source; None where not known."""
+    """Whether the nearest reference of each copy is its source, [N]; None where not known."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class Detection:
     """Shares of copies recognised; the units of the intervals are sources' identities, one random copy of each."""
 
     recognised: Proportion
-    """At most as far as the threshold from some reference: what paper 003 counts."""
+    """Share of copies at most as far as the threshold from some reference: what paper 003 counts."""
     right: Proportion
-    """Recognised, and the nearest reference is the source; no trials where that is not known."""
+    """Share recognised with the source as the nearest reference; no trials where that is not known."""
     share: float
     """Recognised share of all copies, identities with more copies counting more."""
     right_share: float
     """Share of all copies that are recognised by their own source; NaN where not known."""
     n_copies: int
-    """Copies."""
+    """Number of copies."""
 
 
 @dataclass(frozen=True)
@@ -82,31 +82,32 @@ class PoolDetection:
     """One pool: its threshold, its copies, and how often it flags patients that have no copy there."""
 
     name: str
-    """Such as "train copies -> train"."""
+    """Name of the pool, such as "train copies -> train"."""
     threshold: Threshold
-    """With its promise."""
+    """Threshold with its promise."""
     detection: Detection
     """Detection of the pool's copies."""
     false_flags: Proportion
     """Share of the pool's unrelated identities, those that did not make the threshold, with a flagged image."""
     n_references: int
-    """References of the pool."""
+    """Number of references of the pool."""
 
 
 def detect(
     distance: ArrayLike, source: ArrayLike, threshold: Threshold, *, right: ArrayLike | None = None, seed: int = 0
 ) -> Detection:
-    """Shares of copies recognised at a threshold.
+    """Compute shares of copies recognised at a threshold.
 
-    Copies of one source stand or fall together, so that the intervals count one copy of each, drawn by the seed: the
+    Copies of one source are found or missed together, so that the intervals count one copy of each, drawn by the seed:
+    the
     share is that of a random copy of a random source.
 
     Args:
-        distance: [N] of each copy to its nearest reference.
-        source: [N] identity of its source.
-        threshold: Where to flag.
-        right: [N] whether the nearest reference is the source.
-        seed: Of the draw.
+        distance: Distance of each copy to its nearest reference, [N].
+        source: Identity of each copy's source, [N].
+        threshold: Threshold that flags copies.
+        right: Whether the nearest reference is the source, [N].
+        seed: Seed of the draw.
 
     Raises:
         InputError: Lengths differ, or a distance is not finite.
@@ -130,14 +131,14 @@ def detect(
 
 
 def false_flags(distance: ArrayLike, group: ArrayLike | None, threshold: Threshold) -> Proportion:
-    """Share of unrelated identities with at least one flagged image, Clopper-Pearson over identities.
+    """Compute the share of unrelated identities with at least one flagged image, Clopper-Pearson over identities.
 
     Of the identities that the threshold was made from the share is (rank - 1) / n by construction: give others.
 
     Args:
-        distance: [N] of images of identities without a copy among the references.
-        group: [N] identities; None: each image its own.
-        threshold: Where to flag.
+        distance: Distances of images of identities without a copy among the references, [N].
+        group: Identity of each image, [N]; None: each image its own.
+        threshold: Threshold that flags copies.
     """
     flagged = threshold.flags(group_values(distance, group, of="smallest"))
     return clopper_pearson(int(flagged.sum()), len(flagged))
@@ -146,14 +147,16 @@ def false_flags(distance: ArrayLike, group: ArrayLike | None, threshold: Thresho
 def published_pools(
     train_copies: Queries, validation_copies: Queries, baseline: Queries, *, percent: float = 5.0, seed: int = 0
 ) -> tuple[PoolDetection, PoolDetection]:
-    """Paper 003's two detection ratios at one tau, a percentile of training images asked among validation images.
+    """Compute paper 003's two detection ratios at one tau.
+
+    Tau is a percentile of training images searched among validation images.
 
     Args:
-        train_copies: Copies of training images asked among training images.
-        validation_copies: Of validation images among validation images.
-        baseline: Training images asked among validation images.
-        percent: Of the baseline.
-        seed: Of the copy drawn from each source for the intervals.
+        train_copies: Copies of training images searched among training images.
+        validation_copies: Copies of validation images searched among validation images.
+        baseline: Training images searched among validation images.
+        percent: Percentile of the baseline.
+        seed: Seed of the copy drawn from each source for the intervals.
 
     Returns:
         Both pools. False flags are the baseline's identities, images of which made tau: above the percentile where
@@ -177,21 +180,22 @@ def corrected_pools(
     confidence: float | None = None,
     seed: int = 0,
 ) -> tuple[PoolDetection, PoolDetection]:
-    """The same question with each pool's own null, equal numbers of references and right answers counted.
+    """Answer the same question with each pool's own null, equal numbers of references and right answers counted.
 
     Half of each null's identities, drawn by the seed, make the threshold; the other half are the false flags.
 
     Args:
-        train_copies: Copies of training images asked among training images.
-        train_null: Images of other patients asked among the same images.
-        validation_copies: Copies of validation images asked among validation images.
-        validation_null: Images of other patients asked among these.
-        specificity: Of the thresholds, see `calibration.specificity_threshold`.
-        confidence: As there.
-        seed: Of the halves and of the copy drawn from each source.
+        train_copies: Copies of training images searched among training images.
+        train_null: Images of other patients searched among the same images.
+        validation_copies: Copies of validation images searched among validation images.
+        validation_null: Images of other patients searched among these.
+        specificity: Specificity of the thresholds, see `calibration.specificity_threshold`.
+        confidence: Share of calibrations in which it is kept, see `calibration.specificity_threshold`.
+        seed: Seed of the halves and of the copy drawn from each source.
 
     Returns:
-        Both pools; a pool with too few identities in its null has a threshold that flags nothing and says so.
+        Both pools; a pool with too few identities in its null has a threshold that flags nothing, which its promise
+        states.
 
     Raises:
         InputError: The pools differ in their number of references.
@@ -221,11 +225,11 @@ def _pool(name: str, copies: Queries, threshold: Threshold, flags: Proportion, s
 
 
 def null_halves(null: Queries, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Rows of the half of a null's identities that makes the threshold, and of the half that is flagged at it.
+    """Select the rows of the half of a null's identities that makes the threshold, and of the half flagged at it.
 
     Args:
         null: Images of patients that have none among the references.
-        seed: Of the draw; the first half is the larger where they are odd.
+        seed: Seed of the draw; the first half is the larger where they are odd.
 
     Returns:
         Two masks [N].
@@ -246,17 +250,17 @@ class PairedHits:
     difference: JackknifeInterval
     """Share found by the first less share found by the second; jackknife over identities."""
     p_value: float
-    """Two-sided, exact: McNemar's where every identity has one copy."""
+    """Two-sided exact p-value: McNemar's where every identity has one copy."""
     smallest_p: float
-    """The smallest p-value that these differences could have had with other signs."""
+    """Smallest p-value that these differences could have had with other signs."""
     first_only: int
-    """Copies that only the first finds."""
+    """Number of copies that only the first finds."""
     second_only: int
-    """Copies that only the second finds."""
+    """Number of copies that only the second finds."""
     n_copies: int
-    """Copies."""
+    """Number of copies."""
     n_discordant: int
-    """Identities on which the detectors differ: the units that decide."""
+    """Number of identities on which the detectors differ: the units that decide."""
 
 
 @dataclass(frozen=True)
@@ -264,29 +268,29 @@ class DetectorComparison:
     """Two detectors by name, with the p-value adjusted over all comparisons."""
 
     first: str
-    """Name."""
+    """Name of the first detector."""
     second: str
-    """Name."""
+    """Name of the second detector."""
     hits: PairedHits
-    """The test."""
+    """Paired test of their hits."""
     adjusted: float
-    """Holm-adjusted p-value."""
+    """p-value, Holm-adjusted over all comparisons."""
 
 
 def paired_hits(first: ArrayLike, second: ArrayLike, group: ArrayLike | None = None) -> PairedHits:
-    """Exact sign-flip test over identities of "both find equally many of these copies".
+    """Test "both find equally many of these copies" exactly by sign flips over identities.
 
     ``d_g`` is the number of copies of identity g that the first finds, less that of the second;
     ``p = P(|sum of +-d_g| >= |sum of d_g|)`` over all signs, summed exactly (the values are whole numbers). With one
     copy of each identity this is McNemar's exact test, ``min(1, 2 P(Bin(b + c, 1/2) >= max(b, c)))``.
 
     Args:
-        first: [N] whether the first detector finds each copy.
-        second: [N] the same of the second.
-        group: [N] identities; None: each copy its own.
+        first: Whether the first detector finds each copy, [N].
+        second: Whether the second detector finds each copy, [N].
+        group: Identity of each copy's source, [N]; None: each copy its own.
 
     Raises:
-        InputError: Lengths differ, or there is no copy.
+        InputError: Lengths differ, or the copies are missing.
 
     Source:
         McNemar (1947); METHODS section 3 "Paired tests over images".
@@ -316,12 +320,14 @@ def paired_hits(first: ArrayLike, second: ArrayLike, group: ArrayLike | None = N
 
 
 def signed_sums(sizes: ArrayLike) -> FloatArray:
-    """Probabilities of ``sum of +-s_i``, s_i whole and positive, signs fair: [2 T + 1], from -T to T = sum of s_i.
+    """Compute probabilities of ``sum of +-s_i``, s_i whole and positive, signs fair: [2 T + 1], T = sum of s_i.
+
+    The sums run from -T to T.
 
     Sizes of equal value are one binomial, so that the work is that of a few convolutions.
 
     Args:
-        sizes: [n].
+        sizes: Sizes s_i, [n].
     """
     probabilities = np.ones(1)
     for value, count in zip(*np.unique(np.asarray(sizes, dtype=np.int64), return_counts=True), strict=True):
@@ -334,15 +340,15 @@ def signed_sums(sizes: ArrayLike) -> FloatArray:
 def compare_detectors(
     hits: Mapping[str, ArrayLike], group: ArrayLike | None = None, *, against: str | None = None
 ) -> list[DetectorComparison]:
-    """Every pair of detectors, or all against one, on the same copies; p-values Holm-adjusted over the comparisons.
+    """Compare every pair of detectors, or all against one, on the same copies; p-values are Holm-adjusted over them.
 
     Args:
-        hits: [N] found or not, by the detector's (or measure's) name.
-        group: [N] identities; None: each copy its own.
+        hits: Whether each copy is found, [N], by the detector's (or measure's) name.
+        group: Identity of each copy's source, [N]; None: each copy its own.
         against: Compare all others with this one only.
 
     Returns:
-        In the order of the names.
+        Comparisons in the order of the names.
 
     Raises:
         InputError: Fewer than two detectors, lengths differ, or ``against`` is not among the names.
@@ -364,9 +370,9 @@ class RankRange:
     """Range of a detector's places."""
 
     first: int
-    """1 and how many find significantly more."""
+    """First place: 1 and how many find significantly more."""
     last: int
-    """The number of detectors less how many find significantly fewer."""
+    """Last place: the number of detectors less how many find significantly fewer."""
 
     @property
     def words(self) -> str:
@@ -377,16 +383,16 @@ class RankRange:
 def compare_pairs(
     pairs: Sequence[tuple[str, str]], hits: dict[str, np.ndarray], group: ArrayLike
 ) -> list[DetectorComparison]:
-    """Paired tests of chosen pairs, Holm-adjusted over them.
+    """Test chosen pairs of detectors, Holm-adjusted over them.
 
     Args:
-        pairs: Names, first and second.
-        hits: [S, N] by name: whether each of S trainings of the detector finds each copy. Detectors of fewer trainings
+        pairs: Names of the detectors, first and second.
+        hits: Whether each of S trainings of the detector finds each copy, [S, N] by name. Detectors of fewer trainings
             count them several times, so that each detector weighs as one.
-        group: [N] identities of the copies' sources: the units.
+        group: Identities of the copies' sources, [N]: the units.
 
     Returns:
-        One comparison a pair, in order. Copies are those of the common multiple of the trainings.
+        One comparison per pair, in order. Copies are those of the common multiple of the trainings.
 
     Raises:
         InputError: As `paired_detectors.paired_hits`.
@@ -399,15 +405,15 @@ def compare_pairs(
 def rank_ranges(
     names: Sequence[str], comparisons: Sequence[DetectorComparison], level: float = RANK_LEVEL
 ) -> dict[str, RankRange]:
-    """The range of places of each detector.
+    """Compute the range of places of each detector.
 
     With probability 1 - level no detector's range excludes its true place among those that truly differ: Holm's
     procedure errs in no comparison with that probability.
 
     Args:
-        names: All detectors.
-        comparisons: Of all pairs, Holm-adjusted.
-        level: Of the family of comparisons.
+        names: Names of all detectors.
+        comparisons: Comparisons of all pairs, Holm-adjusted.
+        level: Level of the family of comparisons.
     """
     more, fewer = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
     for comparison in comparisons:
@@ -421,17 +427,17 @@ def rank_ranges(
 
 
 def mean_share(hits: ArrayLike, group: ArrayLike) -> JackknifeInterval:
-    """The share that several detectors find of a random copy of a random identity, with its limits over identities.
+    """Compute the share that several detectors find of a random copy of a random identity, with limits over identities.
 
     ``mean over identities of (mean over its copies and over detectors)``; delete-one-identity jackknife on the logit.
     The detectors are as they are: limits are of other patients, not of other detectors.
 
     Args:
-        hits: [D, N] found or not, by detector (or training) and copy.
-        group: [N] identities.
+        hits: Whether each copy is found, [D, N], by detector (or training) and copy.
+        group: Identity of each copy's source, [N].
 
     Raises:
-        InputError: Lengths differ, or there is no copy.
+        InputError: Lengths differ, or the copies are missing.
     """
     hit_rows, groups = np.atleast_2d(np.asarray(hits, dtype=np.float64)), np.asarray(group)
     if not hit_rows.size or groups.shape != hit_rows.shape[1:]:
@@ -444,14 +450,14 @@ def mean_share(hits: ArrayLike, group: ArrayLike) -> JackknifeInterval:
 
 
 def _paired(one: np.ndarray, other: np.ndarray, group: np.ndarray) -> PairedHits:
-    """Hits of two detectors as the test takes them: every training of either, as often as of the other."""
+    """Test hits of two detectors: every training of either counts as often as of the other."""
     a, b = np.atleast_2d(one), np.atleast_2d(other)
     n = int(np.lcm(len(a), len(b)))
     first, second = (np.tile(h, (n // len(h), 1)).ravel() for h in (a, b))
     result = paired_hits(first, second, np.tile(group, n))
     if result.n_discordant:
         return result
-    # No identity tells them apart: the difference is at most the share of identities that could.
+    # No identity separates them: the difference is at most the share of identities that could.
     most = clopper_pearson(0, result.difference.n_groups).high
     method = "no identity tells them apart: Clopper-Pearson of the share that would"
     return replace(result, difference=replace(result.difference, low=-most, high=most, method=method))

@@ -1,9 +1,9 @@
 """Published tests of copying from distances: Wasserstein-1, the C_T test, authenticity.
 
-**Published tests.** These published statistics of distances stand beside METHODS section 5's. Each compares
+**Published tests.** These published statistics of distances accompany METHODS section 5's. Each compares
 synthetic with real images, and so mixes "copies" with "a narrower spread than the data": a generator that memorized
 nothing and is a little concentrated is called copying by C_T and by authenticity
-(``docs/results/synthetic_null.md``), and Wasserstein-1 has no direction. They are shown beside the reversed queries
+(``docs/results/synthetic_null.md``), and Wasserstein-1 has no direction. Reports show them with the reversed queries
 because they are published, not as evidence.
 
 **Wasserstein-1 with its interval.** How far two samples of distances are apart: the Wasserstein-1 distance of paper
@@ -12,7 +12,7 @@ because they are published, not as evidence.
     W1 = integral |F(t) - G(t)| dt,        shift = mean of F - mean of G,        |shift| <= W1.
 
 F and G weigh units (patients, synthetic images) alike, whatever number of distances each has. W1 of two samples is
-above 0 even where they come from one law, so ``chance`` stands beside it: its mean when units are dealt to the two
+above 0 even where they come from one law, so ``chance`` is given with it: its mean when units are dealt to the two
 sides at random. The plain bootstrap of W1 fails there (at equal laws and near them 70 to 83 % of its 95 % intervals
 held the truth in simulations). But with Fn, Gn of the samples
 
@@ -36,7 +36,7 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 
 FloatArray = NDArray[np.float64]
 MIN_PER_CELL = 20
-"""Synthetic images that a cell needs for the normal approximation to the rank sum."""
+"""Number of synthetic images that a cell needs for the normal approximation to the rank sum."""
 BLOCK = 2**22
 
 
@@ -45,34 +45,34 @@ class WassersteinTest:
     """Wasserstein-1 between two pools of distances, with its permutation p over groups."""
 
     distance: float
-    """``integral |F(t) - G(t)| dt``, in the unit of the distances; images weigh alike."""
+    """Distance ``integral |F(t) - G(t)| dt``, in the unit of the distances; images weigh alike."""
     p_value: float
     """Share of the assignments of groups to sides that reach it, the observed one counted."""
     n_first: int
-    """Groups of the first pool."""
+    """Number of groups of the first pool."""
     n_second: int
-    """Groups of the second."""
+    """Number of groups of the second pool."""
     draws: int
-    """Random assignments."""
+    """Number of random assignments."""
 
 
 @dataclass(frozen=True)
 class DataCopying:
-    """The data-copying test of Meehan and others."""
+    """Data-copying test of Meehan and others."""
 
     c_t: float
     """Mean of the cells' z, weighted by their share of test images; well below 0: nearer than test images. NaN where
     no cell has images enough."""
     p_value: float
-    """``Phi(z)`` in the one-cell form; NaN with several cells, whose weighted mean is no standard normal."""
+    """p-value ``Phi(z)`` in the one-cell form; NaN with several cells, whose weighted mean is not standard normal."""
     z: FloatArray
-    """[k] Mann-Whitney z of each cell; NaN where a side has no image."""
+    """Mann-Whitney z of each cell, [k]; NaN where a side has no image."""
     n_synthetic: NDArray[np.int64]
-    """[k] synthetic images."""
+    """Number of synthetic images of each cell, [k]."""
     n_test: NDArray[np.int64]
-    """[k] test images."""
+    """Number of test images of each cell, [k]."""
     used: NDArray[np.bool_]
-    """[k] cells with enough synthetic images and a test image."""
+    """Whether each cell has enough synthetic images and a test image, [k]."""
 
 
 @dataclass(frozen=True)
@@ -94,18 +94,18 @@ def wasserstein(
     draws: int = 999,
     seed: int = 0,
 ) -> WassersteinTest:
-    """Wasserstein-1 of two pools of distances; p by exchanging whole groups between the pools.
+    """Compute Wasserstein-1 of two pools of distances; p by exchanging whole groups between the pools.
 
     The null is "groups of both pools are alike", exact where they are. Synthetic images, each a group of its own, are
     not exchangeable with patients of several images: give one image per patient there (`calibration.one_per_group`).
 
     Args:
-        first: [N] distances.
-        second: [M] distances.
-        first_group: [N]; None: each image its own. No group is on both sides.
-        second_group: [M].
-        draws: Random assignments.
-        seed: Of them.
+        first: Distances of the first pool, [N].
+        second: Distances of the second pool, [M].
+        first_group: Group of each distance of the first pool, [N]; None: each image its own. No group is on both sides.
+        second_group: Group of each distance of the second pool, [M].
+        draws: Number of random assignments.
+        seed: Seed of the random assignments.
 
     Raises:
         InputError: Lengths differ, a distance is not finite, or a group is on both sides.
@@ -137,7 +137,7 @@ def wasserstein(
 
 
 def _gap_areas(sides: NDArray[np.bool_], group: NDArray[np.intp], gaps: FloatArray) -> FloatArray:
-    """[k] ``sum |F - G| gap`` for each assignment of groups `[k, groups]`; images in sorted order."""
+    """Compute ``sum |F - G| gap`` for each assignment of groups `[k, groups]`, [k]; images are in sorted order."""
     chosen = sides[:, group]
     n = chosen.sum(1, keepdims=True)
     below = np.cumsum(chosen, axis=1)[:, :-1]
@@ -146,14 +146,14 @@ def _gap_areas(sides: NDArray[np.bool_], group: NDArray[np.intp], gaps: FloatArr
 
 
 def copying_z(synthetic: ArrayLike, test: ArrayLike) -> float:
-    """Z_U of one cell: the Mann-Whitney z of the synthetic images' distances to training among the test images'.
+    """Compute Z_U of one cell: the Mann-Whitney z of the synthetic images' distances among the test images'.
 
     ``U = #{(s, t): L(s) > L(t)} + #{ties} / 2``, ``Z_U = (U - m n / 2) / sqrt(m n (m + n + 1) / 12)``, m synthetic and
     n test images. The published code adds a continuity correction of 1/2 to U; the formula of the paper does not.
 
     Args:
-        synthetic: [m] distances to the nearest training image (of the cell).
-        test: [n] the same of test images.
+        synthetic: Distances of the synthetic images to the nearest training image (of the cell), [m].
+        test: Distances of the test images to the nearest training image (of the cell), [n].
 
     Raises:
         InputError: A side is empty or a distance is not finite.
@@ -175,7 +175,7 @@ def data_copying(
     *,
     least: int = MIN_PER_CELL,
 ) -> DataCopying:
-    """The C_T statistic: ``sum over used cells of P_n(c) Z_U(c) / sum over used cells of P_n(c)``.
+    """Compute the C_T statistic: ``sum over used cells of P_n(c) Z_U(c) / sum over used cells of P_n(c)``.
 
     ``P_n(c)`` is the share of test images in cell c; used are cells with at least ``least`` synthetic images (the
     published threshold tau on their share, times m). Without cells it is the one-cell form, Z_U.
@@ -184,11 +184,11 @@ def data_copying(
     generator without copies has the test images' distances to the training set: it fails for concentrated generators.
 
     Args:
-        synthetic: [m] distance of each synthetic image to its nearest training image *of its cell*.
-        test: [n] the same of test images.
-        synthetic_cell: [m] cell of a partition fitted on training images; None: one cell.
-        test_cell: [n].
-        least: Synthetic images that a cell needs.
+        synthetic: Distance of each synthetic image to its nearest training image *of its cell*, [m].
+        test: Distance of each test image to its nearest training image of its cell, [n].
+        synthetic_cell: Cell of each synthetic image in a partition fitted on training images, [m]; None: one cell.
+        test_cell: Cell of each test image, [n].
+        least: Number of synthetic images that a cell needs.
 
     Raises:
         InputError: Lengths differ, one side only has cells, or a distance is not finite.
@@ -228,20 +228,24 @@ def authenticity(
     held_nearest: ArrayLike | None = None,
     held_group: ArrayLike | None = None,
 ) -> Authenticity:
-    """Share of synthetic images s with ``d(s, r) > d(r, r')``: r nearest training image to s, r' nearest other to r.
+    """Compute the share of synthetic images s with ``d(s, r) > d(r, r')``.
+
+    Here r is the nearest training image to s, and r' the nearest other to r.
 
     Assumes nothing as a description; "copied" where the inequality fails takes generator and data to be equally dense
     around r, which spread alone breaks. The published code indexes the training images by the synthetic image nearest
     to each, and so compares another pair of distances; this is the definition of the text.
 
     Args:
-        distance: [S] of each synthetic image to its nearest training image.
-        nearest: [S] index of that training image.
-        train_distance: [N] of each training image to its nearest other training image (of another patient, where
+        distance: Distance of each synthetic image to its nearest training image, [S].
+        nearest: Index of that training image, [S].
+        train_distance: Distance of each training image to its nearest other training image, [N] (of another patient,
+            where
             patients have several).
-        held_distance: [M] of held-out images, for comparison.
-        held_nearest: [M].
-        held_group: [M] patients; each counts as authentic if all its images are; None: each image its own.
+        held_distance: Distance of each held-out image to its nearest training image, [M], for comparison.
+        held_nearest: Index of that training image, [M].
+        held_group: Patient of each held-out image, [M]; each counts as authentic if all its images are; None: each its
+            own.
 
     Raises:
         InputError: Lengths differ, an index out of range, or a distance that is not finite.
@@ -274,26 +278,26 @@ _AT_ONCE = 1 << 21  # numbers
 
 @dataclass(frozen=True)
 class WassersteinDistance:
-    """W1 of two samples, and which way they are apart."""
+    """W1 of two samples, and the direction in which they are apart."""
 
     estimate: float
     """W1, in the unit of the distances."""
     low: float
     """Lower limit, at least 0."""
     high: float
-    """Upper limit."""
+    """Upper limit of W1."""
     chance: float
     """Mean W1 of units dealt at random: what two samples of one law of these sizes show."""
     shift: float
     """Mean of the first less mean of the second."""
     shift_low: float
-    """Lower limit."""
+    """Lower limit of the shift."""
     shift_high: float
-    """Upper limit."""
+    """Upper limit of the shift."""
     n_first: int
-    """Units of the first sample."""
+    """Number of units of the first sample."""
     n_second: int
-    """Size of the second sample."""
+    """Number of units of the second sample."""
     level: float
     """Nominal coverage of both intervals."""
 
@@ -308,16 +312,16 @@ def wasserstein_distance(
     draws: int = _DRAWS,
     seed: int = 0,
 ) -> WassersteinDistance:
-    """W1 of two samples of distances.
+    """Compute W1 of two samples of distances.
 
     Args:
-        first: [n] distances.
-        second: [m].
-        first_group: [n] units; None: each distance its own.
-        second_group: [m].
-        level: Coverage.
-        draws: Of the bootstrap and of the dealing.
-        seed: Of both.
+        first: Distances of the first sample, [n].
+        second: Distances of the second sample, [m].
+        first_group: Unit of each distance of the first sample, [n]; None: each distance its own.
+        second_group: Unit of each distance of the second sample, [m].
+        level: Coverage of the intervals.
+        draws: Number of draws of the bootstrap and of the dealing.
+        seed: Seed of the bootstrap and of the dealing.
 
     Raises:
         InputError: Lengths differ, a distance is not finite, fewer than two units on a side, or level outside (0, 1).
@@ -339,7 +343,7 @@ def wasserstein_distance(
     block = max(1, _AT_ONCE // len(order))
 
     def integrals(weight: FloatArray) -> FloatArray:
-        """[k] ``integral |sum of weights up to t| dt`` of [k, units] weights, some at a time."""
+        """Compute ``integral |sum of weights up to t| dt`` of [k, units] weights, [k], some at a time."""
         parts = (weight[begin : begin + block] for begin in range(0, len(weight), block))
         return np.concatenate([np.abs(np.cumsum(w[:, unit] * share, axis=1)[:, :-1]) @ steps for w in parts])
 
@@ -388,10 +392,10 @@ def _units(distance: ArrayLike, group: ArrayLike | None) -> _Units:
 
 
 def _signed(first: FloatArray, second: FloatArray) -> FloatArray:
-    """[k, units] weights of all units, those of the second side negative; each side's are over its number of units."""
+    """Return weights of all units, [k, units], negative for the second side, over each side's number of units."""
     return np.concatenate([first / first.shape[1], -second / second.shape[1]], axis=1)
 
 
 def _counts(n: int, draws: int, rng: np.random.Generator) -> FloatArray:
-    """[draws, n] how often each of n units is drawn in n draws with replacement."""
+    """Count how often each of n units is drawn in n draws with replacement, [draws, n]."""
     return rng.multinomial(n, np.full(n, 1 / n), size=draws).astype(np.float64)

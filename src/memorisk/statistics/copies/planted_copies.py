@@ -1,4 +1,4 @@
-"""How well would copies have been found? Planted copies, read blind (METHODS section 5, "Power, in every report").
+"""Power to find copies: planted copies, read blind (METHODS section 5, "Power, in every report").
 
 Known copies of random training images are hidden among the synthetic images for features and distances, and taken
 out again for p-values and list. Left in, they are listed themselves and, Benjamini-Hochberg being a step-up
@@ -25,7 +25,7 @@ from memorisk.statistics.memorization.nulls import unit_p_values
 FloatArray = NDArray[np.float64]
 
 BOUND_LEVEL = 0.95
-"""Joint confidence of `copies_bound`, unless another is asked for."""
+"""Joint confidence of `copies_bound`, unless the caller gives another."""
 
 
 @dataclass(frozen=True)
@@ -33,25 +33,25 @@ class PlantPower:
     """Share of planted copies that are noticed; units are source identities, one random plant of each."""
 
     recall: Proportion
-    """A random plant of a random source."""
+    """Share for a random plant of a random source."""
     kinds: dict[str, Proportion]
     """Shares by kind, one plant of each source that has one; each interval by itself."""
 
 
 @dataclass(frozen=True)
 class CopiesBound:
-    """The largest share of the set that copies of the planted kinds can be."""
+    """Largest share of the set that copies of the planted kinds can be."""
 
     upper: float
-    """``CP_upper(found, n) / CP_lower(recall)``, at most 1: both hold together with the level."""
+    """Bound ``CP_upper(found, n) / CP_lower(recall)``, at most 1: both hold together with the level."""
     rule_of_three: float
-    """``3 / (n R)`` with R the lower limit of the recall: METHODS' figure; NaN where images were found."""
+    """Bound ``3 / (n R)`` with R the lower limit of the recall: METHODS' figure; NaN where images were found."""
     found: int
-    """Images noticed."""
+    """Number of images noticed."""
     n_images: int
-    """Images of the set, drawn independently."""
+    """Number of images of the set, drawn independently."""
     recall: float
-    """R."""
+    """Lower limit R of the recall."""
     level: float
     """Joint confidence of ``upper``."""
 
@@ -64,17 +64,17 @@ def planted_p_values(
     *,
     sizes: str = "matched",
 ) -> FloatArray:
-    """The p-value that a training patient would have at a distance: for plants, or for each synthetic image.
+    """Compute the p-value that a training patient would have at a distance: for plants, or for each synthetic image.
 
     Args:
-        distance: [P] of a synthetic image, planted or not, to the nearest training image of a patient.
-        n_images: [P] training images of that patient.
-        held_distance: [M] of held-out images to the nearest non-planted image.
-        held_group: [M] patients; None: each image its own.
-        sizes: As `reversed_queries`.
+        distance: Distance of a synthetic image, planted or not, to the nearest training image of a patient, [P].
+        n_images: Number of training images of that patient, [P].
+        held_distance: Distance of held-out images to the nearest non-planted image, [M].
+        held_group: Patients of the held-out images, [M]; None: each image its own.
+        sizes: Comparison of sizes, as in `reversed_queries`.
 
     Returns:
-        [P], as `reversed_queries` would have given.
+        p-values, [P], as `reversed_queries` would have given.
 
     Raises:
         InputError: Lengths differ, a distance is not finite, or a patient without images.
@@ -102,11 +102,11 @@ def plant_power(
     """Measure how surely a copy is noticed, from plants read by a rule frozen without them.
 
     Args:
-        found: [P] whether each plant is noticed.
-        source: [P] the patient whose image it copies.
-        kinds: [P] what was done to the copy; None: one kind.
-        level: Of the intervals; ``recall.low`` alone is a bound at ``(1 + level) / 2``.
-        seed: Of the plant drawn from a source with several.
+        found: Whether each plant is noticed, [P].
+        source: Patient whose image each plant copies, [P].
+        kinds: Kind of change made to each copy, [P]; None: one kind.
+        level: Level of the intervals; ``recall.low`` alone is a bound at ``(1 + level) / 2``.
+        seed: Seed of the plant drawn from a source with several.
 
     Raises:
         InputError: Lengths differ.
@@ -127,7 +127,7 @@ def plant_power(
 
 
 def copies_bound(found: int, n_images: int, recall: Proportion, *, level: float = BOUND_LEVEL) -> CopiesBound:
-    """The largest share of a set that copies of the planted kinds can be, given how many images were found.
+    """Bound the share of a set that copies of the planted kinds can be, given how many images were found.
 
     If a share pi of the generator's images are such copies and each is found with probability R, found ones are at
     least ``Bin(n, pi R)``; so ``pi <= CP_upper(found, n) / R``, and for ``found = 0``
@@ -135,9 +135,9 @@ def copies_bound(found: int, n_images: int, recall: Proportion, *, level: float 
     of 3). All found images count as copies.
 
     Args:
-        found: Images of the set, plants apart, that the rule notices by which the plants are read.
-        n_images: Images of the set, each drawn anew from the generator.
-        recall: Of the plants by that rule; its interval must have the same level.
+        found: Number of images of the set, plants apart, that the rule notices by which the plants are read.
+        n_images: Number of images of the set, each drawn anew from the generator.
+        recall: Share of the plants noticed by that rule; its interval must have the same level.
         level: Joint confidence.
 
     Raises:
@@ -165,7 +165,7 @@ def plants_needed(noticed: Proportion, share: float, most: int, *, certainty: fl
 
     Args:
         noticed: Plants of the kind that were noticed.
-        share: What the lower limit of their share must reach.
+        share: Value that the lower limit of their share must reach.
         most: Largest number of plants.
         certainty: Probability with which the lower limit reaches it, over what is not known of the true share
             (Jeffreys) and over the plants (beta-binomial).
@@ -187,7 +187,7 @@ def fewest_plants(share: float, *, level: float = 0.95) -> int:
     """Compute how many plants show that a share of them is noticed where all of them are.
 
     Args:
-        share: What the lower limit of their share must reach.
+        share: Value that the lower limit of their share must reach.
         level: Level of its interval.
     """
     return math.ceil(math.log((1 - level) / 2) / math.log(share))

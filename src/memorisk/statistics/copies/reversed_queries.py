@@ -1,7 +1,7 @@
 """Are training patients nearer to a synthetic set than patients it cannot know? The null of METHODS section 5.
 
-Every real image asks the synthetic set for its nearest image: ``d``; of a patient, ``W`` is the smallest. Training
-patients are ranked among held-out patients, who ask the same set:
+Every real image is compared with its nearest image of the synthetic set, at distance ``d``; of a patient, ``W`` is the
+smallest. Training patients are ranked among held-out patients, who are compared with the same set:
 
     p(r) = (1 + #{held-out h : W(h) <= W(r)}) / (n_held + 1),
 
@@ -14,7 +14,7 @@ without either, p is exact. A set made from the training part alone is nearer to
 a finite sample; how much that is for a fitted mixture is in ``docs/results/synthetic_null.md``. "Flagged" therefore
 means "nearer to the set than patients the generator did not see", of which a copy is one reason.
 
-Two points on which METHODS is silent:
+METHODS leaves two points open:
 
 * A patient of many images has a smaller W without any memorization. As in ``nulls`` a patient of k images is by
   default compared with held-out patients at k images each (``sizes="matched"``); ``sizes="any"`` is METHODS' plain
@@ -22,8 +22,8 @@ Two points on which METHODS is silent:
   parts, by one image each (`exchangeability.image_counts`).
 * With n held-out and m training patients no p is below 1 / (n + 1), so that Benjamini-Hochberg at level q lists no
   fewer than m / (q (n + 1)) patients: with a split of 70 to 15 and q = 0.1 about 47, however many there are. Fewer
-  copied patients stay unlisted, however exact the copies. ``shortest_list`` says so, and ``ahead`` asks a question
-  that does not depend on a list: how many training patients are nearer than every held-out one.
+  copied patients stay unlisted, however exact the copies. ``shortest_list`` gives that number, and ``ahead`` answers a
+  question that does not depend on a list: how many training patients are nearer than every held-out one.
 """
 
 import math
@@ -47,31 +47,31 @@ class ReversedQueries:
     """Training patients ranked among held-out ones by their distance to the synthetic set."""
 
     unit: NDArray
-    """[U] sorted ids of the training patients."""
+    """Ids of the training patients, [U], sorted."""
     distance: FloatArray
-    """[U] W: smallest distance of an image of the patient to the synthetic set."""
+    """Smallest distance W of an image of each patient to the synthetic set, [U]."""
     p_value: FloatArray
-    """[U] rank among held-out patients, ties against."""
+    """p-value of each patient, [U]: rank among held-out patients, ties against."""
     floor: FloatArray
-    """[U] the smallest p-value that the patient could have had."""
+    """Smallest p-value that each patient could have had, [U]."""
     n_images: NDArray[np.int64]
-    """[U] images of the patient."""
+    """Number of images of each patient, [U]."""
     n_compared: NDArray[np.int64]
-    """[U] held-out patients it was ranked among: the independent units of its p-value."""
+    """Number of held-out patients that each was ranked among, [U]: the independent units of its p-value."""
     listed: Rejections
-    """Benjamini-Hochberg over the training patients."""
+    """Patients listed by Benjamini-Hochberg over the training patients."""
     shortest_list: int
-    """The fewest patients that could have been listed; more than there are: no list was possible."""
+    """Fewest patients that could have been listed; more than there are: no list was possible."""
     n_held: int
-    """Held-out patients."""
+    """Number of held-out patients."""
     ahead: int
-    """Training patients nearer than every held-out patient, by the images that count."""
+    """Number of training patients nearer than every held-out patient, by the images that count."""
     p_ahead: float
     """Probability that at least so many are, of a random split: exact, of the set as a whole, not of a patient."""
     promise: str
     """Promise in words."""
     counted: ImageCounts
-    """The images that count for ``ahead``."""
+    """Images that count for ``ahead``."""
 
     @property
     def testable(self) -> bool:
@@ -86,36 +86,36 @@ class ReversedQueries:
 
 @dataclass(frozen=True)
 class Exposures:
-    """The synthetic images that realise the distances of listed patients: one row a training image and its nearest."""
+    """Synthetic images at the distances of listed patients: one row per training image and its nearest."""
 
     unit: NDArray
-    """[E] training patient."""
+    """Training patient of each row, [E]."""
     image: NDArray[np.intp]
-    """[E] its training image that is nearest to the set; several rows where several are equally near."""
+    """Training image that is nearest to the set, [E]; several rows where several are equally near."""
     synthetic: NDArray[np.intp]
-    """[E] the synthetic image."""
+    """Synthetic image of each row, [E]."""
     distance: FloatArray
-    """[E] between the two."""
+    """Distance between the two images, [E]."""
 
     @property
     def images(self) -> NDArray[np.intp]:
-        """Sorted synthetic images that expose somebody; one that exposes several patients hardly copies them all."""
+        """Sorted synthetic images that expose a patient; one that exposes several patients hardly copies them all."""
         return np.unique(self.synthetic)
 
 
 @dataclass(frozen=True)
 class Nearness:
-    """Descriptive: where synthetic images lie among new patients' images, and how far ahead the nearest one is.
+    """Place of synthetic images among new patients' images, and the lead of the nearest one: a description.
 
-    No p-value: synthetic images and patients' images differ in spread without any copy.
+    It has no p-value: synthetic images and patients' images differ in spread without any copy.
     """
 
     share: FloatArray
-    """[S] share of new patients (of their images, patients equal) at least as near to the training set."""
+    """Share of new patients (of their images, patients equal) at least as near to the training set, [S]."""
     ratio: FloatArray
-    """[S] nearest distance / second; 1 where both are 0, NaN without second distances."""
+    """Ratio of nearest to second distance, [S]; 1 where both are 0, NaN without second distances."""
     n_patients: int
-    """Held-out patients."""
+    """Number of held-out patients."""
 
 
 def reversed_queries(
@@ -131,17 +131,18 @@ def reversed_queries(
     """Compute Section 5's p-values and list.
 
     Args:
-        train_distance: [N] distance of each training image to its nearest synthetic image.
-        held_distance: [M] of each held-out image to the same synthetic set.
-        train_group: [N] patients; None: each image its own (the per-image variant; of images that share patients it
-            only describes, see `image_p_values`).
-        held_group: [M] patients, none of them a training patient.
+        train_distance: Distance of each training image to its nearest synthetic image, [N].
+        held_distance: Distance of each held-out image to the same synthetic set, [M].
+        train_group: Patients of the training images, [N]; None: each image its own (the per-image variant; of images
+            that
+            share patients it only describes, see `image_p_values`).
+        held_group: Patients of the held-out images, [M], none of them a training patient.
         q: Level of the list.
         sizes: ``"matched"`` or ``"any"``, see the head of this module; the same where all patients have as many images.
-        seed: Of which image of a patient counts for ``ahead``, where one does.
+        seed: Seed of the image of a patient that counts for ``ahead``, where one does.
 
     Returns:
-        Everything by sorted patient id.
+        Results by sorted patient id.
 
     Raises:
         InputError: Lengths differ, a distance is not finite, a patient is on both sides, or q outside (0, 1).
@@ -181,13 +182,13 @@ def reversed_queries(
 def preceding_units(
     train_distance: ArrayLike, held_distance: ArrayLike, train_group: ArrayLike, counted: ImageCounts
 ) -> NDArray[np.bool_]:
-    """[U] by sorted id, which training units are nearer than every held-out one, by the images that count.
+    """Return whether each training unit is nearer than every held-out one by the images that count, [U] by sorted id.
 
     Args:
-        train_distance: [N].
-        held_distance: [M].
-        train_group: [N] units.
-        counted: Which images do.
+        train_distance: Distances of the training images, [N].
+        held_distance: Distances of the held-out images, [M].
+        train_group: Units of the training images, [N].
+        counted: Images that count.
     """
     train, held = check_distances(train_distance), check_distances(held_distance)
     rows, groups = counted.train, np.asarray(train_group)
@@ -195,15 +196,15 @@ def preceding_units(
 
 
 def precedence_p(ahead: int, n_train: int, n_held: int) -> float:
-    """``P(at least a training units come before every held-out one)`` of a random order.
+    """Compute ``P(at least a training units come before every held-out one)`` of a random order.
 
     ``prod over i < a of (n_train - i) / (n_train + n_held - i)``: the precedence test. With 700 and 150 units, 16 ahead
     are needed for 5 %.
 
     Args:
-        ahead: a, counted strictly.
-        n_train: Training units.
-        n_held: Held-out units.
+        ahead: Number a of units ahead, counted strictly.
+        n_train: Number of training units.
+        n_held: Number of held-out units.
 
     Raises:
         InputError: Not ``0 <= a <= n_train``, or no held-out unit.
@@ -215,13 +216,13 @@ def precedence_p(ahead: int, n_train: int, n_held: int) -> float:
 
 
 def image_p_values(train_distance: ArrayLike, held_distance: ArrayLike) -> FloatArray:
-    """The same rank per image: [N] ``(1 + #{held-out images at most as far}) / (M + 1)``.
+    """Compute the same rank per image: [N] ``(1 + #{held-out images at most as far}) / (M + 1)``.
 
     A test only where every image is its own patient; elsewhere a description, since the M images are fewer units.
 
     Args:
-        train_distance: [N].
-        held_distance: [M].
+        train_distance: Distances of the training images, [N].
+        held_distance: Distances of the held-out images, [M].
 
     Raises:
         InputError: A distance is not finite.
@@ -230,10 +231,10 @@ def image_p_values(train_distance: ArrayLike, held_distance: ArrayLike) -> Float
 
 
 def held_out_needed(n_train: int, copied: int, q: float = DEFAULT_Q) -> int:
-    """Held-out patients with which a list of so few copied patients becomes possible: ``n_train / (q copied) - 1``.
+    """Compute how many held-out patients make a list of so few copied ones possible: ``n_train / (q copied) - 1``.
 
     Args:
-        n_train: Training patients.
+        n_train: Number of training patients.
         copied: Length of the list.
         q: Level of the list.
 
@@ -252,15 +253,15 @@ def held_out_needed(n_train: int, copied: int, q: float = DEFAULT_Q) -> int:
 def exposures(
     result: ReversedQueries, train_distance: ArrayLike, nearest: ArrayLike, train_group: ArrayLike | None = None
 ) -> Exposures:
-    """The synthetic images that realise the listed patients' W.
+    """Find the synthetic images that realise the listed patients' W.
 
     A second copy of the same patient, farther away, is not among them.
 
     Args:
-        result: Of `reversed_queries` on these distances.
-        train_distance: [N] as given there.
-        nearest: [N] index of the nearest synthetic image.
-        train_group: [N] as given there.
+        result: Result of `reversed_queries` on these distances.
+        train_distance: Distances as given there, [N].
+        nearest: Index of the nearest synthetic image, [N].
+        train_group: Groups as given there, [N].
 
     Raises:
         InputError: Lengths differ, or these are not the result's distances.
@@ -283,17 +284,17 @@ def nearness(
     held_group: ArrayLike | None = None,
     second_distance: ArrayLike | None = None,
 ) -> Nearness:
-    """The descriptive column "nearer than a new patient would be", and the second-neighbour ratio.
+    """Compute the descriptive column "nearer than a new patient would be", and the second-neighbour ratio.
 
     ``share(s) = mean over held-out patients of the share of their images with d <= d(s)``; small where a synthetic
     image is nearer to the training set than new patients' images are. ``ratio(s) = d_1(s) / d_2(s)``: near 0 where one
     training image is singled out, near 1 where several are as near.
 
     Args:
-        synthetic_distance: [S] of each synthetic image to its nearest training image.
-        held_distance: [M] of each held-out image to its nearest training image.
-        held_group: [M] patients; None: each image its own.
-        second_distance: [S] to the nearest training image of another patient, or the second nearest.
+        synthetic_distance: Distance of each synthetic image to its nearest training image, [S].
+        held_distance: Distance of each held-out image to its nearest training image, [M].
+        held_group: Patients of the held-out images, [M]; None: each image its own.
+        second_distance: Distance to the nearest training image of another patient, or the second nearest, [S].
 
     Raises:
         InputError: Lengths differ, a distance is not finite, or a second distance is below the first.

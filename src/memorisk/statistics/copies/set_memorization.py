@@ -10,12 +10,12 @@ distance, k = floor(nominal (n + 1)), is the bar, and
 
 is what `reversed_queries` would flag at ``p <= nominal`` without correction for many patients. A set that knows
 neither part gives ``k / (n + 1)`` on average, the nominal rate where n is large. The share describes the set as a
-whole; who is exposed says the list of `reversed_queries`.
+whole; the list of `reversed_queries` names the patients who are exposed.
 
 Its interval is about new patients of both kinds, ``P(W_train < nominal quantile of W_held)``: the bar is itself a
 draw. Each limit takes the held-out order statistic that lies on the safe side of that quantile in all but a quarter
 of the error allowed, and Clopper and Pearson's limit of the share beyond it for another quarter: exact for any
-distributions, and wide where held-out patients are few. The p-value asks less, whether the parts can be told apart
+distributions, and wide where held-out patients are few. The p-value needs less, whether the parts differ
 at all: of a random order of all patients, the number of training patients before the k-th held-out one is negative
 hypergeometric.
 
@@ -39,10 +39,10 @@ memorization: where the numbers of images of both parts are not alike, every pat
 
     MemRate = share of training images x_r with P(s(C(x_r)), x_r) > 0.5.
 
-Images of one patient stand or fall together, so that the units are identities: each counts the share of its images,
+Images of one patient match or miss together, so that the units are identities: each counts the share of its images,
 and the limits are Clopper-Pearson's for as many trials as identities. That is exact with one image each; of
 several, whose shares vary less than coins, the limits are wider than need be. The same rate of held-out real images
-in place of the synthetic ones is what the detector says where nobody is memorized; MemRate is to be read beside it.
+in place of the synthetic ones is what the detector finds where no person is memorized; read MemRate together with it.
 """
 
 import math
@@ -66,7 +66,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class MemorizedShare:
-    """The share of training patients that a set is nearer to than its nominal rate allows of new ones."""
+    """Share of training patients that a set is nearer to than its nominal rate allows of new ones."""
 
     estimate: float
     """Share of the training patients before the bar; NaN where there are too few held-out patients for one."""
@@ -75,15 +75,15 @@ class MemorizedShare:
     high: float
     """Upper limit; 1 where they are too few for any."""
     nominal: float
-    """The rate that was asked for."""
+    """Nominal rate that the caller wants."""
     attained: float
-    """k / (n + 1): the average of a set that knows neither part."""
+    """Rate k / (n + 1): the average of a set that knows neither part."""
     p_value: float
-    """p of at least so many in a random order of all patients, exact; 1 without a bar."""
+    """p-value of at least so many in a random order of all patients, exact; 1 without a bar."""
     n_train: int
-    """Training patients: the independent units."""
+    """Number of training patients: the independent units."""
     n_held: int
-    """Held-out patients: independent units, too."""
+    """Number of held-out patients: independent units, too."""
     level: float
     """Nominal coverage; the actual one is not below it."""
     flagged: NDArray
@@ -115,15 +115,16 @@ def memorized_share(
     nominal: float = 0.05,
     level: float = 0.95,
 ) -> MemorizedShare:
-    """The share and its interval.
+    """Compute the share and its interval.
 
     Args:
-        train_distance: [N] distance of each training image to its nearest synthetic image.
-        held_distance: [M] of each held-out image to the same set.
-        train_group: [N] patients; None: each image its own.
-        held_group: [M] patients, none of them a training patient, a random part of the same people.
+        train_distance: Distance of each training image to its nearest synthetic image, [N].
+        held_distance: Distance of each held-out image to the same set, [M].
+        train_group: Patients of the training images, [N]; None: each image its own.
+        held_group: Patients of the held-out images, [M], none of them a training patient, a random part of the same
+            people.
         nominal: Share of new patients that count as near.
-        level: Coverage.
+        level: Coverage of the interval.
 
     Raises:
         InputError: Lengths differ, a distance is not finite, a patient is on both sides, or a rate outside (0, 1).
@@ -161,13 +162,13 @@ def memorized_share(
 
 
 def can_show_memorization(n_train: int, n_held: int, *, nominal: float = 0.05, level: float = 0.95) -> bool:
-    """Tell whether the share's interval lies above the average without memory if every training patient is memorized.
+    """Return whether the share's interval lies above the average without memory if all training patients are memorized.
 
     Args:
-        n_train: Training patients.
-        n_held: Held-out patients.
-        nominal: As in `memorized_share`.
-        level: As there.
+        n_train: Number of training patients.
+        n_held: Number of held-out patients.
+        nominal: Nominal rate, as in `memorized_share`.
+        level: Coverage, as in `memorized_share`.
 
     Example:
         >>> can_show_memorization(100, 85), can_show_memorization(100, 86)
@@ -180,7 +181,7 @@ def can_show_memorization(n_train: int, n_held: int, *, nominal: float = 0.05, l
 
 
 def _limits(train: FloatArray, bars: FloatArray, nominal: float, error: float) -> tuple[float, float]:
-    """Limits of ``P(W_train < q)``, q the nominal quantile of held-out distances; each fails in at most 2 ``error``.
+    """Compute limits of ``P(W_train < q)``, q the nominal quantile of held-out distances; each fails in 2 ``error``.
 
     ``F(bars[j - 1])`` of n is Beta(j, n + 1 - j), so that bar j lies at or below q with probability
     ``P(Bin(n, nominal) >= j)`` at least, and at or above it with ``P(Bin(n, nominal) < j)``.
@@ -200,7 +201,7 @@ def _limits(train: FloatArray, bars: FloatArray, nominal: float, error: float) -
 
 
 def _smallest(distance: ArrayLike, group: ArrayLike | None) -> tuple[FloatArray, NDArray]:
-    """The smallest distance of each patient, and the patients, sorted."""
+    """Return the smallest distance of each patient, and the patients, sorted."""
     values = check_distances(distance)
     if group is None:
         return values, np.arange(len(values))
@@ -215,17 +216,17 @@ class NearnessTest:
     """Test of the distances to a set: are training patients nearer than held-out ones, as a distribution?"""
 
     statistic: float
-    """D, from 0 to 1."""
+    """Statistic D, from 0 to 1."""
     at: float
-    """The distance at which it is attained."""
+    """Distance at which D is attained."""
     p_value: float
-    """p of at least this D in a random split, one-sided."""
+    """p-value of at least this D in a random split, one-sided."""
     n_train: int
-    """Training patients: the independent units."""
+    """Number of training patients: the independent units."""
     n_held: int
-    """Held-out patients: independent units, too."""
+    """Number of held-out patients: independent units, too."""
     said: str = ""
-    """That every patient counted by one image, why, and the way out; empty where all images counted."""
+    """Note that every patient counted by one image, why, and the way out; empty where all images counted."""
 
 
 def nearness_test(
@@ -236,15 +237,16 @@ def nearness_test(
     *,
     seed: int = 0,
 ) -> NearnessTest:
-    """One-sided two-sample Kolmogorov-Smirnov test of the distances of training and held-out patients to a set.
+    """Test the distances of training and held-out patients to a set by one-sided two-sample Kolmogorov-Smirnov.
 
     Args:
-        train_distance: [N] of each training image to its nearest synthetic image.
-        held_distance: [M] of each held-out image likewise.
-        train_group: [N] patients, who count by their smallest distance, where numbers of images are not alike by that
-            of one image; None: each image its own.
-        held_group: [M] likewise.
-        seed: Of which image that is.
+        train_distance: Distance of each training image to its nearest synthetic image, [N].
+        held_distance: Distance of each held-out image to its nearest synthetic image, [M].
+        train_group: Patients of the training images, [N], who count by their smallest distance, where numbers of images
+            are
+            not alike by that of one image; None: each image its own.
+        held_group: Patients of the held-out images, [M]; None: each image its own.
+        seed: Seed of the image that counts.
 
     Raises:
         InputError: A part is empty, distances are not finite, or lengths differ.
@@ -276,7 +278,7 @@ def nearness_test(
 
 @dataclass(frozen=True)
 class MemorizationRate:
-    """MemRate over identities, beside the paper's over images."""
+    """MemRate over identities, with the paper's rate over images."""
 
     estimate: float
     """Mean over identities of the share of their pairs that match; NaN without pairs."""
@@ -285,13 +287,13 @@ class MemorizationRate:
     high: float
     """Upper limit; 1 where all do."""
     share: float
-    """The paper's: share of all pairs, identities with more images counting more."""
+    """Share of all pairs, as in the paper: identities with more images count more."""
     exposed: Proportion
-    """Identities with at least one matching pair."""
+    """Share of identities with at least one matching pair."""
     n_identities: int
-    """Units of the interval."""
+    """Number of identities: the units of the interval."""
     n_pairs: int
-    """Pairs."""
+    """Number of pairs."""
     level: float
     """Nominal coverage; the actual one is not below it."""
 
@@ -299,12 +301,12 @@ class MemorizationRate:
 def memorization_rate(
     matches: ArrayLike, identity: ArrayLike | None = None, *, level: float = 0.95
 ) -> MemorizationRate:
-    """MemRate of pairs of a synthetic image with the training image that it was conditioned on.
+    """Compute MemRate of pairs of a synthetic image with the training image that it was conditioned on.
 
     Args:
-        matches: [n] whether the detector calls the pair the same identity (probability above 0.5).
-        identity: [n] of the training image; None: each image its own.
-        level: Coverage.
+        matches: Whether the detector calls the pair the same identity (probability above 0.5), [n].
+        identity: Identity of the training image, [n]; None: each image its own.
+        level: Coverage of the interval.
 
     Raises:
         InputError: Lengths differ, or level outside (0, 1).
@@ -332,14 +334,15 @@ def memorization_rate(
 
 
 def rate_difference(synthetic: MemorizationRate, held_out: MemorizationRate) -> JackknifeInterval:
-    """MemRate less its value on held-out real images, over identities.
+    """Compute MemRate less its value on held-out real images, over identities.
 
-    ``low = d - sqrt((p - p_low)^2 + (q_high - q)^2)``, ``high`` likewise: the limits of both, combined. Pairs of the
+    ``low = d - sqrt((p - p_low)^2 + (q_high - q)^2)``, ``high`` in the same way: the limits of both, combined. Pairs of
+    the
     same training images on both sides make the interval wider than need be.
 
     Args:
-        synthetic: Of the synthetic images.
-        held_out: Of held-out real images, by their own identities.
+        synthetic: Rate of the synthetic images.
+        held_out: Rate of held-out real images, by their own identities.
 
     Returns:
         Estimate and limits; NaN and the whole range where either has no pairs.

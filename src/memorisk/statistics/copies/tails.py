@@ -22,7 +22,7 @@ excess x of a new patient over the tail's start then has the exact predictive pr
     p(x) = (k + 1) / (n + 1) * (1 + x / (k * mean excess))^-k,
 
 which is wider than the fitted exponential since k is small. The cut is the value where ``trials * p(x)`` equals the
-probability with which a set without copies may have anybody singled out; both statistics, and all detectors, share
+probability with which a set without copies may have any patient singled out; both statistics, and all detectors, share
 it. Real tails fall faster, since the far patients within the tenth make the mean excess large; the probability is
 then smaller than stated.
 
@@ -47,7 +47,7 @@ their tails bend the other way. Hence
   expected (CIFAR-10, natural images), so that the bend alone leaves no pair out.
 
 The units are pairs of people, each pair once, by its most alike images: a patient with 60 images does not count as
-60 pairs. Where the most alike twentieth holds fewer than `MIN_TAIL_PAIRS` pairs there is no threshold, and only
+60 pairs. Where the most alike twentieth holds fewer than `MIN_TAIL_PAIRS` pairs the threshold is missing, and only
 identical pixels count.
 
 Held by `tests/statistics/copies/test_chance_pairs.py` on made tails, `tests/images/copies/test_near_copies.py` on made
@@ -65,14 +65,14 @@ from memorisk.runs.errors import InputError
 
 FloatArray = NDArray[np.float64]
 CHANCE = 0.05
-"""Share of sets without copies that may have anybody singled out."""
+"""Share of sets without copies that may have any patient singled out."""
 TAIL = 0.1
 """Share of the held-out patients to which the tail is fitted: METHODS' level, twenty patients of 200."""
 MIN_TAIL = 10
 """Fewest patients in the tail, where there are so many: with ten the predictive tail at 1 % is 2.3 times the
 exponential one."""
 MIN_CUT_TAIL = 5
-"""Fewest patients in the tail with which a cut is given: of 1,000 beside 50 it would lie 2.6 times as far as an
+"""Fewest patients in the tail with which a cut is given: of 1,000 with 50 held out it would lie 2.6 times as far as an
 exponential one."""
 MIN_HELD_OUT = math.ceil(MIN_TAIL / TAIL)
 """Fewest held-out patients whose nearest tenth holds `MIN_TAIL`."""
@@ -89,13 +89,13 @@ class TailCut:
     slope: float
     """Mean excess of the k largest values over the start."""
     n_tail: int
-    """k, the held-out patients in the tail."""
+    """Number k of held-out patients in the tail."""
     n_units: int
-    """n, all held-out patients."""
+    """Number n of all held-out patients."""
     trials: float
-    """Training patients, each of whom may be beyond the cut by chance."""
+    """Number of training patients, each of whom may be beyond the cut by chance."""
     chance: float
-    """Expected number of training patients beyond the cut where nobody is copied."""
+    """Expected number of training patients beyond the cut where no person is copied."""
 
     def expected(self, value: ArrayLike) -> FloatArray:
         """Compute the expected number of training patients at least as far in the tail, ``trials * p(x)``.
@@ -128,16 +128,16 @@ def tail_cut(null: ArrayLike, trials: float, chance: float = CHANCE) -> TailCut:
 
     The cut solves ``trials * p(cut - start) = chance``. Null hypothesis: values of training and held-out patients are
     exchangeable, and the k largest held-out values exceed the next one by exponential amounts. Values equal to the
-    smallest one (patients who are nobody's nearest) are never part of the tail.
+    smallest one (patients who are the nearest of no image) are never part of the tail.
 
     Args:
-        null: [n] statistics of the held-out patients, one value each, the independent units; larger = nearer to the
+        null: Statistics of the held-out patients, [n], one value each, the independent units; larger = nearer to the
             set.
         trials: Number of training patients.
-        chance: Expected number of training patients beyond the cut where nobody is copied.
+        chance: Expected number of training patients beyond the cut where no person is copied.
 
     Returns:
-        The cut with its tail; an infinite cut where fewer than `MIN_CUT_TAIL` held-out patients are in the tail.
+        Cut with its tail; an infinite cut where fewer than `MIN_CUT_TAIL` held-out patients are in the tail.
 
     Raises:
         InputError: A value is NaN, or trials or chance are not positive.
@@ -195,8 +195,8 @@ def neighbour_leads(own: ArrayLike, others: ArrayLike, *, logits: bool = False) 
     """Compute by how much each image is closer to one patient than to the next: ``log(others / own)``.
 
     Args:
-        own: [n] distance of each image to the patient.
-        others: [n] distance of each image to the nearest real image of anybody else.
+        own: Distance of each image to the patient, [n].
+        others: Distance of each image to the nearest real image of any other person, [n].
         logits: Whether the distances are those of a head; the lead is then a difference of logits.
 
     Returns:
@@ -252,7 +252,7 @@ def copies_for_power(share: float, probability: float) -> int | None:
 EXPECTED_PAIRS = 0.01
 """Expected number of pairs of different people above the threshold, in a whole set."""
 OUTLIER_SHARE = 1e-4
-"""Share of `EXPECTED_PAIRS` below which a pair stands apart: fewer such pairs are expected by the tail."""
+"""Share of `EXPECTED_PAIRS` below which a pair is apart: fewer such pairs are expected by the tail."""
 MIN_TAIL_PAIRS = 30
 """Fewest pairs to which an exponential is fitted: the upper 95 % limit of its mean is then 1.39 times the mean."""
 _LARGEST = 1 - 1e-6
@@ -261,24 +261,24 @@ _MEAN_ERROR = 0.05
 
 @dataclass(frozen=True)
 class ChanceThreshold:
-    """The similarity from which on a pair counts as copies, and the tail of pairs of different people behind it."""
+    """Similarity from which on a pair counts as copies, and the tail of pairs of different people behind it."""
 
     similarity: float | None
-    """Correlation; None where there is no threshold."""
+    """Correlation; None without a threshold."""
     expected: float
     """Upper limit of the expected number of pairs of different people above the threshold."""
     n_people: int
-    """People whose pairs form the tail."""
+    """Number of people whose pairs form the tail."""
     n_fitted: int
-    """Pairs of people in the fit that gave the threshold; 0 without one."""
+    """Number of pairs of people in the fit that gave the threshold; 0 without one."""
     apart: int
-    """Pairs of people that stand apart and were left out of every fit."""
+    """Number of pairs of people that are apart and were left out of every fit."""
     n_pairs: int
-    """Pairs of different people that are compared."""
+    """Number of pairs of different people that are compared."""
     why: str = ""
-    """Reason why there is no threshold."""
+    """Reason why the threshold is missing."""
     given: bool = False
-    """Whether somebody gave it, so that nothing is known of pairs of different people above it."""
+    """Whether the user gave it, so that nothing is known of pairs of different people above it."""
 
     @property
     def rate(self) -> float:
@@ -287,7 +287,7 @@ class ChanceThreshold:
 
     @property
     def words(self) -> str:
-        """The threshold, or why there is none, in one sentence."""
+        """Threshold, or the reason why it is missing, in one sentence."""
         if self.similarity is None:
             return f"Only identical pixels count as copies: {self.why}."
         if self.given:
@@ -305,7 +305,7 @@ class ChanceThreshold:
 def tail_depth(n_people: int) -> int:
     """Compute how many pairs of people the deepest fit takes: ``min(4 n, n (n - 1) / 40)``.
 
-    With four pairs a person, copies of everybody under two ids are an eighth of the tail; a twentieth of all pairs
+    With four pairs per person, copies of all people under two ids are an eighth of the tail; a twentieth of all pairs
     keeps the body of a small set's distribution out of it.
 
     Args:
@@ -338,7 +338,7 @@ def chance_threshold(
     """Compute the similarity above which fewer than ``expected`` pairs of different people are expected by chance.
 
     Args:
-        similarity: [K] correlations of the most alike pairs of different people, each pair of people once
+        similarity: Correlations of the most alike pairs of different people, [K], each pair of people once
             (`pairs_of_people`), in falling order; more than `tail_depth` are not used, fewer make a shallower fit.
         n_people: Number of people among whom these pairs were found.
         expected: Expected number of pairs above the threshold, of all pairs that are compared.
@@ -390,11 +390,12 @@ def chance_threshold(
 
 
 def outlying_pairs(z: NDArray[np.float64], expected: float) -> int:
-    """Count the largest values that stand apart from the deepest fit; its largest fifth is counted, not measured.
+    """Count the largest values that are apart from the deepest fit; its largest fifth is counted, not measured.
 
     Args:
         z: Values in falling order, all of them in the fit.
-        expected: Values beyond the threshold where none is a copy; those stand apart of which the fit expects fewer
+        expected: Number of values beyond the threshold where none is a copy; those are apart of which the fit expects
+            fewer
             than `OUTLIER_SHARE` of it.
     """
     apart = 0

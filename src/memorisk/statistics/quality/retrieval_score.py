@@ -199,7 +199,7 @@ def _tails(k: int, n: int) -> tuple[Tail, Tail]:
     falling = np.cumsum(np.log1p(-np.arange(high) / base))
 
     def probability(s: int) -> FloatArray:
-        """Compute P(K = j | s, n) for j from low to at most high and s, by the formula's factors in s over the base's."""
+        """Compute P(K = j | s, n) for j from low to at most high and s, by the factors in s over the base's."""
         top = min(high, s)
         moved = (np.cumsum(np.log1p(-np.arange(top) / s)) - falling[:top])[low - 1 :]
         count = top - low + 1
