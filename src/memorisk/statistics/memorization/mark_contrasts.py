@@ -25,9 +25,9 @@ class MeanLimits:
     low: float
     """Lower limit; NaN with fewer than two values in a group."""
     high: float
-    """Upper limit."""
+    """Upper limit; NaN with fewer than two values in a group."""
     n: int
-    """Models of the first group."""
+    """Number of models of the first group."""
     n_other: int
     """Size of the second group; 0 where there is none."""
 
@@ -38,28 +38,28 @@ class SeedShare:
 
     share: float
     """Intraclass correlation ICC(1): the share of the variance that stays when a model is trained anew; NaN where it
-    cannot be had."""
+    is undefined."""
     low: float
-    """Lower limit, of F."""
+    """Lower limit of the share, by F."""
     high: float
-    """Upper limit."""
+    """Upper limit of the share, by F."""
     between: float
     """Mean square between images."""
     within: float
     """Mean square between trainings of one image: the variance that the seed alone makes."""
     n_images: int
-    """Images."""
+    """Number of images."""
     n_runs: int
-    """Trainings of each."""
+    """Number of trainings of each image."""
 
 
 def mean_limits(values: ArrayLike, others: ArrayLike | None = None, *, level: float = 0.95) -> MeanLimits:
     """Mean with Student's limits, or a difference of two means with those of `contrast`.
 
     Args:
-        values: [n].
-        others: [m], whose mean is taken away.
-        level: Coverage.
+        values: Values of the models, [n].
+        others: Values whose mean is subtracted, [m].
+        level: Coverage of the limits.
     """
     groups = [values] if others is None else [values, others]
     return contrast(groups, (1.0, -1.0)[: len(groups)], level=level)
@@ -77,12 +77,12 @@ def contrast(groups: Sequence[ArrayLike], signs: Sequence[float], *, level: floa
     (``tests/statistics/memorization/test_canary_coverage.py``).
 
     Args:
-        groups: [n_i] each.
-        signs: What each mean is multiplied by.
-        level: Coverage.
+        groups: Values of each group, [n_i] each.
+        signs: Factor of each mean.
+        level: Coverage of the limits.
 
     Returns:
-        ``n`` is the size of the first group, ``n_other`` of the others together.
+        Limits; ``n`` is the size of the first group, ``n_other`` of the others together.
 
     Source:
         Banerjee (1960), linear functions of means of k populations with unequal variances.
@@ -109,11 +109,11 @@ def excess_over_references(own: ArrayLike, references: ArrayLike) -> MeanLimits:
     ``own_i - mean_r references_ri`` also holds what the few references leave of an image: limits are a little wide.
 
     Args:
-        own: [n] a score of each canary.
-        references: [R, n] the score of every reference in each canary's place.
+        own: Score of each canary, [n].
+        references: Score of every reference in each canary's place, [R, n].
 
     Returns:
-        ``n`` canaries, ``n_other`` references; no limits with one of either.
+        Limits over ``n`` canaries and ``n_other`` references; no limits with one of either.
 
     Raises:
         InputError: Shapes do not fit.
@@ -133,7 +133,7 @@ def positive_mean(values: ArrayLike) -> float:
     Selection-biased: of pure noise with deviation s it is 0.8 s, so that models without any mark have one, too.
 
     Args:
-        values: [n].
+        values: Values of the canaries, [n].
     """
     array = np.asarray(values, dtype=np.float64)
     return float(array[array > 0].mean()) if (array > 0).any() else float("nan")
@@ -179,9 +179,9 @@ def pearson(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> JackknifeInte
     """Pearson's r with the limits of a delete-one jackknife on Fisher's z, which needs no Gaussian scores.
 
     Args:
-        x: [n].
-        y: [n].
-        level: Coverage.
+        x: First column of scores, [n].
+        y: Second column of scores, [n].
+        level: Coverage of the limits.
 
     Raises:
         InputError: Lengths differ, or a value is not finite.
@@ -200,10 +200,10 @@ def pearson_p(x: ArrayLike, y: ArrayLike, *, draws: int = 9999, seed: int = 0) -
     """Two-sided p of "no association" by permutation of y: ``(1 + #{|r*| >= |r|}) / (1 + draws)``.
 
     Args:
-        x: [n].
-        y: [n].
-        draws: Random permutations.
-        seed: Of them.
+        x: First column of scores, [n].
+        y: Second column of scores, [n].
+        draws: Number of random permutations.
+        seed: Seed of the random permutations.
 
     Returns:
         p; NaN where a column is constant.

@@ -32,7 +32,7 @@ MAX_EXACT = 20_000
 """Assignments up to which the permutation test goes through all."""
 TOLERANCE = 1e-12
 POWER = 0.8
-"""With which probability the least shift that counts as noticeable is found (METHODS section 6)."""
+"""Probability with which the least shift that counts as noticeable is found (METHODS section 6)."""
 PLANTED_ASSIGNMENTS = 200
 """Assignments of several models into which a shift is planted: the share found is known to about 0.03."""
 
@@ -47,15 +47,15 @@ class MarkRank:
     low: float
     """Lower limit over models; NaN where one model alone says nothing of others."""
     high: float
-    """Upper limit."""
+    """Upper limit over models; NaN where ``low`` is."""
     interval: str
     """Method of the limits, in words."""
     p: float
-    """The p that counts."""
+    """p-value that counts."""
     smallest_p: float
-    """The smallest it could have been."""
+    """Smallest value that the p could have had."""
     method: str
-    """``"references"``, ``"centred"`` or ``"controls"``."""
+    """Method of the p: ``"references"``, ``"centred"`` or ``"controls"``."""
     p_controls: float
     """Rank among the controls alone."""
     p_centred: float
@@ -66,11 +66,11 @@ class MarkRank:
     """The least m that this method would have called significant at the level; infinite where none. A threshold: a
     model that is as sensitive as this in the mean is found about every other time; `noticeable_shift` is the power."""
     n_controls: int
-    """Controls."""
+    """Number of controls."""
     n_models: int
-    """Audited models that share the mark."""
+    """Number of audited models that share the mark."""
     n_references: int
-    """Reference models."""
+    """Number of reference models."""
 
 
 def rank_mark(
@@ -86,16 +86,16 @@ def rank_mark(
     """Rank a mark among its controls, with references where there are some.
 
     Args:
-        mark: [S] statistic of the mark under each audited model.
-        controls: [S, C] of each control.
-        reference_mark: [R] under each reference model.
-        reference_controls: [R, C].
-        level: At which the method is chosen and ``detectable`` stated; of the interval, 1 - level.
-        draws: Random assignments where there are too many for all.
-        seed: Of them.
+        mark: Statistic of the mark under each audited model, [S].
+        controls: Statistic of each control under each audited model, [S, C].
+        reference_mark: Statistic of the mark under each reference model, [R].
+        reference_controls: Statistic of each control under each reference model, [R, C].
+        level: Level at which the method is chosen and ``detectable`` stated; the interval has coverage 1 - level.
+        draws: Number of random assignments where there are too many for all.
+        seed: Seed of the random assignments.
 
     Raises:
-        InputError: Shapes do not fit, a value is not finite, or there is no control.
+        InputError: Shapes do not fit, a value is not finite, or the controls are missing.
     """
     own, alike = np.asarray(mark, dtype=np.float64), np.asarray(controls, dtype=np.float64)
     references = np.asarray(reference_mark, dtype=np.float64)
@@ -146,10 +146,10 @@ def permutation_p(audited: ArrayLike, references: ArrayLike, *, draws: int = 999
     All ``C(S + R, S)`` assignments where these are at most 20,000, else random ones and the one that is.
 
     Args:
-        audited: [S].
-        references: [R].
-        draws: Random assignments.
-        seed: Of them.
+        audited: Statistics of the audited models, [S].
+        references: Statistics of the references, [R].
+        draws: Number of random assignments.
+        seed: Seed of the random assignments.
     """
     a, b = np.asarray(audited, dtype=np.float64), np.asarray(references, dtype=np.float64)
     both, s = np.concatenate([a, b]), len(a)
@@ -195,15 +195,17 @@ def noticeable_shift(
     difference of the unshifted means, divided by 1 - j / S. Over 200 such assignments its quantile at ``power``.
 
     Args:
-        audited: [S] T of the audited models; of one alone its value says nothing of a spread and is not used.
-        references: [R] of the references.
-        level: Of the test.
-        power: With which it is to find the shift.
-        draws: Of the test.
-        seed: Of assignments.
+        audited: Statistics T of the audited models, [S]; of one alone its value says nothing of a spread and is not
+            used.
+        references: Statistics T of the references, [R].
+        level: Level of the test.
+        power: Probability with which the test is to find the shift.
+        draws: Number of draws of the test.
+        seed: Seed of the assignments.
 
     Returns:
-        In nats of mean log KL; infinite where no shift is found so often: too few references for the level, or one
+        Shift in nats of mean log KL; infinite where no shift is found so often: too few references for the level, or
+        one
         alone, which has no spread.
 
     Source:

@@ -63,7 +63,7 @@ class Probe:
     fold_sd: float
     """Standard deviation over folds."""
     n_images: int
-    """Images probed."""
+    """Number of images probed."""
     n_groups: int
     """Independent units: their groups."""
     n_features: int
@@ -95,7 +95,7 @@ def permuted_within_class(high: ArrayLike, label: ArrayLike, *, seed: int = 0) -
     Args:
         high: `[n]` label.
         label: `[n]` class.
-        seed: Of the shuffle.
+        seed: Seed of the shuffle.
     """
     values, classes = np.asarray(high, dtype=bool), np.unique(np.asarray(label), return_inverse=True)[1]
     order = np.argsort(classes, kind="stable")
@@ -114,7 +114,7 @@ def probe_folds(
         label: `[n]` class.
         group: `[n]` patient.
         n_folds: Folds.
-        seed: Of the shuffle.
+        seed: Seed of the shuffle.
 
     Raises:
         InputError: Lengths differ, one value of the label only, or fewer groups than folds on a side.
@@ -153,7 +153,7 @@ def out_of_fold_scores(
         fold: `[n]` fold of each image.
         kind: "logistic" (scikit-learn's defaults, up to 1,000 iterations) or "mlp" (one hidden layer of min(256, d)
             units, scikit-learn's defaults).
-        seed: Of the probe's own start.
+        seed: Seed of the probe's own start.
 
     Raises:
         InputError: Shapes differ, a feature is not finite, an unknown kind, or a training part with one label.
@@ -195,8 +195,8 @@ def probe(
         group: `[n]` patient.
         fold: `[n]`, from ``probe_folds``.
         kind: "logistic" or "mlp".
-        seed: Of the probe's own start.
-        level: Of confidence.
+        seed: Seed of the probe's own start.
+        level: Confidence level of the interval.
 
     Raises:
         InputError: As ``out_of_fold_scores``.
@@ -223,7 +223,7 @@ def fold_auroc(
         high: `[n]` label.
         group: `[n]` patient; each in one fold.
         fold: `[n]`.
-        level: Of confidence.
+        level: Confidence level of the interval.
 
     Returns:
         The AUROC with its delete-one-group interval (on the logit), and the AUROC of each fold that has both sides.
@@ -318,9 +318,9 @@ class Bands:
     difference: JackknifeInterval
     """High less low; groups with images in both count once. Bands that overlap may still differ: read this."""
     n_high: int
-    """Images above."""
+    """Number of images above."""
     n_low: int
-    """Images below."""
+    """Number of images below."""
 
 
 def paired_cosine_distance(a: ArrayLike, b: ArrayLike) -> FloatArray:
@@ -351,7 +351,7 @@ def band_distances(distance: ArrayLike, high: ArrayLike, group: ArrayLike, *, le
         distance: `[n]`; NaN is left out.
         high: `[n]` M above its class median.
         group: `[n]` patient.
-        level: Of confidence.
+        level: Confidence level of the intervals.
 
     Raises:
         InputError: Lengths differ.

@@ -1,7 +1,7 @@
 """Are rare classes memorized more? One cell, an architecture on a data set (paper 000, sections 4 and A.11, table 1).
 
 The paper's column is the Spearman correlation over images of class frequency and M, mean and s.d. over seeds, with a
-parametric p that is printed as at most 1e-10. Its units are images, of which a class has thousands; beside it stand
+parametric p that is printed as at most 1e-10. Its units are images, of which a class has thousands; the program adds
 the correlation over classes and, for both, the p of permuting the frequencies over the classes of the data set
 (METHODS section 1, "Rarity").
 
@@ -37,23 +37,23 @@ class ImageRarity:
     """Spearman's rho of class frequency and M, every image a point."""
 
     rho: FloatArray
-    """[S] per seed."""
+    """Spearman's rho of each seed, [S]."""
     mean: float
-    """Over seeds: the paper's table 1."""
+    """Mean over seeds: the paper's table 1."""
     sd: float
-    """Over seeds (S - 1); NaN with one."""
+    """Standard deviation over seeds (S - 1); NaN with one."""
     of_mean: float
     """rho of the frequency and the seed-averaged M."""
     p_printed: float
-    """Parametric, of ``of_mean``, not below 1e-10: the paper's. Its units are images; nothing follows from it."""
+    """Parametric p of ``of_mean``, not below 1e-10: the paper's. Its units are images; nothing follows from it."""
     interval: JackknifeInterval
     """Interval of ``mean``, over groups and seeds, *these classes as they are*: it says nothing of other classes."""
     permutation: PermutationTest
     """Test of ``mean``, frequencies permuted over classes: the answer."""
     n_images: int
-    """With an M in some seed."""
+    """Number of images with an M in some seed."""
     n_classes: int
-    """The independent units of the permutation test."""
+    """Number of classes: the independent units of the permutation test."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,23 @@ class ClassRarity:
     """Spearman's rho of class frequency and mean M, every class a point."""
 
     rho: float
-    """NaN below two classes or where all are equal."""
+    """Spearman's rho; NaN below two classes or where all are equal."""
     interval: JackknifeInterval
     """Delete-one-class jackknife on Fisher's scale; not measurable below five classes."""
     permutation: PermutationTest
-    """Frequencies permuted over classes."""
+    """Test with frequencies permuted over classes."""
     n_classes: int
-    """The independent units."""
+    """Number of classes: the independent units."""
 
 
 def class_rarity(frequency: ArrayLike, mean_m: ArrayLike, *, draws: int = 9999, seed: int = 0) -> ClassRarity:
     """Spearman's rho of class frequency and class mean of M, with its permutation p and interval over classes.
 
     Args:
-        frequency: [C] share of the data set's images.
-        mean_m: [C] class means of M.
-        draws: Random permutations where there are too many to visit all (from 9 different frequencies).
-        seed: Of those.
+        frequency: Share of the data set's images of each class, [C].
+        mean_m: Class means of M, [C].
+        draws: Number of random permutations where there are too many to visit all (from 9 different frequencies).
+        seed: Seed of the random permutations.
 
     Returns:
         rho (negative: rare classes are memorized more), interval, test. With 7 classes of different frequencies the
@@ -127,7 +127,7 @@ def image_rarity(
     max_groups: int = 100,
     level: float = 0.95,
 ) -> ImageRarity:
-    """Spearman's rho of class frequency and M over images, per seed: the paper's column, and ours beside it.
+    """Compute Spearman's rho of class frequency and M over images, per seed: the paper's column, and ours.
 
     Permutation: a class's images take another class's frequency together; the statistic is the mean over seeds of rho,
     computed from class sums of ranks, ``rho_s = sum_c n_cs a_c b_cs / sqrt(sum_c n_cs a_c^2 sum_i (R_i - mean)^2)``
@@ -137,14 +137,14 @@ def image_rarity(
     over seeds, on Fisher's scale, t with Satterthwaite's degrees of freedom.
 
     Args:
-        frequency: [N] the frequency of each image's class.
-        m: [S, N] M of each seed, NaN where the seed did not score the image.
-        label: [N] classes.
-        group: [N] patients.
-        draws: Random permutations where not all are visited.
-        seed: Of those, and of the blocks.
-        max_groups: Deletions at most.
-        level: Of the interval.
+        frequency: Frequency of each image's class, [N].
+        m: M of each seed, [S, N], NaN where the seed did not score the image.
+        label: Class of each image, [N].
+        group: Patient of each image, [N].
+        draws: Number of random permutations where not all are visited.
+        seed: Seed of the random permutations and of the blocks.
+        max_groups: Largest number of deletions.
+        level: Coverage of the interval.
 
     Returns:
         The paper's numbers and ours; seeds in which rho is undefined are NaN and left out of the mean.

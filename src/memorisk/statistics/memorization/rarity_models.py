@@ -21,7 +21,7 @@ five.
 Rare classes have few images, so that their means are noisier, and they lie at one end of the frequencies: then
 neither permutation nor the usual standard error is exact. Simulated on 43 classes of 4 data sets, 1 to 5,000 images
 each, noise growing as ``1 / sqrt(n)``: where classes differ by more than that noise the plain slope rejects 5 to
-8 % at 5 %; where they do not differ at all, 20 %. The slope over its standard error, permuted likewise, rejects 3
+8 % at 5 %; where they do not differ at all, 20 %. The slope over its standard error, permuted as well, rejects 3
 to 7 % and 11 %; the delete-one-class interval covers 0.92 to 0.98 in all of these, where the usual one falls to
 0.61. Read these two.
 """
@@ -60,7 +60,7 @@ class SlopePermutation:
     low: float
     """Delete-one-class jackknife, t; NaN below five classes."""
     high: float
-    """Upper limit."""
+    """Upper limit; NaN below five classes."""
     df: float
     """Degrees of freedom of t."""
     plain: PermutationTest
@@ -107,9 +107,9 @@ def permute_within_datasets(
         label: [R] class names; of the same name in two data sets they are two classes.
         dataset: [R] data set names.
         architecture: [R] names.
-        draws: Random permutations where not all are visited.
-        seed: Of those.
-        level: Of the interval.
+        draws: Number of random permutations where not all are visited.
+        seed: Seed of the random permutations.
+        level: Coverage of the interval.
 
     Returns:
         Slope, interval and both tests; NaN where no data set has two classes of different frequency.
@@ -238,29 +238,29 @@ class FrequencySlope:
 
     slope: float
     """Nats per unit of log frequency (ours), or per unit of frequency, 0 to 1 (the paper's). Negative: rare classes are
-    memorized more. NaN where it cannot be had."""
+    memorized more. NaN where it is undefined."""
     standard_error: float
     """Standard error of the slope, at the fitted variances."""
     low: float
-    """Lower limit."""
+    """Lower limit of the slope."""
     high: float
-    """Upper limit."""
+    """Upper limit of the slope."""
     df: float
     """Degrees of freedom of t."""
     p_t: float
-    """Two-sided, from t."""
+    """Two-sided p-value, from t."""
     permutation: SlopePermutation | None
     """Frequencies permuted over the classes of each data set, and the interval over classes; None for the paper's."""
     variances: dict[str, float]
     """Variance components by factor, and "residual"."""
     n_rows: int
-    """Rows of the model."""
+    """Number of rows of the model."""
     n_classes: int
     """The independent units of the slope: classes, counted within data sets."""
     n_datasets: int
-    """Data sets."""
+    """Number of data sets."""
     why: str
-    """Why there is no slope, or what was left out of the model; empty otherwise."""
+    """Reason why the slope is missing, or what was left out of the model; empty otherwise."""
 
 
 def class_mean_model(
@@ -285,9 +285,9 @@ def class_mean_model(
         label: [R] classes.
         dataset: [R] data sets.
         architecture: [R] architectures.
-        draws: Of the permutation test.
-        seed: Of the permutation test.
-        level: Of the interval.
+        draws: Number of draws of the permutation test.
+        seed: Seed of the permutation test.
+        level: Coverage of the interval.
 
     Returns:
         The slope. Fewer than two classes more than data sets: none, with the reason.
@@ -324,16 +324,16 @@ def paper_model(
 ) -> FrequencySlope:
     """The paper's model, ``M ~ frequency + (1|class) + (1|seed) + (1|dataset)``, class within data set.
 
-    Its residuals are taken as independent although an image stands in every seed and architecture; since the slope
+    Its residuals are taken as independent although an image has a row for every seed and architecture; since the slope
     varies between classes only, that moves little between residual and class variance, not the slope's unit.
 
     Args:
         m: [R] M of an image in a seed, a row each; rows of one architecture or of several.
-        frequency: [R] of the image's class.
-        label: [R] its class.
-        seed_of: [R] the seed.
-        dataset: [R] the data set.
-        level: Of the interval.
+        frequency: Frequency of the image's class, [R].
+        label: Class of the image, [R].
+        seed_of: Seed of the row, [R].
+        dataset: Data set of the row, [R].
+        level: Coverage of the interval.
 
     Returns:
         The slope per unit of frequency; factors of one level are left out and named in ``why``.
@@ -385,7 +385,7 @@ def _dummies(levels: ArrayLike) -> FloatArray:
 
 
 def _independent(x: FloatArray) -> FloatArray:
-    """The columns that are no combination of earlier ones: an architecture may be met on one data set only."""
+    """Select the columns that do not combine earlier ones: an architecture may be met on one data set only."""
     independent = [0]
     for i in range(1, x.shape[1]):
         if np.linalg.matrix_rank(x[:, [*independent, i]]) > len(independent):

@@ -154,9 +154,9 @@ class FlipNull:
     units: Units
     """Scored and unseen patients, with the gaps signed by membership; unseen ones with any sign."""
     offset: float
-    """`typical_error`."""
+    """Offset of the standard error, `typical_error`, in nats."""
     weight: float
-    """`agreement_weight`."""
+    """Power of the standard error, `agreement_weight`."""
     flips: int
     """Number of flips, the identity included."""
     exact: bool
@@ -340,11 +340,11 @@ def joined_units(gap: ArrayLike, sign: ArrayLike, unit: ArrayLike, test_gap: Arr
     """Put canaries and test images of a class into one set of units: the canaries' by sorted id, then the tests'.
 
     Args:
-        gap: As `sign_flip_p_values`, and so are the others.
-        sign: As there.
-        unit: As there.
-        test_gap: As there.
-        test_unit: As there.
+        gap: Loss gaps of the canaries, as in `sign_flip_p_values`.
+        sign: Signs of the canaries, as in `sign_flip_p_values`.
+        unit: Unit ids of the canaries, as in `sign_flip_p_values`.
+        test_gap: Loss gaps of the test images, as in `sign_flip_p_values`.
+        test_unit: Unit ids of the test images, as in `sign_flip_p_values`.
     """
     d, s, t = np.asarray(gap, dtype=np.float64), np.asarray(sign), np.asarray(test_gap, dtype=np.float64)
     ids, of_canary = np.unique(np.asarray(unit), return_inverse=True)
