@@ -16,7 +16,7 @@ probability is computed instead. Two statistics are computed for every real pati
 
 If the two parts are a random split and the generator saw neither, both statistics are exchangeable between the
 parts, whatever the spread of the generator. Beyond the nearest tenth of the held-out patients (k of n) the tail is
-assumed to be exponential: ``P(d) ~ d^D`` as d goes to 0 for distances (Hill 1975), and logits fall likewise. The
+assumed to be exponential: ``P(d) ~ d^D`` as d goes to 0 for distances (Hill 1975), and logits fall in the same way. The
 excess x of a new patient over the tail's start then has the exact predictive probability
 
     p(x) = (k + 1) / (n + 1) * (1 + x / (k * mean excess))^-k,
@@ -93,7 +93,7 @@ class TailCut:
     n_units: int
     """Number n of all held-out patients."""
     trials: float
-    """Number of training patients, each of whom may be beyond the cut by chance."""
+    """Number of training patients, each of which may be beyond the cut by chance."""
     chance: float
     """Expected number of training patients beyond the cut where no person is copied."""
 
@@ -340,7 +340,7 @@ def chance_threshold(
     Args:
         similarity: Correlations of the most alike pairs of different people, [K], each pair of people once
             (`pairs_of_people`), in falling order; more than `tail_depth` are not used, fewer make a shallower fit.
-        n_people: Number of people among whom these pairs were found.
+        n_people: Number of people among which these pairs were found.
         expected: Expected number of pairs above the threshold, of all pairs that are compared.
         compared: Number of pairs of different people that are compared where the threshold is used; if not given, the
             pairs of ``n_people``. It is larger where these people are a sample, or where a further set is compared with
