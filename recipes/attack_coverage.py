@@ -66,7 +66,7 @@ def simulate(world: str, n_seeds: int, size: tuple[int, int, int], repeats: int)
         for attack in (*paper_attacks(evidence), *reference_attacks(evidence)):
             if attack.name not in LEFT_OUT:
                 new = seed_auc_jackknife(
-                    attack.score, attack.role, evidence.items.group, without=left.get((attack.name, ALL))
+                    attack.score, attack.role, evidence.items.group, without=left.get((attack.name, ALL), ())
                 )
                 found.setdefault(attack.name, []).append((new.estimate, new.low, new.high))
     return {name: np.array(rows) for name, rows in found.items()}

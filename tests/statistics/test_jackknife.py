@@ -1,5 +1,7 @@
 """Coverage of the delete-one-group intervals, and their degrees of freedom."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import logit
@@ -16,7 +18,7 @@ from memorisk.statistics.jackknife import (
     t_quantile,
     unavailable,
 )
-from memorisk.statistics.roc import auc, auc_jackknife, seed_auc_jackknife
+from memorisk.statistics.roc import PartLeftOut, auc, auc_jackknife, part_left_out, seed_auc_jackknife
 from memorisk.statistics.thresholds import balanced_accuracy_jackknife
 from tests.thorough import thorough
 
@@ -142,12 +144,44 @@ def test_two_way_variance_is_that_of_the_table_of_pseudo_values():
     of_trainings = t.ppf(0.975, 4) ** 2 * over_trainings / (half * a * (1 - a)) ** 2
     assert interval.spread.of_trainings() == pytest.approx(of_trainings)
     assert t.ppf(0.975, interval.df) * np.sqrt(over_trainings + rest) == pytest.approx(half * a * (1 - a))
-    # Trainings that share references: the larger of the two variances counts, with its own degrees of freedom.
-    shared = seed_auc_jackknife(score, role, group, without=[0.4, 0.9, 0.5, 0.6])
-    by_deletion = 3 / 4 * np.square(np.array([0.4, 0.9, 0.5, 0.6]) - 0.6).sum()
-    assert shared.spread.parts[1] == pytest.approx((by_deletion, 3))
-    for not_usable in ([0.4, np.nan, 0.9], [0.1, 0.9], [a, a, a, a]):
+    # Trainings that share references: of what lies beyond the groups the larger counts, with its degrees of freedom.
+    left = np.array([0.4, 0.9, 0.5, 0.6])
+    rows = left[:, None] + rng.normal(0, 0.01, (4, 30))
+    apart = rows - rows.mean(axis=0)
+    of_groups = 29 / 30 * np.square(apart - apart.mean(axis=1, keepdims=True)).sum()
+    beyond = 3 / 4 * (np.square(left - 0.6).sum() - of_groups)
+    parts = [PartLeftOut(*part) for part in zip(left, rows, strict=True)]
+    shared = seed_auc_jackknife(score, role, group, without=parts)
+    assert shared.spread.parts[1] == pytest.approx((beyond + (within - over_groups) / 4, 3))
+    by_groups_alone = [replace(part, deleted=part.deleted + rng.normal(0, 1, 30)) for part in parts]
+    lost = [*parts[:3], PartLeftOut(np.nan, np.full(30, np.nan))]
+    for not_usable in (lost, parts[:2], [parts[0]] * 4, by_groups_alone):
         assert seed_auc_jackknife(score, role, group, without=not_usable) == interval
+
+
+def test_noise_that_a_target_shares_with_a_reference_counts_once():
+    """A score of own noise times that of the others: the jackknife over trainings holds it twice, the interval once."""
+    rng, group = np.random.default_rng(12), np.arange(60)
+
+    def scored(noise, role):
+        """Score each seed against the mean of the others."""
+        signed = noise * (2 * role - 1)
+        return noise * (signed.sum(axis=0) - signed)
+
+    covered, variances, by_deletion = [], [], []
+    for _ in range(80):
+        role = np.stack([rng.permutation(60) % 2 for _ in range(8)])
+        noise = rng.normal(size=role.shape)
+        left = []
+        for s in range(8):
+            others = np.arange(8) != s
+            left.append(part_left_out(scored(noise[others], role[others]), role[others], group))
+        interval = seed_auc_jackknife(scored(noise, role), role, group, without=left)
+        covered.append(interval.contains(0.5))
+        variances.append(sum(v for v, _ in interval.spread.parts))
+        by_deletion.append(7 / 8 * np.square([p.auc - np.mean([q.auc for q in left]) for p in left]).sum())
+    assert np.mean(variances) < 0.75 * np.mean(by_deletion)
+    assert np.sum(covered) >= binom.ppf(0.001, 80, 0.95)
 
 
 def test_p_is_the_level_at_which_the_lower_limit_stands_at_the_value():

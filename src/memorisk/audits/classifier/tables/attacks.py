@@ -38,8 +38,9 @@ from memorisk.scores.twin_attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, a
 from memorisk.statistics.rank_statistics import Agreement as MeasuredAgreement
 from memorisk.statistics.rank_statistics import attack_agreement
 from memorisk.statistics.roc import (
-    auc,
+    PartLeftOut,
     log_roc_points,
+    part_left_out,
     reject_if_control_fails,
     roc_curve,
     seed_auc_jackknife,
@@ -105,7 +106,7 @@ def attack_rows(evidence: Evidence, scored: Sequence[AttackScores], labels: Sequ
     """
     items, without = evidence.items, without_trainings(evidence, labels)
     rows = [
-        attack_row(attack, label, of_label(evidence, label), items.group, gate, without.get((attack.name, label)))
+        attack_row(attack, label, of_label(evidence, label), items.group, gate, without.get((attack.name, label), ()))
         for attack in scored
         for label in map(str, labels)
     ]
@@ -151,26 +152,22 @@ def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[AttackScore
     return found
 
 
-def without_trainings(evidence: Evidence, labels: Sequence[str]) -> dict[tuple[str, str], list[float]]:
+def without_trainings(evidence: Evidence, labels: Sequence[str]) -> dict[tuple[str, str], list[PartLeftOut]]:
     """Score attacks with references again without each part of the trainings, in both their roles.
 
     Returns:
-        Mean AUCs, one a part, by attack and by class of ``labels``.
+        What is left without each part, by attack and by class of ``labels``.
     """
     n_seeds = len(evidence.seeds)
     modes = ["offline"] + (["online"] if 2 * n_seeds >= ONLINE_FROM else [])
     parts = np.array_split(np.arange(n_seeds), min(n_seeds, MOST_PARTS))
-    found: dict[tuple[str, str], list[float]] = {}
+    found: dict[tuple[str, str], list[PartLeftOut]] = {}
     for part in parts:
         for attack in _reference_attacks(evidence.of_seeds(np.setdiff1d(np.arange(n_seeds), part)), modes):
             for name in map(str, labels):
                 own = of_label(evidence, name)
-                sides = [
-                    (s[own & (r == MEMBER)], s[own & (r == NON_MEMBER)])
-                    for s, r in zip(attack.score, attack.role, strict=True)
-                ]
-                aucs = [auc(m, n) for m, n in sides if len(m) and len(n)]
-                found.setdefault((attack.name, name), []).append(float(np.mean(aucs)) if aucs else np.nan)
+                left = part_left_out(attack.score[:, own], attack.role[:, own], evidence.items.group[own])
+                found.setdefault((attack.name, name), []).append(left)
     return found
 
 
@@ -196,7 +193,7 @@ def attack_row(
     keep: np.ndarray,
     group: np.ndarray,
     gate: float,
-    without: list[float] | None = None,
+    without: Sequence[PartLeftOut] = (),
 ) -> AttackRow:
     """Measure one attack on some items: AUC and rates with intervals.
 
@@ -206,7 +203,7 @@ def attack_row(
         keep: [I] bool, the items.
         group: [I] group of each item.
         gate: AUC of the null hypothesis of ``p_auc``.
-        without: Mean AUCs without each part of the trainings (``seed_auc_jackknife``).
+        without: Without each part of the trainings (``seed_auc_jackknife``).
     """
     score, role, group = attack.score[:, keep], attack.role[:, keep], group[keep]
     interval = seed_auc_jackknife(score, role, group, without=without)
