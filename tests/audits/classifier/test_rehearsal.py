@@ -1,5 +1,6 @@
 """Number of models that an audit takes: rehearsed on its own patients before anything is trained."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,19 @@ import memorisk
 from memorisk.audits.classifier import rehearsal
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
 from memorisk.audits.classifier.plan import Parts, Plan, draw_parts, make_plan
-from memorisk.audits.classifier.rehearsal import Obstacle, Rehearsal, choose_models, honest_evidence, rehearse
+from memorisk.audits.classifier.rehearsal import (
+    PILOT,
+    Obstacle,
+    Rehearsal,
+    choose_models,
+    honest_evidence,
+    measured_rehearsal,
+    rehearse,
+)
 from memorisk.images.manifest import Manifest
 from memorisk.runs.files import read_json
 from memorisk.runs.folder import read_config
+from tests.thorough import thorough
 
 QUICK = {"epochs": 1, "batch_size": 8, "processes": 1, "device": "cpu", "fail_on": "never"}
 UNSURE = Rehearsal(0, 3.0, (Obstacle.CLASSES,))
@@ -68,6 +78,38 @@ def test_sixteen_models_do_where_patients_are_many_and_eight_never_have_room() -
     assert Obstacle.CLASSES in few.obstacles
     assert few.gap == np.inf
     assert rehearse(planned(400, 2, models=4)[-1], options).obstacles == (Obstacle.CLASSES,)
+
+
+@pytest.mark.parametrize(("noise", "spread", "tails"), [(0.03, 0.5, 8.0), thorough(0.25, 0.4, 6.0)])
+def test_the_first_models_state_the_gap_that_the_audit_of_all_models_states(
+    monkeypatch: pytest.MonkeyPatch, noise: float, spread: float, tails: float
+) -> None:
+    """Sets whose trainings differ less and more than assumed: eye scans and objects (docs/results/plan_gap.md)."""
+    *_, options, plan = planned(160, 2)
+    assumed = rehearsal._classes(honest_evidence(plan, 7), options)[0]
+    for name, value in (("NOISE", noise), ("SPREAD", spread), ("TAILS", tails)):
+        monkeypatch.setattr(rehearsal, name, value)
+    audit = honest_evidence(plan, 7)
+    reported = rehearsal._classes(audit, options)[0]
+    foreseen = measured_rehearsal(plan, options, audit.of_seeds(np.arange(PILOT))).gap
+    assert 1 / 1.5 <= foreseen / reported <= 1.5
+    assert abs(np.log(foreseen / reported)) < abs(np.log(assumed / reported))
+
+
+def test_measured_noise_stays_within_a_class_and_is_as_likely_of_either_sign() -> None:
+    *_, plan = planned(200, 2)
+    honest = honest_evidence(plan, 0)
+    loud = honest.items.label == "c1"
+    pilot = replace(honest, loss_b=np.where(loud, 10.0 + honest.loss_b, honest.loss_b)).of_seeds(np.arange(PILOT))
+    noise = rehearsal.measured_noise(pilot, 8, np.random.default_rng(0))
+    assert np.isin(np.abs(noise[:, loud]), np.abs(pilot.gap[:, loud])).all()
+    assert np.isin(np.abs(noise[:, ~loud]), np.abs(pilot.gap[:, ~loud])).all()
+    positive = (noise[:, loud] > 0).sum()
+    assert abs(positive - noise[:, loud].size / 2) < 4 * np.sqrt(noise[:, loud].size) / 2
+    quiet = np.abs(pilot.gap[:, ~loud]).mean(axis=0)
+    drawn = np.abs(noise[:, ~loud]).mean(axis=0)
+    halves = np.argsort(quiet)[: len(quiet) // 2], np.argsort(quiet)[len(quiet) // 2 :]
+    assert drawn[halves[0]].mean() < drawn[halves[1]].mean()
 
 
 @pytest.mark.parametrize("fewest", [16, 18, 22, 24, 40, 64, 66])
@@ -136,6 +178,26 @@ def test_a_run_says_its_number_before_it_trains_and_keeps_it(monkeypatch, tmp_pa
     assert len(result.verdict["seeds"]) == 9
     assert not tried
     assert len(read_json(out / "verdict.json")["seeds"]) == 9
+
+
+def test_a_run_states_its_gap_anew_after_the_first_models(monkeypatch, tmp_path, small_set) -> None:
+    passing_from(monkeypatch, 8)
+    seen: list[tuple[str, int]] = []
+    given = QUICK | {"models": 8}
+    plan = memorisk.audit_classifier(small_set, out=tmp_path / "run", dry_run=True, **given)
+    assert "noticeable gap: about 3 nats (1.5 to 4.5, by how much trainings differ; the run measures that" in str(plan)
+    memorisk.audit_classifier(
+        small_set, out=tmp_path / "run", progress=lambda stage, done, _: seen.append((stage, done)), **given
+    )
+    (place,) = [i for i, (stage, _) in enumerate(seen) if stage.startswith("noticeable gap, by the noise of the first")]
+    assert seen[place][0].startswith("noticeable gap, by the noise of the first 4 models: none up to 16 nats; with 8 ")
+    assert "training" in {stage for stage, _ in seen[:place]}
+    assert "training" in {stage for stage, _ in seen[place:]}
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()]
+    events = [line["event"] for line in lines]
+    assert events.count("foreseen") == 1
+    assert events[: events.index("foreseen")].count("trained") == 2 * PILOT
+    assert not lines[events.index("foreseen")]["can_pass"]
 
 
 def test_a_named_number_that_cannot_pass_is_run_after_a_line_that_says_so(monkeypatch, tmp_path, small_set) -> None:

@@ -16,7 +16,15 @@ from memorisk.audits.classifier.look_alikes import look_alike_findings, searched
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.privacy import bound_job
-from memorisk.audits.classifier.rehearsal import Choice, Obstacle, whatever_models
+from memorisk.audits.classifier.rehearsal import (
+    GAP_RANGE,
+    PILOT,
+    Choice,
+    Obstacle,
+    Rehearsal,
+    measured_rehearsal,
+    whatever_models,
+)
 from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
@@ -149,7 +157,11 @@ class DryRun:
             return ""
         if np.isinf(self.noticeable_gap):
             return "noticeable gap: none, a single patient can go unnoticed even if strongly remembered"
-        return f"noticeable gap: about {self.noticeable_gap:.2g} nats, and more where trainings differ much"
+        low, high = (self.noticeable_gap * share for share in GAP_RANGE)
+        return (
+            f"noticeable gap: about {self.noticeable_gap:.2g} nats ({low:.2g} to {high:.2g}, by how much trainings "
+            f"differ; the run measures that on its first {2 * PILOT} models)"
+        )
 
     @property
     def lines(self) -> list[str]:
@@ -358,6 +370,30 @@ def _cannot_pass(plan: Plan, choice: Choice, doubts: list[Finding]) -> tuple[str
         )
     notes.append(f"this audit cannot pass with {rehearsal.n_models} models: {', and '.join(why)}; {way}")
     return tuple(notes)
+
+
+def measured_outlook(plan: Plan, options: ClassifierOptions, pilot: Evidence) -> tuple[Rehearsal, str]:
+    """Rehearse the classes with the noise of the first trainings, and say what follows.
+
+    Args:
+        plan: Plan of the audit.
+        options: Options of the audit.
+        pilot: Score table of the first trainings.
+    """
+    rehearsal = measured_rehearsal(plan, options, pilot)
+    words = f"noticeable gap, by the noise of the first {2 * len(pilot.seeds)} models: {_nats(rehearsal.gap)}"
+    if rehearsal.can_pass:
+        return rehearsal, words
+    why = ", and ".join(_OBSTACLES[one].format(notice=options.notice) for one in rehearsal.obstacles)
+    return rehearsal, (
+        f"{words}; with {plural(rehearsal.n_models, 'model', 'models')} this audit hardly can pass: {why}; a pass "
+        "needs more models (the same command with a larger --models keeps the trainings)"
+    )
+
+
+def _nats(gap: float) -> str:
+    """Show a noticeable gap."""
+    return "none up to 16 nats" if np.isinf(gap) else f"about {gap:.2g} nats"
 
 
 def _context(plan: Plan) -> Context:

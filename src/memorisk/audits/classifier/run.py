@@ -5,6 +5,7 @@ run folder, so the same command goes on where a killed one stopped, and one with
 ones. The report gets pixels of the most memorized images only when the user asks for pictures.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ import numpy as np
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.attack_numbers import TargetAudit
-from memorisk.audits.classifier.dry_run import DryRun, describe_plan, patient_doubts
+from memorisk.audits.classifier.dry_run import DryRun, describe_plan, measured_outlook, patient_doubts
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan, unmatched_of
 from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
-from memorisk.audits.classifier.rehearsal import Choice, ModelChooser, choose_models
+from memorisk.audits.classifier.rehearsal import PILOT, Choice, ModelChooser, choose_models
 from memorisk.audits.classifier.result import ClassifierVerdict, LookAlikes, Placebo, Privacy
 from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
 from memorisk.audits.classifier.retraining.interventions import (
@@ -55,7 +56,7 @@ from memorisk.runs.files import read_json
 from memorisk.runs.folder import RunFolder, announced, check_out_folder, is_run, open_run, other_settings, read_config
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.training.classifiers.jobs import warm_up
+from memorisk.training.classifiers.jobs import TrainJob, warm_up
 
 MOST_THUMBNAILS = 12
 
@@ -163,7 +164,7 @@ def run_audit(
             foreseen = describe_plan(folder, plan, recipe, store, choice, alike, intended, run.noting(progress))
             for line in (foreseen.models, *foreseen.notes) if foreseen.cost.trainings else ():  # before hours of it
                 progress(line, 0, 0)
-            return _run(run, plan, recipe, store, options, linked, alike, intended, names, marks, run.noting(progress))
+            return _run(run, plan, recipe, store, choice, linked, alike, intended, names, marks, run.noting(progress))
 
 
 def _as_begun(folder: Path, options: ClassifierOptions) -> ClassifierOptions | None:
@@ -232,7 +233,7 @@ def _run(
     plan: Plan,
     recipe: Recipe,
     store: ImageStore,
-    options: ClassifierOptions,
+    choice: Choice,
     linked: list[tuple[str, str]],
     alike: LookAlikes,
     intended: InterventionPlan | None,
@@ -240,10 +241,13 @@ def _run(
     marks: Marks,
     progress: Progress,
 ) -> Result:
+    options = choice.options
     run.log("started", versions=versions(), machine=machine(), device=recipe.device)
     _write_manifest(run, store.manifest, plan, names)
     jobs = make_jobs(run.path, store, plan, recipe, options)
-    train_all(run, jobs, recipe, options, lambda d, n: progress("training", d, n))
+    pilot = _pilot(run, jobs, plan, recipe, options, progress)
+    foreseen = pilot if choice.rehearsal is not None else lambda: None
+    train_all(run, jobs, recipe, options, lambda d, n: progress("training", d, n), foreseen)
     progress("scoring", 0, 0)
     evidence = collect(jobs, plan, recipe)
     write_scores(run / SCORES, names.evidence(evidence))
@@ -264,6 +268,36 @@ def _run(
     write_report(run, result, gallery=gallery, redact=options.redact)
     run.log("finished", status=result.status, **({"marks": kept, "of": len(marks)} if marks else {}))
     return result
+
+
+def _pilot(
+    run: RunFolder,
+    jobs: list[tuple[TrainJob, TrainJob]],
+    plan: Plan,
+    recipe: Recipe,
+    options: ClassifierOptions,
+    progress: Progress,
+) -> Callable[[], None]:
+    """Return what states the noticeable gap anew, once, when the first trainings are done and others are not."""
+    first, rest = jobs[:PILOT], jobs[PILOT:]
+    stated = False
+
+    def state() -> None:
+        """Measure the noise of the first trainings, and say what follows for the others."""
+        nonlocal stated
+        if (
+            stated
+            or not all(job.done for pair in first for job in pair)
+            or all(job.done for pair in rest for job in pair)
+        ):
+            return
+        stated = True
+        pilot = collect(first, replace(plan, designs=plan.designs[:PILOT]), recipe)
+        rehearsal, words = measured_outlook(plan, options, pilot)
+        run.log("foreseen", noticeable_gap=rehearsal.gap, can_pass=rehearsal.can_pass)
+        progress(words, 0, 0)
+
+    return state
 
 
 def _write_manifest(run: RunFolder, manifest: Manifest, plan: Plan, names: Pseudonyms) -> None:

@@ -4,7 +4,7 @@ The placebo is the whole audit of images that no model saw (METHODS section 1, "
 lists rests on this, not on a theorem. Each repeat draws a fresh split; decoys fill the canaries' slots.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -197,8 +197,17 @@ def train_all(
     recipe: Recipe,
     options: ClassifierOptions,
     progress: CountProgress,
+    trained: Callable[[], None] = lambda: None,
 ) -> None:
     """Train what is not trained yet: in processes on a CPU, stacked or one by one on a GPU, on a cluster where asked.
+
+    Args:
+        run: Run folder.
+        pairs: Trainings of each seed.
+        recipe: Training recipe.
+        options: Options of the audit.
+        progress: Called with the steps that are done and all steps.
+        trained: Called after each training.
 
     Raises:
         InputError: The cluster cannot take the trainings.
@@ -217,6 +226,7 @@ def train_all(
         """Log a finished training."""
         if outcome.error is None:
             run.log("trained", **asdict(outcome.value))
+            trained()
 
     if not todo:
         return
