@@ -80,12 +80,12 @@ def test_sixteen_models_do_where_patients_are_many_and_eight_never_have_room() -
     assert rehearse(planned(400, 2, models=4)[-1], options).obstacles == (Obstacle.CLASSES,)
 
 
-@pytest.mark.parametrize(("noise", "spread", "tails"), [(0.03, 0.5, 8.0), thorough(0.25, 0.4, 6.0)])
+@pytest.mark.parametrize(("noise", "spread", "tails"), [(0.03, 0.5, 8.0), thorough(0.5, 0.4, 6.0)])
 def test_the_first_models_state_the_gap_that_the_audit_of_all_models_states(
     monkeypatch: pytest.MonkeyPatch, noise: float, spread: float, tails: float
 ) -> None:
-    """Sets whose trainings differ less and more than assumed: eye scans and objects (docs/results/plan_gap.md)."""
-    *_, options, plan = planned(160, 2)
+    """Sets whose trainings differ much less and much more than assumed."""
+    *_, options, plan = planned(300, 2)
     assumed = rehearsal._classes(honest_evidence(plan, 7), options)[0]
     for name, value in (("NOISE", noise), ("SPREAD", spread), ("TAILS", tails)):
         monkeypatch.setattr(rehearsal, name, value)
@@ -93,7 +93,7 @@ def test_the_first_models_state_the_gap_that_the_audit_of_all_models_states(
     reported = rehearsal._classes(audit, options)[0]
     foreseen = measured_rehearsal(plan, options, audit.of_seeds(np.arange(PILOT))).gap
     assert 1 / 1.5 <= foreseen / reported <= 1.5
-    assert abs(np.log(foreseen / reported)) < abs(np.log(assumed / reported))
+    assert not 1 / 1.5 <= assumed / reported <= 1.5
 
 
 def test_measured_noise_stays_within_a_class_and_is_as_likely_of_either_sign() -> None:
