@@ -900,18 +900,18 @@ def benchmark_copies(
     job_memory: str | None = None,
     worker_silence: float | None = None,
 ) -> PairBenchmark:
-    """Benchmark detectors at recognising augmented copies of your images, or go on with it, and lay out its tables.
+    """Benchmark detectors at recognising augmented copies of your images, or resume it, and lay out its tables.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are not needed. A column ``dataset`` makes several data sets
-            of them.
-        out: The run folder: new, empty, or this benchmark to go on with.
-        progress: Called with (stage, done, total).
+        images: Images as for `memorisk.audit_classifier`; labels are not needed. A column ``dataset`` divides them into
+            several data sets.
+        out: Folder of the run: a new one, an empty one, or this benchmark's to resume it.
+        progress: Function that is called with (stage, done, total).
         tables_only: Compute nothing; lay out what is finished.
-        **settings: Any field of `BenchCopiesOptions`.
+        **settings: Settings by name: any field of `BenchCopiesOptions`.
 
     Returns:
-        The benchmark; its tables are also in ``out/tables``, its page in ``out/report.html``.
+        Benchmark with its numbers; its tables are also in ``out/tables``, its page in ``out/report.html``.
 
     Raises:
         InputError: A setting, a detector or the images are refused; nothing was written.
@@ -980,17 +980,17 @@ def benchmark_detectors(
     job_memory: str | None = None,
     worker_silence: float | None = None,
 ) -> Benchmark:
-    """Benchmark copy detectors on your images, or go on with it, and lay out its leaderboard, tables and figures.
+    """Benchmark copy detectors on your images, or resume it, and lay out its leaderboard, tables and figures.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are not needed.
-        out: The run folder: new, empty, or this benchmark to go on with.
-        progress: Called with (stage, done, total).
+        images: Images as for `memorisk.audit_classifier`; labels are not needed.
+        out: Folder of the run: a new one, an empty one, or this benchmark's to resume it.
+        progress: Function that is called with (stage, done, total).
         tables_only: Compute nothing; lay out what is finished.
-        **settings: Any field of `BenchDetectorsOptions`.
+        **settings: Settings by name: any field of `BenchDetectorsOptions`.
 
     Returns:
-        The benchmark; its tables are also in ``out/tables``, its page in ``out/report.html``.
+        Benchmark with its numbers; its tables are also in ``out/tables``, its page in ``out/report.html``.
 
     Raises:
         InputError: A setting, a name or the images are refused; nothing was written.
@@ -1053,18 +1053,18 @@ def benchmark_reid(
     job_memory: str | None = None,
     worker_silence: float | None = None,
 ) -> PairBenchmark:
-    """Benchmark detectors at re-identification on your images, or go on with it, and lay out its tables and figures.
+    """Benchmark detectors at re-identification on your images, or resume it, and lay out its tables and figures.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are not needed, patients are. A column ``dataset`` makes
-            several data sets of them.
-        out: The run folder: new, empty, or this benchmark to go on with.
-        progress: Called with (stage, done, total).
+        images: Images as for `memorisk.audit_classifier`; labels are not needed, patients are. A column ``dataset``
+            divides them into several data sets.
+        out: Folder of the run: a new one, an empty one, or this benchmark's to resume it.
+        progress: Function that is called with (stage, done, total).
         tables_only: Compute nothing; lay out what is finished.
-        **settings: Any field of `BenchReidOptions`.
+        **settings: Settings by name: any field of `BenchReidOptions`.
 
     Returns:
-        The benchmark; its tables are also in ``out/tables``, its page in ``out/report.html``.
+        Benchmark with its numbers; its tables are also in ``out/tables``, its page in ``out/report.html``.
 
     Raises:
         InputError: A setting, a detector or the images are refused; nothing was written.
@@ -1109,23 +1109,23 @@ def check_images(
     sample_seed: int = 0,
     store: str | Path | None = None,
 ) -> ImageCheck:
-    """Look at every image once and compare all pairs.
+    """Read every image once and compare all pairs.
 
     Args:
-        source: What `load_manifest` takes, or a manifest.
-        options: How images are found and read; ``size`` plays no part, pixels are compared as they are.
-        turned: Find quarter turns and flips as well.
-        near: Correlation of thumbnails from which on images are near copies; None learns it from the set.
+        source: Source as `load_manifest` takes it, or a manifest.
+        options: Options of finding and reading; ``size`` plays no part, since pixels are compared as they are.
+        turned: Whether quarter turns and flips are found as well.
+        near: Least correlation of thumbnails of near copies; None learns it from the set.
         fractions: Shares of the split that classes must be large enough for.
-        processes: Processes that decode; by default the cores this process may use.
-        progress: Called with the images done and their number.
-        **settings: Any field of ``ImageOptions``, in place of that of ``options``.
+        processes: Number of processes that decode; by default the number of cores that this process may use.
+        progress: Function called with the number of images done and the number of all.
+        **settings: Values of fields of ``ImageOptions``, in place of those of ``options``.
 
     Returns:
-        What was found.
+        Result of the check.
 
     Raises:
-        InputError: The source cannot be read, or there is no such setting.
+        InputError: The source cannot be read, or a setting does not exist.
     """
 
 def explain(
@@ -1375,14 +1375,14 @@ def generate(
     """Draw a set of images.
 
     Args:
-        generator: A folder of ``memorisk train generator``, a user's ``module:function``, or what `load_generator`
-            gave.
-        out: The run folder: new, empty, or a run of the same command to go on with.
-        progress: Called with (stage, done, total).
-        **settings: Any field of `GenerateOptions`; ``images`` says how many.
+        generator: Generator to sample from: a folder of ``memorisk train generator``, a user's ``module:function``, or
+            the result of `load_generator`.
+        out: The run folder: new, empty, or a run of the same command to continue.
+        progress: Function called with (stage, done, total).
+        **settings: Any field of `GenerateOptions`; ``images`` is their number.
 
     Returns:
-        What was drawn, which is on the disk.
+        Set that was drawn, which is on the disk.
 
     Raises:
         InputError: Bad input or settings, or a folder of other images; nothing was written.
@@ -1409,26 +1409,27 @@ def load_features(
     work: FeatureWork | None = None,
     progress: Callable[[str, int, int], None] = ...,
 ) -> Features:
-    """Features of images, computed or found.
+    """Compute the features of images, or read them from the cache.
 
     Args:
-        images: A folder, table, DICOM tree or file of arrays; a manifest; or a store.
-        source: What computes them (`memorisk.models.encoders.feature_sources`), or a PCA that was fitted.
-        options: How images are found, read and stored; not with a store. ``size`` there is what they are stored at.
-        reference: With ``pca:K``: what it is fitted on.
-        size: Pixels a side that a network gets; by default what it was trained at, for memorisk's own what is stored.
-        normalise: A network's mean and deviation where they are not the published ones, as "0.13/0.31".
-        seed: Of random weights.
-        device: Where to compute; "auto" is a GPU where there is one.
-        precision: "fp32", on a GPU also "bf16" and "fp16"; "auto" is bf16 there. Pixels and PCA are float64 throughout.
-        batch: Images a batch; features do not depend on it.
-        cache: Whether features are looked for and kept in the cache folder, beside the image stores.
-        processes: Processes that decode images.
-        work: Workers of a cluster that compute what a network computes; None for this process.
-        progress: Called with (stage, done, total).
+        images: Source of the images: a folder, table, DICOM tree or file of arrays; a manifest; or a store.
+        source: Source of features (`memorisk.models.encoders.feature_sources`), or a PCA that was fitted.
+        options: Settings that find, read and store the images; not with a store. ``size`` there is the stored side.
+        reference: Images that ``pca:K`` is fitted on.
+        size: Side of a network's input in pixels; by default that of its training, for memorisk's own the store's.
+        normalise: Mean and deviation of a network's input where they are not the published ones, as "0.13/0.31".
+        seed: Random seed of random weights.
+        device: Device to compute on; "auto" is a GPU where the machine has one.
+        precision: Arithmetic: "fp32", on a GPU also "bf16" and "fp16"; "auto" is bf16 there. PCA and pixels
+            are always float64.
+        batch: Number of images per batch; features do not depend on it.
+        cache: Whether features are looked for and kept in the cache folder that also holds the image stores.
+        processes: Number of processes that decode images.
+        work: Workers of a cluster that compute the features of networks; None for this process.
+        progress: Function called with (stage, done, total).
 
     Returns:
-        The features, rows in the order of the images.
+        Features of the images, rows in the order of the images.
 
     Raises:
         InputError: The images or the source are refused, or the features are constant.
@@ -1446,17 +1447,17 @@ def load_latents(
     cache: bool = True,
     progress: Callable[[str, int, int], None] = ...,
 ) -> Latents:
-    """Latents of images, computed or found.
+    """Compute the latents of images, or read them from the cache.
 
     Args:
-        images: As for `memorisk.training.features.matrix.load_features`.
-        encoder: What computes them, or its name.
-        options: How images are found, read and stored; not with a store.
-        device: Where to compute; "auto" is a GPU where there is one.
-        precision: As for `load_features`; pixels are float32 throughout.
-        batch: Images a batch.
-        cache: Whether they are looked for and kept in the cache folder, beside the image stores.
-        progress: Called with (stage, done, total).
+        images: Source of the images, as for `memorisk.training.features.matrix.load_features`.
+        encoder: Encoder that computes the latents, or its name.
+        options: Settings that find, read and store the images; not with a store.
+        device: Device to compute on; "auto" is a GPU where the machine has one.
+        precision: Arithmetic of the encoder, as for `load_features`; pixels are float32 throughout.
+        batch: Number of images per batch.
+        cache: Whether latents are looked for and kept in the cache folder that also holds the image stores.
+        progress: Function called with (stage, done, total).
 
     Raises:
         InputError: The images or the encoder are refused, or a latent is not finite.
@@ -1464,24 +1465,24 @@ def load_latents(
     """
 
 def load_manifest(source: ImageSource, options: ImageOptions | None = None) -> Manifest:
-    """The manifest of a source; no pixel is decoded.
+    """Return the manifest of a source; no pixel is decoded.
 
     Args:
-        source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class folders, DICOM tree,
-            NIfTI volumes, a set that ``memorisk generate`` made), a CSV, TSV or Parquet table, arrays (npz in
-            MedMNIST's layout or plain, npy, HDF5, idx), or a published data set as ``NAME:FOLDER``
+        source: Name of a source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class
+            folders, DICOM tree, NIfTI volumes, a set that ``memorisk generate`` made), a CSV, TSV or Parquet table,
+            arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx), or a published data set as ``NAME:FOLDER``
             (``images.published.registry``); or several of these by commas (``images.sources.registry``); each also at a
             URL (``s3://BUCKET/FOLDER``, ``images.sources.registry``). A path that exists is a path, colon and comma
             or not.
-        options: How images are found, labelled and grouped, and how many of them are drawn.
+        options: Options by which images are found, labelled, grouped and sampled.
 
     Returns:
-        The manifest, checked; ``notes`` say what was guessed, ``skipped`` what was left out.
+        Checked manifest; ``notes`` list what was guessed, ``skipped`` what was left out.
 
     Raises:
-        InputError: There is no such source, it holds no images, or a row cannot be trusted (duplicate ids, paths that
-            leave the folder, a group that says nothing, files that are missing).
-        MissingExtraError: DICOM or NIfTI without the extra ``medical``.
+        InputError: The source does not exist, it holds no images, or a row cannot be trusted (duplicate ids, paths that
+            leave the folder, a group without information, files that are missing).
+        MissingExtraError: DICOM or NIfTI is read without the extra ``medical``.
     """
 
 def local_source(source: ImageSource, store: Path | None = None, *, beside: bool = False) -> Path:
@@ -1880,13 +1881,13 @@ def train_autoencoder(
     """Train an autoencoder, and measure it on patients who had no part in it.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are not needed.
-        out: The run folder: new, empty, or a run of the same command to go on with.
-        progress: Called with (stage, done, total).
+        images: Source of the images, as for `memorisk.audit_classifier`; labels are not needed.
+        out: The run folder: new, empty, or a run of the same command to continue.
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainAutoencoderOptions`.
 
     Returns:
-        What was trained, also saved in ``out``.
+        Result of the training, also saved in ``out``.
 
     Raises:
         InputError: Bad input or settings; nothing was written.
@@ -1956,16 +1957,16 @@ def train_classifier(
     lora_rank: int = 8,
     lora_alpha: float = 16.0,
 ) -> TrainedClassifiers:
-    """Train one classifier a regime, and measure each on images that none of them saw.
+    """Train one classifier per regime, and measure each on images that none of them saw.
 
     Args:
-        images: As for `memorisk.audit_classifier`.
-        out: The run folder: new, empty, or a run of the same command to go on with.
-        progress: Called with (stage, done, total).
+        images: Source of the images, as for `memorisk.audit_classifier`.
+        out: The run folder: new, empty, or a run of the same command to continue.
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainClassifierOptions`; ``regime`` and ``epsilon`` may name several.
 
     Returns:
-        What was trained, also saved in ``out``.
+        Classifiers that were trained, also saved in ``out``.
 
     Raises:
         InputError: Bad input or settings; nothing was written.
@@ -2046,13 +2047,13 @@ def train_detector(
     """Train a detector, and measure it on patients who had no part in it.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are not needed.
-        out: The run folder: new, empty, or a run of the same command to go on with.
-        progress: Called with (stage, done, total).
+        images: Source of the images, as for `memorisk.audit_classifier`; labels are not needed.
+        out: The run folder: new, empty, or a run of the same command to continue.
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainDetectorOptions`.
 
     Returns:
-        What was trained, also saved in ``out``.
+        Result of the training, also saved in ``out``.
 
     Raises:
         InputError: Bad input or settings; nothing was written.
@@ -2147,15 +2148,15 @@ def train_generator(
     """Train a generator of images.
 
     Args:
-        images: As for `memorisk.audit_classifier`; labels are classes, where there are any.
-        out: The run folder: new, empty, or a run of the same command to go on with.
-        on_snapshot: Called at every look with a `memorisk.training.generators.snapshots.Snapshot`; False ends the
-            training there.
-        progress: Called with (stage, done, total).
+        images: Source of the images, as for `memorisk.audit_classifier`; labels are classes, where the images have any.
+        out: The run folder: new, empty, or a run of the same command to continue.
+        on_snapshot: Function called at every look with a `memorisk.training.generators.snapshots.Snapshot`; False ends
+            the training there.
+        progress: Function called with (stage, done, total).
         **settings: Any field of `TrainGeneratorOptions`.
 
     Returns:
-        What was trained, also saved in ``out``.
+        Generator and summary of the training, also saved in ``out``.
 
     Raises:
         InputError: Bad input or settings; nothing was written.
