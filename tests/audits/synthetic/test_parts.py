@@ -5,11 +5,12 @@ import pytest
 
 from memorisk.audits.generated import features
 from memorisk.audits.generated.sets import Sets
-from memorisk.audits.synthetic.findings import compute_findings
+from memorisk.audits.synthetic.findings import _larger_cut, compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.run import gather_evidence
 from memorisk.runs.workload import no_progress
 from memorisk.scores.parts import PartsSimilarity
+from memorisk.statistics.copies.tails import tail_cut
 from tests.audits.synthetic.making import store_of
 from tests.images.copies.test_alignment import picture
 
@@ -80,3 +81,33 @@ def test_windows_and_details_list_nobody_beside_whole_images(tmp_path):
     assert every.ahead_by == 0
     assert not (every.leader != 0).any()
     assert [int(one.asked.listed.rejected.sum()) for one in every.by[1:]] == [0, 0, 0]
+
+
+def test_details_single_out_a_copy_and_no_draw_of_a_fitted_generator(tmp_path):
+    """By details all training people lie nearer to such a set; beyond held-out people alone lie three of its images."""
+    rng = np.random.default_rng(0)
+    people = np.stack([picture(seed, 32, 32) for seed in range(400)])
+    train, held = people[:200], people[200:]
+    flat = train.reshape(200, -1) / 255
+    _, size, directions = np.linalg.svd(flat - flat.mean(0), full_matrices=False)
+    directions *= np.sign(directions[np.arange(200), np.abs(directions).argmax(axis=1)])[:, None]  # on any processor
+    drawn = flat.mean(0) + rng.standard_normal((150, 100)) * (size[:100] / np.sqrt(199)) @ directions[:100]
+    made = np.rint(255 * drawn.clip(0, 1)).astype(np.uint8).reshape(150, *people.shape[1:])
+    made[7] = np.clip(train[3] + rng.normal(0, 6, train[3].shape), 0, 255)
+    stores = [store_of(x, tmp_path, name) for x, name in ((train, "train"), (made, "set"), (held, "held"))]
+    sets, options = Sets(*stores, 0, 0, frozenset(), ()), SyntheticOptions(detector=("details",), plants=0)
+    evidence = gather_evidence(sets, options, no_progress)
+    distances = [view.distances for view in evidence.views]
+    findings = compute_findings(sets, distances, evidence.copies, evidence.plants, options)
+    assert np.flatnonzero(findings.singled).tolist() == [7]
+    assert findings.singled_patients.tolist() == [sets.train.manifest.groups[3]]
+
+
+def test_of_two_cuts_the_larger_counts_and_copies_do_not_raise_it():
+    rng = np.random.default_rng(1)
+    held = tail_cut(rng.exponential(size=200), 500, 0.01)
+    fitted = _larger_cut(held, 3 * rng.exponential(size=500), 500, 0.01)
+    assert fitted.cut > 2 * held.cut
+    copied = np.concatenate([rng.exponential(size=480), np.full(15, 40.0), np.full(5, np.inf)])
+    assert _larger_cut(held, copied, 500, 0.01).cut < 40
+    assert _larger_cut(held, np.full(500, np.inf), 500, 0.01) is held

@@ -47,6 +47,7 @@ from memorisk.statistics.copies.tails import (
     closeness,
     largest_lead,
     neighbour_leads,
+    outlying_pairs,
     tail_cut,
 )
 from memorisk.statistics.exchangeability import NeighbourTest, neighbour_test
@@ -362,7 +363,7 @@ def _of_detector(
         images_of = dict(zip(asked.unit.tolist(), asked.n_images.tolist(), strict=True))
         set_p = planted_p_values(d.synthetic, [images_of[p] for p in patients[d.nearest]], d.held, theirs)
         near_new = nearness(d.synthetic, d.held_to_train, theirs, d.second)
-        singled = _singled_out(d, copies, asked, theirs, CHANCE / number)
+        singled = _singled_out(d, copies, asked, patients, theirs, CHANCE / number)
         if plants.n:
             source = patients[plants.source]
             plant_p = planted_p_values(d.plant_source, [images_of[s] for s in source], d.held, theirs)
@@ -375,12 +376,21 @@ def _of_detector(
 
 
 def _singled_out(
-    d: Distances, copies: PixelCopies, asked: ReversedQueries, theirs: np.ndarray, chance: float
+    d: Distances,
+    copies: PixelCopies,
+    asked: ReversedQueries,
+    patients: np.ndarray,
+    theirs: np.ndarray,
+    chance: float,
 ) -> SingledOut:
     """Compute both statistics of everybody, their cuts from held-out patients, and who lies beyond one of them.
 
     A patient of many images has more chances: where numbers of images are not alike in both parts, a training patient
     counts as many trials as it has images for each of a held-out one.
+
+    Windows and details take the larger of two cuts: that of held-out patients, and that of the training patients
+    themselves, without those that lie apart. A generator that is fitted to few images draws from what these span, so
+    that by details all training patients lie nearer to the set; a copy lies nearer than they do.
     """
     counted, trials = asked.counted, float(len(asked.unit))
     if counted.one_each:
@@ -391,12 +401,32 @@ def _singled_out(
     held = closeness(group_values(d.held, theirs), logits=d.logits)
     near_cut = tail_cut(held, trials, chance / 2)
     lead_cut = tail_cut(largest_lead(held_lead, held_unit[d.synthetic_held_nearest], len(held)), trials, chance / 2)
+    if d.of_parts:
+        unit = np.unique(patients, return_inverse=True)[1]
+        own = closeness(group_values(d.standing, patients), logits=d.logits)
+        near_cut = _larger_cut(near_cut, own, trials, chance / 2)
+        lead_cut = _larger_cut(lead_cut, largest_lead(lead, unit[d.nearest], len(own)), trials, chance / 2)
     images = (closeness(d.synthetic, logits=d.logits) > near_cut.cut) | (lead > lead_cut.cut)
     images[[made for made, real in copies.dismissed if d.nearest[made] == real]] = False
     images[copies.blank] = False
     train = (closeness(d.standing, logits=d.logits) > near_cut.cut) & ~np.isin(d.standing_nearest, copies.blank)
     plants = closeness(d.plant_source, logits=d.logits), neighbour_leads(d.plant_source, d.plant_other, logits=d.logits)
     return SingledOut(near_cut, lead_cut, lead, images, train, *plants)
+
+
+def _larger_cut(cut: TailCut, own: np.ndarray, trials: float, chance: float) -> TailCut:
+    """Return the cut of held-out patients, or that of the training patients' own values where it is larger.
+
+    Args:
+        cut: Cut of held-out patients.
+        own: Values of the training patients, [U].
+        trials: Number of trials of both cuts.
+        chance: Expected number of training patients beyond either cut.
+    """
+    values = np.sort(own[np.isfinite(own)])[::-1]  # pixels of a training image are at distance 0
+    rest = values[outlying_pairs(values[: len(values) // 2 + 1], chance) :]
+    alone = tail_cut(rest, trials, chance) if len(rest) else cut
+    return max(cut, alone, key=lambda one: one.cut) if alone.n_tail else cut
 
 
 def _power(
