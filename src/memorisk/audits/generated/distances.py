@@ -244,16 +244,16 @@ def measure_distances(
         made_held_nearest = made_held_few[:, 0]
         made_held_second, _ = ask_second(of_made_held, found.held, held_patients, 3)
         others = np.minimum(others, ask(found.plants, found.held, 3)[0])
-    if sets.held is not None and compares_real:
-        real_images = np.concatenate([found.train, found.held])
-        theirs = np.char.add("held out: ", held_patients)
-        counted = image_counts(patients, theirs)
-        among_rows = np.concatenate([counted.train, n + counted.held])
-        among_rows = among_rows[~sets.shares_pixels[among_rows]]
-        everybody, real_images = np.concatenate([patients, theirs])[among_rows], real_images[among_rows]
-        progress("comparing", 4, _STAGES)
-        if len(np.unique(among_rows < n)) == 2:
-            among_real, among_lead = _neighbours(similarity, real_images, everybody, logits, device)
+        if compares_real:
+            real_images = np.concatenate([found.train, found.held])
+            theirs = np.char.add("held out: ", held_patients)
+            counted = image_counts(patients, theirs)
+            among_rows = np.concatenate([counted.train, n + counted.held])
+            among_rows = among_rows[~sets.shares_pixels[among_rows]]
+            everybody, real_images = np.concatenate([patients, theirs])[among_rows], real_images[among_rows]
+            progress("comparing", 4, _STAGES)
+            if len(np.unique(among_rows < n)) == 2:
+                among_real, among_lead = _neighbours(similarity, real_images, everybody, logits, device)
     standing, standing_nearest = _undismissed_nearest(found, similarity, sets, review, train, train_nearest)
     progress("comparing", _STAGES - 1, _STAGES)
     return Distances(
