@@ -619,19 +619,8 @@ been noticed), attacks (the interval of an AUC contains 0.6).
 {table}
 
 The price of a column is its number of trainings: 32 models take twice as long as 16. A run with 16 models goes on with
-32 and trains 16 more. At most about 85 % of audits can pass, whatever the models: chance flags somebody in up to one
-audit of ten, and the control fails in one of twenty.
-
-Intervals of attacks in 20 honest audits of 100 patients in 3 classes (seeds from 5000): all end below 0.6 in 55, 85 and
-95 % with 16, 24 and 32 models. They did in 25, 70 and 80 % while the interval of online LiRA counted the noise that a
-target shares with a reference more than once (`statistics/roc.py`). Where members gain 0.03 or 0.06 nats, or half of
-them 0.25, none of 40 audits of each world with 24 models has all attacks below 0.6.
-
-What would help at 16 models and is not built: attacks on both twins of a pair. Today A alone is attacked, so that a
-patient is a member or a non-member. With B as well each patient is both, and what patients differ by falls out. The
-standard deviation of the AUC (60 audits, 16 models) falls from 0.031 to 0.011 for M of one seed, from 0.028 to 0.019
-for the loss, from 0.031 to 0.021 for the Gaussian ratio and from 0.024 to 0.009 for offline RMIA; that of LiRA and
-online RMIA stays at 0.02. The simulation makes the noise of twins exactly opposite; with real twins LiRA may gain, too.
+32 and trains 16 more. Not every honest audit can pass, whatever the models: chance flags a patient in up to one audit
+of ten.
 """
 
 

@@ -186,9 +186,7 @@ class PartsSimilarity:
         left, right = self._tables(queries, references)
         nearest, back, slack = _no_references(len(left), k), _no_references(len(right), 1), 2 * self._slack(left)
         some = right.any(axis=(1, 2))
-        best = np.where(some, -np.inf, np.inf).astype(
-            np.float32
-        )  # of each reference; no tile reaches that of an empty one
+        best = np.where(some, np.float32(-np.inf), np.float32(np.inf))  # no tile reaches that of an empty reference
         lists = []
         for first, tile in self._tiles(left, right, None):
             self._rank_queries(nearest, left, right, first, tile, slack)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from memorisk.audits.generated import features
 from memorisk.audits.generated.sets import Sets
@@ -111,3 +112,14 @@ def test_of_two_cuts_the_larger_counts_and_copies_do_not_raise_it():
     copied = np.concatenate([rng.exponential(size=480), np.full(15, 40.0), np.full(5, np.inf)])
     assert _larger_cut(held, copied, 500, 0.01).cut < 40
     assert _larger_cut(held, np.full(500, np.inf), 500, 0.01) is held
+
+
+def test_no_draw_of_a_fitted_generator_is_beyond_the_larger_cut():
+    """All training people nearer, by a shift and a wider spread: the expected number beyond the cut keeps its level."""
+    rng, sets, chance = np.random.default_rng(2), 400, 0.05
+    beyond = 0
+    for _ in range(sets):
+        held, own = rng.exponential(size=250), 1.0 + 1.5 * rng.exponential(size=500)
+        cut = _larger_cut(tail_cut(held, 500, chance), own, 500, chance)
+        beyond += int((own > cut.cut).sum())
+    assert beyond <= stats.poisson.ppf(0.999, sets * chance)

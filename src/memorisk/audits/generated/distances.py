@@ -219,7 +219,6 @@ def measure_distances(
         progress("comparing", stage, _STAGES)
         return _second_nearest(similarity, few, found.synthetic, references, whose, device)
 
-    n = len(found.train)
     of_synthetic, train, train_nearest = ask_both(found.train, 0)  # tables one by one: together they would be copied
     of_held, of_plants = ask_few(found.held, found.train, 1), ask_few(found.plants, found.train, 1)
     synthetic, ours = -of_synthetic.scores[:, 0], of_synthetic.rows[:, 0].copy()
@@ -245,15 +244,8 @@ def measure_distances(
         made_held_second, _ = ask_second(of_made_held, found.held, held_patients, 3)
         others = np.minimum(others, ask(found.plants, found.held, 3)[0])
         if compares_real:
-            real_images = np.concatenate([found.train, found.held])
-            theirs = np.char.add("held out: ", held_patients)
-            counted = image_counts(patients, theirs)
-            among_rows = np.concatenate([counted.train, n + counted.held])
-            among_rows = among_rows[~sets.shares_pixels[among_rows]]
-            everybody, real_images = np.concatenate([patients, theirs])[among_rows], real_images[among_rows]
             progress("comparing", 4, _STAGES)
-            if len(np.unique(among_rows < n)) == 2:
-                among_real, among_lead = _neighbours(similarity, real_images, everybody, logits, device)
+            among_real, among_lead, among_rows = _real_neighbours(found, similarity, sets, logits, device)
     standing, standing_nearest = _undismissed_nearest(found, similarity, sets, review, train, train_nearest)
     progress("comparing", _STAGES - 1, _STAGES)
     return Distances(
@@ -360,6 +352,22 @@ def _second_nearest(
         exclude = first[again], whose
         distance[again], row[again] = _nearest(similarity, copies[again], sources, exclude, device)
     return distance, row
+
+
+def _real_neighbours(
+    found: FeatureTables, similarity: Similarity, sets: Sets, logits: bool, device: str
+) -> tuple[np.ndarray, FloatArray, np.ndarray]:
+    """Nearest image of another patient, its lead, and the rows of the real images that count (`Distances`)."""
+    assert sets.held is not None
+    n, patients = len(found.train), sets.train.manifest.groups.astype(str)
+    theirs = np.char.add("held out: ", sets.held.manifest.groups.astype(str))
+    counted = image_counts(patients, theirs)
+    rows = np.concatenate([counted.train, n + counted.held])
+    rows = rows[~sets.shares_pixels[rows]]
+    if len(np.unique(rows < n)) < 2:  # patients of one part alone are no test of the split
+        return np.empty(0, dtype=np.int64), np.empty(0), rows
+    images = np.concatenate([found.train, found.held])[rows]
+    return *_neighbours(similarity, images, np.concatenate([patients, theirs])[rows], logits, device), rows
 
 
 def _neighbours(

@@ -76,7 +76,7 @@ class PairDesign:
 
     @property
     def has_positive(self) -> NDArray[np.bool_]:
-        """Whether each identity has a positive pair, [G]."""
+        """Return whether each identity has a positive pair, [G]."""
         return np.bincount(self.own, minlength=self.n_identities) > 0
 
     def estimate(self, interval: JackknifeInterval) -> PairEstimate:

@@ -156,12 +156,12 @@ class TrainOptions:
 
     @property
     def low_rank(self) -> bool:
-        """Whether adapters are trained instead of the weights."""
+        """Return whether adapters are trained instead of the weights."""
         return self.one_regime in ("lora", "dp-lora")
 
     @property
     def private(self) -> bool:
-        """Whether one training is differentially private."""
+        """Return whether one training is differentially private."""
         return self.one_regime in ("dp-lora", "dp-full")
 
     @property
