@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from memorisk.images.copies.alignment import align, lay
+from memorisk.images.copies.alignment import (
+    align,
+    align_details,
+    copy_details,
+    lay,
+    shared_pixels,
+    source_details,
+)
 from memorisk.runs.errors import InputError
 
 
@@ -190,3 +197,35 @@ def test_a_region_at_its_own_place_is_found_though_the_rest_lies_better_elsewher
     made[20:52, 4:36] = image[20:52, 4:36]  # a quarter of the area; more of the rest lies on the image moved
     alignments = [align(one, image) for one in (made, other)]
     assert alignments[0].strengths[-2] > 2 * alignments[1].strengths[-2]
+
+
+def in_a_round_field(image):
+    """Black outside a circle of the image's size."""
+    height, width = image.shape[:2]
+    y, x = np.ogrid[:height, :width]
+    inside = (y - (height - 1) / 2) ** 2 + (x - (width - 1) / 2) ** 2 < (min(height, width) / 2) ** 2
+    return (image // 8 + 110) * inside[..., None].astype(np.uint8)
+
+
+def test_pixels_that_all_images_share_are_left_out():
+    people = [in_a_round_field(picture(seed)) for seed in range(60)]
+    shared = shared_pixels(people)
+    assert not shared_pixels(picture(seed) for seed in range(60)).any()
+    assert not shared_pixels(people[:29]).any()
+
+    def strength(copy, source, mask):
+        laid = align_details(copy_details(copy), source_details(source, mask))
+        return 0.0 if laid is None else max(laid.strengths)
+
+    others = list(zip(people[::2], people[1::2], strict=True))
+    crops = [(seen_through(one, about_centre(one, scale=0.85)), one) for one in people[:20]]
+    plain = [[strength(*pair, None) for pair in pairs] for pairs in (others, crops)]
+    masked = [[strength(*pair, shared) for pair in pairs] for pairs in (others, crops)]
+    assert min(plain[0]) > 1  # the edge is alike in any two people
+    assert max(masked[0]) < 0.5
+    assert min(masked[1]) > 1
+    assert 0.1 < shared.mean() < 0.6
+    laid = align_details(copy_details(crops[0][0]), source_details(people[0], shared))
+    assert laid is not None
+    assert laid.overlap < 1
+    assert laid.words.startswith("85% of either side")

@@ -26,7 +26,7 @@ ALIGNMENTS = "second-look.json"
 """The file, while the audit is going on."""
 SAVED_EVERY = 10.0
 """Seconds between two writes of it: what a kill costs at most."""
-_FORMAT = 2
+_FORMAT = 3
 
 Laid = list[tuple[int, Alignment]]
 """Rows and alignments, the most similar first."""

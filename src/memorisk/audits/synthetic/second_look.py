@@ -6,6 +6,9 @@ alignment is refined for flagged images, for the `REFINED` on which the image li
 `REFINED` on which it lies best unmoved. A pair is confirmed beyond a cut of `statistics.copies.alignments`, in windows
 of any size: fewer than `EXPECTED_PAIRS` synthetic images of the whole set are expected there if no one was copied.
 
+Pixels whose details are mostly the same in all real people, as along the edge of a round field, are left out of the
+training and held-out images: they would align with anybody's.
+
 The null has two parts of up to `MOST_IMAGES` images each: one image of each held-out person, laid on its nearest
 training images, is how alike two people are; random synthetic images, laid on their nearest *held-out* images, are how
 alike this generator's images (smooth, of few kinds) are to people whom it never saw. The report shows how many images
@@ -39,6 +42,7 @@ from memorisk.images.copies.alignment import (
     copy_details,
     find_pose,
     refine,
+    shared_pixels,
     source_details,
     unmoved_pose,
 )
@@ -150,9 +154,10 @@ def look_again(
     for made in np.stack(orders, axis=1).ravel().tolist():
         if len(looked) < MOST_IMAGES:
             looked.setdefault(made, [])
-    train, held = KeptDetails(evidence.sets.train.images), KeptDetails(held_store.images)
     rng = np.random.default_rng([67, seed])
     people = rng.permutation(one_per_group(found.held_patients, seed=seed))[:MOST_IMAGES]
+    shared = _shared_pixels(evidence.sets.train.images, held_store.images, found, people, seed)
+    train, held = KeptDetails(evidence.sets.train.images, shared), KeptDetails(held_store.images, shared)
     null = _largest(held_store.images, people, [c.held for c in candidates], train, progress, kept, "held-out images")
     some = rng.permutation(len(made_images))[:MOST_IMAGES]
     control = _largest(made_images, some, [c.synthetic_held for c in candidates], held, progress, kept, "a control")
@@ -172,22 +177,45 @@ def look_again(
     return SecondLook(cut, null, control, tuple(pairs), len(looked), n_left, plants, kinds)
 
 
+def _shared_pixels(
+    train: Sequence[np.ndarray] | np.ndarray,
+    held: Sequence[np.ndarray] | np.ndarray,
+    found: Findings,
+    held_people: np.ndarray,
+    seed: int,
+) -> np.ndarray:
+    """Find the pixels that all real people share, from up to `MOST_IMAGES` people of either part.
+
+    Args:
+        train: Training images.
+        held: Held-out images.
+        found: Findings, with the patients of the training images.
+        held_people: Rows of one image of each of some held-out people.
+        seed: Seed of the training people that are drawn.
+    """
+    rng = np.random.default_rng([67, seed, 1])
+    train_people = rng.permutation(one_per_group(found.patients, seed=seed))[:MOST_IMAGES]
+    parts = ((train, train_people), (held, held_people))
+    return shared_pixels(np.asarray(images[row]) for images, rows in parts for row in rows.tolist())
+
+
 class KeptDetails:
     """Details of images, computed when they are asked for, and some of them kept.
 
     Args:
-        images: [n] of [h, w, c].
+        images: Images [h, w, c], n of them.
+        shared: Pixels that all people share, which are left out (`shared_pixels`); None to leave none out.
     """
 
-    def __init__(self, images: Sequence[np.ndarray] | np.ndarray) -> None:
-        self.images, self.kept = images, dict[int, SourceDetails]()
+    def __init__(self, images: Sequence[np.ndarray] | np.ndarray, shared: np.ndarray | None = None) -> None:
+        self.images, self.shared, self.kept = images, shared, dict[int, SourceDetails]()
 
     def __call__(self, row: int) -> SourceDetails:
         """Those of one image."""
         if row not in self.kept:
             if len(self.kept) >= _KEPT:
                 self.kept.pop(next(iter(self.kept)))
-            self.kept[row] = source_details(np.asarray(self.images[row]))
+            self.kept[row] = source_details(np.asarray(self.images[row]), self.shared)
         return self.kept[row]
 
 

@@ -23,7 +23,7 @@ Steps and constants were chosen on four real sets (`recipes/alignment.py`). Keyp
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import atan2, cos, degrees, radians, sin, sqrt
 
@@ -50,6 +50,11 @@ WINDOWS = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4)
 """Sides of the windows, as shares of the canvas."""
 _NOISE_FLOOR = 0.001
 """Share of the mean square of details that is added to that of each window: a window without details shows nothing."""
+SHARED_PART = 0.5
+"""Share of the mean square of a pixel's details above which the mean over people counts as most of them."""
+FEWEST_SHARING = 30
+"""Fewest images from which `shared_pixels` learns: the mean of 30 independent values exceeds the share by chance in
+fewer than one pixel of ten thousand."""
 LARGEST_CORRELATION = 1 / (1 + _NOISE_FLOOR)
 """Correlation of two equal windows with as many details as the image has on average; larger ones are cut to it."""
 _MOST_SHIFT = COARSE // 2
@@ -71,7 +76,7 @@ class Alignment:
     """Transform, [2, 3]: ``matrix @ (x, y, 1)`` is the place in the source of the pixel (x, y) of the copy. Centres of
     pixels are whole numbers, the first one (0, 0), x to the right and y down, as in OpenCV."""
     overlap: float
-    """Share of the copy's pixels that lie on the source."""
+    """Share of the copy's pixels that lie on pixels of the source that are compared."""
     strengths: tuple[float, ...]
     """Largest ``sqrt(a) atanh(r)`` over the windows of each of `WINDOWS`."""
     agreeing: float
@@ -143,7 +148,7 @@ class SourceDetails:
     fine: NDArray[np.float32]
     """Fine details of the image, [SIDE, SIDE]."""
     inside: NDArray[np.bool_]
-    """Whether the image covers the pixel of the canvas, [SIDE, SIDE]."""
+    """Whether the pixel of the canvas is compared: the image covers it and is not left out there, [SIDE, SIDE]."""
     spectrum: NDArray[np.complex64]
     """Fourier transform of the coarse details, which have length 1, [1.5 COARSE, 0.75 COARSE + 1]."""
 
@@ -168,16 +173,57 @@ class CopyDetails:
     """Conjugate Fourier transforms of the coarse details in each pose, [poses, 1.5 COARSE, 0.75 COARSE + 1]."""
 
 
-def source_details(image: np.ndarray) -> SourceDetails:
+def shared_pixels(images: Iterable[np.ndarray]) -> NDArray[np.bool_]:
+    """Find the pixels whose details are mostly the same in all images: they align with anybody's.
+
+    With details d of one pixel, these are the pixels with ``mean(d)^2 > SHARED_PART mean(d^2)``.
+
+    Args:
+        images: Real images of different people, each as in `source_details`, all of one shape.
+
+    Returns:
+        Mask of the canvas, [SIDE, SIDE]; False everywhere for fewer than `FEWEST_SHARING` images, whose means are too
+        uncertain.
+
+    Raises:
+        InputError: The pixels have another type or shape.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> images = rng.integers(0, 255, (40, 64, 64, 1)).astype(np.uint8)
+        >>> images[:, :8] = images[0, :8]
+        >>> shared_pixels(images)[:6].mean().round(1), shared_pixels(images)[10:].any()
+        (1.0, False)
+    """
+    n, total, square = 0, np.zeros((SIDE, SIDE)), np.zeros((SIDE, SIDE))
+    for image in images:
+        fine = _details(image)[0].fine.astype(np.float64)
+        n, total, square = n + 1, total + fine, square + fine**2
+    if n < FEWEST_SHARING:
+        return np.zeros((SIDE, SIDE), bool)
+    return total**2 > SHARED_PART * n * square
+
+
+def source_details(image: np.ndarray, shared: NDArray[np.bool_] | None = None) -> SourceDetails:
     """Compute the details of an image.
 
     Args:
         image: Image, uint8 or uint16 [h, w, c] with c 1 or 3; colours are averaged.
+        shared: Mask of `shared_pixels`, which are left out; None to leave none out.
 
     Raises:
         InputError: The pixels have another type or shape.
     """
-    return _details(image)[0]
+    plain, coarse = _details(image)
+    if shared is None or not shared.any():
+        return plain
+    left_out = cv2.resize(shared.astype(np.float32), (COARSE, COARSE), interpolation=cv2.INTER_AREA) > 0.5
+    return replace(
+        plain,
+        fine=np.where(shared, np.float32(0), plain.fine),
+        inside=plain.inside & ~shared,
+        spectrum=_spectrum(_of_length_one(np.where(left_out, np.float32(0), coarse))),
+    )
 
 
 def copy_details(image: np.ndarray) -> CopyDetails:
