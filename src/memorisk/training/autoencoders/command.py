@@ -84,9 +84,9 @@ def train_autoencoder(
         """Train, measure and leave the weights of the best epoch."""
         log = training.run(run.path / CHECKPOINT, progress)
         summary = _summary(parts, training, log, progress)
-        seen = TrainingRecord.of(store, {"training": training.rows, "validation": training.validation})
+        record = TrainingRecord.of(store, {"training": training.rows, "validation": training.validation})
         scaling_factor = summary["latents"]["scaling_factor"]
-        save_autoencoder(training.network, run.path / AUTOENCODER, seen, scaling_factor=scaling_factor)
+        save_autoencoder(training.network, run.path / AUTOENCODER, record, scaling_factor=scaling_factor)
         return summary
 
     identity = {**recipe(how), **split_settings(options)}

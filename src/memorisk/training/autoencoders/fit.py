@@ -162,8 +162,8 @@ class AutoencoderTraining:
         """Return the mean absolute error of pixels in [0, 1], rendered from the posterior mean; float64 over images."""
         total = 0.0
         for begin in range(0, len(rows), self.block):
-            found, wanted = self.rendered(rows[begin : begin + self.block])
-            total += float(np.abs(found.astype(np.float64) - wanted).sum())
+            rendered, wanted = self.rendered(rows[begin : begin + self.block])
+            total += float(np.abs(rendered.astype(np.float64) - wanted).sum())
         return total / (len(rows) * int(np.prod(self.store.images.shape[1:])))
 
     @property
@@ -186,8 +186,8 @@ class AutoencoderTraining:
         self.network.eval()
         with torch.inference_mode(), exact_products(self.device):
             x = torch.from_numpy(wanted).to(self.device).contiguous(memory_format=torch.channels_last) * 2 - 1
-            found = self.network.decode(self.network.encode(x).latent_dist.mode()).sample
-        return ((found.float() + 1) / 2).clamp(0, 1).cpu().numpy(), wanted
+            decoded = self.network.decode(self.network.encode(x).latent_dist.mode()).sample
+        return ((decoded.float() + 1) / 2).clamp(0, 1).cpu().numpy(), wanted
 
     def latents(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         """Yield posterior means [n, c, h, w] of images, a block at a time."""
@@ -195,14 +195,14 @@ class AutoencoderTraining:
         self.network.eval()
         for x in source.batches(torch.arange(len(rows)).split(self.block)):
             with torch.inference_mode(), exact_products(self.device):
-                found = self.network.encode(x).latent_dist.mode()
-            yield found.float().cpu().numpy()
+                mode = self.network.encode(x).latent_dist.mode()
+            yield mode.float().cpu().numpy()
 
 
 def recipe(options: AutoencoderOptions) -> dict[str, Any]:
     """Return every setting that the weights depend on, by name."""
-    given = {field.name: getattr(options, field.name) for field in fields(AutoencoderOptions)}
-    return {name: value for name, value in given.items() if name not in _NOT_OF_THE_RESULT} | {
+    settings = {field.name: getattr(options, field.name) for field in fields(AutoencoderOptions)}
+    return {name: value for name, value in settings.items() if name not in _NOT_OF_THE_RESULT} | {
         "block_channels": options.widths
     }
 
@@ -264,8 +264,8 @@ def _validation_subset(validation: np.ndarray, seed: int) -> tuple[np.ndarray, t
     if len(validation) <= MOST_VALIDATED:
         return validation, ()
     drawn = np.random.default_rng(seed).choice(len(validation), MOST_VALIDATED, replace=False)
-    said = f"The epoch is chosen on {MOST_VALIDATED:,} of {len(validation):,} validation images."
-    return validation[np.sort(drawn)], (said,)
+    note = f"The epoch is chosen on {MOST_VALIDATED:,} of {len(validation):,} validation images."
+    return validation[np.sort(drawn)], (note,)
 
 
 def baseline_side(numbers: int, channels: int, side: int) -> int:
@@ -308,19 +308,19 @@ def measure_reconstruction(
     """
     _, side, _, channels = (int(n) for n in training.store.images.shape)
     levels = int(np.iinfo(training.store.images.dtype).max) + 1
-    small, found = baseline_side(numbers, channels, side), {}
+    small, quality = baseline_side(numbers, channels, side), {}
     for done, (part, rows) in enumerate(parts.items()):
         progress("rendering images", done, len(parts))
         figures: dict[tuple[str, str], list[np.ndarray]] = {}
         for begin in range(0, len(rows), training.block):
             rendered, wanted = training.rendered(rows[begin : begin + training.block])
-            for name, made in (("autoencoder", rendered), ("bilinear", resize_and_restore(wanted, small))):
-                figures.setdefault(("psnr", name), []).append(psnr(made, wanted, levels=levels))
-                figures.setdefault(("ssim", name), []).append(ssim(made, wanted))
+            for name, candidate in (("autoencoder", rendered), ("bilinear", resize_and_restore(wanted, small))):
+                figures.setdefault(("psnr", name), []).append(psnr(candidate, wanted, levels=levels))
+                figures.setdefault(("ssim", name), []).append(ssim(candidate, wanted))
         values = {key: np.concatenate(blocks) for key, blocks in figures.items()}
-        found[part] = {measure: _compare_with_baseline(values, measure, groups[rows]) for measure in ("psnr", "ssim")}
+        quality[part] = {measure: _compare_with_baseline(values, measure, groups[rows]) for measure in ("psnr", "ssim")}
     progress("rendering images", len(parts), len(parts))
-    return found
+    return quality
 
 
 def _compare_with_baseline(

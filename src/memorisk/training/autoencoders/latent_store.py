@@ -126,15 +126,15 @@ def load_latents(
     where = check_device(device)
     how = feature_precision(precision, where, mixed=encoder.kind != "pixels")
     plan = _plan(encoder, store, root / "latents", where, how, batch)
-    kept = (cached_features if cache else computed_features)(
+    features = (cached_features if cache else computed_features)(
         plan, progress=partial(progress, f"latents by {plan.name}")
     )
-    if len(wrong := kept.checks.not_finite):
+    if len(wrong := features.checks.not_finite):
         which = listed(store.manifest.images[wrong])
         raise InputError(f"latents by {encoder.name} are not finite for {len(wrong):,} images ({which})")
-    values = kept.values.reshape(-1, *encoder.latent_shape)
+    values = features.values.reshape(-1, *encoder.latent_shape)
     mean, std = _cached_statistics(plan.folder, values) if cache else channel_statistics(values)
-    return Latents(values, mean, std, store.manifest, store.pixel_hashes, encoder, store, kept.computed)
+    return Latents(values, mean, std, store.manifest, store.pixel_hashes, encoder, store, features.computed)
 
 
 def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Latents:
@@ -149,15 +149,17 @@ def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Late
         InputError: The file is missing, damaged, of another shape or not finite, or the ids do not fit it.
     """
     file = Path(str(path).removeprefix(LATENTS_PREFIX))
-    said = one_line(file.name, 80)
+    shown_name = one_line(file.name, 80)
     if not file.is_file():
         raise InputError(f"there is no file of latents {one_line(file)}")
     try:
         values, rows = _read(file, table)
     except ARRAY_ERRORS as error:
-        raise InputError(f"latents {said} cannot be read: {one_line(error, 160)}") from None
+        raise InputError(f"latents {shown_name} cannot be read: {one_line(error, 160)}") from None
     if values.ndim != 4 or values.dtype.kind not in "fiu" or not values.size:
-        raise InputError(f"latents {said} are {values.dtype} of shape {values.shape}; needed are numbers [N, c, h, w]")
+        raise InputError(
+            f"latents {shown_name} are {values.dtype} of shape {values.shape}; needed are numbers [N, c, h, w]"
+        )
     manifest = _manifest(file, rows, len(values))
     if values.dtype != np.float32:
         with np.errstate(over="ignore"):  # what float32 cannot hold is found as not finite
@@ -166,7 +168,9 @@ def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Late
     mean, std = channel_statistics(values)
     if not (np.isfinite(mean).all() and np.isfinite(std).all()):
         wrong = [not np.isfinite(row).all() for row in values]
-        raise InputError(f"latents {said} are not finite for {sum(wrong):,} images ({listed(manifest.images[wrong])})")
+        raise InputError(
+            f"latents {shown_name} are not finite for {sum(wrong):,} images ({listed(manifest.images[wrong])})"
+        )
     _, c, h, w = (int(n) for n in values.shape)
     hashes = np.array([fingerprint(np.asarray(row), length=32) for row in values], dtype=object)
     encoder = external_encoder(f"latents given directly ({c} x {h} x {w})", (c, h, w))
@@ -197,7 +201,7 @@ def running_statistics(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.nda
     Returns:
         Mean and deviation, [c] float64 each.
     """
-    seen, mean, squares = 0, np.zeros(1), np.zeros(1)
+    total, mean, squares = 0, np.zeros(1), np.zeros(1)
     with np.errstate(invalid="ignore", over="ignore"):
         for values in blocks:
             block = np.asarray(values, dtype=np.float64).reshape(*values.shape[:2], -1)
@@ -205,10 +209,10 @@ def running_statistics(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.nda
             own = block.mean(axis=(0, 2))
             apart = own - mean
             squares = squares + np.square(block - own[:, None]).sum(axis=(0, 2))
-            squares = squares + np.square(apart) * (seen * count / (seen + count))
-            mean = mean + apart * (count / (seen + count))
-            seen += count
-    return mean, np.sqrt(squares / max(1, seen))
+            squares = squares + np.square(apart) * (total * count / (total + count))
+            mean = mean + apart * (count / (total + count))
+            total += count
+    return mean, np.sqrt(squares / max(1, total))
 
 
 class _FlatEncoder(nn.Module):
@@ -222,10 +226,10 @@ class _FlatEncoder(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Encode [b, C, H, W] to [b, c h w]."""
-        found = self.inner(x)
-        if tuple(found.shape[1:]) != self.shape:
-            raise InputError(f"{self.name} gives latents of shape {list(found.shape[1:])}, not {list(self.shape)}")
-        return found.flatten(1)
+        latents = self.inner(x)
+        if tuple(latents.shape[1:]) != self.shape:
+            raise InputError(f"{self.name} gives latents of shape {list(latents.shape[1:])}, not {list(self.shape)}")
+        return latents.flatten(1)
 
 
 def _stored(images: str | Path | Manifest, options: ImageOptions, progress: Progress) -> ImageStore:
@@ -242,8 +246,13 @@ def _plan(
     encoder: LatentEncoder, store: ImageStore, root: Path, device: torch.device, precision: str, batch: int | None
 ) -> FeaturePlan:
     """Plan the computation: its key is the content of the images and whatever else decides the values."""
-    made = {"precision": precision, "device": device.type, "stored": _shape(store), "depth": store.images.dtype.str}
-    content: dict[str, Any] = {"format": _FORMAT, **made, **encoder.identity}
+    computed_by = {
+        "precision": precision,
+        "device": device.type,
+        "stored": _shape(store),
+        "depth": store.images.dtype.str,
+    }
+    content: dict[str, Any] = {"format": _FORMAT, **computed_by, **encoder.identity}
     height, width = encoder.size
     size = batch or max(1, min(_MOST_A_BATCH, _PIXELS_PER_BATCH.get(device.type, 1 << 20) // (height * width)))
 
@@ -267,8 +276,8 @@ def _plan(
 def _cached_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Read the statistics that are kept with the values, or compute and write them."""
     if is_intact(folder / STATISTICS):
-        found = read_json(folder / STATISTICS)
-        return np.array(found["mean"], dtype=np.float64), np.array(found["std"], dtype=np.float64)
+        statistics = read_json(folder / STATISTICS)
+        return np.array(statistics["mean"], dtype=np.float64), np.array(statistics["std"], dtype=np.float64)
     mean, std = channel_statistics(values)
     write_json(folder / STATISTICS, {"n": len(values), "mean": mean, "std": std}, recorded=True)
     return mean, std
@@ -295,16 +304,18 @@ def _read(file: Path, table: pd.DataFrame | None) -> tuple[np.ndarray, pd.DataFr
 
 
 def _manifest(file: Path, rows: pd.DataFrame, n: int) -> Manifest:
-    said = one_line(file.name, 80)
+    shown_name = one_line(file.name, 80)
     if "image" not in rows:
-        raise InputError(f"latents {said} name no images: an array or column 'image' with an id for each is needed")
+        raise InputError(
+            f"latents {shown_name} name no images: an array or column 'image' with an id for each is needed"
+        )
     if len(rows) != n:
-        raise InputError(f"latents {said} have {n:,} rows and {len(rows):,} ids")
-    known = {name: rows[name].fillna("").astype(str).tolist() for name in _COLUMNS if name in rows}
-    ids = known["image"]
-    groups = [group or image for group, image in zip(known.get("group", ids), ids, strict=True)]
-    columns = {"path": [file.name] * n, "label": known.get("label", [""] * n)}
-    table = pd.DataFrame({**known, **columns, "group": groups}, dtype=object)
+        raise InputError(f"latents {shown_name} have {n:,} rows and {len(rows):,} ids")
+    given_columns = {name: rows[name].fillna("").astype(str).tolist() for name in _COLUMNS if name in rows}
+    ids = given_columns["image"]
+    groups = [group or image for group, image in zip(given_columns.get("group", ids), ids, strict=True)]
+    columns = {"path": [file.name] * n, "label": given_columns.get("label", [""] * n)}
+    table = pd.DataFrame({**given_columns, **columns, "group": groups}, dtype=object)
     manifest = Manifest(table=table, root=file.parent, name=file.stem)
     manifest.validate()
     return manifest

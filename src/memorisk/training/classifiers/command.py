@@ -164,8 +164,8 @@ def _refuse_other(folder: Path, job: TrainJob) -> None:
         return
     before = read_json(file)
     was = {**before.get("options", {}), **{k: before.get(k) for k in ("model", "weights", "seed")}}
-    asked = json_value({**asdict(job.options), "model": job.model, "weights": job.weights, "seed": job.seed})
-    changed = [f"{k} = {one_line(was.get(k), 40)}, now {one_line(v, 40)}" for k, v in asked.items() if was.get(k) != v]
+    wanted = json_value({**asdict(job.options), "model": job.model, "weights": job.weights, "seed": job.seed})
+    changed = [f"{k} = {one_line(was.get(k), 40)}, now {one_line(v, 40)}" for k, v in wanted.items() if was.get(k) != v]
     raise InputError(
         f"--out {one_line(folder)} holds a model trained otherwise ({'; '.join(changed[:2]) or 'on other images'}): "
         "name another folder, or delete that one"
@@ -192,9 +192,9 @@ def _train(run: RunFolder, name: str, job: TrainJob, data: _Data, options: Train
     log = run_training(job)
     run.log("trained", regime=name, **asdict(log))
     remove_recorded(folder / NOISE)
-    kept = folder / WEIGHTS / f"{job.key}.safetensors"
-    if kept.is_file():
-        move_recorded(kept, folder / WEIGHTS_FILE)
+    weights_file = folder / WEIGHTS / f"{job.key}.safetensors"
+    if weights_file.is_file():
+        move_recorded(weights_file, folder / WEIGHTS_FILE)
     summary = json_value({"job": job.key, "regime": name, **_described(job, data), "notes": list(log.notes)})
     write_json(written, summary, recorded=True)
     return summary
@@ -245,5 +245,9 @@ def _held_out(job: TrainJob, data: _Data) -> dict[str, Any] | None:
     answer = (logits[:, 0] > 0).astype(int) if job.options.head == "binary" else logits.argmax(axis=1)
     names, counts = np.unique(data.labels[job.rows].astype(str), return_counts=True)
     correct = answer == data.targets.values[test].astype(int)
-    found = against_majority(correct, data.labels[test], data.groups[test], str(names[counts.argmax()]))
-    return {"majority_class": str(names[counts.argmax()]), **asdict(found), "beats_majority": found.beats_majority}
+    accuracy = against_majority(correct, data.labels[test], data.groups[test], str(names[counts.argmax()]))
+    return {
+        "majority_class": str(names[counts.argmax()]),
+        **asdict(accuracy),
+        "beats_majority": accuracy.beats_majority,
+    }

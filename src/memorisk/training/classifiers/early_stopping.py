@@ -95,11 +95,11 @@ def fit_early(
         logits = predict_logits(model, images, validation_rows, options, device, normalisation=normalisation)
         return mean_loss(logits, targets[validation_rows])
 
-    given = {"seed": seed, "device": device, "checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
+    run_settings = {"seed": seed, "device": device, "checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
     after = _epoch_observer(model, record, validation_loss, patience, on_epoch)
     identity = fingerprint("early", patience, validation_rows, np.asarray(targets)[validation_rows])
     watch = EpochObserver(after, {**record.weights, "losses": record.figures[1:, 0]}, identity)
-    log = fit(model, images, targets, rows, options, **given, normalisation=normalisation, watch=watch)
+    log = fit(model, images, targets, rows, options, **run_settings, normalisation=normalisation, watch=watch)
     model.load_state_dict(record.best)
     model.eval()
     return EarlyStoppingLog.of(record, log.losses, patience)
@@ -240,8 +240,8 @@ class _EarlyStoppedStack:
         self.together = self._build()
 
     def _build(self) -> StackedNetworks:
-        given = (self.source, self.targets, self.rows, self.options, self.seeds, self.device)
-        return StackedNetworks(self.model, self.parameters, *given)
+        inputs = (self.source, self.targets, self.rows, self.options, self.seeds, self.device)
+        return StackedNetworks(self.model, self.parameters, *inputs)
 
     def run_epoch(self, epoch: int, going: Sequence[int]) -> dict[int, float]:
         """Train all for one epoch; return each mean loss by number. The weights of stopped networks do not matter."""
@@ -277,10 +277,10 @@ class _EarlyStoppedStack:
         if 2 * len(numbers) > len(self.numbers):
             return
         places = [self.numbers.index(number) for number in numbers]
-        kept = {name: _select_networks(value, places) for name, value in self.parameters.items()}
-        optimizer = build_optimizer([p for p in kept.values() if p.requires_grad], self.options)
-        _transfer_moments(self.optimizer, optimizer, self.parameters, kept, places)
-        self.parameters, self.optimizer = kept, optimizer
+        parameters = {name: _select_networks(value, places) for name, value in self.parameters.items()}
+        optimizer = build_optimizer([p for p in parameters.values() if p.requires_grad], self.options)
+        _transfer_moments(self.optimizer, optimizer, self.parameters, parameters, places)
+        self.parameters, self.optimizer = parameters, optimizer
         self.numbers, self.rows = list(numbers), self.rows[places]
         self.seeds = tuple(self.seeds[place] for place in places)
         self.together = self._build()

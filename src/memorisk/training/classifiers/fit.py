@@ -131,11 +131,11 @@ def fit(
     training = ClassifierTraining.build(
         model, images, targets, rows, options, where, class_weights, normalisation, slots
     )
-    kept = None
+    resume = None
     if checkpoint is not None:
         identity = training.identity(seed) if watch is None else fingerprint(training.identity(seed), watch.identity)
-        kept = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
-    progress = training.run(seed, kept, on_epoch, watch)
+        resume = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
+    progress = training.run(seed, resume, on_epoch, watch)
     return training.log(progress, time.perf_counter() - begun)
 
 

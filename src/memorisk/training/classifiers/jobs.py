@@ -269,7 +269,7 @@ def train_network(
         checkpoint: File in which the state is kept.
         on_epoch: Function called after each epoch, as for `fit`.
     """
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "seed": job.seed,
         "slots": job.n_slots,
         "device": job.device,
@@ -279,8 +279,8 @@ def train_network(
         "normalisation": job.normalisation,
     }
     if job.options.private:
-        return fit_private(model, images, job.targets, job.rows, job.options, noise_seed=noise_seed, **given)
-    return fit(model, images, job.targets, job.rows, job.options, **given)
+        return fit_private(model, images, job.targets, job.rows, job.options, noise_seed=noise_seed, **arguments)
+    return fit(model, images, job.targets, job.rows, job.options, **arguments)
 
 
 def _run_user_training(job: TrainJob) -> JobLog:
@@ -293,10 +293,10 @@ def _run_user_training(job: TrainJob) -> JobLog:
     val = np.empty(0, dtype=np.intp) if job.val_rows is None else job.val_rows
     try:
         with seeded(job.seed):  # a function that seeds nothing still makes twins that start alike
-            given, named = function_arguments(function, images, job.targets, np.sort(job.rows), val)
+            positional, named = function_arguments(function, images, job.targets, np.sort(job.rows), val)
             if takes_classes(function):
                 named[CLASSES] = job.n_outputs
-            model = function(*given, **named, seed=job.seed, device=job.device, **job.own_settings)
+            model = function(*positional, **named, seed=job.seed, device=job.device, **job.own_settings)
             if not isinstance(model, nn.Module):
                 raise UserCodeError(
                     f"{job.own} returned {type(model).__name__}; it must return a torch.nn.Module giving logits"
@@ -306,8 +306,8 @@ def _run_user_training(job: TrainJob) -> JobLog:
     except MemoriskError as error:
         raise UserCodeError(str(error)) from error
     except (Exception, SystemExit) as error:  # the user's code: its own type and message describe it
-        told = f"{type(error).__name__}: {one_line(error)}{user_line(error)}"
-        raise UserCodeError(f"{job.own} failed with {told}") from error
+        failure = f"{type(error).__name__}: {one_line(error)}{user_line(error)}"
+        raise UserCodeError(f"{job.own} failed with {failure}") from error
     save_result(job, model, logits)
     return JobLog(job.key, None, time.perf_counter() - begun, 0)
 
@@ -374,10 +374,10 @@ def _refuse_logits(job: TrainJob, logits: np.ndarray) -> None:
 
 def _unshared_tensors(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Copy tensors that share memory (tied weights, views), which safetensors refuses: each name gets its own copy."""
-    seen: set[int] = set()
+    memories: set[int] = set()
     unshared = {}
     for name, tensor in tensors.items():
         memory = tensor.untyped_storage().data_ptr()
-        unshared[name] = tensor.clone() if memory in seen else tensor
-        seen.add(memory)
+        unshared[name] = tensor.clone() if memory in memories else tensor
+        memories.add(memory)
     return unshared

@@ -191,11 +191,11 @@ def _predictions(job: TrainJob) -> int:
 
 def _job_cost(job: TrainJob, weight_bytes: int | None, passed: int) -> Cost:
     """Count the cost of one training and of its files."""
-    left = Cost(
+    outputs = Cost(
         images_passed=passed,
         bytes_weights=weight_bytes if job.keep_weights else 0,
         bytes_outputs=_predictions(job) * job.n_outputs * np.dtype(np.float32).itemsize,
     )
     if job.own is not None:
-        return left + Cost(trainings=1, steps=None, images_trained=None)
-    return left + fit_cost(job.n_slots, job.options)
+        return outputs + Cost(trainings=1, steps=None, images_trained=None)
+    return outputs + fit_cost(job.n_slots, job.options)

@@ -109,8 +109,8 @@ def mark_variants(
     ruler = _MarkComparison(before, plain, rectangle, normalisation)
     if not options.augmentations:
         return _join_epochs([ruler.measure(before, plain)] * epochs)
-    given = {"seed": seed, "epochs": epochs, "normalisation": normalisation}
-    steps = replay(images, rows, slot, marked, options, **given)
+    schedule = {"seed": seed, "epochs": epochs, "normalisation": normalisation}
+    steps = replay(images, rows, slot, marked, options, **schedule)
     return _join_epochs([ruler.measure(step.marked[step.at], step.plain[step.at]) for step in steps])
 
 
@@ -239,8 +239,8 @@ class _MarkComparison:
         difference = self._difference(marked, plain)
         rows, columns = self.rectangle
         row, column, mirrored = _best_place(self.mark, difference, (rows.start, columns.start))
-        seen = marked[:, row : row + self.mark.shape[1], column : column + self.mark.shape[2]]
-        pixels = ((seen * self.std + self.mean).clamp(0, 1) * 255).round().to(torch.uint8)
+        window = marked[:, row : row + self.mark.shape[1], column : column + self.mark.shape[2]]
+        pixels = ((window * self.std + self.mean).clamp(0, 1) * 255).round().to(torch.uint8)
         return _MarkView(
             same=torch.equal(marked[:, rows, columns], self.before[:, rows, columns]),
             kept=float(difference.square().sum()) / self.energy,

@@ -79,10 +79,10 @@ def spent_epsilon(
         from opacus.accountants.analysis.rdp import compute_rdp, get_privacy_spent
     except ImportError:
         return rdp_epsilon(noise_multiplier, sampling_rate, steps, delta, orders)
-    told = list(orders)
+    alphas = list(orders)
     with warnings.catch_warnings(action="ignore"):  # its remark that the best order is the largest
-        divergence = compute_rdp(q=sampling_rate, noise_multiplier=noise_multiplier, steps=steps, orders=told)
-        return max(float(get_privacy_spent(orders=told, rdp=divergence, delta=delta)[0]), 0.0)
+        divergence = compute_rdp(q=sampling_rate, noise_multiplier=noise_multiplier, steps=steps, orders=alphas)
+        return max(float(get_privacy_spent(orders=alphas, rdp=divergence, delta=delta)[0]), 0.0)
 
 
 @lru_cache(maxsize=64)
@@ -100,10 +100,10 @@ def privacy_of(n: int, options: TrainOptions) -> Privacy:
         raise InputError(f"regime {options.one_regime} is not private, or its epochs are not set")
     steps = options.epochs * len(batch_bounds(n, options.batch_size))
     rate = min(1.0, options.batch_size / n)
-    asked = (options.epsilon[0], options.delta, rate, steps)
-    noise = noise_for_epsilon(*asked)
+    budget = (options.epsilon[0], options.delta, rate, steps)
+    noise = noise_for_epsilon(*budget)
     if spent_epsilon(noise, rate, steps, options.delta) > options.epsilon[0]:  # by Opacus: its own bisection takes 1 s
-        noise = noise_for_epsilon(*asked, accountant=spent_epsilon)
+        noise = noise_for_epsilon(*budget, accountant=spent_epsilon)
     return Privacy(options.epsilon[0], options.delta, noise, options.clip, rate, steps)
 
 
@@ -180,11 +180,11 @@ def fit_private(
     training = ClassifierTraining.build(model, images, targets, rows, exact, where, None, normalisation, slots)
     with _clipping(training, privacy, ghost=ghost) as (hooks, optimizer):
         steps = _PrivateSteps(training, privacy, hooks, optimizer, seed, noise_seed)
-        kept = None
+        resume = None
         if checkpoint is not None:
             identity = fingerprint(training.identity(seed), noise_seed, asdict(privacy))
-            kept = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
-        progress = steps.run(kept, on_epoch)
+            resume = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
+        progress = steps.run(resume, on_epoch)
     return training.log(progress, time.perf_counter() - begun)
 
 

@@ -138,13 +138,13 @@ def fit_stacked(
     source = PixelSource(images, np.arange(len(images)), device=where, dtype=dtype, normalisation=normalisation)
     values = target_tensor(targets, options.head, dtype)
     together = StackedNetworks(models[0], parameters, source, values, rows, options, tuple(seeds), where, slots)
-    kept = None
+    resume = None
     if checkpoint is not None:
-        kept = Checkpoint(Path(checkpoint), together.identity(normalisation), checkpoint_seconds)
+        resume = Checkpoint(Path(checkpoint), together.identity(normalisation), checkpoint_seconds)
     optimizer = build_optimizer([p for p in parameters.values() if p.requires_grad], options)
     progress = run_epochs(
         together.losses, parameters, optimizer, options,
-        n=together.slots, n_models=len(models), checkpoint=kept, on_epoch=on_epoch,
+        n=together.slots, n_models=len(models), checkpoint=resume, on_epoch=on_epoch,
     )  # fmt: skip
     unstack_parameters(models, parameters)
     return together.logs(progress, normalisation, time.perf_counter() - begun)

@@ -106,7 +106,7 @@ def twin_design(
     """
     rng = np.random.default_rng([_PAIRING, seed])
     pairs: list[Pair] = []
-    left: list[np.ndarray] = []
+    unpaired: list[np.ndarray] = []
     buckets = _groups_of_equal_labels(labels, groups, canaries)
     for bucket in buckets.values():
         order = rng.permutation(len(bucket))
@@ -114,14 +114,14 @@ def twin_design(
             pair = (bucket[first], bucket[second])
             pairs.append(pair if rng.random() < 0.5 else pair[::-1])
         if len(bucket) % 2 and unmatched == "divided" and sum(map(len, buckets.values())) > 1:
-            left.append(bucket[order[-1]])
+            unpaired.append(bucket[order[-1]])
         elif len(bucket) % 2:
             pairs.append((bucket[order[-1]],) * 2)
     beside = [(np.sort(shared),) * 2, *pairs]  # rows of A, and the rows of B in the same slots
-    if left:
-        pairs, left = _break_pairs(pairs, left, rng)
-        side = np.repeat(halve(_group_counts(labels, left), rng), [len(rows) for rows in left])
-        divided = np.concatenate(left)
+    if unpaired:
+        pairs, unpaired = _break_pairs(pairs, unpaired, rng)
+        side = np.repeat(halve(_group_counts(labels, unpaired), rng), [len(rows) for rows in unpaired])
+        divided = np.concatenate(unpaired)
         beside = [beside[0], *pairs, *_align_rows(labels, divided[side > 0], divided[side < 0])]
     sign = np.zeros(len(labels), dtype=np.int8)
     rows_a, rows_b = (np.concatenate(rows) for rows in zip(*beside, strict=True))
@@ -194,31 +194,31 @@ def _groups_of_equal_labels(
 
 
 def _break_pairs(
-    pairs: list[Pair], left: list[np.ndarray], rng: np.random.Generator
+    pairs: list[Pair], unpaired: list[np.ndarray], rng: np.random.Generator
 ) -> tuple[list[Pair], list[np.ndarray]]:
     """Break pairs at random until enough groups can be divided with those without a partner.
 
     Enough is `COUNTERWEIGHT` times as many images as the largest of them has. The first result holds the pairs that are
     kept, the second the groups to be divided.
     """
-    missing = COUNTERWEIGHT * max(map(len, left)) - sum(map(len, left))
+    missing = COUNTERWEIGHT * max(map(len, unpaired)) - sum(map(len, unpaired))
     order = rng.permutation(len(pairs))
     held = np.cumsum([len(pairs[i][0]) + len(pairs[i][1]) for i in order])
     broken = order[: np.searchsorted(held, missing) + 1] if missing > 0 else order[:0]
-    kept = np.setdiff1d(order, broken)
-    return [pairs[i] for i in kept], [*left, *(group for i in broken for group in pairs[i])]
+    whole = np.setdiff1d(order, broken)
+    return [pairs[i] for i in whole], [*unpaired, *(group for i in broken for group in pairs[i])]
 
 
 def _align_rows(labels: Sequence[str] | np.ndarray, in_a: np.ndarray, in_b: np.ndarray) -> list[Pair]:
     """Align rows of A with rows of B of the same label, the others at the end."""
     of_a, of_b = (np.array([str(labels[row]) for row in rows], dtype=object) for rows in (in_a, in_b))
-    found, rest = [], []
+    aligned, rest = [], []
     for label in sorted({*of_a, *of_b}):
         own_a, own_b = in_a[of_a == label], in_b[of_b == label]
         k = min(len(own_a), len(own_b))
-        found.append((own_a[:k], own_b[:k]))
+        aligned.append((own_a[:k], own_b[:k]))
         rest.append((own_a[k:], own_b[k:]))
-    return [*found, *rest]
+    return [*aligned, *rest]
 
 
 def _group_counts(labels: Sequence[str] | np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
@@ -255,14 +255,14 @@ def _nearest_groups(
 ) -> list[np.ndarray]:
     """Match each group in turn to the nearest remaining group: by number of images, then by labels."""
     held = _group_counts(labels, [*wanting, *spare])
-    there, found = np.ones(len(spare), dtype=bool), []
+    there, partners = np.ones(len(spare), dtype=bool), []
     for w in range(min(len(wanting), len(spare))):
         others = np.flatnonzero(there)
         off = np.abs(held[len(wanting) + others] - held[w])
         nearest = others[np.lexsort((off.sum(axis=1), off[:, 0]))[0]]
         there[nearest] = False
-        found.append(spare[nearest])
-    return found
+        partners.append(spare[nearest])
+    return partners
 
 
 _CANARY_PAIRING, _CANARY_COINS = 21, 22  # keep the random streams of pairs and of coins apart

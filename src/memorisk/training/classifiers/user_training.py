@@ -62,8 +62,8 @@ def function_arguments(
     if _wants_dataset(function):
         return (RowDataset(images, targets, rows),), {"val_dataset": RowDataset(images, targets, val)}
     # asarray: an indexed memory map is a plain array already, although its type does not show it
-    given = (np.asarray(images[rows]), targets[rows])
-    return given, {"val_images": np.asarray(images[val]), "val_labels": targets[val]}
+    positional = (np.asarray(images[rows]), targets[rows])
+    return positional, {"val_images": np.asarray(images[val]), "val_labels": targets[val]}
 
 
 def _wants_dataset(function: Callable[..., Any]) -> bool:

@@ -231,9 +231,9 @@ class LatentOptions:
         """
         check_types(self)
         missing = {name: value for name, value in DEFAULTS_BY_KIND[self.kind].items() if getattr(self, name) is None}
-        found = replace(self, **missing)
-        found._check()
-        return found
+        options = replace(self, **missing)
+        options._check()
+        return options
 
     def stage(self, number: int) -> StageOptions:
         """Return one stage of filled options."""

@@ -148,19 +148,19 @@ def open_pair_detector(source: str | Path, *, measure: str = AUTO, domain: str |
     """
     text = str(source)
     is_folder = text != DEFAULT_DETECTOR and (Path(text) / CONFIG).is_file()
-    found = parse_source(f"detector:{text}" if is_folder else text)
-    detector = load_detector(found.folder) if found.kind == "detector" else None
+    features = parse_source(f"detector:{text}" if is_folder else text)
+    detector = load_detector(features.folder) if features.kind == "detector" else None
     head = getattr(detector, "head", None) if measure == AUTO else None
     if head is not None:
-        return PairDetector(found, None, None, head, detector)
+        return PairDetector(features, None, None, head, detector)
     name = measure
     if name == AUTO:
-        name = "euclidean" if found.kind in _NO_NETWORK else "cosine"
-        name = "whitened" if found.by_parts else name
+        name = "euclidean" if features.kind in _NO_NETWORK else "cosine"
+        name = "whitened" if features.by_parts else name
         name = detector.config.measure if detector is not None else name
     find_measure(name)
-    if found.by_parts and name != "whitened":
+    if features.by_parts and name != "whitened":
         raise InputError(
-            f"{found.shown} is compared by its own measure, not by {one_line(name, 60)}: leave the measure out"
+            f"{features.shown} is compared by its own measure, not by {one_line(name, 60)}: leave the measure out"
         )
-    return PairDetector(found, name, domain, None, detector)
+    return PairDetector(features, name, domain, None, detector)

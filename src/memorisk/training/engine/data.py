@@ -46,10 +46,10 @@ class Division:
     @property
     def names(self) -> np.ndarray:
         """Part of each image, [N], empty for images of no part."""
-        found = np.full(len(self.groups), "", dtype=object)
+        names = np.full(len(self.groups), "", dtype=object)
         for name, rows in self.rows.items():
-            found[rows] = name
-        return found
+            names[rows] = name
+        return names
 
 
 def divide(manifest: Manifest, hashes: np.ndarray, options: Any) -> Division:

@@ -346,8 +346,8 @@ class BestEpoch:
     def history(self, epochs: int) -> list[dict[str, Any]]:
         """Return ``epoch`` and the figures of the start and each epoch done; None where a figure is missing."""
         rows = [dict(zip(self.signs, row, strict=True)) for row in self.figures[: epochs + 1].tolist()]
-        known = [{name: value if np.isfinite(value) else None for name, value in row.items()} for row in rows]
-        return [{"epoch": epoch, **row} for epoch, row in enumerate(known)]
+        figures = [{name: value if np.isfinite(value) else None for name, value in row.items()} for row in rows]
+        return [{"epoch": epoch, **row} for epoch, row in enumerate(figures)]
 
 
 @dataclass(frozen=True)

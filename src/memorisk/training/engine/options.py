@@ -112,8 +112,8 @@ class TrainOptions:
         """Check the settings of the regimes, each by itself and together."""
         for name in ("regime", "epsilon"):  # one may be given without a list around it
             value = getattr(self, name)
-            given = () if value is None else (value,) if isinstance(value, str | float | int) else tuple(value)
-            object.__setattr__(self, name, given)
+            values = () if value is None else (value,) if isinstance(value, str | float | int) else tuple(value)
+            object.__setattr__(self, name, values)
         check_choices(self, TrainOptions)
         for name in ("regime", "epsilon"):
             if len(set(getattr(self, name))) != len(getattr(self, name)):

@@ -61,19 +61,19 @@ def choose_layers(model: nn.Module) -> tuple[list[Layer], str]:
     modules = dict(model.named_modules())
     record = getattr(model, "feature_info", None)
     entries: list[Any] = list(getattr(record, "info", record) or [])
-    found = [Layer(str(e["module"]), e.get("num_chs")) for e in entries if e.get("module") in modules]
-    if found:
-        return found, "the stages or blocks that timm lists for the network (feature_info)"
+    layers = [Layer(str(e["module"]), e.get("num_chs")) for e in entries if e.get("module") in modules]
+    if layers:
+        return layers, "the stages or blocks that timm lists for the network (feature_info)"
     blocks = getattr(model, "blocks", None)
     if isinstance(blocks, (nn.Sequential, nn.ModuleList)) and len(blocks) and hasattr(model, "cls_token"):
         width = getattr(model, "embed_dim", None)
         return [Layer(f"blocks.{i}", width) for i in range(len(blocks))], "the transformer blocks"
     heads = set(head_names(model))
     kinds = (nn.Conv1d, nn.Conv2d, nn.Linear)
-    found = [Layer(n, None) for n, m in modules.items() if isinstance(m, kinds) and n not in heads]
-    if not found:
+    layers = [Layer(n, None) for n, m in modules.items() if isinstance(m, kinds) and n not in heads]
+    if not layers:
         raise InputError(f"{type(model).__name__} has no convolution and no linear layer to look at")
-    return found, "every convolution and linear layer but the head"
+    return layers, "every convolution and linear layer but the head"
 
 
 def extract_activations(

@@ -59,16 +59,16 @@ class FeatureChecks:
 
     def sentences(self, ids: np.ndarray, dimension: int) -> list[str]:
         """Write the notes for a report, one sentence each; none where all is well."""
-        said = []
+        notes = []
         if n := len(self.not_finite):
             which = listed(ids[self.not_finite])
-            said.append(f"{plural(n, 'image has', 'images have')} features that are not finite ({which}).")
+            notes.append(f"{plural(n, 'image has', 'images have')} features that are not finite ({which}).")
         if n := len(self.constant_rows):
             which = listed(ids[self.constant_rows])
-            said.append(f"{plural(n, 'image has', 'images have')} features that are all one number ({which}).")
+            notes.append(f"{plural(n, 'image has', 'images have')} features that are all one number ({which}).")
         if n := len(self.constant_columns):
-            said.append(f"{n:,} of {dimension:,} features are the same for every image.")
-        return said
+            notes.append(f"{n:,} of {dimension:,} features are the same for every image.")
+        return notes
 
 
 def check_values(values: np.ndarray, name: str, *, n_distinct: int | None = None) -> FeatureChecks:
@@ -96,12 +96,14 @@ def check_values(values: np.ndarray, name: str, *, n_distinct: int | None = None
         if good.any():
             low = np.minimum(low, block[good].min(axis=0))
             high = np.maximum(high, block[good].max(axis=0))
-    said, judged = one_line(name, 80), int(finite.sum())
+    shown_name, judged = one_line(name, 80), int(finite.sum())
     if not judged:
-        raise InputError(f"features by {said} are not finite for any of the {n:,} images")
+        raise InputError(f"features by {shown_name} are not finite for any of the {n:,} images")
     several = judged > 1 and (n_distinct is None or n_distinct > 1)
     if several and (high - low).max() <= _ROUNDING * max(np.abs(low).max(), np.abs(high).max()):
-        raise InputError(f"features by {said} are the same for all {judged:,} images: nothing can be told from them")
+        raise InputError(
+            f"features by {shown_name} are the same for all {judged:,} images: nothing can be told from them"
+        )
     columns = np.flatnonzero(low == high) if several else np.empty(0, dtype=np.int64)
     return FeatureChecks(np.flatnonzero(~finite), np.flatnonzero(constant), columns)
 

@@ -144,10 +144,10 @@ class FeatureWork:
             Path(piece.path).unlink(missing_ok=True)
         for job in jobs:
             wait_for_file(Path(job.answer))
-            found = _read_block(job)
-            if found is None:
+            features = _read_block(job)
+            if features is None:
                 raise MemoriskError(f"features in {one_line(self.folder, 160)} are damaged: remove that folder")
-            yield found
+            yield features
 
     def _job(self, like: FeatureJob, images: Images, rows: np.ndarray) -> FeatureJob:
         """Build the job of some rows; images without a file of their own are written for it."""
@@ -159,8 +159,8 @@ class FeatureWork:
                 continue
             shared = share_array(self.folder, np.take(np.asarray(array), chosen, axis=0))
             pieces.append(FilePart(shared.path, shared, np.arange(len(chosen)), places))
-        told = [[one.path, one.shared and one.shared.fingerprint, one.rows, one.places] for one in pieces]
-        key = fingerprint(like.identity, like.precision, like.device, like.batch, told, length=32)
+        content = [[one.path, one.shared and one.shared.fingerprint, one.rows, one.places] for one in pieces]
+        key = fingerprint(like.identity, like.precision, like.device, like.batch, content, length=32)
         return replace(like, answer=str(self.folder / f"features-{key}.npy"), pieces=tuple(pieces), n=len(rows))
 
 
@@ -211,9 +211,9 @@ def run_features(job: FeatureJob) -> None:
     encoder = _same_encoder(job)
     images = None
     for piece in job.pieces:
-        found = piece.read()
-        images = np.empty((job.n, *found.shape[1:]), found.dtype) if images is None else images
-        images[piece.places] = found
+        pixels = piece.read()
+        images = np.empty((job.n, *pixels.shape[1:]), pixels.dtype) if images is None else images
+        images[piece.places] = pixels
     assert images is not None
     how = {"precision": job.precision, "dtype": encoder.dtype, "batch": job.batch, "name": encoder.name}
     with limited_threads(job.threads):
@@ -231,8 +231,8 @@ def needed_files(source: FeatureSource) -> tuple[Path, ...]:
     """Name the files that workers must see to open an encoder: a file of weights, or a folder."""
     if source.comes_with_memorisk:
         return ()
-    given = (source.name if source.kind in ("detector", "transformers") else source.weights) or ""
-    return (Path(given).resolve(),) if given and Path(given).exists() else ()
+    location = (source.name if source.kind in ("detector", "transformers") else source.weights) or ""
+    return (Path(location).resolve(),) if location and Path(location).exists() else ()
 
 
 def _same_encoder(job: FeatureJob) -> Encoder:
@@ -258,23 +258,23 @@ def _encoder(source: FeatureSource, stored: StoredShape, size: int | None, norma
 def _read_block(job: FeatureJob) -> np.ndarray | None:
     """Read the features of a block; None where they are missing, or damaged, so that they are computed again."""
     try:
-        found = read_array(job.answer)
+        features = read_array(job.answer)
     except (OSError, ValueError, EOFError):
         return None
-    return found if found.ndim == 2 and len(found) == job.n else None
+    return features if features.ndim == 2 and len(features) == job.n else None
 
 
 def _absolute(source: FeatureSource) -> FeatureSource:
     """Return the source with paths that mean the same in any working folder of a worker."""
-    given: dict[str, str] = {}
+    changes: dict[str, str] = {}
     if source.comes_with_memorisk:
         return source
     if source.kind in ("detector", "transformers") and Path(source.name).exists():
-        given["name"] = str(Path(source.name).resolve())
+        changes["name"] = str(Path(source.name).resolve())
     if source.kind == "network" and source.weights and Path(source.weights).is_file():
         path = str(Path(source.weights).resolve())
-        given |= {"weights": path, "text": f"{source.name}@{path}"}
-    return replace(source, **given)
+        changes |= {"weights": path, "text": f"{source.name}@{path}"}
+    return replace(source, **changes)
 
 
 def _parts(images: Images, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

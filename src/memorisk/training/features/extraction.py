@@ -101,7 +101,7 @@ def feature_batches(
     """
     if batch is not None and batch < 1:
         raise InputError(f"batch is {batch}; it must be at least 1")
-    said = name or type(model).__name__
+    shown_name = name or type(model).__name__
     height, width = preprocessing.size if preprocessing else images.shape[1:3]
     source = PixelSource(images, rows, device=device, dtype=dtype, normalisation=_AS_STORED)
     prepare = preparation(preprocessing, device, dtype)
@@ -113,10 +113,10 @@ def feature_batches(
     try:
         for x in source.batches(slots) if len(rows) else ():
             with torch.inference_mode(), exact_products(device), autocast(device, precision):
-                found = _vectors(model, prepare(x), said)
+                vectors = _vectors(model, prepare(x), shown_name)
             if waiting is not None:
                 yield _on_host(waiting, keep)
-            waiting = found
+            waiting = vectors
         if waiting is not None:
             yield _on_host(waiting, keep)
     finally:

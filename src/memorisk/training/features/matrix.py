@@ -140,8 +140,10 @@ def load_features(
         InputError: The images or the source are refused, or the features are constant.
         MemoriskError: The disk is full; what is done is kept.
     """
-    asked = source if isinstance(source, (FeatureSource, PixelPca)) else parse_source(source)
-    if reference is not None and not (isinstance(asked, FeatureSource) and asked.kind == "pca" and not asked.weights):
+    wanted = source if isinstance(source, (FeatureSource, PixelPca)) else parse_source(source)
+    if reference is not None and not (
+        isinstance(wanted, FeatureSource) and wanted.kind == "pca" and not wanted.weights
+    ):
         raise InputError("a reference is what pca:K is fitted on; these features are not fitted: leave it out")
     where = check_device(device)
     if isinstance(images, ImageStore):
@@ -150,26 +152,26 @@ def load_features(
         manifest = images.manifest
     else:
         manifest = images if isinstance(images, Manifest) else load_manifest(images, options)
-    if isinstance(asked, FeatureSource) and asked.kind == "saved":
-        return _read_saved(asked, manifest)
+    if isinstance(wanted, FeatureSource) and wanted.kind == "saved":
+        return _read_saved(wanted, manifest)
     if isinstance(images, ImageStore):
         store = images
     else:
         counted = partial(progress, "decoding images")
         store = build_store(manifest, options or ImageOptions(), processes=processes, progress=counted)
     root = store.folder.parent.parent / "features"
-    encoder = _encoder(asked, store, reference, root if cache else None, size, normalise, seed)
+    encoder = _encoder(wanted, store, reference, root if cache else None, size, normalise, seed)
     how = feature_precision(precision, where, mixed=encoder.mixed)
     counted = partial(progress, f"features by {encoder.name}")
     plan = _plan(encoder, store, root, where, how, batch)
-    if work is not None and isinstance(asked, FeatureSource):
+    if work is not None and isinstance(wanted, FeatureSource):
         job = feature_job(
-            asked, encoder, _stored(store), size=size, normalise=normalise, seed=seed, precision=how, device=where,
+            wanted, encoder, _stored(store), size=size, normalise=normalise, seed=seed, precision=how, device=where,
             batch=batch, threads=work.threads,
         )  # fmt: skip
         plan = replace(plan, compute=partial(_compute_by_workers, work, job, store, counted, plan.compute))
-    found = (cached_features if cache else computed_features)(plan, progress=counted)
-    return _features(asked, encoder, store, how, found)
+    matrix = (cached_features if cache else computed_features)(plan, progress=counted)
+    return _features(wanted, encoder, store, how, matrix)
 
 
 def _encoder(
@@ -217,18 +219,18 @@ def _fit_or_load_pca(
     try:
         return PixelPca.load(file)
     except InputError:  # not there, or damaged
-        made = fit()
+        pca = fit()
         cache_folder(root)
-        made.save(file)
-        return made
+        pca.save(file)
+        return pca
 
 
 def _plan(
     encoder: Encoder, store: ImageStore, root: Path, device: torch.device, precision: str, batch: int | None
 ) -> FeaturePlan:
     """Plan the computation: its key is the content of the images and whatever else decides the values."""
-    made = {"precision": precision, "device": device.type, "dtype": str(encoder.dtype), "stored": _stored(store)}
-    content = {"format": _FORMAT, "depth": store.images.dtype.str, **made, **encoder.identity}
+    computed_by = {"precision": precision, "device": device.type, "dtype": str(encoder.dtype), "stored": _stored(store)}
+    content = {"format": _FORMAT, "depth": store.images.dtype.str, **computed_by, **encoder.identity}
 
     def compute(rows: np.ndarray):
         """Yield features of these rows, a batch at a time."""
@@ -293,27 +295,27 @@ def _preprocessing_notes(encoder: Encoder, stored: StoredShape) -> str:
     """Describe the preprocessing of an image."""
     how = encoder.preprocessing
     height, width = how.size
-    said = [f"stored at {stored[0]} x {stored[1]} pixels in {stored[2]} channel{'s' if stored[2] > 1 else ''}"]
+    steps = [f"stored at {stored[0]} x {stored[1]} pixels in {stored[2]} channel{'s' if stored[2] > 1 else ''}"]
     if stored[2] == 1 and how.channels == 3:
-        said.append("grey repeated in three channels")
+        steps.append("grey repeated in three channels")
     if (height, width) != stored[:2]:
-        said.append(f"resized to {height} x {width} (bilinear, antialias)")
+        steps.append(f"resized to {height} x {width} (bilinear, antialias)")
     if encoder.state in ("fitted", "no network"):
-        return ", ".join([*said, "scaled to [0, 1]"])
+        return ", ".join([*steps, "scaled to [0, 1]"])
     mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (how.mean, how.std))
-    return ", ".join([*said, f"mean {mean} and deviation {std} of [0, 1]"])
+    return ", ".join([*steps, f"mean {mean} and deviation {std} of [0, 1]"])
 
 
 def _read_saved(asked: FeatureSource, manifest: Manifest) -> Features:
     """Read features that the user brings."""
-    found = read_saved(asked.name, manifest.images)
+    saved = read_saved(asked.name, manifest.images)
     with np.errstate(over="ignore"):  # what float32 cannot hold is found as not finite
-        values = found.values if found.values.dtype == np.float32 else found.values.astype(np.float32)
+        values = saved.values if saved.values.dtype == np.float32 else saved.values.astype(np.float32)
     values.flags.writeable = False
     checks = check_values(values, asked.shown)
-    notes = [] if found.by_id else [f"{asked.shown} has no ids: its rows are taken in the order of the images."]
-    if found.left_over:
-        notes.append(f"{found.left_over:,} rows of {asked.shown} belong to none of the images and are left out.")
+    notes = [] if saved.by_id else [f"{asked.shown} has no ids: its rows are taken in the order of the images."]
+    if saved.left_over:
+        notes.append(f"{saved.left_over:,} rows of {asked.shown} belong to none of the images and are left out.")
     described = FeatureDescription(
         source=asked.shown,
         encoder=asked.shown,
@@ -321,7 +323,7 @@ def _read_saved(asked: FeatureSource, manifest: Manifest) -> Features:
         weights_fingerprint=file_fingerprint(asked.name),
         state="saved",
         preprocessing="computed elsewhere",
-        precision=str(found.values.dtype),
+        precision=str(saved.values.dtype),
         dimension=int(values.shape[1]),
         n=manifest.n,
         n_distinct=None,

@@ -106,7 +106,7 @@ class _Pixels:
             yield self.block(piece)
 
     def block(self, rows: np.ndarray) -> np.ndarray:
-        found = feature_batches(
+        batches = feature_batches(
             FlattenPixels(),
             self.images,
             rows,
@@ -115,8 +115,8 @@ class _Pixels:
             dtype=torch.float64,
             keep=True,
         )
-        with closing(found):
-            return np.concatenate(list(found))
+        with closing(batches):
+            return np.concatenate(list(batches))
 
 
 def _by_pixels(
@@ -140,10 +140,10 @@ def _by_images(
     starts = np.cumsum([0, *(len(piece) for piece in pixels.pieces)])
     product = np.zeros((starts[-1], starts[-1]))
     for i, piece in enumerate(pixels.pieces):
-        left = pixels.block(piece) - mean
+        rows_block = pixels.block(piece) - mean
         for j in range(i + 1):
-            right = left if i == j else pixels.block(pixels.pieces[j]) - mean
-            product[starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = part = left @ right.T
+            right = rows_block if i == j else pixels.block(pixels.pieces[j]) - mean
+            product[starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = part = rows_block @ right.T
             product[starts[j] : starts[j + 1], starts[i] : starts[i + 1]] = part.T
         if progress is not None:
             progress(i + 1, len(pixels.pieces))

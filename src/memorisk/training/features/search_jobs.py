@@ -93,13 +93,13 @@ def run_search(job: SearchJob) -> None:
     """
     if read_answer(job.answer) is not None:
         return
-    found = _search_by_measure(job) if job.weight is None else _search_by_head(job)
+    answer = _search_by_measure(job) if job.weight is None else _search_by_head(job)
     with (
         write_guard(job.answer.parent, "answers of a search"),
         atomic_path(job.answer) as temporary,
         temporary.open("wb") as file,
     ):
-        np.savez(file, **found)  # pyright: ignore[reportArgumentType]
+        np.savez(file, **answer)  # pyright: ignore[reportArgumentType]
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ class DistributedSearch:
         """Search as `scores.distances.neighbours.nearest` does."""
         if not self._leaves(queries, references):
             return LOCAL_SEARCH.nearest(queries, references, measure, k, exclude_same=exclude_same, device=device)
-        asked = PairQuery("nearest", k=k)
-        parts = self._by_measure(queries, references, measure, asked, exclude_same, device)
+        query = PairQuery("nearest", k=k)
+        parts = self._by_measure(queries, references, measure, query, exclude_same, device)
         indices, values = (np.concatenate([part[name] for part in parts]) for name in ("indices", "distances"))
         return Neighbours(indices, values, sum(int(part["clipped"]) for part in parts))
 
@@ -148,8 +148,8 @@ class DistributedSearch:
         """Count as `scores.distances.neighbours.histogram` does."""
         if not self._leaves(queries, references):
             return LOCAL_SEARCH.histogram(queries, references, measure, edges, exclude_same=exclude_same, device=device)
-        asked = PairQuery("histogram", edges=_numbers(edges))
-        parts = self._by_measure(queries, references, measure, asked, exclude_same, device)
+        query = PairQuery("histogram", edges=_numbers(edges))
+        parts = self._by_measure(queries, references, measure, query, exclude_same, device)
         return reduce(np.add, [part["counts"] for part in parts])
 
     def survey(
@@ -169,18 +169,18 @@ class DistributedSearch:
         if not self._leaves(u, v):
             asked_here = {"threshold": threshold, "limit": limit, "k": k, "edges": edges, "exclude_same": exclude_same}
             return LOCAL_SEARCH.survey(u, v, head, device=device, **asked_here)
-        left, right = Rows(u, "first vectors (u)"), None if v is None else Rows(v, "second vectors (v)")
-        for rows in (left, right):
+        first, right = Rows(u, "first vectors (u)"), None if v is None else Rows(v, "second vectors (v)")
+        for rows in (first, right):
             if rows is not None:
                 rows.check()  # before anything is written, like all checks of a worker
         if right is None and exclude_same is not None and not isinstance(exclude_same, tuple):
             exclude_same = (exclude_same, exclude_same)
-        codes = group_codes(exclude_same, left, right or left)
-        asked = PairQuery("survey", k, threshold, limit, None if edges is None else _numbers(edges))
+        codes = group_codes(exclude_same, first, right or first)
+        query = PairQuery("survey", k, threshold, limit, None if edges is None else _numbers(edges))
         with write_guard(self.folder, "tables of a search"):
-            job = self._job(u, v, codes if exclude_same is not None else (), asked, device)
+            job = self._job(u, v, codes if exclude_same is not None else (), query, device)
             job = replace(job, weight=share_array(self.folder, head.weight), bias=head.bias)
-        return merge(_survey(part, limit) for part in self._answers(job, left.n))
+        return merge(_survey(part, limit) for part in self._answers(job, first.n))
 
     def _leaves(self, left: Any, right: Any) -> bool:
         """Return whether a search is worth sending to the workers; tables on a GPU are searched there."""
@@ -192,15 +192,15 @@ class DistributedSearch:
         )
 
     def _by_measure(
-        self, queries: Any, references: Any, measure: FittedMeasure, asked: PairQuery, exclude_same: Any, device: str
+        self, queries: Any, references: Any, measure: FittedMeasure, query: PairQuery, exclude_same: Any, device: str
     ) -> list[Arrays]:
         """Return the answers of all blocks of queries."""
-        left, right = open_tables(queries, references, measure)
-        codes = group_codes(exclude_same, left, right)
+        queried, right = open_tables(queries, references, measure)
+        codes = group_codes(exclude_same, queried, right)
         with write_guard(self.folder, "tables of a search"):
-            job = self._job(queries, references, codes if exclude_same is not None else (), asked, device)
+            job = self._job(queries, references, codes if exclude_same is not None else (), query, device)
             job = replace(job, measure=_share_measure(self.folder, measure))
-        return self._answers(job, left.n)
+        return self._answers(job, queried.n)
 
     def _job(self, left: Any, right: Any, codes: Sequence[np.ndarray], asked: PairQuery, device: str) -> SearchJob:
         """Build one job of all the work, its tables in a folder that workers see."""
@@ -226,13 +226,13 @@ class DistributedSearch:
         jobs = [
             replace(whole, key=key, first=first, last=min(first + rows, n)) for first in range(0, n, rows)
         ]  # fmt: skip
-        found = {job.first: read_answer(job.answer) for job in jobs}
-        todo = [job for job in jobs if found[job.first] is None]
+        by_row = {job.first: read_answer(job.answer) for job in jobs}
+        todo = [job for job in jobs if by_row[job.first] is None]
         run_jobs(run_search, todo, threads=self.threads, place=self.place)
         for job in todo:
             wait_for_file(job.answer)
-            found[job.first] = read_answer(job.answer)
-        answers = [found[job.first] for job in jobs]
+            by_row[job.first] = read_answer(job.answer)
+        answers = [by_row[job.first] for job in jobs]
         if any(answer is None for answer in answers):
             raise MemoriskError(f"answers of a search in {one_line(self.folder, 160)} are damaged: remove that folder")
         return [answer for answer in answers if answer is not None]
@@ -255,34 +255,38 @@ def _search_by_measure(job: SearchJob) -> Arrays:
     assert job.right is not None
     assert job.measure is not None
     rows, measure = slice(job.first, job.last), _measure_of(job.measure)
-    left, right, groups = job.left.open()[rows], job.right.open(), tuple(one.open() for one in job.groups)
+    queries, right, groups = job.left.open()[rows], job.right.open(), tuple(one.open() for one in job.groups)
     how: dict[str, Any] = {"device": job.device, "threads": job.threads}
     how["exclude_same"] = (groups[0][rows], groups[1]) if groups else None
     if job.asked.kind == "histogram":
         assert job.asked.edges is not None
-        return {"counts": distances.histogram(left, right, measure, job.asked.edges, **how)}
-    found = distances.nearest(left, right, measure, job.asked.k or 1, **how)
-    return {"indices": found.indices, "distances": found.distances, "clipped": np.array(found.clipped)}
+        return {"counts": distances.histogram(queries, right, measure, job.asked.edges, **how)}
+    neighbours = distances.nearest(queries, right, measure, job.asked.k or 1, **how)
+    return {"indices": neighbours.indices, "distances": neighbours.distances, "clipped": np.array(neighbours.clipped)}
 
 
 def _search_by_head(job: SearchJob) -> Arrays:
     """Survey a block of rows."""
     assert job.weight is not None
-    asked, groups = job.asked, tuple(one.open() for one in job.groups)
-    left, right = job.left.open(), None if job.right is None else job.right.open()
-    found = pairs.survey(
-        left, right, job.weight.open(), job.bias, threshold=asked.threshold, limit=asked.limit, k=asked.k,
-        edges=asked.edges, exclude_same=groups or None, job=Job(job.first, job.last), device=job.device,
+    query, groups = job.asked, tuple(one.open() for one in job.groups)
+    first, right = job.left.open(), None if job.right is None else job.right.open()
+    surveyed = pairs.survey(
+        first, right, job.weight.open(), job.bias, threshold=query.threshold, limit=query.limit, k=query.k,
+        edges=query.edges, exclude_same=groups or None, job=Job(job.first, job.last), device=job.device,
         threads=job.threads,
     )  # fmt: skip
-    work = found.work
-    told: Arrays = {"work": np.array([work.pairs, work.columns, work.evaluated])}
-    if found.pairs is not None:
-        told |= {name: getattr(found.pairs, name) for name in ("first", "second", "logit")}
-        told["count"] = np.array(found.pairs.count)
-    if found.top is not None:
-        told |= {"indices": found.top.indices, "logits": found.top.logits, "start": np.array(found.top.start)}
-    return told | ({} if found.counts is None else {"counts": found.counts})
+    work = surveyed.work
+    answer: Arrays = {"work": np.array([work.pairs, work.columns, work.evaluated])}
+    if surveyed.pairs is not None:
+        answer |= {name: getattr(surveyed.pairs, name) for name in ("first", "second", "logit")}
+        answer["count"] = np.array(surveyed.pairs.count)
+    if surveyed.top is not None:
+        answer |= {
+            "indices": surveyed.top.indices,
+            "logits": surveyed.top.logits,
+            "start": np.array(surveyed.top.start),
+        }
+    return answer | ({} if surveyed.counts is None else {"counts": surveyed.counts})
 
 
 def _survey(part: Arrays, limit: int | None) -> Survey:
@@ -327,10 +331,10 @@ def _measure_of(shared: SharedArray) -> FittedMeasure:
         MemoriskError: The file differs from the shared measure.
     """
     wait_for_file(Path(shared.path))
-    found = FittedMeasure.load(shared.path)
-    if _fingerprint_of(found) != shared.fingerprint:
+    measure = FittedMeasure.load(shared.path)
+    if _fingerprint_of(measure) != shared.fingerprint:
         raise MemoriskError(f"{one_line(shared.path, 160)} is damaged: remove it, and give the command again")
-    return found
+    return measure
 
 
 def _fingerprint_of(measure: FittedMeasure) -> str:

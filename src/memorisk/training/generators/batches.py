@@ -84,8 +84,8 @@ class ImageView:
         """Return some rows of the images on a device; a row may repeat."""
         if self.values is None:
             images, how = self.store.images, _HALF
-            given = PixelSource(images, rows, device=device, dtype=torch.float32, normalisation=how)
-            return RowImages(self.shape, given, None)
+            source = PixelSource(images, rows, device=device, dtype=torch.float32, normalisation=how)
+            return RowImages(self.shape, source, None)
         sources = [
             None if of is None else PixelSource(of, rows, device=device, dtype=torch.float32, normalisation=None)
             for of in self.values
@@ -174,13 +174,13 @@ class StepPlan:
 
     def slots(self, step: int) -> torch.Tensor:
         """Return positions of the images of a step, [b] int64; of two passes where one ends in it."""
-        begin, found, needed = step * self.batch_size, [], self.batch_size
+        begin, parts, needed = step * self.batch_size, [], self.batch_size
         while needed:
             epoch, place = divmod(begin, self.n)
             part = self._order(epoch)[place : place + needed]
-            found.append(part)
+            parts.append(part)
             begin, needed = begin + len(part), needed - len(part)
-        return found[0] if len(found) == 1 else torch.cat(found)
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def draw(self, step: int) -> StepDraw:
         """Draw the random numbers of a step."""

@@ -159,7 +159,7 @@ def plan_generator(
     with limited_threads(options.threads):
         training = _training(store, parts, options, _blank_conditions(store, parts, options), progress)
         each = training.seconds_a_step()
-    made = training.config(options.steps)
+    config = training.config(options.steps)
     looks = -(-options.steps // options.snapshot_every) if options.keep_snapshots else 0
     size = training.parameters * _BYTES
     return GeneratorPlan(
@@ -168,8 +168,8 @@ def plan_generator(
         options.steps * each,
         (*training.notes, *_notes_on_parts(store, parts, options)),
         _cost(store, parts, options, training, looks, Path(out) / CLASSIFIERS),
-        made.conditioned_on,
-        dict(zip(made.classes, made.class_counts, strict=True)),
+        config.conditioned_on,
+        dict(zip(config.classes, config.class_counts, strict=True)),
         training.parameters,
         options.steps * options.images_a_step / len(rows),
         {GENERATOR: size, CHECKPOINT: _STATE * size, "snapshots": looks * size},
@@ -208,10 +208,10 @@ def _conditions(
     if not is_main():
         wait_for_all()
     folder = run.subfolder(CLASSIFIERS)
-    found = pseudo_conditions(store, rows, options, which=options.conditioning, folder=folder, progress=progress)
+    conditions = pseudo_conditions(store, rows, options, which=options.conditioning, folder=folder, progress=progress)
     if is_main():
         wait_for_all()
-    return found
+    return conditions
 
 
 def _blank_conditions(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> Conditions | None:
@@ -231,19 +231,19 @@ def _cost(
     parts: Division,
     options: TrainGeneratorOptions,
     training: GeneratorTraining,
-    kept: int,
+    n_snapshots: int,
     folder: Path,
 ) -> Cost:
     """Count the cost of a whole run that keeps so many snapshots."""
     from memorisk.training.generators.fold_classifiers import fold_data
 
     rows, validation, which = parts.rows["training"], parts.rows["validation"], options.conditioning
-    found, conditions = Cost(bytes_images=store.images.nbytes), _blank_conditions(store, parts, options)
+    cost, conditions = Cost(bytes_images=store.images.nbytes), _blank_conditions(store, parts, options)
     if which is not None:
         data = fold_data(store, rows, None if which == "label-noise" else options.seed)
-        found += total(list(classifiers_cost(data, PseudoOptions.of(options), which, folder).values()))
-    found += steps_cost(store, rows, options.generator, validation, conditions)
-    return found + latents_cost(store, options.generator) + weights_cost(training, kept)
+        cost += total(list(classifiers_cost(data, PseudoOptions.of(options), which, folder).values()))
+    cost += steps_cost(store, rows, options.generator, validation, conditions)
+    return cost + latents_cost(store, options.generator) + weights_cost(training, n_snapshots)
 
 
 def _summary(
@@ -254,16 +254,16 @@ def _summary(
     fitted: FittedGenerator,
 ) -> dict[str, Any]:
     """Make the contents of ``training.json``."""
-    made = training.config(fitted.steps)
+    config = training.config(fitted.steps)
     return {
         "images": {"stored": store.images.shape[1:], "depth": store.images.dtype.itemsize * 8},
-        "kind": made.kind,
-        "name": made.name,
-        "conditioned_on": made.conditioned_on,
-        "conditioning": made.conditioning,
-        "classes": dict(zip(made.classes, made.class_counts, strict=True)),
-        "latent": made.latent,
-        "n_training": made.n_training,
+        "kind": config.kind,
+        "name": config.name,
+        "conditioned_on": config.conditioned_on,
+        "conditioning": config.conditioning,
+        "classes": dict(zip(config.classes, config.class_counts, strict=True)),
+        "latent": config.latent,
+        "n_training": config.n_training,
         "parameters": training.parameters,
         "recipe": options.generator.recipe(),
         "parts": parts.counts,
@@ -342,15 +342,15 @@ def classifiers_cost(data: FoldData, options: PseudoOptions, which: str, folder:
     """
     if which == "label-noise":
         return {}
-    recipe, found = fold_recipe(data, options), {}
+    recipe, costs = fold_recipe(data, options), {}
     for number in range(FOLDS):
         file = fold_file(number, data, recipe, options, folder)
         if file.is_file():
             continue
         fitted = fit_cost(int((data.fold != number).sum()), recipe.train)
         outputs = len(data.rows) * data.targets.n_outputs * _FLOAT32
-        found[str(file)] = fitted + Cost(images_passed=len(data.rows), bytes_outputs=outputs)
-    return found
+        costs[str(file)] = fitted + Cost(images_passed=len(data.rows), bytes_outputs=outputs)
+    return costs
 
 
 def weights_cost(training: GeneratorTraining, kept: int = 0) -> Cost:
@@ -377,5 +377,5 @@ def _measured(
 ) -> int:
     """Count the held-out images that a look of a diffusion model passes."""
     chosen, _ = limit_held_out(np.asarray(validation, dtype=np.int64), options.seed)
-    told = build_conditioning(store, rows, chosen, options, conditions)
-    return len(conditioned_held_out(told, options.drop_condition))
+    conditioning = build_conditioning(store, rows, chosen, options, conditions)
+    return len(conditioned_held_out(conditioning, options.drop_condition))

@@ -201,8 +201,10 @@ class DiffusionLoop:
         else:
             self.optimizer.step()
         self.ema.step(self.parameters)
-        seen = loss.detach()
-        self.losses[self.step] = self.accelerator.reduce(seen, "mean") if self.accelerator.num_processes > 1 else seen
+        own_loss = loss.detach()
+        self.losses[self.step] = (
+            self.accelerator.reduce(own_loss, "mean") if self.accelerator.num_processes > 1 else own_loss
+        )
         self.step += 1
 
 
@@ -261,8 +263,8 @@ class DiffusionTraining:
         rows = np.asarray(rows, dtype=np.int64)
         held_out = np.asarray(_NO_VALIDATION if validation is None else validation, dtype=np.int64)
         check_rows(store, rows, held_out, options)
-        measured, said = limit_held_out(held_out, options.seed)
-        told = build_conditioning(store, rows, measured, options, conditions)
+        measured, limits = limit_held_out(held_out, options.seed)
+        conditioning = build_conditioning(store, rows, measured, options, conditions)
         device = check_device(options.device)
         precision = choose_precision(options.precision, device)
         accelerator = open_accelerator(device, precision)
@@ -271,23 +273,23 @@ class DiffusionTraining:
         beginning = InitialWeights.of(options)
         beginning.refuse_known(store, {"validation": held_out})
         view = view_images(store, options.latent, flip=options.flip, device=device, progress=progress)
-        network, spec, start = _network(view, told, options)
+        network, spec, start = _network(view, conditioning, options)
         place(network, device)
-        notes = (*notes_on_training_rows(store, rows), *said, *(() if view.encoder is None else view.encoder.notes))
+        notes = (*notes_on_training_rows(store, rows), *limits, *(() if view.encoder is None else view.encoder.notes))
         notes += (*beginning.notes, *(() if conditions is None else conditions.notes))
         content = [options.recipe(), start, precision, device.type, accelerator.num_processes, str(torch.__version__)]
         pixels = [store.pixel_hashes[of].tolist() for of in (rows, held_out)]
         encoder = None if view.encoder is None else view.encoder.identity
-        told_content = [told.classes, told.labels, told.vectors, encoder]
+        condition_content = [conditioning.classes, conditioning.labels, conditioning.vectors, encoder]
         began = [] if beginning.seen is None else [beginning.seen.identity]
-        key = fingerprint(content, store.images.shape[1:], pixels, *told_content, *began, length=32)
+        key = fingerprint(content, store.images.shape[1:], pixels, *condition_content, *began, length=32)
         return cls(
             store=store,
             rows=rows,
             validation=held_out,
             measured=measured,
             options=options,
-            told=told,
+            told=conditioning,
             conditions=conditions,
             view=view,
             spec=spec,
@@ -337,26 +339,26 @@ class DiffusionTraining:
         Raises:
             MemoriskError: The loss became NaN or infinite.
         """
-        kept = Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds)
+        resume = Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds)
         going = train_with_evaluations(
-            self.loop, self.options, kept, lambda begin: self._agreed(self._look(begin, on_snapshot)), progress
+            self.loop, self.options, resume, lambda begin: self._agreed(self._look(begin, on_snapshot)), progress
         )
         return TrainingLog(self.loop.step, self._history(), stopped=not going)
 
     def config(self, steps: int) -> GeneratorConfig:
         """Describe the generator after so many steps."""
         _, height, width, channels = (int(n) for n in self.store.images.shape)
-        told, encoder = self.told, self.view.encoder
+        conditioning, encoder = self.told, self.view.encoder
         return GeneratorConfig(
             kind="dit",
             name=f"DiT {self.options.network}",
             size=(height, width),
             channels=channels,
-            conditioned_on=told.conditioned_on,
-            classes=told.classes,
-            class_counts=told.counts,
-            condition_dim=0 if told.vectors is None else int(told.vectors.shape[1]),
-            conditioning=told.conditioning,
+            conditioned_on=conditioning.conditioned_on,
+            classes=conditioning.classes,
+            class_counts=conditioning.counts,
+            condition_dim=0 if conditioning.vectors is None else int(conditioning.vectors.shape[1]),
+            conditioning=conditioning.conditioning,
             latent="pixels" if encoder is None else encoder.name,
             steps=steps,
             n_training=len(set(self.store.pixel_hashes[self.rows].tolist())),
@@ -371,10 +373,10 @@ class DiffusionTraining:
     def generator(self) -> Generator:
         """Open the generator with its present averaged weights; it shares them with the training."""
         config, averaged = self.config(self.loop.step), self.loop.averaged
-        found: Any = DiTGenerator(
+        generator: Any = DiTGenerator(
             averaged, config, self.scheduler, self.vae, self.conditions, self.seen(), self._vae_seen
         )
-        return found
+        return generator
 
     def save(self, folder: Path, steps: int) -> None:
         """Write the generator with its present averaged weights.
@@ -384,8 +386,8 @@ class DiffusionTraining:
             steps: Number of steps done.
         """
         parts = {"scheduler": self.scheduler, "vae": self.vae, "conditions": self.conditions}
-        seen = {"seen": self.seen(), "vae_seen": self._vae_seen}
-        save_dit(self.loop.averaged, folder, self.config(steps), **parts, **seen)
+        records = {"seen": self.seen(), "vae_seen": self._vae_seen}
+        save_dit(self.loop.averaged, folder, self.config(steps), **parts, **records)
 
     def seconds_a_step(self) -> float:
         """Measure the seconds of the second of two steps; the network is useless afterwards."""
@@ -420,8 +422,8 @@ class DiffusionTraining:
         """Broadcast the decision of the first process to all of them."""
         if self.accelerator.num_processes == 1:
             return going
-        said = torch.tensor(float(going and self.accelerator.is_main_process), device=self.device)
-        return bool(self.accelerator.reduce(said, "sum") > 0)
+        vote = torch.tensor(float(going and self.accelerator.is_main_process), device=self.device)
+        return bool(self.accelerator.reduce(vote, "sum") > 0)
 
     def _history(self) -> tuple[dict[str, Any], ...]:
         """Return one row per look."""

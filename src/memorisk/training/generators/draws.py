@@ -56,17 +56,17 @@ def parse_name(image: str) -> tuple[int, int]:
     Raises:
         InputError: The text is not such an id.
     """
-    found = _NAME.fullmatch(image)
-    if found is None or image != image_name(int(found[1]), int(found[2] or 0)):
+    match = _NAME.fullmatch(image)
+    if match is None or image != image_name(int(match[1]), int(match[2] or 0)):
         raise InputError(f"{one_line(repr(image), 60)} is no id of a generated image, as {image_name(17)} is")
-    return int(found[1]), int(found[2] or 0)
+    return int(match[1]), int(match[2] or 0)
 
 
 def conditions_of(generator: Generator) -> Conditions | None:
     """Return the conditions of a generator's training images with their ids, or None where it keeps none."""
-    known = getattr(generator, "known", None)
-    if isinstance(known, Conditions):
-        return known
+    own = getattr(generator, "known", None)
+    if isinstance(own, Conditions):
+        return own
     values = generator.conditions
     if values is None:
         return None
@@ -109,24 +109,24 @@ def plan_draws(
         raise InputError(f"seed is {seed}; it must be a whole number from 0")
     check_choice("balance", balance, Balance)
     config = generator.config
-    known = (conditions or conditions_of(generator)) if config.conditioned_on == "vector" else None
-    if config.conditioned_on == "vector" and (known is None or not len(known)):
+    sources = (conditions or conditions_of(generator)) if config.conditioned_on == "vector" else None
+    if config.conditioned_on == "vector" and (sources is None or not len(sources)):
         raise InputError(f"{one_line(config.name, 60)} keeps no conditions of its training images: give some")
-    if paired and known is None:
+    if paired and sources is None:
         raise InputError(
             f"{one_line(config.name, 60)} is not conditioned on its training images, and no image of it belongs to one "
             "of them: leave paired out"
         )
-    if known is None:
+    if sources is None:
         names = list(config.classes) if config.conditioned_on == "class" else [""]
         counts = np.array(config.class_counts or [0] * len(names)) if config.classes else np.ones(1, dtype=int)
         place = _class_of(n, counts[: len(names)], balance, config.name)
         names_of, label, row, source = np.array(names, dtype=object)[place], place, np.full(n, -1), np.full(n, "")
         label = label if config.conditioned_on == "class" else np.full(n, -1)
     else:
-        row = _paired_rows(n, len(known), seed) if paired else _drawn_rows(n, known, seed, balance, config.name)
+        row = _paired_rows(n, len(sources), seed) if paired else _drawn_rows(n, sources, seed, balance, config.name)
         number = {name: i for i, name in enumerate(config.classes)}
-        names_of, source = known.labels[row], known.images[row]
+        names_of, source = sources.labels[row], sources.images[row]
         label = np.array([number.get(name, -1) for name in names_of.tolist()])
     columns = {
         "image": [image_name(i) for i in range(n)],
@@ -173,9 +173,9 @@ def draw_of(generator: Generator, plan: pd.DataFrame, conditions: Conditions | N
     if on == "class":
         return Draw(seeds, labels=plan["label"].to_numpy(dtype=np.int64))
     if on == "vector":
-        known = conditions or conditions_of(generator)
-        assert known is not None  # the plan was made from them
-        return Draw(seeds, conditions=known.values[plan["condition"].to_numpy(dtype=np.int64)])
+        sources = conditions or conditions_of(generator)
+        assert sources is not None  # the plan was made from them
+        return Draw(seeds, conditions=sources.values[plan["condition"].to_numpy(dtype=np.int64)])
     return Draw(seeds)
 
 
@@ -290,19 +290,19 @@ def write_images(folder: Path, names: list[str], images: np.ndarray) -> dict[str
 
 def read_drawn_hashes(folder: Path, names: list[str]) -> dict[str, str]:
     """Return SHA-256 by id of the images among ``names`` [n] whose files are as they were written."""
-    known: dict[str, str] = {}
+    recorded: dict[str, str] = {}
     if (folder / TABLE).is_file():
         table = read_table(folder / TABLE)
-        known |= dict(zip(table["image"].tolist(), table["sha256"].tolist(), strict=True))
+        recorded |= dict(zip(table["image"].tolist(), table["sha256"].tolist(), strict=True))
     if (folder / DRAWN_LIST).is_file():
         lines = (line.partition(",") for line in (folder / DRAWN_LIST).read_text(encoding="utf-8").splitlines())
-        known |= {name: digest for name, _, digest in lines if digest}
-    found = {}
+        recorded |= {name: digest for name, _, digest in lines if digest}
+    intact = {}
     for name in names:
         file = folder / image_path(name)
-        if name in known and file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == known[name]:
-            found[name] = known[name]
-    return found
+        if name in recorded and file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == recorded[name]:
+            intact[name] = recorded[name]
+    return intact
 
 
 def set_table(plan: pd.DataFrame, hashes: dict[str, str]) -> pd.DataFrame:

@@ -136,10 +136,10 @@ def run_training(
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
     looks = Evaluations(training, target, options.keep_snapshots, on_snapshot)
     log = training.run(target / CHECKPOINT, looks, progress)
-    made = {"key": training.key, "steps": log.steps, "stopped": looks.reason}
+    outcome = {"key": training.key, "steps": log.steps, "stopped": looks.reason}
     if is_main():
         training.save(target / GENERATOR, log.steps)
-        write_json(target / HISTORY, {**made, "history": log.history, "notes": training.notes}, recorded=True)
+        write_json(target / HISTORY, {**outcome, "history": log.history, "notes": training.notes}, recorded=True)
         remove_recorded(target / CHECKPOINT)
     wait_for_all()
     generator = load_generator(target / GENERATOR)
@@ -153,9 +153,9 @@ def _read_fitted(folder: Path, key: str) -> FittedGenerator:
         InputError: The folder holds another generator, or is damaged.
     """
     try:
-        found = read_json(folder / HISTORY)
-        same, history, notes = found["key"] == key, tuple(found["history"]), tuple(found["notes"])
-        steps, stopped = int(found["steps"]), found["stopped"]
+        record = read_json(folder / HISTORY)
+        same, history, notes = record["key"] == key, tuple(record["history"]), tuple(record["notes"])
+        steps, stopped = int(record["steps"]), record["stopped"]
     except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(folder / HISTORY)} is damaged: {one_line(error, 120)}") from None
     if not same:

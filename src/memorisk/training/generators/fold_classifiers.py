@@ -184,9 +184,9 @@ def fold_file(number: int, data: FoldData, recipe: FoldRecipe, options: PseudoOp
         options: Settings of the training.
         folder: Folder of the outputs of all five.
     """
-    told = [options.conditioning_network, options.conditioning_weights, asdict(recipe.train), recipe.normalisation]
-    told += [options.threads]
-    key = fingerprint(data.key, told, fold_seed(number, options), data.rows, data.targets.values, data.fold)
+    settings = [options.conditioning_network, options.conditioning_weights, asdict(recipe.train), recipe.normalisation]
+    settings += [options.threads]
+    key = fingerprint(data.key, settings, fold_seed(number, options), data.rows, data.targets.values, data.fold)
     return folder / f"fold-{number}-{key}.npy"
 
 

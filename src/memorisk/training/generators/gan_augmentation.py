@@ -64,14 +64,14 @@ def move_between_pixels(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     side = x.shape[-1]
     large, line = _upsample(x), (torch.arange(-_EDGE, 2 * side + _EDGE, dtype=torch.float64) - _CENTRE) / 2
     rows, columns = (2 * _reflect(place, side) + _CENTRE for place in _sources(matrix, line, side))
-    seen = torch.zeros((), dtype=x.dtype, device=x.device)
+    moved = torch.zeros((), dtype=x.dtype, device=x.device)
     for down in (0, 1):
         row, row_weight = _neighbour(rows, down, 2 * side)
         for right in (0, 1):
             column, column_weight = _neighbour(columns, right, 2 * side)
             weight = (row_weight * column_weight).to(x.device, x.dtype)
-            seen = seen + _gather_pixels(large, (row * 2 * side + column).to(x.device)) * weight[:, None]
-    return _downsample(seen.unflatten(2, (len(line), len(line))))
+            moved = moved + _gather_pixels(large, (row * 2 * side + column).to(x.device)) * weight[:, None]
+    return _downsample(moved.unflatten(2, (len(line), len(line))))
 
 
 def recolour(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
@@ -93,8 +93,8 @@ def _sources(matrix: torch.Tensor, line: torch.Tensor, side: int) -> tuple[torch
     middle = (side - 1) / 2
     line = line.to(matrix.device) - middle
     y, x = (v.flatten() for v in torch.meshgrid(line, line, indexing="ij"))
-    found = matrix @ torch.stack([x, y, torch.ones_like(x)])
-    return found[:, 1] + middle, found[:, 0] + middle
+    points = matrix @ torch.stack([x, y, torch.ones_like(x)])
+    return points[:, 1] + middle, points[:, 0] + middle
 
 
 def _reflect(place: torch.Tensor, side: int) -> torch.Tensor:
@@ -219,8 +219,8 @@ class _BatchDraws:
 
     def kept(self, value: torch.Tensor, neutral: float, p: float | None = None) -> torch.Tensor:
         """Keep the value with probability p, and replace it by the neutral one otherwise."""
-        taken = self.uniform(0, 1) < (self.p if p is None else p)
-        return torch.where(taken, value, torch.full_like(value, neutral))
+        acts = self.uniform(0, 1) < (self.p if p is None else p)
+        return torch.where(acts, value, torch.full_like(value, neutral))
 
 
 def _blits(dice: _BatchDraws, side: int) -> torch.Tensor:
@@ -228,11 +228,11 @@ def _blits(dice: _BatchDraws, side: int) -> torch.Tensor:
     flip = dice.kept(1 - 2 * dice.one_of(2), 1.0)
     turns = dice.kept(dice.one_of(4), 0.0)
     right, down = ((dice.uniform(-1, 1) * _LARGEST_SHIFT * side).round() for _ in range(2))
-    taken = dice.kept(torch.ones_like(right), 0.0)
+    shifted = dice.kept(torch.ones_like(right), 0.0)
     one = torch.ones_like(flip)
     # cos and sin of a multiple of 90 degrees are rounded, so that pixels lead to pixels
     back = _scale(flip, one) @ _rotation(turns * (math.pi / 2)).round()
-    return back @ _shift(-right * taken, -down * taken)
+    return back @ _shift(-right * shifted, -down * shifted)
 
 
 def _geometry(dice: _BatchDraws, side: int) -> torch.Tensor:
@@ -243,9 +243,9 @@ def _geometry(dice: _BatchDraws, side: int) -> torch.Tensor:
     stretch = dice.kept(torch.exp2(dice.normal(_LOG_SCALE)), 1.0)
     after = dice.kept(dice.uniform(-math.pi, math.pi), 0.0, rotating)
     right, down = (dice.normal(_LARGEST_SHIFT) * side for _ in range(2))
-    taken = dice.kept(torch.ones_like(right), 0.0)
+    shifted = dice.kept(torch.ones_like(right), 0.0)
     back = _scale(1 / scale, 1 / scale) @ _rotation(before) @ _scale(1 / stretch, stretch) @ _rotation(after)
-    return back @ _shift(-right * taken, -down * taken)
+    return back @ _shift(-right * shifted, -down * shifted)
 
 
 def _colours(dice: _BatchDraws) -> torch.Tensor:
@@ -346,13 +346,13 @@ class AdaptiveProbability:
         """Adjust the probability after the ``step``-th step, from 0: every fourth one moves it."""
         if (step + 1) % ADJUSTMENT_STEPS:
             return
-        total, seen = self.state["signs"].tolist()
+        total, n_images = self.state["signs"].tolist()
         self.state["signs"].zero_()
-        r_t, how = total / seen, self.settings
+        r_t, how = total / n_images, self.settings
         self.state["r_t"].fill_(r_t)
         if how.gan_augment == "ada":
             direction = (r_t > how.gan_augment_target) - (r_t < how.gan_augment_target)
-            moved = self.p + direction * seen / how.gan_augment_images
+            moved = self.p + direction * n_images / how.gan_augment_images
             self.state["probability"].fill_(min(max(moved, 0.0), SAFE_PROBABILITY))
 
 

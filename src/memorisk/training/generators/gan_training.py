@@ -176,8 +176,8 @@ class GanLoop:
         Raises:
             InputError: The file cannot be read, or is of another training.
         """
-        found = load_checkpoint(checkpoint, self._state, self._both, self.scaler)  # pyright: ignore[reportArgumentType]
-        self.step = found.epoch
+        state = load_checkpoint(checkpoint, self._state, self._both, self.scaler)  # pyright: ignore[reportArgumentType]
+        self.step = state.epoch
 
     def _adam(self, network: nn.Module, every: int) -> FusedAdam:
         """Build Adam for a network whose penalty has its own step, every k steps: c = k / (k + 1), lr c, betas^c.
@@ -296,10 +296,10 @@ class GanLoop:
     @torch.no_grad()
     def _average(self) -> None:
         """Move the averaged generator: half-life in images, at most 5 % of those seen so far."""
-        seen = (self.step + 1) * self.b
-        kept = 0.5 ** (self.b / min(self.options.gan_ema_images, _RAMP * seen))
+        n_images = (self.step + 1) * self.b
+        decay = 0.5 ** (self.b / min(self.options.gan_ema_images, _RAMP * n_images))
         for averaged, live in zip(self.averaged.parameters(), self.generator.parameters(), strict=True):
-            averaged.lerp_(live, 1 - kept)
+            averaged.lerp_(live, 1 - decay)
         self.averaged.mapping.average.copy_(self.generator.mapping.average)
 
 
@@ -376,8 +376,8 @@ class GanTraining:
     def loop(self) -> GanLoop:
         """Loop of the training at its start."""
         view = view_images(self.store, "pixels", flip=self.options.flip, device=self.device)
-        shown = view.shown(self.rows, self.device)
-        return GanLoop(self.networks, shown, len(self.rows), self.options, self.precision)
+        images = view.shown(self.rows, self.device)
+        return GanLoop(self.networks, images, len(self.rows), self.options, self.precision)
 
     def run(
         self, checkpoint: Path, on_snapshot: OnSnapshot | None = None, progress: Progress = no_progress
@@ -393,9 +393,9 @@ class GanTraining:
         Raises:
             MemoriskError: A loss became NaN or infinite.
         """
-        kept = Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds)
+        resume = Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds)
         going = train_with_evaluations(
-            self.loop, self.options, kept, lambda begin: self._look(begin, on_snapshot), progress
+            self.loop, self.options, resume, lambda begin: self._look(begin, on_snapshot), progress
         )
         return TrainingLog(self.loop.step, self._history(), stopped=not going)
 
@@ -431,11 +431,11 @@ class GanTraining:
 
     def seconds_a_step(self) -> float:
         """Measure the seconds of a step without and of one with both penalties; the networks are useless afterwards."""
-        loop, options, found = self.loop, self.options, []
+        loop, options, seconds = self.loop, self.options, []
         for step in (0, 1, 0):  # the first of all is slower than those that follow
             loop.step = min(step, options.steps - 1)
-            found += step_seconds(loop, loop.step + 1, loop.records.cpu)
-        _, plain, penalised = found
+            seconds += step_seconds(loop, loop.step + 1, loop.records.cpu)
+        _, plain, penalised = seconds
         return plain + max(0.0, penalised - plain) / min(options.gan_path_every, options.gan_r1_every)
 
     def _look(self, begin: int, on_snapshot: OnSnapshot | None) -> bool:
@@ -454,6 +454,6 @@ class GanTraining:
             part = records[begin:end]
             means = dict(zip(RECORDS, part.nanmean(dim=0).tolist(), strict=True))
             last = {name: float(part[-1, RECORDS.index(name)]) for name in ("r_t", "p")}
-            known = {name: None if math.isnan(value) else value for name, value in {**means, **last}.items()}
-            rows.append({"step": end, "held_out_loss": None, **known})
+            figures = {name: None if math.isnan(value) else value for name, value in {**means, **last}.items()}
+            rows.append({"step": end, "held_out_loss": None, **figures})
         return tuple(rows)

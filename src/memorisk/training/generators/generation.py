@@ -132,8 +132,8 @@ def generate(
         for rows in _blocks(wanted & ~done, options.batch, whole=device != "cpu"):
             progress(STAGE, len(hashes), len(chosen))
             images = draw(source, plan.iloc[rows], options.sampling(), device)
-            kept = wanted[rows]
-            hashes |= write_images(folder, plan["image"].iloc[rows[kept]].tolist(), images[kept])
+            own = wanted[rows]
+            hashes |= write_images(folder, plan["image"].iloc[rows[own]].tolist(), images[own])
         progress(STAGE, len(chosen), len(chosen))
         table = set_table(chosen, hashes)
         write_tables(folder, table)
@@ -221,30 +221,30 @@ def _planned(generator: Generator, options: GenerateOptions) -> tuple[pd.DataFra
     Raises:
         InputError: The number of images is not given, or a requested image is not in the set.
     """
-    asked = dict(sorted(parse_name(image) for image in options.only))
-    if len(asked) < len(options.only):
+    attempts = dict(sorted(parse_name(image) for image in options.only))
+    if len(attempts) < len(options.only):
         raise InputError("only names an image at two attempts: make one of them at a time")
     plan = plan_draws(
         generator,
-        _number(generator, options, asked),
+        _number(generator, options, attempts),
         seed=options.seed,
         balance=options.balance,
         paired=options.paired,
     )
-    if not asked:
+    if not attempts:
         return plan, np.ones(len(plan), dtype=bool)
-    if max(asked) >= len(plan):
+    if max(attempts) >= len(plan):
         size = plural(len(plan), "image", "images")
         raise InputError(
-            f"only names {image_name(max(asked))}, and the last of a set of {size} is {image_name(len(plan) - 1)}: "
+            f"only names {image_name(max(attempts))}, and the last of a set of {size} is {image_name(len(plan) - 1)}: "
             "give images as for the set that it belongs to"
         )
     attempt = plan["attempt"].to_numpy(dtype=np.int64, copy=True)
-    attempt[list(asked)] = list(asked.values())
-    return set_attempts(plan, attempt, options.seed), plan["number"].isin(asked).to_numpy()
+    attempt[list(attempts)] = list(attempts.values())
+    return set_attempts(plan, attempt, options.seed), plan["number"].isin(attempts).to_numpy()
 
 
-def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int]) -> int:
+def _number(generator: Generator, options: GenerateOptions, attempts: dict[int, int]) -> int:
     """Return the number of images of the set.
 
     Raises:
@@ -252,11 +252,11 @@ def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int
     """
     if options.images is not None:
         return options.images
-    known = conditions_of(generator) if options.paired else None
-    if known is not None:
-        return len(known)
-    if asked and options.balance == "classes" and not options.paired:
-        return max(asked) + 1  # with any length of the set, these images are the same
+    sources = conditions_of(generator) if options.paired else None
+    if sources is not None:
+        return len(sources)
+    if attempts and options.balance == "classes" and not options.paired:
+        return max(attempts) + 1  # with any length of the set, these images are the same
     if options.paired:
         return 1  # which the plan refuses in its own words
     raise InputError("images is not given: say how many to make")
@@ -264,15 +264,15 @@ def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int
 
 def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame, device: str) -> dict[str, Any]:
     """Return the values that a continued folder must share: all that decide a pixel, and which images they are."""
-    told = options.told(generator.config.kind)
-    kept = {key: value for key, value in told.items() if key not in _NOT_OF_THE_SET}
+    settings = options.told(generator.config.kind)
+    of_the_set = {key: value for key, value in settings.items() if key not in _NOT_OF_THE_SET}
     where = {"threads": options.threads} if device == "cpu" else {"batch": options.batch}
     return {
         "command": "generate",
         "generator": generator.config.name,
         "generator_source": generator.source,
         "images": len(plan),
-        **kept,
+        **of_the_set,
         "device": device.partition(":")[0],
         **where,
     }
@@ -322,8 +322,8 @@ def _summary(generator: Generator, table: pd.DataFrame, identity: dict[str, Any]
     distinct = np.unique(hashes, return_index=True)[1]
     if len(distinct) < len(table):
         twice = np.delete(table["image"].to_numpy(dtype=object), distinct).tolist()
-        told = plural(len(twice), "image equals an earlier one", "images equal earlier ones")
-        notes.append(f"{told} of the set in every pixel ({listed(twice)}).")
+        subject = plural(len(twice), "image equals an earlier one", "images equal earlier ones")
+        notes.append(f"{subject} of the set in every pixel ({listed(twice)}).")
     return {
         "format": 1,
         "generator": asdict(generator.config),

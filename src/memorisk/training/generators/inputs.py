@@ -79,8 +79,8 @@ def limit_held_out(validation: np.ndarray, seed: int) -> tuple[np.ndarray, tuple
     if len(validation) <= MAX_HELD_OUT:
         return validation, ()
     drawn = np.random.default_rng(seed).choice(len(validation), MAX_HELD_OUT, replace=False)
-    said = f"The held-out loss is of {MAX_HELD_OUT:,} of {len(validation):,} validation images."
-    return validation[np.sort(drawn)], (said,)
+    note = f"The held-out loss is of {MAX_HELD_OUT:,} of {len(validation):,} validation images."
+    return validation[np.sort(drawn)], (note,)
 
 
 def build_conditioning(
@@ -113,8 +113,8 @@ def build_conditioning(
     if wanted == "vector":
         values = _vectors(store, rows, conditions)
         assert conditions is not None
-        told = {"vectors": values, "conditioning": conditions.conditioning}
-        return Conditioning("vector", **told, held_out=np.full(len(validation), -1))
+        vector_conditions = {"vectors": values, "conditioning": conditions.conditioning}
+        return Conditioning("vector", **vector_conditions, held_out=np.full(len(validation), -1))
     if not classes:
         raise InputError(
             f"{one_line(store.manifest.name)} has no labels, and conditioned_on is class: give labels_csv, "
@@ -137,12 +137,12 @@ def notes_on_training_rows(store: ImageStore, rows: np.ndarray) -> tuple[str, ..
     _, times = np.unique(store.pixel_hashes[rows].astype(str), return_counts=True)
     notes = []
     if len(times) < FEW_TRAINING_IMAGES:
-        said = plural(len(times), "different training image", "different training images")
-        notes.append(f"{said}: generators that see so few for long are known to repeat some of them.")
+        subject = plural(len(times), "different training image", "different training images")
+        notes.append(f"{subject}: generators that see so few for long are known to repeat some of them.")
     if (twice := times > 1).any():
-        said = plural(int(twice.sum()), "training image is", "training images are")
+        subject = plural(int(twice.sum()), "training image is", "training images are")
         notes.append(
-            f"{said} there more than once with the same pixels, the commonest {int(times.max())} times: repeated "
+            f"{subject} there more than once with the same pixels, the commonest {int(times.max())} times: repeated "
             "images are remembered more."
         )
     if not store.manifest.groups_given:
@@ -194,8 +194,14 @@ def notes_on_inputs(store: ImageStore, parts: Division, options: ImageOptions) -
     """
     rows = parts.rows["training"]
     looked = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MAX_INSPECTED)).astype(int))]
-    told = plural(len(looked), "training image", "training images") + (" looked at" if len(looked) < len(rows) else "")
-    return (*_note_small_parts(parts), *_note_shapes(store, looked, told, options), *_note_colours(store, looked, told))
+    subject = plural(len(looked), "training image", "training images") + (
+        " looked at" if len(looked) < len(rows) else ""
+    )
+    return (
+        *_note_small_parts(parts),
+        *_note_shapes(store, looked, subject, options),
+        *_note_colours(store, looked, subject),
+    )
 
 
 def _note_small_parts(parts: Division) -> list[str]:
@@ -204,28 +210,30 @@ def _note_small_parts(parts: Division) -> list[str]:
         "validation": "No memorized share is possible while it trains",
         "test": "No final audit with held-out patients is possible",
     }
-    said, counts = [], parts.counts
+    notes, counts = [], parts.counts
     for name, what in wants.items():
         if (n := counts[name]["patients"]) < MIN_HELD_OUT:
-            said.append(f"{what} with {plural(n, f'{name} patient', f'{name} patients')}: it needs {MIN_HELD_OUT}.")
-    return said
+            notes.append(f"{what} with {plural(n, f'{name} patient', f'{name} patients')}: it needs {MIN_HELD_OUT}.")
+    return notes
 
 
-def _note_shapes(store: ImageStore, rows: np.ndarray, told: str, options: ImageOptions) -> list[str]:
+def _note_shapes(store: ImageStore, rows: np.ndarray, subject: str, options: ImageOptions) -> list[str]:
     """Note files of another shape than a square, and of several depths, by the headers of the files that have one."""
     member = store.manifest.table.get("member")
     files = [(store.manifest.file(row), "" if member is None else str(member.iloc[row] or "")) for row in rows.tolist()]
     read = {one: image_header(*one) for one in dict.fromkeys(files)}  # many images share a file
     headers = [header for one in files if (header := read[one]) is not None]
     oblong = sum(header.width != header.height for header in headers)
-    deep, known = sum(header.deep for header in headers), len(headers)
-    said = []
+    deep, n_headers = sum(header.deep for header in headers), len(headers)
+    notes = []
     if oblong and options.size is not None:
         are = "is no square and was" if oblong == 1 else "are no squares and were"
-        said.append(f"{oblong:,} of {told} {are} {_RESIZED[options.resize]} (resize {options.resize}).")
-    if 0 < deep < known:
-        said.append(f"Depths are mixed: {deep:,} of {told} have more than 8 bits a pixel, {known - deep:,} have 8.")
-    return said
+        notes.append(f"{oblong:,} of {subject} {are} {_RESIZED[options.resize]} (resize {options.resize}).")
+    if 0 < deep < n_headers:
+        notes.append(
+            f"Depths are mixed: {deep:,} of {subject} have more than 8 bits a pixel, {n_headers - deep:,} have 8."
+        )
+    return notes
 
 
 def _note_colours(store: ImageStore, rows: np.ndarray, told: str) -> list[str]:
@@ -262,8 +270,8 @@ class InitialWeights:
         """
         if options.kind != "dit" or options.weights is None:
             return cls()
-        found = find_dit(options.weights)
-        return cls(found.name, found.seen)
+        start = find_dit(options.weights)
+        return cls(start.name, start.seen)
 
     @property
     def unknown(self) -> str:
@@ -278,8 +286,8 @@ class InitialWeights:
         unknown = f"What weights {self.name} were trained on is not known here: images of theirs may be repeated, too."
         if self.seen is None:
             return (unknown,)
-        said = plural(self.seen.n_training, "image", "images")
-        return (f"It began with weights {self.name}, trained on {said}, which it may repeat, too.",)
+        n_images = plural(self.seen.n_training, "image", "images")
+        return (f"It began with weights {self.name}, trained on {n_images}, which it may repeat, too.",)
 
     def refuse_known(self, store: ImageStore, parts: Mapping[str, np.ndarray]) -> None:
         """Refuse to hold out patients that the weights were trained on: no measurement on them would be valid.
@@ -295,12 +303,12 @@ class InitialWeights:
             return
         trained = self.seen.parts(store).part == "training"
         for name, rows in parts.items():
-            known = sorted(set(store.manifest.groups[rows[trained[rows]]].tolist()))
-            if known:
-                told = plural(len(known), f"{name} patient", f"{name} patients")
+            overlap = sorted(set(store.manifest.groups[rows[trained[rows]]].tolist()))
+            if overlap:
+                subject = plural(len(overlap), f"{name} patient", f"{name} patients")
                 raise InputError(
-                    f"weights {self.name} were trained on {told} ({listed(known)}): divide the patients as for that "
-                    "training (split_seed, or splits given), or begin with other weights"
+                    f"weights {self.name} were trained on {subject} ({listed(overlap)}): divide the patients as for "
+                    "that training (split_seed, or splits given), or begin with other weights"
                 )
 
 
@@ -316,15 +324,15 @@ def notes_on_latents(options: GeneratorOptions, store: ImageStore, parts: Mappin
         InputError: The record of the autoencoder's training images cannot be read.
     """
     kind, _, folder = options.latent.partition(":")
-    seen = read_training_record(Path(folder)) if kind == "autoencoder" else None
-    if options.kind != "dit" or seen is None:
+    record = read_training_record(Path(folder)) if kind == "autoencoder" else None
+    if options.kind != "dit" or record is None:
         return ()
-    trained, said = seen.parts(store).part == "training", []
+    trained, notes = record.parts(store).part == "training", []
     for name, rows in parts.items():
         if n := len(set(store.manifest.groups[rows[trained[rows]]].tolist())):
-            told = plural(n, f"{name} patient", f"{name} patients")
-            said.append(
-                f"The autoencoder was trained on {told}: they are no strangers to what is drawn, and an audit refuses "
-                "them as held-out patients."
+            subject = plural(n, f"{name} patient", f"{name} patients")
+            notes.append(
+                f"The autoencoder was trained on {subject}: they are no strangers to what is drawn, and an audit "
+                "refuses them as held-out patients."
             )
-    return tuple(said)
+    return tuple(notes)

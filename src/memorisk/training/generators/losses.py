@@ -105,9 +105,9 @@ class DiffusionLoss:
             noise: Noise of the images, [b, c, h, w].
             t: Times from 0, [b] int64.
         """
-        found, *variance = output.float().split(x.shape[1], dim=1)
-        error = _each(torch.square(found - noise))
-        return error + self._bound(found.detach(), variance[0], x, x_t, t) if self.learn_sigma else error
+        predicted, *variance = output.float().split(x.shape[1], dim=1)
+        error = _each(torch.square(predicted - noise))
+        return error + self._bound(predicted.detach(), variance[0], x, x_t, t) if self.learn_sigma else error
 
     def noise_error(self, output: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
         """Compute the first term alone, [b]."""
@@ -117,18 +117,18 @@ class DiffusionLoss:
     def _tables(self) -> dict[str, torch.Tensor]:
         """Coefficients by time: from noise to an image, and from an image to the mean and variance of a step back."""
         beta = self.scheduler.betas.double().cpu()
-        kept = torch.cumprod(1 - beta, dim=0)
-        before = torch.cat([torch.ones(1, dtype=torch.float64), kept[:-1]])
-        variance = beta * (1 - before) / (1 - kept)
-        found = {
-            "of_x": (1 / kept).sqrt(),
-            "of_noise": (1 / kept - 1).sqrt(),
-            "image": beta * before.sqrt() / (1 - kept),
-            "state": (1 - before) * (1 - beta).sqrt() / (1 - kept),
+        signal = torch.cumprod(1 - beta, dim=0)
+        before = torch.cat([torch.ones(1, dtype=torch.float64), signal[:-1]])
+        variance = beta * (1 - before) / (1 - signal)
+        tables = {
+            "of_x": (1 / signal).sqrt(),
+            "of_noise": (1 / signal - 1).sqrt(),
+            "image": beta * before.sqrt() / (1 - signal),
+            "state": (1 - before) * (1 - beta).sqrt() / (1 - signal),
             "least": torch.cat([variance[1:2], variance[1:]]).log(),  # at t = 0 it would be 0
             "most": beta.log(),
         }
-        return {name: value.float().to(self.device) for name, value in found.items()}
+        return {name: value.float().to(self.device) for name, value in tables.items()}
 
     def _bound(
         self, found: torch.Tensor, weight: torch.Tensor, x: torch.Tensor, x_t: torch.Tensor, t: torch.Tensor
@@ -203,8 +203,8 @@ def class_labels(numbers: np.ndarray, null: torch.Tensor) -> torch.Tensor:
         numbers: Class numbers, [n] int64.
         null: Number of no condition, [1] int64.
     """
-    found = torch.from_numpy(numbers).to(null.device)
-    return torch.where(found < 0, null, found)
+    classes = torch.from_numpy(numbers).to(null.device)
+    return torch.where(classes < 0, null, classes)
 
 
 _DRAWS = 3  # random stream in addition to those of the steps
@@ -251,11 +251,11 @@ class HeldOut:
             labels = class_labels(numbers, null_labels(spec, 1, device))
         else:
             labels = null_labels(spec, len(numbers), device)
-        known = conditioned_held_out(told, drop)
+        rows = conditioned_held_out(told, drop)
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_DRAWS,)))
-        even = (generator.permutation(len(known)) + generator.random(len(known))) * TIMES / max(1, len(known))
+        even = (generator.permutation(len(rows)) + generator.random(len(rows))) * TIMES / max(1, len(rows))
         times = torch.from_numpy(np.minimum(even, TIMES - 1).astype(np.int64))
-        slots = torch.from_numpy(known)
+        slots = torch.from_numpy(rows)
         return cls(images, slots, labels[slots.to(device)], times, int(generator.integers(1 << 62)))
 
     def loss(self, network: Any, loss: DiffusionLoss, block: int) -> float | None:

@@ -174,9 +174,9 @@ class PseudoOptions:
     def of(cls, options: Any) -> "PseudoOptions":
         """Take these settings from those of a command that has them, or some of them."""
         names = (field.name for field in fields(PseudoOptions))
-        found = PseudoOptions(**{name: getattr(options, name) for name in names if hasattr(options, name)})
-        found.validate()
-        return found
+        settings = PseudoOptions(**{name: getattr(options, name) for name in names if hasattr(options, name)})
+        settings.validate()
+        return settings
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -314,11 +314,11 @@ class GeneratorOptions(GanSettings, PseudoOptions):
 
     def recipe(self) -> dict[str, Any]:
         """Return every setting that the weights depend on, filled in, without those of the other kind."""
-        given = {field.name: getattr(self, field.name) for field in fields(GeneratorOptions)}
-        given |= {"batch_size": self.images_a_step, "lr": self.learning_rate}
-        other = list(_DIT_ONLY) if self.kind == "gan" else [name for name in given if name.startswith("gan_")]
-        other += [] if self.conditioning else [name for name in given if name.startswith("conditioning_")]
-        return {name: value for name, value in given.items() if name not in (*_NOT_OF_THE_RESULT, *other)}
+        settings = {field.name: getattr(self, field.name) for field in fields(GeneratorOptions)}
+        settings |= {"batch_size": self.images_a_step, "lr": self.learning_rate}
+        other = list(_DIT_ONLY) if self.kind == "gan" else [name for name in settings if name.startswith("gan_")]
+        other += [] if self.conditioning else [name for name in settings if name.startswith("conditioning_")]
+        return {name: value for name, value in settings.items() if name not in (*_NOT_OF_THE_RESULT, *other)}
 
 
 _DIT_ONLY = (

@@ -60,36 +60,36 @@ class FoldQuality:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Notes for the report, one sentence each."""
-        told = []
-        if (found := self.accuracy) is not None:
-            told.append(
-                f"Accuracy of the classifiers on patients they did not see: {_percent(found.unseen)}, of "
-                f"{found.n_images:,} images of {found.unseen.n_groups:,} patients (95 % over patients); always "
-                f"answering the commonest class: {100 * found.majority:.1f} %; on images they were trained on: "
-                f"{_percent(found.seen)}."
+        notes = []
+        if (figures := self.accuracy) is not None:
+            notes.append(
+                f"Accuracy of the classifiers on patients they did not see: {_percent(figures.unseen)}, of "
+                f"{figures.n_images:,} images of {figures.unseen.n_groups:,} patients (95 % over patients); always "
+                f"answering the commonest class: {100 * figures.majority:.1f} %; on images they were trained on: "
+                f"{_percent(figures.seen)}."
             )
-            if found.gain.low <= 0:
-                told.append(
+            if figures.gain.low <= 0:
+                notes.append(
                     "Answering each image with its likeliest class, they are not surely right more often than the "
                     "commonest class alone would be."
                 )
                 if self.auc:
-                    told.append(
+                    notes.append(
                         "AUC asks something else: whether images of a class get a higher probability of it than "
                         "others do. That can be so where the likeliest class hardly ever changes, and is what "
                         "conditions carry."
                     )
-        shown = sorted(self.auc.items(), key=lambda item: item[1].estimate)
-        listed = ", ".join(f"{name} {_auc(found)}" for name, found in shown[:_LISTED])
-        more = f", the lowest {_LISTED} of {len(shown)} classes" if len(shown) > _LISTED else ""
-        if shown:
-            told.append(f"AUC on patients they did not see (95 % over patients){more}: {listed}.")
-        return tuple(told)
+        aucs = sorted(self.auc.items(), key=lambda item: item[1].estimate)
+        listed = ", ".join(f"{name} {_auc(figures)}" for name, figures in aucs[:_LISTED])
+        more = f", the lowest {_LISTED} of {len(aucs)} classes" if len(aucs) > _LISTED else ""
+        if aucs:
+            notes.append(f"AUC on patients they did not see (95 % over patients){more}: {listed}.")
+        return tuple(notes)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as JSON holds them."""
         accuracy = None if self.accuracy is None else asdict(self.accuracy)
-        return {"accuracy": accuracy, "auc_unseen": {name: asdict(found) for name, found in self.auc.items()}}
+        return {"accuracy": accuracy, "auc_unseen": {name: asdict(auc) for name, auc in self.auc.items()}}
 
 
 def fold_quality(data: FoldData, outputs: np.ndarray) -> FoldQuality:
@@ -116,12 +116,12 @@ def _accuracy(data: FoldData, outputs: np.ndarray, truth: np.ndarray) -> Accurac
     """Estimate the share of right answers; ``truth`` [n, k]."""
     right = np.stack([_correct_answers(one, truth) for one in outputs])  # [5, n]
     unseen = right[data.fold, np.arange(len(data.rows))]
-    seen = (right.sum(axis=0) - unseen) / (len(outputs) - 1)
+    trained = (right.sum(axis=0) - unseen) / (len(outputs) - 1)
     classes, counts = np.unique(data.labels, return_counts=True)
     commonest = (data.labels == classes[counts.argmax()]).astype(np.float64)
     return Accuracy(
         unseen=_mean(unseen, data.groups, "logit"),
-        seen=_mean(seen, data.groups, "logit"),
+        seen=_mean(trained, data.groups, "logit"),
         gain=_mean(unseen - commonest, data.groups, "difference"),
         majority=float(commonest.mean()),
         n_images=len(commonest),
@@ -177,24 +177,24 @@ def pseudo_conditions(
         MemoriskError: A training failed; what is done is kept.
     """
     check_choice("conditioning", which, Conditioning)
-    given = PseudoOptions.of(options)
-    data = fold_data(store, rows, None if which == "label-noise" else given.seed)
+    settings = PseudoOptions.of(options)
+    data = fold_data(store, rows, None if which == "label-noise" else settings.seed)
     images = store.manifest.images[data.rows].astype(str)
     if which == "label-noise":
-        values = data.onehot + given.conditioning_noise * _noise(images, data.onehot.shape[1], given.seed)
+        values = data.onehot + settings.conditioning_noise * _noise(images, data.onehot.shape[1], settings.seed)
         notes = (
-            f"Labels of 0 and 1 with normal noise of standard deviation {given.conditioning_noise:g}, drawn once for "
-            "each image; the paper does not give its own.",
+            f"Labels of 0 and 1 with normal noise of standard deviation {settings.conditioning_noise:g}, drawn once "
+            "for each image; the paper does not give its own.",
         )
         return Conditions(values, images, data.labels, which, (*notes, _condition_names(data)))
-    outputs = fold_outputs(data, given, folder, progress)
+    outputs = fold_outputs(data, settings, folder, progress)
     quality = fold_quality(data, outputs)
     write_json(folder / QUALITY, json_value(quality.as_dict()))
-    values, said = _predict_conditions(which, outputs, data, given)
+    values, note = _predict_conditions(which, outputs, data, settings)
     if which.endswith("-label"):
         values = np.concatenate([values, data.onehot], axis=1)
-        said = f"{said} The label follows as 0 and 1."
-    return Conditions(values, images, data.labels, which, (said, _condition_names(data), *quality.sentences))
+        note = f"{note} The label follows as 0 and 1."
+    return Conditions(values, images, data.labels, which, (note, _condition_names(data), *quality.sentences))
 
 
 def _predict_conditions(

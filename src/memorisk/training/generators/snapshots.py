@@ -112,14 +112,14 @@ class Evaluations:
     def __call__(self, snapshot: Snapshot) -> bool:
         """Return whether to continue."""
         if self.keep:
-            kept = self.folder / SNAPSHOTS / f"step-{snapshot.step:08}"
-            kept.parent.mkdir(mode=0o700, exist_ok=True)
-            self.training.save(kept, snapshot.step)
-            snapshot = replace(snapshot, folder=kept)
+            target = self.folder / SNAPSHOTS / f"step-{snapshot.step:08}"
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            self.training.save(target, snapshot.step)
+            snapshot = replace(snapshot, folder=target)
         if self.on_snapshot is not None and self.on_snapshot(snapshot) is False:
             self.reason = "ended by what watched it"
-        if (said := read_stop(self.folder)) is not None:
-            self.reason = said
+        if (reason := read_stop(self.folder)) is not None:
+            self.reason = reason
         return self.reason is None
 
 
@@ -209,10 +209,10 @@ def step_seconds(loop: TrainingLoop, end: int, wait: Callable[[], Any]) -> list[
         end: Number of steps after which it ends.
         wait: Function that returns when a GPU has finished its work.
     """
-    found, begun = [], time.perf_counter()
+    seconds, begun = [], time.perf_counter()
     for _ in loop.until(end):
         wait()
         ended = time.perf_counter()
-        found.append(ended - begun)
+        seconds.append(ended - begun)
         begun = ended
-    return found
+    return seconds

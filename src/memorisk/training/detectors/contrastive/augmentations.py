@@ -272,12 +272,12 @@ def operations_without_effect(images: np.ndarray, strength: str | CopyAugmentati
     """
     augmentation = load_strength(strength) if isinstance(strength, str) else strength
     x = _as_floats(images, torch.device("cpu"))
-    found = []
+    without_effect = []
     for name, probability in zip(OPERATIONS, augmentation.probability, strict=True):
         changed = augmentation.only(name).apply(x, torch.Generator().manual_seed(0))
         if probability and np.array_equal(_as_integers(changed, images.dtype), images):
-            found.append(name)
-    return tuple(found)
+            without_effect.append(name)
+    return tuple(without_effect)
 
 
 def _copies(
@@ -288,18 +288,20 @@ def _copies(
     blank = rows[[_is_blank(image) for image in source]]
     if len(blank):
         raise InputError(f"{_rows_phrase(blank)} one grey level only: no copy can be recognised, leave such images out")
-    x, copies, left = _as_floats(source, device), source.copy(), np.arange(len(rows))
+    x, copies, pending = _as_floats(source, device), source.copy(), np.arange(len(rows))
     shape = (1, *x.shape[1:])
     for attempt in range(_TRIES):
-        each = [augmentation.draw(shape, _generator(seed, int(rows[i]), copy, attempt)) for i in left]
+        each = [augmentation.draw(shape, _generator(seed, int(rows[i]), copy, attempt)) for i in pending]
         draws = AugmentationDraws(torch.cat([d.uniform for d in each]), torch.cat([d.normal for d in each]))
-        made = augmentation.transform(x[torch.from_numpy(left).to(device)], draws)
-        copies[left] = _as_integers(made, images.dtype)
-        same = (copies[left] == source[left]).reshape(len(left), -1).all(axis=1)
-        left = left[same]
-        if not len(left):
+        augmented = augmentation.transform(x[torch.from_numpy(pending).to(device)], draws)
+        copies[pending] = _as_integers(augmented, images.dtype)
+        same = (copies[pending] == source[pending]).reshape(len(pending), -1).all(axis=1)
+        pending = pending[same]
+        if not len(pending):
             return copies
-    raise InputError(f"{_rows_phrase(rows[left])} copies equal to the image in {_TRIES} draws: leave such images out")
+    raise InputError(
+        f"{_rows_phrase(rows[pending])} copies equal to the image in {_TRIES} draws: leave such images out"
+    )
 
 
 def _generator(seed: int, row: int, copy: int, attempt: int) -> torch.Generator:

@@ -183,8 +183,10 @@ class CopyDetectorTraining:
         pixels = [store.pixel_hashes[chosen].tolist() for chosen in (rows, validation)]
         key = fingerprint(content, pixels, [groups[chosen].tolist() for chosen in (rows, validation)], length=32)
         augmentation = load_strength(options.augment)
-        said = (*start.notes, *notes, *note_on_frozen_backbone(options))
-        return cls(store, rows, validation, groups, options, start, device, precision, augmentation, loss, said, key)
+        all_notes = (*start.notes, *notes, *note_on_frozen_backbone(options))
+        return cls(
+            store, rows, validation, groups, options, start, device, precision, augmentation, loss, all_notes, key
+        )
 
     @cached_property
     def source(self) -> PixelSource:
@@ -279,9 +281,13 @@ class CopyDetectorTraining:
         def look() -> dict[str, float]:
             """Measure the network in its present state."""
             sources = ask(images, rows)
-            found = source_hits(ask(copies, np.arange(len(rows))), sources, self.start.config.measure, hashes)
-            seen = retrieval(found, groups, options.seed)
-            figures = {"retrieval": seen.share, "hits": seen.of_patients.successes, "patients": seen.of_patients.trials}
+            hits = source_hits(ask(copies, np.arange(len(rows))), sources, self.start.config.measure, hashes)
+            share = retrieval(hits, groups, options.seed)
+            figures = {
+                "retrieval": share.share,
+                "hits": share.of_patients.successes,
+                "patients": share.of_patients.trials,
+            }
             return figures | ({"validation_loss": self._loss_of(sources)} if options.protocol == "paper" else {})
 
         return look
@@ -297,8 +303,8 @@ class CopyDetectorTraining:
 
 def _with_interval(row: Mapping[str, Any]) -> dict[str, Any]:
     """Replace an epoch's counts by the patients of which a copy was found, with their Clopper-Pearson interval."""
-    found = {name: value for name, value in row.items() if name not in ("hits", "patients")}
-    return found | {"of_patients": asdict(clopper_pearson(int(row["hits"]), int(row["patients"])))}
+    figures = {name: value for name, value in row.items() if name not in ("hits", "patients")}
+    return figures | {"of_patients": asdict(clopper_pearson(int(row["hits"]), int(row["patients"])))}
 
 
 def _load_best(network: DetectorNetwork, best: Mapping[str, torch.Tensor]) -> None:
@@ -307,10 +313,10 @@ def _load_best(network: DetectorNetwork, best: Mapping[str, torch.Tensor]) -> No
     Raises:
         MemoriskError: A tensor is missing, or one is not the network's.
     """
-    found = network.load_state_dict(best, strict=False)
-    lacking = sorted(network.tensors().keys() & set(found.missing_keys))
-    if lacking or found.unexpected_keys:
-        how = f"lack {lacking[0]}" if lacking else f"hold {found.unexpected_keys[0]}, which it does not have"
+    mismatch = network.load_state_dict(best, strict=False)
+    lacking = sorted(network.tensors().keys() & set(mismatch.missing_keys))
+    if lacking or mismatch.unexpected_keys:
+        how = f"lack {lacking[0]}" if lacking else f"hold {mismatch.unexpected_keys[0]}, which it does not have"
         raise MemoriskError(f"the best epoch's weights are not this network's: they {how}")
 
 
@@ -350,14 +356,14 @@ def measure_training(
     networks = {"backbone": start.network.trunk, "untrained": start.network, "trained": fitted.detector.network}
     ask = {name: _embedding_function(network, start.config.preprocessing, device) for name, network in networks.items()}
     wanted = [("validation", options.augment), *(("test", strength) for strength in get_args(Strength))]
-    found: dict[str, Any] = {"validation": {}, "test": {}}
+    figures: dict[str, Any] = {"validation": {}, "test": {}}
     for done, (part, strength) in enumerate(wanted):
         progress("looking for copies", done, len(wanted))
         rows = np.setdiff1d(parts[part], blank_rows(store.images, parts[part]))
         hits = _hits(ask, store, rows, strength, start.config.measure, options.seed)
-        found[part][strength] = _figures(hits, groups[rows].astype(str), options.seed)
+        figures[part][strength] = _figures(hits, groups[rows].astype(str), options.seed)
     progress("looking for copies", len(wanted), len(wanted))
-    return found
+    return figures
 
 
 def _embedding_function(network: nn.Module, preprocessing: Preprocessing, device: Any) -> Embed:
@@ -382,7 +388,7 @@ def _hits(
 
 def _figures(hits: dict[str, np.ndarray], groups: np.ndarray, seed: int) -> dict[str, Any]:
     """Compute the share of each detector, and the difference of the trained one to the others."""
-    found: dict[str, Any] = {name: retrieval(hit, groups, seed).as_json() for name, hit in hits.items()}
+    shares: dict[str, Any] = {name: retrieval(hit, groups, seed).as_json() for name, hit in hits.items()}
     for other in ("untrained", "backbone"):
-        found[f"trained_less_{other}"] = paired_difference(hits["trained"], hits[other], groups)
-    return found
+        shares[f"trained_less_{other}"] = paired_difference(hits["trained"], hits[other], groups)
+    return shares

@@ -89,16 +89,22 @@ def _earlier_detector(
         InputError: It is of another kind or dimension, or has another size or normalisation than the settings name.
     """
     encoder = open_encoder(source, stored, size=options.network_size, normalise=options.normalise)
-    found = load_detector(source.folder)
-    if not isinstance(found, Detector):
-        raise InputError(f"{source.shown} is a detector of kind {found.config.kind}: name a copy detector as backbone")
-    if found.config.dimension != options.dimension:
-        raise InputError(f"dimension is {options.dimension}, and {source.shown} gives {found.config.dimension} numbers")
-    for parameter in found.network.trained():
+    detector = load_detector(source.folder)
+    if not isinstance(detector, Detector):
+        raise InputError(
+            f"{source.shown} is a detector of kind {detector.config.kind}: name a copy detector as backbone"
+        )
+    if detector.config.dimension != options.dimension:
+        raise InputError(
+            f"dimension is {options.dimension}, and {source.shown} gives {detector.config.dimension} numbers"
+        )
+    for parameter in detector.network.trained():
         parameter.requires_grad_(True)
-    record = found.training_record
-    config = _config(encoder, found.config.backbone, source.shown, found.config.measure, store, options)
-    return InitialDetector(found.network, encoder, replace(config, earlier=record is not None), encoder.notes, record)
+    record = detector.training_record
+    config = _config(encoder, detector.config.backbone, source.shown, detector.config.measure, store, options)
+    return InitialDetector(
+        detector.network, encoder, replace(config, earlier=record is not None), encoder.notes, record
+    )
 
 
 def _config(
@@ -140,8 +146,8 @@ def note_on_frozen_backbone(options: DetectorOptions) -> tuple[str, ...]:
 def _recipe(options: DetectorOptions) -> dict[str, Any]:
     """Return every setting except device and frequency of checkpoints; the backbone's weights only by their name."""
     left_out = ("backbone", "device", "checkpoint_seconds")
-    given = {field.name: getattr(options, field.name) for field in fields(DetectorOptions)}
-    recipe = {name: value for name, value in given.items() if name not in left_out}
+    settings = {field.name: getattr(options, field.name) for field in fields(DetectorOptions)}
+    recipe = {name: value for name, value in settings.items() if name not in left_out}
     return json_value(recipe | {"batch_size": options.images_a_step, "optimizer": "adamw", "decay": 0.99})
 
 
@@ -215,8 +221,8 @@ def _without_blanks(store: ImageStore, rows: np.ndarray, part: str, notes: list[
         return rows
     ids = ", ".join(one_line(image, 40) for image in store.manifest.images[blank[:_NAMED]])
     more = ", ..." if len(blank) > _NAMED else ""
-    said = plural(len(blank), f"blank {part} image is", f"blank {part} images are")
-    notes.append(f"{said} left out: no copy of a blank image can be told ({ids}{more}).")
+    subject = plural(len(blank), f"blank {part} image is", f"blank {part} images are")
+    notes.append(f"{subject} left out: no copy of a blank image can be told ({ids}{more}).")
     return rows[~np.isin(rows, blank)]
 
 
@@ -262,13 +268,13 @@ class FittedDetector(Generic[Kind]):
             InputError: The folder holds another detector.
         """
         try:
-            found = read_json(folder / HISTORY)
+            history = read_json(folder / HISTORY)
         except (OSError, ValueError):
-            found = {}
-        detector = load_detector(folder) if found.get("key") == key else None
+            history = {}
+        detector = load_detector(folder) if history.get("key") == key else None
         if not isinstance(detector, kind):
             raise InputError(
                 f"{one_line(folder)} holds a detector that was trained otherwise, or on other images: name another "
                 "folder, or delete that one"
             )
-        return cls(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))
+        return cls(detector, tuple(history["history"]), detector.config.best_epoch, tuple(history["notes"]))

@@ -54,10 +54,10 @@ def embed(
     Raises:
         MemoriskError: An embedding is not finite.
     """
-    found = np.concatenate(list(feature_batches(network, images, rows, preprocessing, device=device)))
-    if not np.isfinite(found).all():
+    embeddings = np.concatenate(list(feature_batches(network, images, rows, preprocessing, device=device)))
+    if not np.isfinite(embeddings).all():
         raise MemoriskError("the detector's embeddings became infinite: lower the learning rate, or use fp32")
-    return found
+    return embeddings
 
 
 def source_hits(copies: np.ndarray, sources: np.ndarray, measure: str, hashes: np.ndarray) -> np.ndarray:

@@ -167,10 +167,10 @@ def jpeg(x: torch.Tensor, quality: torch.Tensor) -> torch.Tensor:
     values = quality.tolist()
     if len(pixels) > 1:
         with ThreadPoolExecutor(min(_JPEG_THREADS, torch.get_num_threads())) as pool:
-            found = list(pool.map(_through_jpeg, pixels, values))
+            decoded = list(pool.map(_through_jpeg, pixels, values))
     else:
-        found = [_through_jpeg(image, value) for image, value in zip(pixels, values, strict=True)]
-    stacked = torch.from_numpy(np.stack(found)) if found else torch.from_numpy(pixels)
+        decoded = [_through_jpeg(image, value) for image, value in zip(pixels, values, strict=True)]
+    stacked = torch.from_numpy(np.stack(decoded)) if decoded else torch.from_numpy(pixels)
     return stacked.to(x.device).to(x.dtype).div(255).movedim(-1, 1)
 
 
@@ -327,8 +327,8 @@ class PairAugmentation:
         """
         check_pixels(tuple(x.shape))
         drawn = torch.rand(len(x), _COLUMNS, generator=generator, dtype=torch.float64)
-        asked = torch.tensor([name in self.operations for name in OPERATIONS])
-        acts, values = (drawn[:, :7] < self.probability) & asked, drawn[:, 7:]
+        enabled = torch.tensor([name in self.operations for name in OPERATIONS])
+        acts, values = (drawn[:, :7] < self.probability) & enabled, drawn[:, 7:]
         n_noisy = int(acts[:, 3].sum())
         normal = torch.randn(n_noisy, *x.shape[1:], generator=generator, dtype=torch.float32).to(x.device, x.dtype)
         spread = float(np.log(self.factor))

@@ -99,9 +99,9 @@ def fit_lcmem(
             return {DETECTOR_FOLDER: run_stage(first, Path(folder) / DETECTOR_FOLDER, progress)}
         if latents.store is None:
             raise InputError("stage 2 augments images, and these latents were given without: train with --stages 1")
-        kept = run_stage(first, Path(folder) / STAGE1, progress)
-        second = StageTraining.second(data, chosen, kept.detector)
-        return {STAGE1: kept, DETECTOR_FOLDER: run_stage(second, Path(folder) / DETECTOR_FOLDER, progress)}
+        stage1 = run_stage(first, Path(folder) / STAGE1, progress)
+        second = StageTraining.second(data, chosen, stage1.detector)
+        return {STAGE1: stage1, DETECTOR_FOLDER: run_stage(second, Path(folder) / DETECTOR_FOLDER, progress)}
 
 
 def run_stage(training: "StageTraining", target: Path, progress: Progress = no_progress) -> FittedStage:
@@ -300,15 +300,15 @@ class StageTraining:
         copied = torch.from_numpy(np.tile(batch.copied, 2))
         strong, moved = copied, torch.zeros_like(copied)
         how: PairAugmentation | MildAugmentation = MildAugmentation()
-        asked = self.options.stage1_augment
-        if self.stage.number == 2 or asked not in ("none", "mild"):
+        augment = self.options.stage1_augment
+        if self.stage.number == 2 or augment not in ("none", "mild"):
             first = torch.rand(len(batch), generator=generator) < _AUGMENT_FIRST
             moved = torch.cat([first, torch.ones(len(batch), dtype=torch.bool)]) & ~copied
             if self.stage.number == 2:
                 strong, moved = strong | moved, torch.zeros_like(copied)
             else:
-                how = PairAugmentation(operations=operations_of(asked))
-        elif asked == "mild":
+                how = PairAugmentation(operations=operations_of(augment))
+        elif augment == "mild":
             moved = ~copied
         z = self.latents(both)
         for chosen, augmentation in ((strong, PairAugmentation()), (moved, how)):

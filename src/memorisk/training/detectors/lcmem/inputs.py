@@ -88,12 +88,12 @@ class PairData:
         if self.dataset is None:
             return np.zeros(len(latents), dtype=np.int64), latents.mean[None], latents.std[None]
         names, set_of = np.unique(self.dataset, return_inverse=True)
-        found = []
+        moments = []
         for number in range(len(names)):
             rows = np.flatnonzero(set_of == number)
             rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), _MOST_FOR_STATISTICS)).astype(np.int64)]
-            found.append(channel_statistics(latents.values[rows]))
-        return set_of, np.stack([mean for mean, _ in found]), np.stack([std for _, std in found])
+            moments.append(channel_statistics(latents.values[rows]))
+        return set_of, np.stack([mean for mean, _ in moments]), np.stack([std for _, std in moments])
 
 
 def dataset_names(latents: Latents) -> np.ndarray | None:
@@ -150,11 +150,11 @@ class AugmentedEncoder:
     @torch.no_grad()
     def encode(self, x: torch.Tensor) -> torch.Tensor:
         """Encode [b, C, H, W] in [0, 1] to latents [b, c, h, w] float32."""
-        found = []
+        latents = []
         for some in x.split(self.at_once):
             with autocast(self.device, self.precision):
-                found.append(self.module(self.prepare(some.to(self.device))).float())
-        return torch.cat(found)
+                latents.append(self.module(self.prepare(some.to(self.device))).float())
+        return torch.cat(latents)
 
 
 _NOT_OF_THE_RECIPE = ("backbone", "encoder", "device", "checkpoint_seconds")
@@ -204,8 +204,8 @@ def build_initial_network(latents: Latents, options: LatentOptions) -> InitialNe
         branch.std.copy_(torch.from_numpy(latents.std))
     name = source.name.removeprefix("timm:")
     words, content = _weights(source.name, source.weights, trunk, options.seed)
-    said = (*latents.encoder.notes, *(f"Weights of {name}: {one_line(text, 300)}." for text in done))
-    return InitialNetwork(branch, _config(latents, options, name, words, content), said)
+    notes = (*latents.encoder.notes, *(f"Weights of {name}: {one_line(text, 300)}." for text in done))
+    return InitialNetwork(branch, _config(latents, options, name, words, content), notes)
 
 
 def _config(latents: Latents, options: LatentOptions, name: str, words: str, content: str) -> LatentConfig:
@@ -239,8 +239,8 @@ def _config(latents: Latents, options: LatentOptions, name: str, words: str, con
 
 def recipe(options: LatentOptions) -> dict[str, Any]:
     """Return every setting except device and frequency of checkpoints; networks only by their names."""
-    given = {name: value for name, value in asdict(options).items() if name not in _NOT_OF_THE_RECIPE}
-    return json_value(given | {"optimizer": "adam", "schedule": "constant"})
+    settings = {name: value for name, value in asdict(options).items() if name not in _NOT_OF_THE_RECIPE}
+    return json_value(settings | {"optimizer": "adam", "schedule": "constant"})
 
 
 def _weights(name: str, weights: str, trunk: torch.nn.Module, seed: int) -> tuple[str, str]:

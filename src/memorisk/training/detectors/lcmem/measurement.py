@@ -65,13 +65,13 @@ def measure_stages(
         name: one.detector.embed_latents(np.array(latents.values[rows]), device=device) for name, one in fitted.items()
     }
     pairs = {name: _pairs(identity, np.flatnonzero(within == name), options.seed) for name in np.unique(within)}
-    pairs = {name: found for name, found in pairs.items() if found is not None}
+    pairs = {name: results for name, results in pairs.items() if results is not None}
     scores = {
         stage: {name: _scores(fitted[stage].detector, features[stage], *both) for name, both in pairs.items()}
         for stage in fitted
     }
     hits = _hits(latents, rows, identity, fitted, features, options, progress)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         stage: {
             "auc": _aucs(scores[stage], pairs, identity),
             "specificity": _specificities(scores[stage], pairs, identity),
@@ -81,14 +81,14 @@ def measure_stages(
     }
     if STAGE1 in fitted:
         both = {name: (scores[DETECTOR_FOLDER][name], scores[STAGE1][name], pairs[name]) for name in pairs}
-        found["detector_less_stage1"] = {
+        results["detector_less_stage1"] = {
             "auc": {name: _difference(*three, identity) for name, three in both.items()},
             "recall": {
                 family: asdict(paired_hits(strengths[-1], hits[STAGE1][family][-1]))
                 for family, strengths in hits[DETECTOR_FOLDER].items()
             },
         }
-    return found
+    return results
 
 
 def _pairs(identity: np.ndarray, rows: np.ndarray, seed: int) -> tuple[Pairs, Pairs] | None:
@@ -98,13 +98,13 @@ def _pairs(identity: np.ndarray, rows: np.ndarray, seed: int) -> tuple[Pairs, Pa
     if not len(positive) or len(np.unique(own)) < 2:
         return None
     negative = negative_pairs(own, positive, seed=seed)
-    return tuple(Pairs(rows[found.first], rows[found.second]) for found in (positive, negative))  # pyright: ignore[reportReturnType]
+    return tuple(Pairs(rows[kind.first], rows[kind.second]) for kind in (positive, negative))  # pyright: ignore[reportReturnType]
 
 
 def _scores(detector: LatentDetector, features: np.ndarray, positive: Pairs, negative: Pairs) -> np.ndarray:
     """Score the pairs, [P + Q], positives first."""
     score = similarity(detector.branch)
-    return np.concatenate([score(features[found.first], features[found.second]) for found in (positive, negative)])
+    return np.concatenate([score(features[kind.first], features[kind.second]) for kind in (positive, negative)])
 
 
 def _design(positive: Pairs, negative: Pairs, identity: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -113,11 +113,11 @@ def _design(positive: Pairs, negative: Pairs, identity: np.ndarray) -> tuple[np.
 
 
 def _aucs(scores: dict[str, np.ndarray], pairs: dict[str, tuple[Pairs, Pairs]], identity: np.ndarray) -> dict[str, Any]:
-    found = {name: pair_auc(scores[name], *_design(*pairs[name], identity)) for name in pairs}
-    said: dict[str, Any] = {name: asdict(one) for name, one in found.items()}
-    if len(found) > 1:
-        said["macro average"] = asdict(macro_average([one.interval for one in found.values()]))
-    return said
+    aucs = {name: pair_auc(scores[name], *_design(*pairs[name], identity)) for name in pairs}
+    figures: dict[str, Any] = {name: asdict(one) for name, one in aucs.items()}
+    if len(aucs) > 1:
+        figures["macro average"] = asdict(macro_average([one.interval for one in aucs.values()]))
+    return figures
 
 
 def _specificities(
@@ -146,33 +146,33 @@ def _hits(
     progress: Progress,
 ) -> dict[str, dict[str, list[np.ndarray]]]:
     """Find copies by each stage: ``{stage: {family: [[n] bool of each strength]}}``."""
-    found: dict[str, dict[str, list[np.ndarray]]] = {stage: {} for stage in fitted}
+    hits: dict[str, dict[str, list[np.ndarray]]] = {stage: {} for stage in fitted}
     if latents.store is None:
-        return found
+        return hits
     places = one_per_group(identity, seed=options.seed)
     if len(places) > MAX_COPIED:
         places = np.sort(np.random.default_rng(options.seed).choice(places, MAX_COPIED, replace=False))
     total = sum(len(strengths) for strengths in FAMILIES.values())
     for family, strengths in FAMILIES.items():
         for strength in strengths:
-            progress("looking for copies", sum(len(one) for one in found[DETECTOR_FOLDER].values()), total)
+            progress("looking for copies", sum(len(one) for one in hits[DETECTOR_FOLDER].values()), total)
             copies = augmented(latents.store.images, rows[places], family, strength, seed=options.seed)
             for stage, one in fitted.items():
                 u = one.detector.embed(copies, device=options.device)
                 score = similarity(one.detector.branch)(features[stage][places], u)
                 threshold = one.detector.config.calibration["specificity"]["0.5"]
-                found[stage].setdefault(family, []).append(score >= threshold)
+                hits[stage].setdefault(family, []).append(score >= threshold)
     progress("looking for copies", total, total)
-    return found
+    return hits
 
 
 def _recalls(hits: dict[str, list[np.ndarray]]) -> dict[str, Any]:
     return {
         family: {
             f"{strength:g}": asdict(clopper_pearson(int(hit.sum()), len(hit)))
-            for strength, hit in zip(FAMILIES[family], found, strict=True)
+            for strength, hit in zip(FAMILIES[family], family_hits, strict=True)
         }
-        for family, found in hits.items()
+        for family, family_hits in hits.items()
     }
 
 
@@ -188,16 +188,16 @@ def lcmem_cost(latents: Latents, parts: Division, stages: Sequence[StageTraining
     Returns:
         Cost; latents through the encoder count as images passed where it is a network, and as features in the cache.
     """
-    kept = Cost()
+    inputs = Cost()
     if latents.store is not None:
         distinct = len(set(latents.hashes.tolist()))
-        kept = Cost(
+        inputs = Cost(
             images_passed=distinct if _encodes(latents) else 0,
             bytes_images=latents.store.images.nbytes,
             bytes_features=latents.values.nbytes,
         )
     measured = Cost(images_passed=_measured(latents, parts, options)) * len(stages)
-    return kept + measured + total([_stage_cost(stage) for stage in stages])
+    return inputs + measured + total([_stage_cost(stage) for stage in stages])
 
 
 def _stage_cost(training: StageTraining) -> Cost:

@@ -223,16 +223,16 @@ class PairSampler:
         home = np.repeat(np.arange(len(self._sets)), quota)
         rng.shuffle(home)
         first, second = np.empty(len(home), np.int64), np.empty(len(home), np.int64)
-        left = np.arange(len(home))
+        open_places = np.arange(len(home))
         for _ in range(_TRIES):
-            first[left] = self._somebody(rng, home[left])
-            second[left] = self._somebody(rng, self._away(rng, home[left]))
-            a, b = first[left], second[left]
-            left = left[(self._code[a] == self._code[b]) | (self._pixel[a] == self._pixel[b])]
-            if not len(left):
+            first[open_places] = self._somebody(rng, home[open_places])
+            second[open_places] = self._somebody(rng, self._away(rng, home[open_places]))
+            a, b = first[open_places], second[open_places]
+            open_places = open_places[(self._code[a] == self._code[b]) | (self._pixel[a] == self._pixel[b])]
+            if not len(open_places):
                 break
-        kept = np.setdiff1d(np.arange(len(home)), left)
-        return first[kept], second[kept]
+        allowed = np.setdiff1d(np.arange(len(home)), open_places)
+        return first[allowed], second[allowed]
 
     def _away(self, rng: np.random.Generator, home: np.ndarray) -> np.ndarray:
         """Draw the data set of the second images, [n]."""
@@ -248,12 +248,12 @@ class PairSampler:
 
     def _somebody(self, rng: np.random.Generator, sets: np.ndarray) -> np.ndarray:
         """Draw places of one image each, [n]: of a random identity of the data set, or any of its images."""
-        found = np.empty(len(sets), np.int64)
+        places = np.empty(len(sets), np.int64)
         for number, one in enumerate(self._sets):
             here = np.flatnonzero(sets == number)
             if self.protocol == "paper":
-                found[here] = one.rows[rng.integers(len(one.rows), size=len(here))]
+                places[here] = one.rows[rng.integers(len(one.rows), size=len(here))]
             else:
                 chosen = rng.integers(len(one.count), size=len(here))
-                found[here] = one.rows[one.start[chosen] + rng.integers(one.count[chosen])]
-        return found
+                places[here] = one.rows[one.start[chosen] + rng.integers(one.count[chosen])]
+        return places

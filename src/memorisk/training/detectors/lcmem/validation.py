@@ -128,9 +128,9 @@ def evaluate_features(
     """
     against = score(features[pairs.negative.first], features[pairs.negative.second])
     originals = features[pairs.copied]
-    alike = {family: score(originals, found) for family, found in copies.items()}
+    alike = {family: score(originals, values) for family, values in copies.items()}
     threshold = weighted_quantile(against, pairs.negative_weight, SPECIFICITY)
-    recall = float(np.mean([(found >= threshold).mean() for found in alike.values()])) if alike else float("nan")
+    recall = float(np.mean([(values >= threshold).mean() for values in alike.values()])) if alike else float("nan")
     if len(pairs.positive):
         together = score(features[pairs.positive.first], features[pairs.positive.second])
         weight = pairs.weight
@@ -165,8 +165,8 @@ def _limit_pairs(pairs: Pairs, identity: np.ndarray, seed: int) -> Pairs:
     ranked = shuffled[np.argsort(np.unique(own, return_inverse=True)[1][shuffled], kind="stable")]
     _, count = np.unique(own, return_counts=True)
     place = np.arange(len(own)) - np.repeat(np.cumsum(count) - count, count)
-    kept = np.sort(ranked[place < _MOST_PAIRS])
-    return Pairs(pairs.first[kept], pairs.second[kept])
+    chosen = np.sort(ranked[place < _MOST_PAIRS])
+    return Pairs(pairs.first[chosen], pairs.second[chosen])
 
 
 def _single_identity(identity: np.ndarray, dataset: np.ndarray) -> bool:
@@ -212,8 +212,8 @@ class ValidationSet:
         pairs = validation_pairs(rows, data.identity[rows], dataset, seed=seed)
         copies: dict[str, torch.Tensor] = {}
         if (with_copies or not len(pairs.positive)) and data.latents.store is not None:
-            made = strongest_copies(data.latents, rows[pairs.copied], seed=seed)
-            copies = {family: encoder().encode(to_unit(images)) for family, images in made.items()}
+            strongest = strongest_copies(data.latents, rows[pairs.copied], seed=seed)
+            copies = {family: encoder().encode(to_unit(images)) for family, images in strongest.items()}
         return cls(pairs, latents, copies)
 
     def look(self, branch: LatentNetwork) -> ValidationFigures:
@@ -226,15 +226,15 @@ class ValidationSet:
         """Compute thresholds on validation pairs: by specificity, and by the share of positives missed."""
         features, score, pairs = self._features(branch), similarity(branch), self.pairs
         against = score(features[pairs.negative.first], features[pairs.negative.second])
-        found: dict[str, Any] = {
+        thresholds: dict[str, Any] = {
             "on": "validation pairs, every identity counting one",
             "identities": pairs.n_identities,
             "specificity": {f"{s:g}": weighted_quantile(against, pairs.negative_weight, s) for s in _SPECIFICITIES},
         }
         if len(pairs.positive):
             together = score(features[pairs.positive.first], features[pairs.positive.second])
-            found["missed"] = {f"{s:g}": weighted_quantile(together, pairs.weight, s) for s in _MISS_RATES}
-        return found
+            thresholds["missed"] = {f"{s:g}": weighted_quantile(together, pairs.weight, s) for s in _MISS_RATES}
+        return thresholds
 
     def _features(self, branch: LatentNetwork) -> np.ndarray:
         rows = self.pairs.rows
@@ -251,11 +251,11 @@ def embed_validation_rows(branch: LatentNetwork, z: torch.Tensor) -> np.ndarray:
     before = branch.training
     branch.eval()
     with torch.inference_mode(), exact_products(z.device):
-        found = torch.cat([branch(some) for some in z.split(_AT_ONCE)]).float().cpu().numpy()
+        features = torch.cat([branch(some) for some in z.split(_AT_ONCE)]).float().cpu().numpy()
     branch.train(before)
-    if not np.isfinite(found).all():
+    if not np.isfinite(features).all():
         raise MemoriskError("the detector's features became infinite: lower the learning rate, or use fp32")
-    return found
+    return features
 
 
 def similarity(branch: LatentNetwork) -> Score:
