@@ -44,9 +44,9 @@ def content_fingerprints(files: Sequence[str], cache: Path | None, *, processes:
     hashes |= {file: "absent" for file, stamp in stamps.items() if stamp is None}
     present = {file: stamp for file, stamp in stamps.items() if stamp is not None}
     book = None if cache is None or not present else cache / "checksums" / f"{_place(present)}.parquet"
-    known = _recall(book, present)
-    hashes |= known
-    new = [file for file in present if file not in known]
+    remembered = _recall(book, present)
+    hashes |= remembered
+    new = [file for file in present if file not in remembered]
     if sum(present[file][0] for file in new) < _MIN_BYTES_FOR_PROCESSES:
         processes = 1
     jobs = [new[i : i + _FILES_PER_JOB] for i in range(0, len(new), _FILES_PER_JOB)]

@@ -94,11 +94,11 @@ class Manifest:
     def unread(self) -> pd.DataFrame:
         """List the ``skipped`` files that may hold images: no text, DICOM plan, hidden or read elsewhere, dropped."""
         reasons = self.skipped["reason"].astype(str)
-        known = (
+        explained = (
             reasons.isin([TEXT_FILE, TABLE_FILE, LINKED_FOLDER, HIDDEN_FILE, DROPPED_LABEL])
             | reasons.str.startswith(NO_PATIENT_PICTURE)
         ).to_numpy()
-        return self.skipped.take(np.flatnonzero(~known))
+        return self.skipped.take(np.flatnonzero(~explained))
 
     @property
     def tables_hint(self) -> str:
@@ -165,8 +165,8 @@ class Manifest:
     @property
     def studies(self) -> np.ndarray:
         """Return the studies, object array of str [n]; empty where the source knows none."""
-        known = self.table[STUDY].tolist() if STUDY in self.table else [""] * self.n
-        return np.array([study if isinstance(study, str) else "" for study in known], dtype=object)
+        studies = self.table[STUDY].tolist() if STUDY in self.table else [""] * self.n
+        return np.array([study if isinstance(study, str) else "" for study in studies], dtype=object)
 
     def save(self, path: str | Path, **columns: Any) -> None:
         """Write the table as Parquet, atomically, with the doubts about identity and a record of its checksum.
@@ -260,8 +260,11 @@ def drop_labels(manifest: Manifest, dropped: Sequence[str]) -> Manifest:
             f"drop_label {one_line(absent[0], 60)}: no image has this label; those there are: "
             f"{listed(sorted(label for label in held if label), 8)}"
         )
-    kept = ["|".join(part for part in joined.split("|") if part not in dropped) for joined in manifest.labels]
-    out = [not left and (joined != "" or "" in dropped) for joined, left in zip(manifest.labels, kept, strict=True)]
+    labels = ["|".join(part for part in joined.split("|") if part not in dropped) for joined in manifest.labels]
+    out = [
+        not remaining and (joined != "" or "" in dropped)
+        for joined, remaining in zip(manifest.labels, labels, strict=True)
+    ]
     notes = list(manifest.notes)
     if dropped:
         gone = manifest.table["path"].to_numpy()[out]
@@ -270,7 +273,7 @@ def drop_labels(manifest: Manifest, dropped: Sequence[str]) -> Manifest:
         skipped = pd.DataFrame({"path": gone, "reason": DROPPED_LABEL}, dtype=object)
         manifest = replace(
             manifest,
-            table=manifest.table.assign(label=kept).loc[~np.array(out)].reset_index(drop=True),
+            table=manifest.table.assign(label=labels).loc[~np.array(out)].reset_index(drop=True),
             skipped=pd.concat([manifest.skipped, skipped], ignore_index=True),
         )
         notes.append(f"{len(gone):,} images are left out: they have no label but {listed(dropped, 8)}.")

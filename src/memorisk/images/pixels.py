@@ -52,14 +52,14 @@ def resize_image(image: np.ndarray, size: int, rule: Resize) -> np.ndarray:
     if rule == "crop":
         scale = size / min(height, width)
         scaled = _scale(image, max(size, round(height * scale)), max(size, round(width * scale)))
-        top, left = (scaled.shape[0] - size) // 2, (scaled.shape[1] - size) // 2
-        return scaled[top : top + size, left : left + size]
+        first_row, first_column = (scaled.shape[0] - size) // 2, (scaled.shape[1] - size) // 2
+        return scaled[first_row : first_row + size, first_column : first_column + size]
     if rule == "pad":
         scale = size / max(height, width)
         scaled = _scale(image, min(size, max(1, round(height * scale))), min(size, max(1, round(width * scale))))
         padded = np.zeros((size, size, image.shape[2]), dtype=image.dtype)
-        top, left = (size - scaled.shape[0]) // 2, (size - scaled.shape[1]) // 2
-        padded[top : top + scaled.shape[0], left : left + scaled.shape[1]] = scaled
+        first_row, first_column = (size - scaled.shape[0]) // 2, (size - scaled.shape[1]) // 2
+        padded[first_row : first_row + scaled.shape[0], first_column : first_column + scaled.shape[1]] = scaled
         return padded
     raise unknown_name("resize rule", rule, ("squash", "crop", "pad"))
 

@@ -50,8 +50,8 @@ def procedural_images(n: int, *, seed: int, side: int = 96, first: int = 0) -> n
     """
     if n < 0 or first < 0 or seed < 0 or side < _LEAST_SIDE:
         raise InputError(f"n is {n}, first {first}, seed {seed}, side {side}; needed are 0 or more, side {_LEAST_SIDE}")
-    made = [procedural_image(seed, first + i, side) for i in range(n)]
-    return np.stack(made) if made else np.empty((0, side, side, 3), np.uint8)
+    images = [procedural_image(seed, first + i, side) for i in range(n)]
+    return np.stack(images) if images else np.empty((0, side, side, 3), np.uint8)
 
 
 def procedural_image(seed: int, index: int, side: int = 96) -> np.ndarray:
@@ -106,19 +106,19 @@ def fractal(rng: np.random.Generator, side: int) -> np.ndarray:
     counts = np.zeros((side, side))
     for _ in range(8):
         n = rng.integers(2, 6)
-        left, sizes, right = np.linalg.svd(rng.uniform(-1, 1, (n, 2, 2)))
-        maps = left @ (np.clip(sizes, 0.1, 0.85)[:, :, None] * right)
+        rotations, sizes, directions = np.linalg.svd(rng.uniform(-1, 1, (n, 2, 2)))
+        maps = rotations @ (np.clip(sizes, 0.1, 0.85)[:, :, None] * directions)
         shifts = rng.uniform(-1, 1, (n, 2))
         weights = np.abs(np.linalg.det(maps)) + 0.02
-        points, seen = rng.uniform(-1, 1, (1500, 2)), []
+        points, orbit = rng.uniform(-1, 1, (1500, 2)), []
         for step in range(40):
             chosen = rng.choice(n, len(points), p=weights / weights.sum())
             points = np.einsum("nij,nj->ni", maps[chosen], points) + shifts[chosen]
             if step >= 10:
-                seen.append(points)
-        low, high = np.percentile(seen[0], [2, 98], axis=0)
+                orbit.append(points)
+        low, high = np.percentile(orbit[0], [2, 98], axis=0)
         scale = max(float((high - low).max()), 1e-3)
-        places = ((np.concatenate(seen) - (low + high) / 2) / scale * 0.9 + 0.5) * side
+        places = ((np.concatenate(orbit) - (low + high) / 2) / scale * 0.9 + 0.5) * side
         inside = places[((places >= 0) & (places < side)).all(axis=1)].astype(int)
         counts = np.bincount(inside[:, 1] * side + inside[:, 0], minlength=side * side).reshape(side, side)
         if (counts > 0).mean() > 0.05:
@@ -166,8 +166,8 @@ def cells(rng: np.random.Generator, side: int) -> np.ndarray:
     seeds = rng.uniform(-1.1, 1.1, (n, 2))
     if rng.random() < 0.5:
         y, x = y + 0.08 * _curve(rng, x + y), x + 0.08 * _curve(rng, x - y)
-    found = KDTree(seeds).query(np.stack([y.ravel(), x.ravel()], axis=1), k=2)
-    distance, nearest = (np.asarray(part) for part in found)
+    neighbours = KDTree(seeds).query(np.stack([y.ravel(), x.ravel()], axis=1), k=2)
+    distance, nearest = (np.asarray(part) for part in neighbours)
     wall = (distance[:, 1] - distance[:, 0]).reshape(side, side)
     values = rng.random(n)[nearest[:, 0]].reshape(side, side)
     form = rng.integers(3)
@@ -220,7 +220,7 @@ def threads(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
-    {made.__name__: made for made in (dead_leaves, fractal, noise, layers, cells, blobs, waves, threads)}
+    {kind.__name__: kind for kind in (dead_leaves, fractal, noise, layers, cells, blobs, waves, threads)}
 )
 """The eight kinds by name."""
 _SHARES = (0.25, 0.1, 0.15, 0.13, 0.1, 0.12, 0.05, 0.1)  # of each kind, in their order

@@ -294,8 +294,8 @@ def _near(described: pd.DataFrame, candidates: np.ndarray, pairs: NearCopies) ->
     for what in ROLES:
         a, b = (side[what] for side in sides)
         table[f"{what}_a"], table[f"{what}_b"] = a, b
-        known = (a != "") & (b != "") if what == "split" else np.ones(len(a), dtype=bool)
-        differs[what] = ((a != b) & known).to_numpy()
+        comparable = (a != "") & (b != "") if what == "split" else np.ones(len(a), dtype=bool)
+        differs[what] = ((a != b) & comparable).to_numpy()
     table["across"] = [", ".join(what for what in ROLES if differs[what][i]) for i in range(len(table))]
     return table
 

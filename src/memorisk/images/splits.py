@@ -110,9 +110,9 @@ def _bulk(problem: Rounding, rng: np.random.Generator) -> np.ndarray:
         whole = np.floor(len(units) * problem.shares + _ZERO).astype(int)
         decided = int(whole.sum())
         chances[units[:decided]] = np.repeat(np.eye(n_parts), whole, axis=0)
-        left = len(units) - decided
-        if left:
-            chances[units[decided:]] = np.maximum(len(units) * problem.shares - whole, 0) / left
+        undecided = len(units) - decided
+        if undecided:
+            chances[units[decided:]] = np.maximum(len(units) * problem.shares - whole, 0) / undecided
     return chances
 
 

@@ -271,7 +271,10 @@ def _verified_blocks(array: Path, layout: _Layout, lines: list[str]) -> dict[int
         except (ValueError, TypeError):  # a line that a kill cut short
             continue
         pixels = rows[block.first : block.first + len(block.hashes)]
-        if all(not known or hash_pixels(row) == known for row, known in zip(pixels, block.hashes, strict=True)):
+        if all(
+            not pixel_hash or hash_pixels(row) == pixel_hash
+            for row, pixel_hash in zip(pixels, block.hashes, strict=True)
+        ):
             finished[block.first] = block
     return finished
 

@@ -92,9 +92,9 @@ def open_autoencoder(text: str, stored: StoredShape, *, size: int | None, books:
     content = _content(folder, title, books)
     shape = " x ".join(str(n) for n in latent_shape(config, pixel_size))
     notes = size_notes(stored, pixel_size, side, trained=True)
-    seen = read_training_record(folder)
+    record = read_training_record(folder)
     return _encoder(
-        f"{title} ({shape})", config, pixel_size, content, lambda: load_autoencoder(folder, title), notes, seen
+        f"{title} ({shape})", config, pixel_size, content, lambda: load_autoencoder(folder, title), notes, record
     )
 
 

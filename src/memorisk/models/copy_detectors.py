@@ -134,8 +134,10 @@ class SourceSearch(ABC):
         Raises:
             InputError: As `embed` and `memorisk.scores.distances.fit_measure`; or k is below 1.
         """
-        asked, known = (self.embed(images, device=device, batch=batch) for images in (queries, references))
-        return nearest(asked, known, fit_measure(self.compared_by, known), k)
+        query_features, reference_features = (
+            self.embed(images, device=device, batch=batch) for images in (queries, references)
+        )
+        return nearest(query_features, reference_features, fit_measure(self.compared_by, reference_features), k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,10 +362,10 @@ def _read_earlier(folder: Path) -> TrainingRecord:
     Raises:
         InputError: The record is missing or damaged.
     """
-    found = read_training_record(folder / EARLIER)
-    if found is None:
+    record = read_training_record(folder / EARLIER)
+    if record is None:
         raise InputError(f"{one_line(folder)} holds no whole detector: there is no {EARLIER}/{ORIGIN} in it")
-    return found
+    return record
 
 
 _CODE = 1  # part of the identity: a change of what a detector computes makes new features

@@ -98,8 +98,8 @@ def open_latents(
         return open_autoencoder(rest, stored, size=size, books=books)
     if kind == "latents":
         raise InputError(f"{one_line(text, 80)}: latents are given in place of images, not computed from them")
-    known = ("pixels", "pixels:SIDE", "autoencoder:FOLDER", "autoencoder:NAME@default", "latents:FILE")
-    raise unknown_name("encoder of latents", one_line(text, 80), known)
+    forms = ("pixels", "pixels:SIDE", "autoencoder:FOLDER", "autoencoder:NAME@default", "latents:FILE")
+    raise unknown_name("encoder of latents", one_line(text, 80), forms)
 
 
 def external_encoder(name: str, latent_shape: tuple[int, int, int]) -> LatentEncoder:

@@ -146,9 +146,9 @@ def take_trunk(
             f"weights file {one_line(file)} looks like one of {kind.name}, but holds tensors of no known part: {names}"
             f"{more}; save the trunk alone (names after {kind.trunk}) if it needs nothing else"
         )
-    left = "; ".join(f"{what} ({n})" for what, n in others.items())
+    unused = "; ".join(f"{what} ({n})" for what, n in others.items())
     note(
         f"of the whole {kind.name} file the {len(trunk)} tensors of {kind.trunk[:-1]} are taken"
-        + (f", left out: {left}" if left else "")
+        + (f", left out: {unused}" if unused else "")
     )
     return trunk

@@ -114,10 +114,10 @@ def match_seen(config: DetectorConfig, seen: pd.DataFrame, store: ImageStore) ->
     groups = group_hashes(store.manifest.groups, config.data_hash)
     part = np.full(len(groups), "", dtype=object)
     for name in ("validation", "training"):  # an image that was both counts as trained on
-        known = seen.loc[seen["part"] == name]
-        met = np.isin(groups, known["group_hash"].tolist())
+        part_rows = seen.loc[seen["part"] == name]
+        met = np.isin(groups, part_rows["group_hash"].tolist())
         if alike:
-            met |= np.isin(store.pixel_hashes.astype(str), known["pixel_hash"].tolist())
+            met |= np.isin(store.pixel_hashes.astype(str), part_rows["pixel_hash"].tolist())
         part[met] = name
     return SeenImages(part, alike)
 
@@ -219,10 +219,10 @@ def read_config(folder: Path) -> DetectorConfig:
         preprocessing = Preprocessing(tuple(how["size"]), how["channels"], tuple(how["mean"]), tuple(how["std"]))
         values: dict[str, Any] = {name: tuple(v) if isinstance(v := description[name], list) else v for name in names}
         values["preprocessing"] = preprocessing
-        found = form(**values)
-        if found.published and (lacking := PUBLISHED - set(found.published)):
+        config = form(**values)
+        if config.published and (lacking := PUBLISHED - set(config.published)):
             raise ValueError(f"published lacks {', '.join(sorted(lacking))}")
-        return found
+        return config
     except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(file)} is damaged: {one_line(error, 120)}") from None
 
@@ -333,9 +333,9 @@ class TrainingRecord:
         by_group = self.groups_given and store.manifest.groups_given
         part = np.full(len(groups), "", dtype=object)
         for name in ("validation", "training"):  # an image that was both counts as trained on
-            known = self.table.loc[self.table["part"] == name]
-            met = np.isin(groups, known["group_hash"].tolist()) & by_group
-            met |= np.isin(hashes, known["pixel_hash"].tolist()) & alike
+            part_rows = self.table.loc[self.table["part"] == name]
+            met = np.isin(groups, part_rows["group_hash"].tolist()) & by_group
+            met |= np.isin(hashes, part_rows["pixel_hash"].tolist()) & alike
             part[met] = name
         trained = self.table.loc[self.table["part"] == "training"]
         present = trained["pixel_hash"].isin(hashes) if alike else trained["group_hash"].isin(groups)

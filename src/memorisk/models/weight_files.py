@@ -141,11 +141,11 @@ def save_weights(path: str | Path, model: nn.Module, metadata: Mapping[str, str]
 
 def _refuse_other_formats(file: Path, start: bytes) -> None:
     """Refuse by its first bytes a file that is neither a zip archive, a pickle, nor an old tar archive."""
-    known = next((what for magic, what in _OTHERS.items() if start.startswith(magic)), None)
-    if known is None and (not start or start[:2] == b"PK" or start[:1] == b"\x80" or tarfile.is_tarfile(file)):
+    other_format = next((what for magic, what in _OTHERS.items() if start.startswith(magic)), None)
+    if other_format is None and (not start or start[:2] == b"PK" or start[:1] == b"\x80" or tarfile.is_tarfile(file)):
         return
     raise InputError(
-        f"weights file {one_line(file.name)} {known or 'is damaged, or of a format that is not read'}: "
+        f"weights file {one_line(file.name)} {other_format or 'is damaged, or of a format that is not read'}: "
         f"read are {READ_FORMATS}; save the tensors by name as safetensors"
     )
 

@@ -55,15 +55,15 @@ def result_html(result: Result) -> str:
     Args:
         result: Result of any audit.
     """
-    shown = redact(result) if result.redacted else result
-    parts = [f"<p><strong>{html.escape(run_headline(shown.status, shown.verdict.get('audit')))}</strong></p>"]
-    for heading, sentences in (("", shown.why), (WAYS.get(shown.status, ""), shown.what_would_decide)):
+    visible = redact(result) if result.redacted else result
+    parts = [f"<p><strong>{html.escape(run_headline(visible.status, visible.verdict.get('audit')))}</strong></p>"]
+    for heading, sentences in (("", visible.why), (WAYS.get(visible.status, ""), visible.what_would_decide)):
         if sentences:
-            told = "".join(f"<li>{html.escape(one)}</li>" for one in sentences[:_MOST_ROWS])
-            parts.append(f"{f'<p>{heading}</p>' if heading else ''}<ul>{told}</ul>")
-    columns = [name for name in _CLASS_COLUMNS if name in shown.per_class]
-    if len(shown.per_class) and columns:
-        parts.append(_html_table(shown.per_class.loc[:, columns]))
+            items = "".join(f"<li>{html.escape(one)}</li>" for one in sentences[:_MOST_ROWS])
+            parts.append(f"{f'<p>{heading}</p>' if heading else ''}<ul>{items}</ul>")
+    columns = [name for name in _CLASS_COLUMNS if name in visible.per_class]
+    if len(visible.per_class) and columns:
+        parts.append(_html_table(visible.per_class.loc[:, columns]))
     if (report := result.report_path) is not None:
         parts.append(f"<p>Report: <code>{html.escape(str(report))}</code></p>")
     return f"<div>{''.join(parts)}</div>"
@@ -119,24 +119,24 @@ def flagged_images(result: Result) -> pd.DataFrame:
     table = result.per_image
     if "review" in result.tables:
         pairs = result.tables["review"]
-        found = rows(pairs, [said != "dismiss" for said in column_texts(pairs, "verdict")])
+        flagged = rows(pairs, [judgement != "dismiss" for judgement in column_texts(pairs, "verdict")])
     elif "flagged" in table:
-        found = rows(table, booleans(table, "flagged"))
-        found = found.sort_values(["M", "image"], ascending=[False, True], kind="stable")
-        found = _with_group_p(found, result.per_group)
+        flagged = rows(table, booleans(table, "flagged"))
+        flagged = flagged.sort_values(["M", "image"], ascending=[False, True], kind="stable")
+        flagged = _with_group_p(flagged, result.per_group)
     elif "kept" in table:
-        found = rows(table, ~booleans(table, "kept"))
+        flagged = rows(table, ~booleans(table, "kept"))
     else:
         raise InputError(f"this is a result of audit {result.verdict.get('audit')}, which flags no images")
-    found = found.reset_index(drop=True)
+    flagged = flagged.reset_index(drop=True)
     if result.redacted:
-        found = found.drop(columns=[name for name in _IDS if name in found])
+        flagged = flagged.drop(columns=[name for name in _IDS if name in flagged])
     elif result.folder is not None:
-        found = _with_paths(found, result.folder)
-    for name, why in _untested(result.per_class, len(found)).items():
-        found.attrs[name] = why
+        flagged = _with_paths(flagged, result.folder)
+    for name, why in _untested(result.per_class, len(flagged)).items():
+        flagged.attrs[name] = why
         warnings.warn(why, UserWarning, stacklevel=3)  # at the line that calls `Result.flagged`
-    return found
+    return flagged
 
 
 def _untested(classes: pd.DataFrame, n_flagged: int) -> dict[str, str]:
@@ -181,8 +181,8 @@ def _with_paths(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
     ):
         if column not in table or name in table or not (folder / manifest).is_file():
             continue
-        known = read_table(folder / manifest)
-        files = dict(zip(column_texts(known, "image"), column_texts(known, "path"), strict=True))
+        listed = read_table(folder / manifest)
+        files = dict(zip(column_texts(listed, "image"), column_texts(listed, "path"), strict=True))
         place = _files_folder(config, setting)
         paths = [files.get(image, "") for image in column_texts(table, column)]
         paths = ["" if Path(p).suffix in _ROWS else p for p in paths]
@@ -232,11 +232,11 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
         order = wanted.sort_values("M", ascending=False, kind="stable") if "M" in wanted else wanted
         values = column_numbers(order, "M") if "M" in order else np.empty(0)
         whose = column_texts(order, "group") if "group" in order else [patient] * len(order)
-        shown = dict(zip(column_texts(order, "image"), whose, strict=True))
-        titles = {image: _image_title(image, who) for image, who in shown.items()}
+        patients = dict(zip(column_texts(order, "image"), whose, strict=True))
+        titles = {image: _image_title(image, who) for image, who in patients.items()}
         for image, m in zip(column_texts(order, "image"), values, strict=False):
-            told = "not scored" if np.isnan(m) else f"M = {m:.2f}"
-            titles[image] = f"{_image_title(image, shown[image])}\n{told}"
+            score = "not scored" if np.isnan(m) else f"M = {m:.2f}"
+            titles[image] = f"{_image_title(image, patients[image])}\n{score}"
         pixels = _pixels(config, "images", list(dict.fromkeys(order["image"]))[:_MOST_IMAGES])
     elif "train" in config:
         _rows_of(result.per_group, "group", patient, result)
@@ -245,9 +245,9 @@ def show_patient(result: Result, patient: str, *, axes: "Sequence[Axes] | None" 
         nearest = rows(result.per_group, [who == patient for who in column_texts(result.per_group, "group")])
         table = pairs if len(pairs) else nearest
         real = list(dict.fromkeys(column_texts(table, "training_image")))[: _MOST_IMAGES // 2]
-        made = list(dict.fromkeys(column_texts(table, "synthetic_image")))[: _MOST_IMAGES // 2]
+        generated = list(dict.fromkeys(column_texts(table, "synthetic_image")))[: _MOST_IMAGES // 2]
         pixels = {f"training {name}": one for name, one in _pixels(config, "train", real).items()}
-        pixels |= {f"synthetic {name}": one for name, one in _pixels(config, "synthetic", made).items()}
+        pixels |= {f"synthetic {name}": one for name, one in _pixels(config, "synthetic", generated).items()}
         titles = {name: "\n".join(_wrapped(name)) for name in pixels}
     elif "file" in config:
         raise InputError(
@@ -276,14 +276,14 @@ def _rows_of(table: pd.DataFrame, column: str, patient: str, result: Result) -> 
     Raises:
         InputError: The table has no row of the patient.
     """
-    known = column_texts(table, column) if column in table else []
-    found = rows(table, [who == patient for who in known])
-    if not len(found):
+    names = column_texts(table, column) if column in table else []
+    patient_rows = rows(table, [who == patient for who in names])
+    if not len(patient_rows):
         raise InputError(
             f"{one_line(patient, 60)!r} is no patient of {one_line(result.folder or '')}; among them are "
-            f"{listed(sorted(set(known)), 4)}"
+            f"{listed(sorted(set(names)), 4)}"
         )
-    return found
+    return patient_rows
 
 
 def _pixels(config: Mapping[str, Any], setting: str, images: Sequence[str]) -> dict[str, np.ndarray]:
@@ -426,11 +426,11 @@ def plot_distances(result: Result, ax: "Axes | None" = None) -> "Axes":
         first = column_texts(held, "detector")[0]
         held = rows(held, [name == first for name in column_texts(held, "detector")])
         pools[f"held-out {units}"] = column_numbers(held, "distance")
-    known = {name: values[np.isfinite(values)] for name, values in pools.items()}
-    every = np.concatenate(list(known.values()))
+    finite_pools = {name: values[np.isfinite(values)] for name, values in pools.items()}
+    every = np.concatenate(list(finite_pools.values()))
     edges = np.histogram_bin_edges(every, bins=40)
     ax = _axes(ax)
-    for (name, values), ink in zip(known.items(), ("red", "blue"), strict=False):
+    for (name, values), ink in zip(finite_pools.items(), ("red", "blue"), strict=False):
         ax.stairs(np.histogram(values, edges)[0] / max(len(values), 1), edges, color=colour(ink), label=name)
     ax.set(xlabel="Distance to the nearest synthetic image", ylabel="Share")
     ax.legend(fontsize=8)

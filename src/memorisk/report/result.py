@@ -180,8 +180,8 @@ class Result:
     @property
     def report_path(self) -> Path | None:
         """Return the path of the report in the run folder; None where it has none."""
-        found = None if self.folder is None else self.folder / "report.html"
-        return found if found is not None and found.is_file() else None
+        path = None if self.folder is None else self.folder / "report.html"
+        return path if path is not None and path.is_file() else None
 
     @property
     def redacted(self) -> bool:
@@ -397,15 +397,15 @@ def redact(result: Result) -> Result:
     Ids shorter than four characters are not searched for in running text, where they would match ordinary numbers;
     lists that hold only ids are replaced by their length, whatever the ids look like.
     """
-    known = _known_ids(result)
-    long_ids = sorted((i for i in known if len(i) >= _SHORTEST_SEARCHED), key=len, reverse=True)
+    ids = _known_ids(result)
+    long_ids = sorted((i for i in ids if len(i) >= _SHORTEST_SEARCHED), key=len, reverse=True)
     tables = {n: t.drop(columns=[c for c in ID_COLUMNS if c in t]) for n, t in result.all_tables().items()}
     core = {n: tables.pop(n) for n in ("per_image", "per_group", "per_class", "attacks")}
     return result.replace(
         **core,
         tables=tables,
-        summary=_clean(result.summary, known, long_ids),
-        verdict=_clean(result.verdict, known, long_ids),
+        summary=_clean(result.summary, ids, long_ids),
+        verdict=_clean(result.verdict, ids, long_ids),
     )
 
 

@@ -18,9 +18,9 @@ LIBRARIES = ("memorisk", "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries and plug-ins that numbers depend on, without absent ones."""
-    found = {name: _installed_version(name) for name in LIBRARIES}
-    known = {name: version for name, version in found.items() if version}
-    return {"python": platform.python_version()} | known | plugin_versions()
+    by_library = {name: _installed_version(name) for name in LIBRARIES}
+    installed = {name: version for name, version in by_library.items() if version}
+    return {"python": platform.python_version()} | installed | plugin_versions()
 
 
 @cache
@@ -45,9 +45,9 @@ def available_cores() -> int:
 def available_memory() -> int | None:
     """Return the bytes that this process may still take, by the system and a container's limit; None if unknown."""
     limits = []
-    known = _numbers(Path("/proc/meminfo"))
-    if "MemAvailable:" in known:
-        limits.append(1024 * known["MemAvailable:"])
+    system = _numbers(Path("/proc/meminfo"))
+    if "MemAvailable:" in system:
+        limits.append(1024 * system["MemAvailable:"])
     for folder, limit, used in (
         ("/sys/fs/cgroup", "memory.max", "memory.current"),
         ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),

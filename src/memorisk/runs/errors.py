@@ -66,9 +66,9 @@ def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> InputError:
     names = [str(a) for a in allowed]
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     more = f", ... ({len(names)} in all)" if len(names) > 12 else ""
-    known = ", ".join(one_line(n, 60) for n in names[:12]) + more
+    listing = ", ".join(one_line(n, 60) for n in names[:12]) + more
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return InputError(f"unknown {kind} {str(name)!r}.{hint} Known: {known}")
+    return InputError(f"unknown {kind} {str(name)!r}.{hint} Known: {listing}")
 
 
 def full_disk(error: BaseException, path: object) -> OSError | None:

@@ -60,8 +60,8 @@ def record_hidden_paths(paths: Mapping[str, str]) -> None:
     Args:
         paths: Paths by their hashes.
     """
-    known = _known()
-    lines = "".join(json.dumps([name, path]) + "\n" for name, path in paths.items() if name not in known)
+    recorded = _known()
+    lines = "".join(json.dumps([name, path]) + "\n" for name, path in paths.items() if name not in recorded)
     with suppress(OSError):
         user_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(user_folder() / _PATH_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -71,24 +71,24 @@ def record_hidden_paths(paths: Mapping[str, str]) -> None:
 
 def restore_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Put the paths that this user knows in place of their hashes, in settings and in lists of them."""
-    known = _known()
+    recorded = _known()
 
     def shown(value: Any) -> Any:
         """Return a path for its hash, anything else as it is."""
-        return known.get(value, value) if isinstance(value, str) else value
+        return recorded.get(value, value) if isinstance(value, str) else value
 
     return {k: [shown(inner) for inner in v] if isinstance(v, list) else shown(v) for k, v in settings.items()}
 
 
 def _known() -> dict[str, str]:
     """Return the path of each hash; a line that a kill cut short is skipped."""
-    known: dict[str, str] = {}
+    paths: dict[str, str] = {}
     with suppress(OSError):
         for line in (user_folder() / _PATH_FILE).read_text(encoding="utf-8", errors="replace").splitlines():
             with suppress(ValueError, TypeError, RecursionError):
                 name, path = json.loads(line)
-                known[str(name)] = str(path)
-    return known
+                paths[str(name)] = str(path)
+    return paths
 
 
 CONFIG = "config.yaml"
@@ -328,10 +328,10 @@ def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """
     before, now = json_value(before), json_value(now)
     names = [name for name in now if name in before and name not in ("run", "out")]
-    found = [d for name in names for d in _differences(name, before[name], now[name])][:3]
-    words = [[name, *("not given" if v is None else one_line(v, 60) for v in values)] for name, *values in found]
-    told = [f"{name} was {was}, now {requested}" for name, was, requested in words]
-    return f" ({'; '.join(told)})" if told else ""
+    differences = [d for name in names for d in _differences(name, before[name], now[name])][:3]
+    words = [[name, *("not given" if v is None else one_line(v, 60) for v in values)] for name, *values in differences]
+    phrases = [f"{name} was {was}, now {requested}" for name, was, requested in words]
+    return f" ({'; '.join(phrases)})" if phrases else ""
 
 
 @contextmanager
@@ -353,8 +353,8 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
             held.enter_context(folder_lock(out))
             _check(out, config, identity)
             for name in PARTIAL_NAMES:  # left by a run that was killed
-                for left in out.rglob(name):
-                    left.unlink(missing_ok=True)
+                for partial in out.rglob(name):
+                    partial.unlink(missing_ok=True)
             settings = name_origins(config)  # URLs in place of their private copies
             write_config(out, json_value(settings))
         try:
@@ -382,7 +382,7 @@ def announced(out: Path, audit: str, progress: Progress) -> Iterator[Progress]:
         InputError: Another process holds the folder, or it cannot be made.
         MemoriskError: No space is left.
     """
-    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    new_folders = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         with ExitStack() as held:
             with _folder_write_guard(out):
@@ -391,12 +391,12 @@ def announced(out: Path, audit: str, progress: Progress) -> Iterator[Progress]:
             try:
                 yield RunFolder(out).noting(progress, audit)
             finally:
-                for name in (STAGE, *([LOCK] if made else [])):
+                for name in (STAGE, *([LOCK] if new_folders else [])):
                     with suppress(OSError):
                         (out / name).unlink(missing_ok=True)
     finally:
         with suppress(OSError):  # a folder that is not empty stays
-            for folder in made:
+            for folder in new_folders:
                 folder.rmdir()
 
 

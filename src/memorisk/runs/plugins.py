@@ -68,11 +68,11 @@ class Registry(Mapping[str, Part]):
         Raises:
             InputError: The same errors as `plugins`, or a part has the name of one of memorisk's own.
         """
-        found = plugins(self.group, self.kind)
-        for name in found.keys() & self.own.keys():
+        registered = plugins(self.group, self.kind)
+        for name in registered.keys() & self.own.keys():
             whose = _whose(_found()[self.group][name])
             raise InputError(f"{whose}: memorisk has a part of that name; uninstall it, or register it under another")
-        return {name: part if self._made is None else self._made(name, part) for name, part in found.items()}
+        return {name: part if self._made is None else self._made(name, part) for name, part in registered.items()}
 
     def __getitem__(self, name: str) -> Part:
         return self.own[name] if name in self.own else self.more[name]

@@ -53,8 +53,8 @@ def named_settings(options: type, values: Mapping[str, Any]) -> dict[str, Any]:
         if field.metadata == NAMES_A_FUNCTION and callable(function := values.get(field.name)):
             name, folder = function_name(function)
             folders = () if folder is None else (folder,)
-            known = python_folders(values.get("python_path") or ())
-            values = {**values, field.name: name, "python_path": (*known, *folders)}
+            python_path = python_folders(values.get("python_path") or ())
+            values = {**values, field.name: name, "python_path": (*python_path, *folders)}
     hints, defaults = _hints(options), {field.name: field.default for field in fields(options)}
     named = {name: _as_declared(value, hints[name]) for name, value in values.items()}
     for name, value in named.items():
@@ -129,10 +129,12 @@ def takes_settings(options: type, *left_out: str) -> Callable[[Function], Functi
     def decorate(function: Function) -> Function:
         """Give a function its signature."""
         own = inspect.signature(function)
-        kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        taken = {*own.parameters, *left_out}
-        fields_shown = sorted((field for field in fields(options) if field.name not in taken), key=place)
-        function.__signature__ = own.replace(parameters=[*kept, *(_parameter(f, options) for f in fields_shown)])  # type: ignore[attr-defined]
+        own_parameters = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        excluded = {*own.parameters, *left_out}
+        fields_shown = sorted((field for field in fields(options) if field.name not in excluded), key=place)
+        function.__signature__ = own.replace(
+            parameters=[*own_parameters, *(_parameter(f, options) for f in fields_shown)]
+        )  # type: ignore[attr-defined]
         return function
 
     return decorate

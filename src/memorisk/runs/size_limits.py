@@ -134,8 +134,8 @@ class GzipStream(gzip.GzipFile):
     def _checked(self, read: Callable[[int], bytes], size: int | None) -> bytes:
         """Read and check the size; one byte beyond the limit is enough to detect it."""
         place = self.tell()
-        left = self.limit - place + 1
-        data = read(left if size is None or size < 0 else min(size, left))
+        allowance = self.limit - place + 1
+        data = read(allowance if size is None or size < 0 else min(size, allowance))
         self.check(place + len(data))
         return data
 

@@ -65,8 +65,8 @@ def function_name(function: Callable[..., Any]) -> tuple[str, Path | None]:
     there = getattr(module, name, None)
     same = there is function or (inspect.isfunction(there) and not hasattr(function, "__wrapped__"))  # loaded anew
     if not inspect.isfunction(function) or module_name == "__main__" or file is None or not same:
-        shown = one_line(name or repr(function), 60)
-        raise InputError(f"{shown}: give a function of a file, as 'module:function': put it into a file")
+        display_name = one_line(name or repr(function), 60)
+        raise InputError(f"{display_name}: give a function of a file, as 'module:function': put it into a file")
     top = Path(file).absolute().parents[module_name.count(".") + (Path(file).name == "__init__.py")]
     return f"{module_name}:{name}", None if str(top) in child_path() else top
 
@@ -95,9 +95,9 @@ def load_named(
     folders = python_folders(python_path)
     _append_folders(folders)
     if source:
-        kept = getattr(sys.modules.get(module_name), function_name, None)
-        if callable(kept) and source_fingerprint(kept) == source:
-            return kept
+        loaded = getattr(sys.modules.get(module_name), function_name, None)
+        if callable(loaded) and source_fingerprint(loaded) == source:
+            return loaded
     try:
         module = import_current(module_name, folders)
     except InputError:
@@ -151,8 +151,8 @@ def read_named(name: str, what: str, python_path: Sequence[Path] = ()) -> tuple[
     try:
         statements = ast.parse(text).body
     except (SyntaxError, ValueError) as error:
-        shown = f"{what} {one_line(name, 80)}: {one_line(file.name, 80)}"
-        raise InputError(f"{shown} is no Python: {one_line(error)}") from None
+        subject = f"{what} {one_line(name, 80)}: {one_line(file.name, 80)}"
+        raise InputError(f"{subject} is no Python: {one_line(error)}") from None
     return _without_body(statements, module_name, function_name), text_fingerprint(text)
 
 
@@ -163,23 +163,29 @@ def _without_body(statements: Sequence[ast.stmt], module_name: str, name: str) -
         InputError: The module does not define the name.
     """
     defined = {one.name: one for one in statements if isinstance(one, ast.FunctionDef)}
-    found = defined.get(name)
-    if found is None or found.decorator_list:
+    definition = defined.get(name)
+    if definition is None or definition.decorator_list:
         bound = {node.id for one in statements for node in ast.walk(one)
                  if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
         bound |= {alias.asname or alias.name for one in statements if isinstance(one, ast.Import | ast.ImportFrom)
                   for alias in one.names}  # fmt: skip
         bound |= {one.name for one in statements if isinstance(one, ast.ClassDef)}
-        if found is None and name not in bound and "*" not in bound:
+        if definition is None and name not in bound and "*" not in bound:
             raise unknown_name(f"function in {module_name}", name, [one for one in defined if not one.startswith("_")])
         return lambda *_given, **_named: None
-    given = found.args
-    for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+    arguments = definition.args
+    for parameter in (
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        arguments.vararg,
+        arguments.kwarg,
+    ):
         if parameter is not None:
             parameter.annotation = None
-    given.defaults = [ast.Constant(None) for _ in given.defaults]
-    given.kw_defaults = [None if one is None else ast.Constant(None) for one in given.kw_defaults]
-    stub = ast.Expression(ast.Lambda(given, ast.Constant(None)))
+    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+    arguments.kw_defaults = [None if one is None else ast.Constant(None) for one in arguments.kw_defaults]
+    stub = ast.Expression(ast.Lambda(arguments, ast.Constant(None)))
     return eval(compile(ast.fix_missing_locations(stub), "<plan>", "eval"), {})
 
 

@@ -82,8 +82,8 @@ def import_current(name: str, folders: Sequence[Path] = ()) -> ModuleType:
     top = name.partition(".")[0]
     with without_current_folder():
         finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        found = (f.find_spec(top, sys.path if f is PathFinder else None) for f in finders)
-        spec = next((spec for spec in found if spec is not None), None)
+        specs = (f.find_spec(top, sys.path if f is PathFinder else None) for f in finders)
+        spec = next((spec for spec in specs if spec is not None), None)
         if spec is None:
             raise ModuleNotFoundError(f"No module named {top!r}")
         roots = {form for root in (*_roots(spec), *folders) for form in (str(root), str(root.resolve()))}

@@ -25,12 +25,12 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return a mapping; a repeated key is an error, since the last would win unnoticed."""
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                if key.value in seen:
+                if key.value in keys:
                     raise yaml.YAMLError(f"{key.value!r} stands twice (line {key.start_mark.line + 1})")
-                seen.add(key.value)
+                keys.add(key.value)
         return super().construct_mapping(node, deep)
 
 

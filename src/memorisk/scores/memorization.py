@@ -200,11 +200,13 @@ def feldman_zhang(correct: ArrayLike, member: ArrayLike) -> FeldmanZhang:
     Source:
         Feldman and Zhang (2020), equation 1, by subset sampling; METHODS section 1, design `balanced`.
     """
-    right, seen = _zero_one("correct", correct), _zero_one("member", member)
-    if right.shape != seen.shape or right.ndim != 2:
-        raise InputError(f"correct and member have shapes {right.shape} and {seen.shape}; give [models, images] twice")
-    n_in, n_out = seen.sum(0), (1 - seen).sum(0)
-    hits_in, hits_out = (right * seen).sum(0), (right * (1 - seen)).sum(0)
+    hits, members = _zero_one("correct", correct), _zero_one("member", member)
+    if hits.shape != members.shape or hits.ndim != 2:
+        raise InputError(
+            f"correct and member have shapes {hits.shape} and {members.shape}; give [models, images] twice"
+        )
+    n_in, n_out = members.sum(0), (1 - members).sum(0)
+    hits_in, hits_out = (hits * members).sum(0), (hits * (1 - members)).sum(0)
     share_in, share_out = _share(hits_in, n_in), _share(hits_out, n_out)
     shrunk_in, shrunk_out = (hits_in + 1) / (n_in + 2), (hits_out + 1) / (n_out + 2)
     variance = _share(shrunk_in * (1 - shrunk_in), n_in) + _share(shrunk_out * (1 - shrunk_out), n_out)
@@ -236,16 +238,18 @@ def influence(correct: ArrayLike, member: ArrayLike) -> FloatArray:
     Source:
         Feldman and Zhang (2020), equation 2; METHODS section 1: only from K = 100.
     """
-    right, seen = _zero_one("correct", correct), _zero_one("member", member)
-    if right.ndim != 2 or seen.ndim != 2 or len(right) != len(seen):
-        raise InputError(f"correct and member have shapes {right.shape} and {seen.shape}; both need one row per model")
-    if len(seen) < MIN_INFLUENCE_MODELS:
+    hits, members = _zero_one("correct", correct), _zero_one("member", member)
+    if hits.ndim != 2 or members.ndim != 2 or len(hits) != len(members):
         raise InputError(
-            f"influence needs at least {MIN_INFLUENCE_MODELS} models and got {len(seen)}; "
+            f"correct and member have shapes {hits.shape} and {members.shape}; both need one row per model"
+        )
+    if len(members) < MIN_INFLUENCE_MODELS:
+        raise InputError(
+            f"influence needs at least {MIN_INFLUENCE_MODELS} models and got {len(members)}; "
             "train more, or read the memorization of each image, which needs fewer"
         )
-    n_in, n_out = seen.sum(0)[:, None], (1 - seen).sum(0)[:, None]
-    return _share(seen.T @ right, n_in) - _share((1 - seen).T @ right, n_out)
+    n_in, n_out = members.sum(0)[:, None], (1 - members).sum(0)[:, None]
+    return _share(members.T @ hits, n_in) - _share((1 - members).T @ hits, n_out)
 
 
 def _share(count: NDArray, total: NDArray) -> FloatArray:

@@ -151,8 +151,10 @@ class PartsSimilarity:
 
     def scores(self, first: Any, second: Any) -> FloatArray:
         """Compare each image with the image of the same row, by the definition in float64: [n]."""
-        left, right = self._tables(first, second)
-        return -self._distances(left, right, np.arange(len(left)), np.arange(len(right)))
+        first_windows, second_windows = self._tables(first, second)
+        return -self._distances(
+            first_windows, second_windows, np.arange(len(first_windows)), np.arange(len(second_windows))
+        )
 
     def nearest(
         self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
@@ -166,10 +168,10 @@ class PartsSimilarity:
             exclude_same: Groups of the queries and of the references; pairs of one group are left out.
             device: Not used: parts are compared on the CPU.
         """
-        left, right = self._tables(queries, references)
-        nearest, slack = _no_references(len(left), k), 2 * self._slack(left)
-        for first, tile in self._tiles(left, right, exclude_same):
-            self._rank_queries(nearest, left, right, first, tile, slack)
+        query_windows, reference_windows = self._tables(queries, references)
+        nearest, slack = _no_references(len(query_windows), k), 2 * self._slack(query_windows)
+        for first, tile in self._tiles(query_windows, reference_windows, exclude_same):
+            self._rank_queries(nearest, query_windows, reference_windows, first, tile, slack)
         return nearest
 
     def nearest_both_ways(self, queries: Any, references: Any, k: int = 1) -> tuple[Nearest, Nearest]:
@@ -183,13 +185,17 @@ class PartsSimilarity:
         Returns:
             References most alike to every query, k each, and the query most alike to every reference.
         """
-        left, right = self._tables(queries, references)
-        nearest, back, slack = _no_references(len(left), k), _no_references(len(right), 1), 2 * self._slack(left)
-        some = right.any(axis=(1, 2))
+        query_windows, reference_windows = self._tables(queries, references)
+        nearest, back, slack = (
+            _no_references(len(query_windows), k),
+            _no_references(len(reference_windows), 1),
+            2 * self._slack(query_windows),
+        )
+        some = reference_windows.any(axis=(1, 2))
         best = np.where(some, np.float32(-np.inf), np.float32(np.inf))  # no tile reaches that of an empty reference
         lists = []
-        for first, tile in self._tiles(left, right, None):
-            self._rank_queries(nearest, left, right, first, tile, slack)
+        for first, tile in self._tiles(query_windows, reference_windows, None):
+            self._rank_queries(nearest, query_windows, reference_windows, first, tile, slack)
             np.maximum(best, tile.max(axis=0), out=best)
             query, reference = np.nonzero(tile >= best - slack)
             lists.append((query + first, reference, tile[query, reference]))
@@ -198,7 +204,7 @@ class PartsSimilarity:
         query, reference, product = (np.concatenate(column) for column in zip(*lists, strict=True))
         near = product >= best[reference] - slack
         query, reference = query[near], reference[near]
-        _rank(back, reference, query, -self._distances(left, right, query, reference))
+        _rank(back, reference, query, -self._distances(query_windows, reference_windows, query, reference))
         back.rows[~some], back.scores[~some] = 0, -NO_WINDOW  # every query is as near: the first one wins the tie
         return nearest, back
 
@@ -225,11 +231,11 @@ class PartsSimilarity:
         device: str = "cpu",
     ) -> ThresholdPairs:
         """Search all pairs with at least this score; the most alike ``limit`` of them are listed."""
-        left, right = self._tables(queries, references)
+        query_windows, reference_windows = self._tables(queries, references)
         lists = []
-        for first, tile in self._tiles(left, right, exclude_same):
-            query, reference = np.nonzero(tile >= threshold + NO_WINDOW - self._slack(left))
-            exact = -self._distances(left, right, query + first, reference)
+        for first, tile in self._tiles(query_windows, reference_windows, exclude_same):
+            query, reference = np.nonzero(tile >= threshold + NO_WINDOW - self._slack(query_windows))
+            exact = -self._distances(query_windows, reference_windows, query + first, reference)
             there = exact >= threshold
             lists.append((query[there] + first, reference[there], exact[there]))
         query, reference, score = (np.concatenate(column) for column in zip(*lists, strict=True))

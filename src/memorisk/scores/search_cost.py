@@ -115,7 +115,7 @@ def find_card(name: str) -> Card:
     Raises:
         InputError: It is none of `CARDS`.
     """
-    for known, card in CARDS.items():
-        if known.lower() == name.lower().replace(" ", ""):
+    for card_name, card in CARDS.items():
+        if card_name.lower() == name.lower().replace(" ", ""):
             return card
     raise unknown_name("card", name, CARDS)

@@ -311,17 +311,17 @@ def split_half(
         return Reliability(gone, float("nan"), gone, gone, n_seeds, 0, 0)
     halves = [_halves(table, first, labels, index, len(ids)) for first in _splits(n_seeds, max_splits, seed)]
     halves = [h for h in halves if np.isfinite([h.r, h.auc]).all()]
-    seen = np.any([h.scored for h in halves], axis=0) if halves else np.zeros(len(ids), dtype=bool)
-    if seen.sum() < MIN_GROUPS:
-        gone = unavailable("too few groups are scored by both halves of the seeds", int(seen.sum()), n_seeds)
-        return Reliability(gone, float("nan"), gone, gone, n_seeds, 0, int(seen.sum()))
-    kind = np.zeros(int(seen.sum()), dtype=np.intp)
+    scored = np.any([h.scored for h in halves], axis=0) if halves else np.zeros(len(ids), dtype=bool)
+    if scored.sum() < MIN_GROUPS:
+        gone = unavailable("too few groups are scored by both halves of the seeds", int(scored.sum()), n_seeds)
+        return Reliability(gone, float("nan"), gone, gone, n_seeds, 0, int(scored.sum()))
+    kind = np.zeros(int(scored.sum()), dtype=np.intp)
     half = float(np.mean([h.r for h in halves]))
-    deleted = _step_up(np.mean([h.deleted_r for h in halves], axis=0)[seen])
+    deleted = _step_up(np.mean([h.deleted_r for h in halves], axis=0)[scored])
     stepped = jackknife(float(_step_up(half)), deleted, kind, scale="fisher", n_seeds=n_seeds, level=level)
-    area, deleted = float(np.mean([h.auc for h in halves])), np.mean([h.deleted_auc for h in halves], axis=0)[seen]
+    area, deleted = float(np.mean([h.auc for h in halves])), np.mean([h.deleted_auc for h in halves], axis=0)[scored]
     auroc = jackknife(area, deleted, kind, scale="logit", n_seeds=n_seeds, level=level)
-    return Reliability(stepped, half, auroc, _ceiling(auroc), n_seeds, len(halves), int(seen.sum()))
+    return Reliability(stepped, half, auroc, _ceiling(auroc), n_seeds, len(halves), int(scored.sum()))
 
 
 def _ceiling(half: JackknifeInterval) -> JackknifeInterval:

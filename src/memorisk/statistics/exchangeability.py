@@ -414,7 +414,7 @@ def _rank_sum_p(of_train: NDArray[np.int64], of_held: NDArray[np.int64], seed: i
     if len(value) == 1:
         return 1.0
     twice = np.rint(2 * scipy.stats.rankdata(both)[at]).astype(np.int64)  # mid-ranks, doubled: whole numbers
-    seen = int(twice @ (of_held[:, None] == value).sum(0))
+    observed = int(twice @ (of_held[:, None] == value).sum(0))
     drawn = np.random.default_rng(seed).multivariate_hypergeometric(number, len(of_held), size=N_PERMUTATIONS) @ twice
-    least = min(int((drawn <= seen).sum()), int((drawn >= seen).sum()))
+    least = min(int((drawn <= observed).sum()), int((drawn >= observed).sum()))
     return min(1.0, 2 * (1 + least) / (1 + N_PERMUTATIONS))

@@ -95,10 +95,10 @@ def fill_missing(values: FloatArray) -> FloatArray:
         return values
     present = (~missing).astype(float)
     per_group = present.sum(1, keepdims=True)
-    known = np.where(missing, 0.0, values)
-    target = (known - present * (known.sum(1, keepdims=True) / per_group)).sum(0)
+    present_values = np.where(missing, 0.0, values)
+    target = (present_values - present * (present_values.sum(1, keepdims=True) / per_group)).sum(0)
     seed_effect = np.linalg.pinv(_seed_system(~missing), hermitian=True) @ target
-    group_effect = (known - present * seed_effect).sum(1, keepdims=True) / per_group
+    group_effect = (present_values - present * seed_effect).sum(1, keepdims=True) / per_group
     return np.where(missing, group_effect + seed_effect, values)
 
 

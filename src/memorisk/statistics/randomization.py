@@ -259,11 +259,11 @@ def n_arrangements(keys: ArrayLike) -> int:
 
 def _multiset(counts: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return every different order of ``counts[l]`` copies of each level l, grown place by place: [P, C]."""
-    prefix, left = np.empty((1, 0), dtype=np.intp), counts[None].astype(np.intp)
+    prefix, remaining = np.empty((1, 0), dtype=np.intp), counts[None].astype(np.intp)
     for _ in range(int(counts.sum())):
-        row, level = np.nonzero(left)
-        prefix, left = np.column_stack([prefix[row], level]), left[row]
-        left[np.arange(len(level)), level] -= 1
+        row, level = np.nonzero(remaining)
+        prefix, remaining = np.column_stack([prefix[row], level]), remaining[row]
+        remaining[np.arange(len(level)), level] -= 1
     return prefix
 
 

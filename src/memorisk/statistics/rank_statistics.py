@@ -404,14 +404,14 @@ def mann_whitney(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> Ma
         return MannWhitney(nan, m, n, nan, nan, nan, nan, nan, nan, nan, nan)
     doubled = np.rint(2 * scipy.stats.rankdata(np.concatenate([x, y]))).astype(np.int64)  # midranks as whole numbers
     counts = _rank_sums(doubled, m)
-    total, seen = comb(m + n, m), int(doubled[:m].sum())
-    greater, less = float(counts[seen:].sum() / total), float(counts[: seen + 1].sum() / total)
+    total, rank_sum = comb(m + n, m), int(doubled[:m].sum())
+    greater, less = float(counts[rank_sum:].sum() / total), float(counts[: rank_sum + 1].sum() / total)
     possible = np.flatnonzero(counts)
     top, bottom = float(counts[possible[-1]] / total), float(counts[possible[0]] / total)
     differences = np.sort(np.subtract.outer(x, y).ravel())
     k = _order_statistic(m, n, 1 - level)
     return MannWhitney(
-        u=seen / 2 - m * (m + 1) / 2,
+        u=rank_sum / 2 - m * (m + 1) / 2,
         n_first=m,
         n_second=n,
         p_greater=greater,

@@ -136,8 +136,8 @@ def log_roc_points(curve: RocCurve, cells: int = 100) -> tuple[FloatArray, Float
     Returns:
         FPR and TPR, at most 3 ``cells`` + 4 points.
     """
-    left = 1.0 / curve.n_non_members
-    edges = np.logspace(np.log10(left), 0.0, cells + 1)
+    smallest_fpr = 1.0 / curve.n_non_members
+    edges = np.logspace(np.log10(smallest_fpr), 0.0, cells + 1)
     positive = curve.fpr > 0
     fpr, tpr = curve.fpr[positive], curve.tpr[positive]
     at_zero = float(curve.tpr[~positive].max())
@@ -146,7 +146,7 @@ def log_roc_points(curve: RocCurve, cells: int = 100) -> tuple[FloatArray, Float
     last = np.r_[first[1:] - 1, len(cell) - 1]
     keep = np.union1d(first, last)
     crossed = np.setdiff1d(np.arange(1, cells), cell)  # empty cells: their left edge, where the curve passes through
-    x = np.concatenate([[left / 2, left], fpr[keep], edges[crossed]])
+    x = np.concatenate([[smallest_fpr / 2, smallest_fpr], fpr[keep], edges[crossed]])
     y = np.concatenate([[at_zero, at_zero], tpr[keep], np.interp(edges[crossed], np.r_[0.0, fpr], np.r_[at_zero, tpr])])
     order = np.lexsort((y, x))
     return x[order], y[order]
@@ -426,12 +426,12 @@ def _trainings(
     variance, df = float(aucs.var(ddof=1)) / n_seeds, n_seeds - 1
     within = float(np.mean([jackknife_variance(d, kind)[0] for d in deleted]))
     error = max((within - jackknife_variance(deleted.mean(axis=0), kind)[0]) / df, 0.0)
-    left = np.array([part.auc for part in without])
-    parts = len(left)
-    if parts >= MIN_SEEDS and np.isfinite(left).all():
+    part_aucs = np.array([part.auc for part in without])
+    parts = len(part_aucs)
+    if parts >= MIN_SEEDS and np.isfinite(part_aucs).all():
         rows = np.stack([part.deleted for part in without])[:, slice(None) if present is None else present]
         of_groups = sum(jackknife_variance(row, kind)[0] for row in rows - rows.mean(axis=0))
-        beyond = (float(np.square(left - left.mean()).sum()) - of_groups) * (parts - 1) / parts
+        beyond = (float(np.square(part_aucs - part_aucs.mean()).sum()) - of_groups) * (parts - 1) / parts
         if beyond > variance - error:
             variance, df = max(beyond, 0.0) + error, parts - 1
     return Trainings(variance, error, df)

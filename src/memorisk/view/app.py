@@ -61,15 +61,15 @@ class Viewer:
         self.runs: dict[str, RunEntry] = {}
         self._entries: dict[Path, tuple[tuple[int, ...], RunEntry]] = {}
         self._opened: dict[str, tuple[int, LookedInto]] = {}
-        found = self.find()
-        if len(found) == 1 and found[0].kind in _OPENS and found[0].state == "done" and not found[0].redacted:
-            self.opened(found[0])  # before the link is printed, since the user wants to see its pages
+        runs = self.find()
+        if len(runs) == 1 and runs[0].kind in _OPENS and runs[0].state == "done" and not runs[0].redacted:
+            self.opened(runs[0])  # before the link is printed, since the user wants to see its pages
 
     def find(self) -> list[RunEntry]:
         """List the runs as they are now."""
-        found = find_runs(self.places, self._read)
-        self.runs = {run.key: run for run in found}
-        return found
+        runs = find_runs(self.places, self._read)
+        self.runs = {run.key: run for run in runs}
+        return runs
 
     def run(self, request: Request) -> RunEntry:
         """Return the run that an address names, in its current state.
@@ -77,10 +77,10 @@ class Viewer:
         Raises:
             InputError: The run does not exist.
         """
-        known = self.runs.get(request.path_params["run"])
-        if known is None:
+        entry = self.runs.get(request.path_params["run"])
+        if entry is None:
             raise InputError("there is no such run here")
-        return self._read(known.folder, known.name)
+        return self._read(entry.folder, entry.name)
 
     def _read(self, folder: Path, name: str) -> RunEntry:
         """Describe a run; a finished one is read again only where its files were written again."""
@@ -97,10 +97,10 @@ class Viewer:
         Raises:
             InputError: The run is of another kind, is not finished, or was made with ``--redact``.
         """
-        found = self.opened(run)
-        if not isinstance(found, SyntheticRun):
+        opened = self.opened(run)
+        if not isinstance(opened, SyntheticRun):
             raise InputError("only a run of audit synthetic has pairs to judge")
-        return found
+        return opened
 
     def pairs(self, run: RunEntry) -> PairRun:
         """Return the pairs of a run, whether they are judged or only looked at.
@@ -108,10 +108,10 @@ class Viewer:
         Raises:
             InputError: The run has no pairs, is not finished, or was made with ``--redact``.
         """
-        found = self.opened(run)
-        if not isinstance(found, PairRun):
+        opened = self.opened(run)
+        if not isinstance(opened, PairRun):
             raise InputError("only a run of audit synthetic or filter has pairs to look at")
-        return found
+        return opened
 
     def classifier(self, run: RunEntry) -> ClassifierRun:
         """Return the patients of a classifier run; they are read again where the run was written again.
@@ -119,10 +119,10 @@ class Viewer:
         Raises:
             InputError: The run is of another kind, is not finished, or was made with ``--redact``.
         """
-        found = self.opened(run)
-        if not isinstance(found, ClassifierRun):
+        opened = self.opened(run)
+        if not isinstance(opened, ClassifierRun):
             raise InputError("only a run of audit classifier or audit losses has patients to look at")
-        return found
+        return opened
 
     def check(self, run: RunEntry) -> CheckRun:
         """Return the sets of copies of a check of images; they are read again where the run was written again.
@@ -130,10 +130,10 @@ class Viewer:
         Raises:
             InputError: The run is of another kind, is not finished, or was made with ``--redact``.
         """
-        found = self.opened(run)
-        if not isinstance(found, CheckRun):
+        opened = self.opened(run)
+        if not isinstance(opened, CheckRun):
             raise InputError("only a run of images check has sets of copies to look at")
-        return found
+        return opened
 
     def opened(self, run: RunEntry) -> LookedInto:
         """Return the tables of a run; they are read again where it was written again.
@@ -228,9 +228,9 @@ class Pages:
                 more = f"{progress.open:,} of {progress.pairs:,} are open"
                 links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
         elif run.kind == "filter" and run.state == "done":
-            found = self.viewer.pairs(run)
-            assert isinstance(found, FilterRun)
-            more = f"{found.screened.n_left_out:,} images left out and {found.screened.n_kept:,} kept"
+            filter_run = self.viewer.pairs(run)
+            assert isinstance(filter_run, FilterRun)
+            more = f"{filter_run.screened.n_left_out:,} images left out and {filter_run.screened.n_kept:,} kept"
             links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
         elif run.kind in ("classifier", "losses") and run.state == "done":
             links.append((f"/run/{run.key}/patients", "Look at the patients", "classes, images, losses and marks"))
@@ -248,20 +248,20 @@ class Pages:
     def pairs(self, request: Request) -> Response:
         """Show a page of pairs as a grid."""
         run = self.viewer.run(request)
-        found = self.viewer.pairs(run)
-        review = found.review if isinstance(found, SyntheticRun) else None
-        last = max(1, -(-len(found.pairs) // PER_PAGE))
+        pair_run = self.viewer.pairs(run)
+        review = pair_run.review if isinstance(pair_run, SyntheticRun) else None
+        last = max(1, -(-len(pair_run.pairs) // PER_PAGE))
         page = min(max(1, _number(request.query_params.get("page", "1"))), last)
         return _page(
             "pairs.html",
             f"Pairs of {run.name}",
             run=run,
             here="Pairs",
-            pairs=found.tiles(page),
-            n=len(found.pairs),
+            pairs=pair_run.tiles(page),
+            n=len(pair_run.pairs),
             progress=None if review is None else review.progress,
             next_open=None if review is None else review.next_open(-1),
-            note=found.images.reason("synthetic") or found.images.reason("training"),
+            note=pair_run.images.reason("synthetic") or pair_run.images.reason("training"),
             page=page,
             last=last,
         )
@@ -273,8 +273,8 @@ class Pages:
             InputError: The pair does not exist.
         """
         run, place = self.viewer.run(request), request.path_params["place"]
-        found = self.viewer.pairs(run)
-        pairs = found.pairs
+        pair_run = self.viewer.pairs(run)
+        pairs = pair_run.pairs
         if not 0 <= place < len(pairs):
             raise InputError("there is no such pair")
         return _page(
@@ -288,13 +288,13 @@ class Pages:
             said=pairs.answer(place),
             previous=f"/run/{run.key}/pair/{max(0, place - 1)}",
             following=f"/run/{run.key}/pair/{min(len(pairs) - 1, place + 1)}",
-            panes=found.panes(place),
+            panes=pair_run.panes(place),
             found_by=pairs.text(place, "found_by") or "a person",
             patient=pairs.text(place, "patient"),
-            score=found.score(place),
+            score=pair_run.score(place),
             alignment=pairs.text(place, "alignment"),
             copies=len(pairs.rows(place)),
-            judging=found.judging(place) if isinstance(found, SyntheticRun) else None,
+            judging=pair_run.judging(place) if isinstance(pair_run, SyntheticRun) else None,
         )
 
     def pair_picture(self, request: Request) -> Response:
@@ -303,11 +303,11 @@ class Pages:
         Raises:
             InputError: The picture does not exist.
         """
-        found, place = self.viewer.pairs(self.viewer.run(request)), request.path_params["place"]
+        pair_run, place = self.viewer.pairs(self.viewer.run(request)), request.path_params["place"]
         what = request.path_params["what"]
-        if what not in ("laid", "difference") or not 0 <= place < len(found.pairs):
+        if what not in ("laid", "difference") or not 0 <= place < len(pair_run.pairs):
             raise InputError("there is no such picture")
-        pixels = found.both(place)[1] if what == "laid" else found.difference(place)
+        pixels = pair_run.both(place)[1] if what == "laid" else pair_run.difference(place)
         return Response(png(pixels), headers=_PICTURE)
 
     def image(self, request: Request) -> Response:
@@ -327,13 +327,13 @@ class Pages:
     def patients(self, request: Request) -> Response:
         """Show patients of a classifier run as a grid."""
         run = self.viewer.run(request)
-        found = self.viewer.classifier(run)
-        asked = request.query_params
-        flagged = asked.getlist("flagged")[0] == "1" if "flagged" in asked else found.any_flagged
-        filters = Filters(asked.get("label", ""), flagged, _decimal(asked.get("from", "")))
-        rows = found.chosen(filters)
+        classifier_run = self.viewer.classifier(run)
+        query = request.query_params
+        flagged = query.getlist("flagged")[0] == "1" if "flagged" in query else classifier_run.any_flagged
+        filters = Filters(query.get("label", ""), flagged, _decimal(query.get("from", "")))
+        rows = classifier_run.chosen(filters)
         last = max(1, -(-len(rows) // PATIENTS_PER_PAGE))
-        page = min(max(1, _number(asked.get("page", "1"))), last)
+        page = min(max(1, _number(query.get("page", "1"))), last)
         return _page(
             "patients.html",
             f"Patients of {run.name}",
@@ -341,11 +341,11 @@ class Pages:
             here="Patients",
             n=len(rows),
             filters=filters,
-            chart=found.chart(filters),
-            cards=found.cards(rows[(page - 1) * PATIENTS_PER_PAGE : page * PATIENTS_PER_PAGE]),
-            marks=found.marks,
-            note=found.images.reason(CLASSIFIED),
-            file=str(found.file),
+            chart=classifier_run.chart(filters),
+            cards=classifier_run.cards(rows[(page - 1) * PATIENTS_PER_PAGE : page * PATIENTS_PER_PAGE]),
+            marks=classifier_run.marks,
+            note=classifier_run.images.reason(CLASSIFIED),
+            file=str(classifier_run.file),
             page=page,
             last=last,
         )
@@ -357,32 +357,32 @@ class Pages:
             InputError: The set does not exist.
         """
         run = self.viewer.run(request)
-        found = self.viewer.check(run)
-        asked = request.query_params
-        alone = _number(asked["set"]) if "set" in asked else None
-        filters = CopyFilters(asked.get("across", ""), asked.get("kind", ""), alone)
-        places = found.chosen(filters)
+        check_run = self.viewer.check(run)
+        query = request.query_params
+        alone = _number(query["set"]) if "set" in query else None
+        filters = CopyFilters(query.get("across", ""), query.get("kind", ""), alone)
+        places = check_run.chosen(filters)
         if alone is not None and not len(places):
             raise InputError("there is no such set of copies")
-        n, each = (len(places), SETS_PER_PAGE) if alone is None else (found.size(places[0]), ALONE_PER_PAGE)
+        n, each = (len(places), SETS_PER_PAGE) if alone is None else (check_run.size(places[0]), ALONE_PER_PAGE)
         last = max(1, -(-n // each))
-        page = min(max(1, _number(asked.get("page", "1"))), last)
+        page = min(max(1, _number(query.get("page", "1"))), last)
         first = (page - 1) * each
-        across, kinds = found.choices()
+        across, kinds = check_run.choices()
         return _page(
             "copies.html",
             f"Copies in {run.name}",
             run=run,
             here="Copies",
             n=n,
-            of=len(found),
+            of=len(check_run),
             filters=filters,
             across=across,
             kinds=kinds,
-            sets=found.sets(places[first : first + each])
+            sets=check_run.sets(places[first : first + each])
             if alone is None
-            else [found.set(int(places[0]), first, each)],
-            note=found.images.reason(CLASSIFIED),
+            else [check_run.set(int(places[0]), first, each)],
+            note=check_run.images.reason(CLASSIFIED),
             file=str(run.folder / TABLES / "sets.parquet"),
             page=page,
             last=last,
@@ -394,12 +394,12 @@ class Pages:
         Raises:
             InputError: The patient or the mark does not exist.
         """
-        said = await _body(request)
+        body = await _body(request)
         run = self.viewer.run(request)
-        patient = str(said.get("label", "")), str(said.get("group", ""))
+        patient = str(body.get("label", "")), str(body.get("group", ""))
         if not self.viewer.classifier(run).known(*patient):
             raise InputError("there is no such patient in this run")
-        marks = write_mark(run.folder, patient, str(said.get("mark", "")), given=said.get("given") is True)
+        marks = write_mark(run.folder, patient, str(body.get("mark", "")), given=body.get("given") is True)
         return JSONResponse({"marks": marks.get(patient, ())})
 
     async def judge(self, request: Request) -> Response:
@@ -408,10 +408,10 @@ class Pages:
         Raises:
             InputError: The answer is invalid.
         """
-        said = await _body(request)
+        body = await _body(request)
         run = self.viewer.run(request)
         review = self.viewer.synthetic(run).review
-        answer = {name: str(said.get(name, "")) for name in ("pair", "verdict", "by", "reason")}
+        answer = {name: str(body.get(name, "")) for name in ("pair", "verdict", "by", "reason")}
         review.judge(answer["pair"], answer["verdict"], answer["by"] or review.reviewer, answer["reason"])
         place = review.place_of[answer["pair"]]
         following = review.next_open(place)
@@ -453,8 +453,8 @@ def _verdict(run: RunEntry) -> Mapping[str, Any] | None:
         InputError: The file is damaged.
     """
     path = run.folder / (SUMMARY if run.kind == "images" else "verdict.json")
-    found = read_json(path) if path.is_file() else None
-    return found if isinstance(found, Mapping) else None
+    content = read_json(path) if path.is_file() else None
+    return content if isinstance(content, Mapping) else None
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
@@ -469,12 +469,12 @@ async def _body(request: Request) -> Mapping[str, Any]:
         if len(raw) > _LONGEST_BODY:
             raise InputError("the answer is too long")
     try:
-        said = json.loads(raw)
+        body = json.loads(raw)
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        body = None
+    if not isinstance(body, dict):
         raise InputError("the answer is no JSON object")
-    return said
+    return body
 
 
 def _number(text: str) -> int:
@@ -494,15 +494,15 @@ def _decimal(text: str) -> float | None:
 def _page(template: str, title: str, *, status: int = 200, **values: Any) -> Response:
     """Return the page of a template."""
     numbers = count(1)
-    given = {"run": None, "at_run": False, "here": "", "kind": "", **values}
-    html = _templates().get_template(template).render(title=title, next_id=lambda: f"b{next(numbers)}", **given)
+    context = {"run": None, "at_run": False, "here": "", "kind": "", **values}
+    html = _templates().get_template(template).render(title=title, next_id=lambda: f"b{next(numbers)}", **context)
     return HTMLResponse(html.encode("utf-8", errors="backslashreplace"), status_code=status)
 
 
 def _problem(request: Request, error: Exception) -> Response:
     """Return one line on an error: to a script as JSON, to a reader as a page."""
-    known = isinstance(error, MemoriskError)
-    why, status = (one_line(error, 400), 404 if request.method == "GET" else 400) if known else ("no such page", 404)
+    expected = isinstance(error, MemoriskError)
+    why, status = (one_line(error, 400), 404 if request.method == "GET" else 400) if expected else ("no such page", 404)
     if request.method != "GET":
         return JSONResponse({"error": why}, status_code=status)
     if "/image/" in request.scope["path"] or request.path_params.get("what"):

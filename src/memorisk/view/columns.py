@@ -61,8 +61,8 @@ class Columns:
         if rows is not None and len(rows) < _FEW:
             return [self.text(name, row) for row in rows]
         codes, values = self.codes(name)
-        shown = np.array([*(self._unescaped(name, value) for value in values), ""], dtype=object)
-        return shown[codes if rows is None else codes[rows]].tolist()
+        texts = np.array([*(self._unescaped(name, value) for value in values), ""], dtype=object)
+        return texts[codes if rows is None else codes[rows]].tolist()
 
     def numbers(self, name: str) -> np.ndarray:
         """Return a column as [n] float64; NaN for missing values."""

@@ -34,8 +34,8 @@ class CopyFilters:
     @property
     def address(self) -> str:
         """Return the query of a page with these filters."""
-        given = {"across": self.across, "kind": self.kind} if self.alone is None else {"set": self.alone}
-        return urlencode(given)
+        query = {"across": self.across, "kind": self.kind} if self.alone is None else {"set": self.alone}
+        return urlencode(query)
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ class CheckRun:
         across, self._kind = (
             np.array(self._rows.texts(name, self._first), dtype=object) for name in ("across", "kind")
         )
-        given = np.array(self._rows.texts("group")) != np.array(self._rows.texts("image"))
+        has_group = np.array(self._rows.texts("group")) != np.array(self._rows.texts("image"))
         self._crossed = [
             frozenset(
-                role for role in ROLES if role in text.split(", ") and (role != "group" or given[first:end].any())
+                role for role in ROLES if role in text.split(", ") and (role != "group" or has_group[first:end].any())
             )
             for text, first, end in zip(across, self._first, self._first + self._size, strict=True)
         ]  # an image without a patient id is its own group, which gives no information on people
@@ -155,7 +155,7 @@ class CheckRun:
         name, path, label, group, split = (
             self._rows.text(column, row) for column in ("image", "path", "label", "group", "split")
         )
-        found = self.images.row(CLASSIFIED, name)
-        address = "" if found is None else f"{self.address}/image/{CLASSIFIED}/{found}"
+        row_of_image = self.images.row(CLASSIFIED, name)
+        address = "" if row_of_image is None else f"{self.address}/image/{CLASSIFIED}/{row_of_image}"
         why = "" if address else self.images.reason(CLASSIFIED) or "no longer in the data"
         return CopiedImage(name, address, why, path, label, "" if group == name else group, split)

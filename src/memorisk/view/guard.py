@@ -86,9 +86,9 @@ class Guard:
 
     def _let_in(self, request: Request) -> Response | None:
         """Give the cookie for the link's token, or refuse a browser without both; None for one with the cookie."""
-        given = request.query_params.get("token")
-        if given is not None and request.method in _READING and request.scope["path"] == "/":
-            if not secrets.compare_digest(given.encode(), self.token.encode()):
+        token = request.query_params.get("token")
+        if token is not None and request.method in _READING and request.scope["path"] == "/":
+            if not secrets.compare_digest(token.encode(), self.token.encode()):
                 return _forbidden("this link is not the one that memorisk view printed")
             answer = RedirectResponse("/", status_code=303)
             answer.set_cookie(self.cookie, self.session, httponly=True, samesite="strict", path="/")

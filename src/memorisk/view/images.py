@@ -112,10 +112,10 @@ class RunImages:
                 self._parts[part] = self._open(part)
             except InputError as error:
                 self._parts[part] = str(error)
-        found = self._parts[part]
-        if isinstance(found, str):
-            raise InputError(found)
-        return found
+        images = self._parts[part]
+        if isinstance(images, str):
+            raise InputError(images)
+        return images
 
     def reason(self, part: str) -> str:
         """Return why the images of a part are not shown; empty where they are."""
@@ -143,18 +143,18 @@ class RunImages:
         path = self.folder / CACHE / f"{name}.png"
         if is_intact(path):
             return path.read_bytes()
-        made = png(images.pixels(row), side=THUMBNAIL_SIDE)
+        picture = png(images.pixels(row), side=THUMBNAIL_SIDE)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             with folder_lock(self.folder, name=ANSWERS_LOCK, wait=True):
                 if not self._swept:
                     self._swept = True
-                    for left in path.parent.glob(".*.part"):  # by a viewer that was killed
-                        left.unlink(missing_ok=True)
-                write_bytes(path, made, recorded=True)
+                    for partial in path.parent.glob(".*.part"):  # by a viewer that was killed
+                        partial.unlink(missing_ok=True)
+                write_bytes(path, picture, recorded=True)
         except OSError:  # a full or a read-only disk: it is made again next time
             pass
-        return made
+        return picture
 
     def _open(self, part: str) -> PartImages:
         """Open a part.
@@ -174,14 +174,14 @@ class RunImages:
             raise InputError("the run was pseudonymised: its images are shown where and for whom it was made")
         source = self._located(str(value))
         names = Pseudonyms.from_options(ReportOptions(**written_settings(ReportOptions, self.config)))
-        found = self._written(part, source, options) if names.key is None else None
-        if found is None:
+        columns_and_root = self._written(part, source, options) if names.key is None else None
+        if columns_and_root is None:
             manifest = load_manifest(source, options)
             if split is not None and manifest.splits is not None:
                 manifest = manifest.subset(manifest.splits == split)
-            kept = manifest.table[[name for name in _COLUMNS if name in manifest.table]]
-            found = Columns.of(kept.assign(name=names.names(manifest.images))), manifest.root
-        return PartImages(*found, PixelRule.of(options))
+            identity = manifest.table[[name for name in _COLUMNS if name in manifest.table]]
+            columns_and_root = Columns.of(identity.assign(name=names.names(manifest.images))), manifest.root
+        return PartImages(*columns_and_root, PixelRule.of(options))
 
     def _written(self, part: str, source: str, options: ImageOptions) -> tuple[Columns, Path] | None:
         """Return the manifest that the run wrote, where its files are known without reading the source again."""
@@ -202,8 +202,8 @@ class RunImages:
     def _options(self, part: str) -> ImageOptions:
         options = ImageOptions(**written_settings(ImageOptions, self.config))
         beside = {name: getattr(options, name) for name in ("image_root", "labels_csv")}
-        found = {name: Path(self._located(str(path))) for name, path in beside.items() if path is not None}
-        options = replace(options, **found)
+        located = {name: Path(self._located(str(path))) for name, path in beside.items() if path is not None}
+        options = replace(options, **located)
         return of_synthetic_images(options) if part == "synthetic" else options
 
     def _split(self, part: str) -> str | None:

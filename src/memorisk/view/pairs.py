@@ -117,35 +117,40 @@ class PairRun:
         return [self._tile(place) for place in range(first, min(first + PER_PAGE, len(self.pairs)))]
 
     def _tile(self, place: int) -> Tile:
-        made, real = self.pairs.images(place)
-        said = self.pairs.answer(place)
+        generated, real = self.pairs.images(place)
+        answer = self.pairs.answer(place)
         pictures = (
-            self._pane("synthetic", made, "", small=True, alternative="Synthetic image"),
+            self._pane("synthetic", generated, "", small=True, alternative="Synthetic image"),
             self._pane("training", real, "", small=True, alternative="Training image"),
         )
         return Tile(
-            place, "" if said is None else said.verdict, made, real, self.pairs.text(place, "found_by"), pictures
+            place,
+            "" if answer is None else answer.verdict,
+            generated,
+            real,
+            self.pairs.text(place, "found_by"),
+            pictures,
         )
 
     def panes(self, place: int) -> list[Pane]:
         """Return the pictures of a pair: both images, their difference, and the next nearest."""
-        made, real = self.pairs.images(place)
-        how = self._how(made, real)
-        shown = [self._pane("synthetic", made, "Synthetic image")]
+        generated, real = self.pairs.images(place)
+        how = self._how(generated, real)
+        panes = [self._pane("synthetic", generated, "Synthetic image")]
         laid = self._pane("training", real, "Training image")
-        if laid.address and shown[0].address:
+        if laid.address and panes[0].address:
             changed = how not in ("", ORIENTATIONS[0], "as it lies")
             if changed:
                 at = f"{self.address}/pair/{place}/laid"
                 laid = Pane("Training image, laid on it", f"The training image, {how}", at, real, how)
             at = f"{self.address}/pair/{place}/difference"
             difference = Pane("Difference", "Where the two differ", at, difference=True)
-            shown += [laid, difference]
+            panes += [laid, difference]
             if changed:
-                shown.append(self._pane("training", real, "Training image, as it is"))
+                panes.append(self._pane("training", real, "Training image, as it is"))
         else:
-            shown.append(laid)
-        return [*shown, *self._others(made, real)]
+            panes.append(laid)
+        return [*panes, *self._others(generated, real)]
 
     def _others(self, made: str, real: str) -> list[Pane]:
         """Return the next nearest training image, and the nearest held-out one."""
@@ -156,12 +161,12 @@ class PairRun:
             self.neighbours.text(name, row) for name in ("nearest_image", "second_image", "held_out_image")
         )
         next_one, title = (second, "Next nearest patient") if nearest == real else (nearest, "Nearest training image")
-        found = []
+        panes = []
         if next_one:
-            found.append(self._pane("training", next_one, title))
+            panes.append(self._pane("training", next_one, title))
         if held:
-            found.append(self._pane("held out", held, "Nearest held-out image"))
-        return found
+            panes.append(self._pane("held out", held, "Nearest held-out image"))
+        return panes
 
     def _pane(self, part: str, name: str, title: str, *, small: bool = False, alternative: str = "") -> Pane:
         """Return the picture of an image of a part."""
@@ -183,16 +188,20 @@ class PairRun:
         Raises:
             InputError: One of the images cannot be shown.
         """
-        made_name, real_name = self.pairs.images(place)
-        made, real = (self._pixels(part, name) for part, name in (("synthetic", made_name), ("training", real_name)))
-        if made.shape[2] != real.shape[2]:
-            made, real = (np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image for image in (made, real))
-        pair = made_name, real_name
+        generated_name, real_name = self.pairs.images(place)
+        generated, real = (
+            self._pixels(part, name) for part, name in (("synthetic", generated_name), ("training", real_name))
+        )
+        if generated.shape[2] != real.shape[2]:
+            generated, real = (
+                np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image for image in (generated, real)
+            )
+        pair = generated_name, real_name
         if pair in self.laid:
             from memorisk.images.copies.alignment import lay  # OpenCV, which most pages do without
 
-            return made, lay(real, self.laid[pair][0], made.shape[:2])
-        return made, unturned(real, self.orientations.get(pair, ORIENTATIONS[0]))
+            return generated, lay(real, self.laid[pair][0], generated.shape[:2])
+        return generated, unturned(real, self.orientations.get(pair, ORIENTATIONS[0]))
 
     def difference(self, place: int) -> np.ndarray:
         """Return the absolute difference of a pair, scaled to uint8, [h, w, c].
@@ -200,11 +209,11 @@ class PairRun:
         Raises:
             InputError: One of the images cannot be shown, or they differ in shape.
         """
-        made, laid = self.both(place)
-        if made.shape != laid.shape:
+        generated, laid = self.both(place)
+        if generated.shape != laid.shape:
             raise InputError("the two images differ in shape")
-        top = 255.0 if made.dtype == np.uint8 else max(1.0, float(max(made.max(), laid.max())))
-        return np.rint(np.abs(made.astype(np.float64) - laid.astype(np.float64)) * (255 / top)).astype(np.uint8)
+        top = 255.0 if generated.dtype == np.uint8 else max(1.0, float(max(generated.max(), laid.max())))
+        return np.rint(np.abs(generated.astype(np.float64) - laid.astype(np.float64)) * (255 / top)).astype(np.uint8)
 
     def _pixels(self, part: str, name: str) -> np.ndarray:
         row = self.images.row(part, name)
@@ -240,8 +249,8 @@ class SyntheticRun(PairRun):
         """
         with read_guard(self.folder):
             options = SyntheticOptions(**written_settings(SyntheticOptions, self.config))
-            known = self.judged(DISMISS, self.review.before)
-            return Foresight(read_json(self.folder / "summary.json"), self._counted(), options, known)
+            dismissed = self.judged(DISMISS, self.review.before)
+            return Foresight(read_json(self.folder / "summary.json"), self._counted(), options, dismissed)
 
     def _counted(self) -> Counted:
         """Return the pairs and patients behind the reasons of the verdict."""
@@ -273,7 +282,7 @@ class SyntheticRun(PairRun):
             ahead=ahead,
             singled=chosen[0],
             aligned=chosen[1],
-            changed=frozenset((made, real) for made, real, verdict in before if verdict == CONFIRM),
+            changed=frozenset((generated, real) for generated, real, verdict in before if verdict == CONFIRM),
         )
 
     def judged(self, verdict: str, answers: Mapping[str, Any]) -> list[JudgedPair]:
@@ -281,8 +290,8 @@ class SyntheticRun(PairRun):
         review = self.review
         return [
             JudgedPair(*(review.columns.text(name, row) for name in ("synthetic_image", "training_image", "patient")))
-            for key, said in answers.items()
-            if said.verdict == verdict
+            for key, answer in answers.items()
+            if answer.verdict == verdict
             for row in review.rows(review.place_of[key])
         ]
 
@@ -304,8 +313,8 @@ class SyntheticRun(PairRun):
         progress, answers = self.review.progress, self.review.answers()
         if not answers:
             return [_foreseen_block(None, progress.open)]
-        found = self.foresight.verdict(self.judged(CONFIRM, answers), self.judged(DISMISS, answers))
-        return [_foreseen_block(found, progress.open)]
+        verdict = self.foresight.verdict(self.judged(CONFIRM, answers), self.judged(DISMISS, answers))
+        return [_foreseen_block(verdict, progress.open)]
 
 
 class FilterRun(PairRun):
@@ -336,20 +345,23 @@ def unturned(image: np.ndarray, orientation: str) -> np.ndarray:
 
 def _foreseen_block(found: Foreseen | None, open_pairs: int) -> Block:
     """Return the verdict with a review as a box."""
-    left = f" {open_pairs:,} {'pair is' if open_pairs == 1 else 'pairs are'} not judged yet."
-    left = left if open_pairs else " All pairs are judged."
+    open_words = f" {open_pairs:,} {'pair is' if open_pairs == 1 else 'pairs are'} not judged yet."
+    open_words = open_words if open_pairs else " All pairs are judged."
     if found is None:
-        return Callout("note", "Nothing is judged yet: the verdict is that of the run", [Paragraph(left.strip())])
+        return Callout("note", "Nothing is judged yet: the verdict is that of the run", [Paragraph(open_words.strip())])
     if found.status == OPEN:
-        said: list[Block] = [
+        blocks_of_doubt: list[Block] = [
             Paragraph(
                 "Dismissed pairs make room for the next image, whose distance the run did not keep. The audit, "
-                f"repeated with this review, decides.{left}"
+                f"repeated with this review, decides.{open_words}"
             )
         ]
         if found.why:
-            said += [Heading("What remains, as far as this run's tables tell"), Steps([*map(capitalized, found.why)])]
-        return Callout("note", "With this review: to be seen", said)
+            blocks_of_doubt += [
+                Heading("What remains, as far as this run's tables tell"),
+                Steps([*map(capitalized, found.why)]),
+            ]
+        return Callout("note", "With this review: to be seen", blocks_of_doubt)
     kind, headline = HEADLINES[found.status]
-    blocks = [Paragraph(left.strip()), Steps([capitalized(why) for why in found.why])]
+    blocks = [Paragraph(open_words.strip()), Steps([capitalized(why) for why in found.why])]
     return Callout(kind, f"With this review: {headline[0].lower()}{headline[1:]}", blocks)

@@ -38,8 +38,8 @@ class Filters:
 
     def address(self, **changes: Any) -> str:
         """Return the query of a page with these filters, some of them changed."""
-        given = {"label": self.label, "flagged": int(self.flagged), "from": "" if self.least is None else self.least}
-        return urlencode({**given, **changes}, errors="surrogatepass")
+        query = {"label": self.label, "flagged": int(self.flagged), "from": "" if self.least is None else self.least}
+        return urlencode({**query, **changes}, errors="surrogatepass")
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,10 @@ class ClassifierRun:
         """Return the images of each class and patient, those with the largest M first."""
         table = from_storable(read_table(self.folder / "per_image.parquet"))
         table = table.sort_values("M", ascending=False, kind="stable")
-        found: dict[tuple[str, str], list[str]] = {}
+        images: dict[tuple[str, str], list[str]] = {}
         for label, group, image in zip(*(column_texts(table, c) for c in ("label", "group", "image")), strict=True):
-            found.setdefault((label, group), []).append(image)
-        return found
+            images.setdefault((label, group), []).append(image)
+        return images
 
     def chosen(self, filters: Filters) -> np.ndarray:
         """Return the rows of the patients to show, the largest M first."""
@@ -152,14 +152,14 @@ class ClassifierRun:
         first, width = float(ends.min()), float(ends.max() - ends.min()) or 1.0
         bars = []
         for row in np.argsort(-np.nan_to_num(mean, nan=-np.inf), kind="stable"):
-            known = np.isfinite([mean[row], low[row], high[row]]).all()
-            at = [100 * (float(v) - first) / width if known else 0.0 for v in (low[row], high[row], mean[row])]
+            measurable = np.isfinite([mean[row], low[row], high[row]]).all()
+            at = [100 * (float(v) - first) / width if measurable else 0.0 for v in (low[row], high[row], mean[row])]
             bars.append(
                 ClassBar(
                     label=labels[row],
                     flagged="" if not np.isfinite(flagged[row]) else f"{int(flagged[row]):,}",
                     mean="not measurable" if not np.isfinite(mean[row]) else decimal(mean[row]),
-                    limits=f"[{decimal(low[row])}, {decimal(high[row])}]" if known else "",
+                    limits=f"[{decimal(low[row])}, {decimal(high[row])}]" if measurable else "",
                     query=filters.address(label=labels[row], page=1),
                     bar=(round(at[0], 2), round(at[1] - at[0], 2)),
                     dot=round(at[2], 2),
@@ -172,8 +172,8 @@ class ClassifierRun:
     def cards(self, rows: np.ndarray) -> list[Card]:
         """Return the patients of some rows."""
         patients = [(str(self._label[row]), str(self._group[row])) for row in rows]
-        shown = {patient: self._items.get(patient, [])[:_MOST_PICTURES] for patient in patients}
-        scores = self._scores([image for images in shown.values() for image in images])
+        images_of = {patient: self._items.get(patient, [])[:_MOST_PICTURES] for patient in patients}
+        scores = self._scores([image for images in images_of.values() for image in images])
         top = float(scores["loss"].to_numpy().max()) if len(scores) else 1.0
         by_item = dict(list(scores.groupby(["label", "image"], sort=False))) if len(scores) else {}
         marks = read_marks(self.folder)
@@ -186,9 +186,9 @@ class ClassifierRun:
                 p="" if np.isnan(p[row]) else probability(p[row]),
                 flagged=bool(self._flagged[row]),
                 n_images=0 if np.isnan(n_images[row]) else int(n_images[row]),
-                pictures=tuple(self._picture(image) for image in shown[label, group]),
+                pictures=tuple(self._picture(image) for image in images_of[label, group]),
                 strips=tuple(
-                    _strip(by_item[label, image], top) for image in shown[label, group] if (label, image) in by_item
+                    _strip(by_item[label, image], top) for image in images_of[label, group] if (label, image) in by_item
                 ),
                 marks=marks.get((label, group), ()),
             )
@@ -227,8 +227,10 @@ class ClassifierRun:
 
 def _strip(scores: pd.DataFrame, top: float) -> Strip:
     """Return the losses of one image, those of models that saw it and of those that did not."""
-    loss, seen = scores["loss"].to_numpy(dtype=np.float64), scores["member"].to_numpy(dtype=bool)
+    loss, member = scores["loss"].to_numpy(dtype=np.float64), scores["member"].to_numpy(dtype=bool)
     place = np.clip(loss / (top or 1.0), 0.0, 1.0) * _WIDTH
-    means = [f"{values.mean():.2f}" if len(values) else "none" for values in (loss[seen], loss[~seen])]
-    words = f"mean loss {means[0]} of {int(seen.sum())} models that saw it, {means[1]} of {int((~seen).sum())} others"
-    return Strip(tuple(np.round(place[seen], 1).tolist()), tuple(np.round(place[~seen], 1).tolist()), words)
+    means = [f"{values.mean():.2f}" if len(values) else "none" for values in (loss[member], loss[~member])]
+    words = (
+        f"mean loss {means[0]} of {int(member.sum())} models that saw it, {means[1]} of {int((~member).sum())} others"
+    )
+    return Strip(tuple(np.round(place[member], 1).tolist()), tuple(np.round(place[~member], 1).tolist()), words)

@@ -98,7 +98,7 @@ class PairReview:
 
     def answers(self) -> dict[str, Judgement]:
         """Return the answers to pairs, by key; the last answer last."""
-        return {key: said for key, said in self._base.items() if key not in self._own} | self._own
+        return {key: answer for key, answer in self._base.items() if key not in self._own} | self._own
 
     def answer(self, place: int) -> Judgement | None:
         """Return the answer to a pair."""
@@ -108,20 +108,20 @@ class PairReview:
     @property
     def progress(self) -> Progress:
         """Count judged and open pairs."""
-        said = [answer.verdict for answer in self.answers().values()]
-        return Progress(len(self), said.count(CONFIRM), said.count(DISMISS))
+        verdicts = [answer.verdict for answer in self.answers().values()]
+        return Progress(len(self), verdicts.count(CONFIRM), verdicts.count(DISMISS))
 
     @property
     def last(self) -> Judgement | None:
         """Return the last dismissal, since the next one often has the same reason."""
-        return next((said for said in reversed(self.answers().values()) if said.verdict == DISMISS), None)
+        return next((answer for answer in reversed(self.answers().values()) if answer.verdict == DISMISS), None)
 
     @property
     def reviewer(self) -> str:
         """Return the name of the person who judges: as in the last answer, else the user of this machine."""
-        said = next((said.by for said in reversed(self.answers().values()) if said.by), "")
-        if said:
-            return said
+        name = next((name.by for name in reversed(self.answers().values()) if name.by), "")
+        if name:
+            return name
         try:
             return getpass.getuser()
         except (KeyError, OSError):
@@ -172,8 +172,8 @@ class PairReview:
     def _held(self) -> Iterator[None]:
         """Hold the file against threads and other viewers, with their answers read."""
         with self._lock, folder_lock(self.folder, name=ANSWERS_LOCK, wait=True):
-            for left in self.folder.glob(f".{FILE}.*.part"):  # left by a viewer that was killed
-                left.unlink(missing_ok=True)
+            for partial in self.folder.glob(f".{FILE}.*.part"):  # left by a viewer that was killed
+                partial.unlink(missing_ok=True)
             self._seen = None
             self._refresh()
             yield
@@ -185,12 +185,12 @@ class PairReview:
             self.path.unlink(missing_ok=True)
             self._seen = None
             return
-        rows = [(row, said) for key, said in answers.items() for row in self.rows(self.place_of[key])]
+        rows = [(row, judgements) for key, judgements in answers.items() for row in self.rows(self.place_of[key])]
         at = np.array([row for row, _ in rows], dtype=np.int64)
         table = pd.DataFrame({name: self.columns.texts(name, at) for name in COLUMNS})
         table["score"] = [None if np.isnan(value) else float(f"{value:.6g}") for value in self.score[at]]
-        said = {name: [getattr(answer, name) for _, answer in rows] for name in ANSWERS}
-        write_csv(self.path, table.assign(**said).loc[:, list(COLUMNS)])
+        judgements = {name: [getattr(answer, name) for _, answer in rows] for name in ANSWERS}
+        write_csv(self.path, table.assign(**judgements).loc[:, list(COLUMNS)])
         self._seen = self._stamp()
 
     def _refresh(self) -> None:
@@ -200,23 +200,23 @@ class PairReview:
             return
         self._seen, self._own = stamp, {}
         if stamp is not None:
-            found = self._read(self.path)
-            self._own = {key: said for key, said in found.items() if self._base.get(key) != said}
+            answers = self._read(self.path)
+            self._own = {key: answer for key, answer in answers.items() if self._base.get(key) != answer}
 
     def _stamp(self) -> tuple[int, int] | None:
         try:
-            found = self.path.stat()
+            stat = self.path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size
+        return stat.st_mtime_ns, stat.st_size
 
     def _by_hand(self) -> dict[str, Judgement]:
         """Read the answers that a person wrote into ``review.csv`` and the numbered files after it."""
-        said: dict[str, Judgement] = {}
+        answers: dict[str, Judgement] = {}
         for path in sorted(self.folder.glob("review*.csv")):
             if path.name == "review.csv" or path.stem.removeprefix("review-").isdigit():
-                said |= self._read(path)
-        return said
+                answers |= self._read(path)
+        return answers
 
     def _read(self, path: Path) -> dict[str, Judgement]:
         """Return the answers in a file on pairs of this run.
@@ -232,9 +232,9 @@ class PairReview:
 
     def _said(self, columns: Mapping[str, Sequence[str]]) -> dict[str, Judgement]:
         """Return answers by key; rows without one, and pairs of other runs, are skipped."""
-        known: dict[str, Judgement] = {}
-        for pair, *said in zip(*(columns[name] for name in ("pair", *ANSWERS)), strict=True):
-            key, (verdict, by, reason) = pair.strip(), (word.strip() for word in said)
+        judgements: dict[str, Judgement] = {}
+        for pair, *values in zip(*(columns[name] for name in ("pair", *ANSWERS)), strict=True):
+            key, (verdict, by, reason) = pair.strip(), (word.strip() for word in values)
             if verdict.lower() in (CONFIRM, DISMISS) and key in self.place_of:
-                known[key] = Judgement(verdict.lower(), by, reason)
-        return known
+                judgements[key] = Judgement(verdict.lower(), by, reason)
+        return judgements

@@ -69,19 +69,19 @@ def find_runs(places: Sequence[Path], read: "Callable[[Path, str], RunEntry] | N
     Raises:
         InputError: A place is not a folder, no run is below any, or too many are.
     """
-    found: dict[Path, str] = {}
+    names: dict[Path, str] = {}
     for place in places:
         if not place.is_dir():
             raise InputError(f"{one_line(place)} is no folder: name run folders, or a folder that holds some")
         for folder in _below(place.absolute(), 0):
             inside = os.path.relpath(folder, place.absolute())
-            found.setdefault(folder, folder.name if inside == "." else inside)
-            if len(found) > MOST_RUNS:
+            names.setdefault(folder, folder.name if inside == "." else inside)
+            if len(names) > MOST_RUNS:
                 raise InputError(f"{one_line(place)} holds more than {MOST_RUNS:,} runs: name a folder with fewer")
-    if not found:
+    if not names:
         named = ", ".join(one_line(place, 120) for place in places)
         raise InputError(f"{named}: no run is in or below it; a run is a folder that a command wrote with --out")
-    entries = [(read or read_entry)(folder, name) for folder, name in found.items()]
+    entries = [(read or read_entry)(folder, name) for folder, name in names.items()]
     return sorted(entries, key=lambda entry: (entry.date, entry.name), reverse=True)
 
 
@@ -134,19 +134,19 @@ def _kind(config: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> str:
     """Return the kind of a run, by its verdict, else by its settings."""
     if verdict is not None and verdict.get("audit"):
         return str(verdict["audit"])
-    made = config.get("run")
-    if isinstance(made, Mapping) and made.get("audit"):
-        return str(made["audit"])
+    run = config.get("run")
+    if isinstance(run, Mapping) and run.get("audit"):
+        return str(run["audit"])
     return "classifier" if "images" in config and "models" in config else ""
 
 
 def _is_sound(path: Path) -> bool:
     """Return whether a check found no problem."""
     try:
-        found = read_json(path)
+        content = read_json(path)
     except (InputError, OSError):
         return False
-    return isinstance(found, dict) and found.get("ok") is True
+    return isinstance(content, dict) and content.get("ok") is True
 
 
 def _is_held(folder: Path) -> bool:
@@ -188,10 +188,10 @@ def _progress(folder: Path, lines: Sequence[Mapping[str, Any]]) -> str:
 def _stage(folder: Path) -> Mapping[str, Any]:
     """Read the stage that a run has noted; empty without one."""
     try:
-        found = read_json(folder / STAGE)
+        stage = read_json(folder / STAGE)
     except (InputError, OSError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return stage if isinstance(stage, dict) else {}
 
 
 def _stage_words(found: Mapping[str, Any]) -> str:

@@ -20,16 +20,16 @@ class ScreenedPairs:
 
     def __init__(self, folder: Path) -> None:
         table = from_storable(read_table(folder / "per_image.parquet"))
-        made, real = column_texts(table, "image"), column_texts(table, "nearest_image")
-        self._image, self._nearest = np.array(made, dtype=object), np.array(real, dtype=object)
+        generated, real = column_texts(table, "image"), column_texts(table, "nearest_image")
+        self._image, self._nearest = np.array(generated, dtype=object), np.array(real, dtype=object)
         self._patient = np.array(column_texts(table, "nearest_group"), dtype=object)
         self._reason = np.array(column_texts(table, "reason"), dtype=object)
         self._orientation = np.array(column_texts(table, "orientation"), dtype=object)
         self.score = column_numbers(table, "score")
         margin = np.nan_to_num(self.score - column_numbers(table, "threshold"), nan=-np.inf)
-        kept = booleans(table, "kept")
-        self.n_kept, self.n_left_out = int(kept.sum()), int((~kept).sum())
-        order = np.lexsort((-margin, self._reason != PIXELS, kept))
+        is_kept = booleans(table, "kept")
+        self.n_kept, self.n_left_out = int(is_kept.sum()), int((~is_kept).sum())
+        order = np.lexsort((-margin, self._reason != PIXELS, is_kept))
         self._order = order[self._nearest[order] != ""]
 
     def __len__(self) -> int:
@@ -56,12 +56,12 @@ class ScreenedPairs:
         row = self._order[place]
         reason = str(self._reason[row])
         why = REASONS.get(reason, reason).rstrip(".")
-        known = {
+        values = {
             "found_by": f"left out: {why[:1].lower()}{why[1:]}" if reason else "kept",
             "patient": str(self._patient[row]),
             "alignment": str(self._orientation[row]),
         }
-        return known.get(column, "")
+        return values.get(column, "")
 
     def answer(self, place: int) -> Judgement | None:
         """Return None, since these pairs have no answers."""

@@ -41,12 +41,12 @@ def check_blocks(tables: Path, *, redacted: bool) -> list[Block]:
         redacted: Whether to leave out names of files.
     """
     names = ("unreadable", "not_read", "empty", "few_levels", "classes")
-    found = {name: from_storable(read_table(tables / f"{name}.parquet")) for name in names}
+    tables_by_name = {name: from_storable(read_table(tables / f"{name}.parquet")) for name in names}
     return [
         Heading("What could not be read"),
-        *unread_tables(found, redact=redacted),
+        *unread_tables(tables_by_name, redact=redacted),
         Heading("Labels"),
-        *label_table(found["classes"]),
+        *label_table(tables_by_name["classes"]),
     ]
 
 
@@ -62,7 +62,7 @@ def _numbers(value: Any, name: str) -> list[tuple[str, float]]:
     if isinstance(value, int | float):
         return [(name.replace("_", " "), value)]
     if isinstance(value, Mapping):
-        return [found for key, inner in value.items() for found in _numbers(inner, f"{name} {key}".strip())]
+        return [pair for key, inner in value.items() for pair in _numbers(inner, f"{name} {key}".strip())]
     return []
 
 

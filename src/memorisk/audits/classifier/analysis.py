@@ -382,7 +382,7 @@ def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None
         return None  # equally rare classes: none is the rarest
     rarest = min(scored, key=lambda f: (f.counts.n_images, f.label))
     top = max(scored, key=lambda f: (f.mean.estimate, f.label))
-    found = RarestAgainstTop(
+    comparison = RarestAgainstTop(
         label_rarest=rarest.label,
         n_rarest=rarest.counts.n_images,
         mean_rarest_nats=rarest.mean.estimate,
@@ -394,8 +394,8 @@ def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None
     frequent = [f for f in scored if f.counts.n_images == largest]
     if len(frequent) == 1:  # of equally frequent ones none is the most frequent; it is never the rarest
         interval = unpaired_difference(these_groups_interval(rarest.table), these_groups_interval(frequent[0].table))
-        found = replace(
-            found,
+        comparison = replace(
+            comparison,
             label_most_frequent=frequent[0].label,
             n_most_frequent=largest,
             mean_most_frequent_nats=frequent[0].mean.estimate,
@@ -404,9 +404,9 @@ def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None
             high_most_frequent_nats=interval.high,
         )
     if rarest is top:
-        return found
+        return comparison
     interval = unpaired_difference(these_groups_interval(top.table), these_groups_interval(rarest.table))
-    return replace(found, difference_nats=interval.estimate, low_nats=interval.low, high_nats=interval.high)
+    return replace(comparison, difference_nats=interval.estimate, low_nats=interval.low, high_nats=interval.high)
 
 
 def form_words(evidence: Evidence, context: Context) -> str:
@@ -445,17 +445,17 @@ def other_findings(
     A split that was not drawn at random, patients who are not known or under several ids, people not scored, models
     that learned nothing, a target unlike its twins.
     """
-    found = [] if context.random_split else [NOT_RANDOM]
+    open_questions = [] if context.random_split else [NOT_RANDOM]
     if (not context.groups_given or context.n_without_group) and not options.one_image_per_patient:
-        found.append(unknown_patients(context.n_without_group, some_given=bool(context.groups_given)))
-    found += identity_findings(context.id_doubts)
+        open_questions.append(unknown_patients(context.n_without_group, some_given=bool(context.groups_given)))
+    open_questions += identity_findings(context.id_doubts)
     if unscored.n_groups_without_partner:
         reason = f"{unpaired_count(unscored, units)} had no partner, so nothing is known of them"
         way = (
             "every image seen by one model of a pair and not by the other: the same audit in a new folder divides them "
             "between the models, too (audit classifier)"
         )
-        found.append(Finding(UNDECIDED, reason, way, first=True))
+        open_questions.append(Finding(UNDECIDED, reason, way, first=True))
     if utility is not None and utility.beats_guessing is False:
         reason = (
             f"the models are not surely better than guessing on unseen images ({utility.words}): models "
@@ -464,22 +464,22 @@ def other_findings(
         way = "the training that the released model really had"
         here = bool(context.training)  # else only losses are known, of models from elsewhere
         way += " (--epochs, --lr, --model, --weights)" if here else ", and losses of the models that it makes"
-        found.append(Finding(UNDECIDED, reason, way, first=True))
+        open_questions.append(Finding(UNDECIDED, reason, way, first=True))
     if utility is None or utility.beats_guessing is None:
         reason = "whether the models learned anything is not known: their answers could not be compared with guessing"
         way = f"at least two {units.many} in the test part; of images with several labels rows of the label {WHOLE}"
-        found.append(Finding(UNDECIDED, reason, way, first=True))
+        open_questions.append(Finding(UNDECIDED, reason, way, first=True))
     replication = None if context.target is None else context.target.replication
     if context.target is not None and replication is None:
         reason = "whether the given model is like its twins is not known: it was not compared with them"
-        found.append(Finding(UNDECIDED, reason, "the audit repeated, with --target", first=True))
+        open_questions.append(Finding(UNDECIDED, reason, "the audit repeated, with --target", first=True))
     if replication is not None and not replication.replicated:
         way = (
             "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on "
             "nearly all of its images)"
         )
-        found.append(Finding(UNDECIDED, _model_mismatch(replication), way, first=True))
-    return found
+        open_questions.append(Finding(UNDECIDED, _model_mismatch(replication), way, first=True))
+    return open_questions
 
 
 def unpaired_count(unscored: Unscored, units: UnitNames) -> str:
@@ -501,8 +501,8 @@ def _model_mismatch(replication: Replication) -> str:
         for name, part in parts.items()
         if part is not None and not part.within
     ]
-    told = f" ({'; '.join(outside)})" if outside else ""
-    return f"the given model is another model than the twins{told}: only the attacks on it speak for it"
+    details = f" ({'; '.join(outside)})" if outside else ""
+    return f"the given model is another model than the twins{details}: only the attacks on it speak for it"
 
 
 def _headline_aucs(attacks: pd.DataFrame) -> dict[str, HeadlineAuc]:

@@ -181,8 +181,10 @@ def _noticeable_gap(result: Result) -> str:
     """Word the smallest gap that a run would have noticed in four of five cases."""
     if "noticeable" not in result.verdict:
         return "of unknown size"
-    found = ClassifierVerdict.read(result.verdict).noticeable
-    return "of no size" if found is None or isnan(found.gap_nats) else f"from {found.gap_nats:.2g} nats on"
+    noticeable = ClassifierVerdict.read(result.verdict).noticeable
+    return (
+        "of no size" if noticeable is None or isnan(noticeable.gap_nats) else f"from {noticeable.gap_nats:.2g} nats on"
+    )
 
 
 def _name(result: Result) -> str:
@@ -229,9 +231,9 @@ def _class_row(label: str, values: list[np.ndarray], first: Result, second: Resu
         "high": interval.high,
     }
     for name, result in (("first", first), ("second", second)):
-        found = result.per_class.set_index("label").loc[label]
-        row |= {f"tier_{name}": found["tier"], f"flagged_{name}": int(found["flagged"])}
-        row |= {f"testable_{name}": bool(found["testable"])}
+        class_row = result.per_class.set_index("label").loc[label]
+        row |= {f"tier_{name}": class_row["tier"], f"flagged_{name}": int(class_row["flagged"])}
+        row |= {f"testable_{name}": bool(class_row["testable"])}
     return row
 
 

@@ -70,9 +70,9 @@ def classifier_cost(
     if options.canary_pairs:
         parts.append([bound_job(out, store, plan, recipe, options)[0]])
     weight = _weight_bytes(twins[0], store)
-    asked = Cost(images_passed=store.manifest.n * (1 + options.score_augmentations) if options.target else 0)
+    of_target = Cost(images_passed=store.manifest.n * (1 + options.score_augmentations) if options.target else 0)
     trained = total([jobs_cost(jobs, weight_bytes=weight, remote=options.executor != "local") for jobs in parts])
-    return trained + asked + Cost(bytes_images=store.images.nbytes)
+    return trained + of_target + Cost(bytes_images=store.images.nbytes)
 
 
 def _weight_bytes(job: TrainJob, store: ImageStore) -> int | None:
@@ -147,8 +147,8 @@ class DryRun:
     @property
     def models(self) -> str:
         """Say how many models there are, why, and how long their training takes."""
-        left = plural(self.cost.trainings or 0, "training", "trainings")
-        return f"{2 * len(self.seeds)} models ({self.choice}): {left}, {self.time}"
+        trainings = plural(self.cost.trainings or 0, "training", "trainings")
+        return f"{2 * len(self.seeds)} models ({self.choice}): {trainings}, {self.time}"
 
     @property
     def gap(self) -> str:
@@ -168,7 +168,7 @@ class DryRun:
         """The plan in a few lines: what is trained, how long it takes, whether it could pass, and what is missing."""
         parts = ", ".join(f"{number:,} {name}" for name, number in self.parts.items())
         listing = sum(row.testable for row in self.classes)
-        told = [
+        lines = [
             self.models,
             f"network {self.network}",
             f"design {self.design}, seeds {listed(self.seeds, 16)}; images: {parts}",
@@ -177,8 +177,8 @@ class DryRun:
             *(["too small to be audited: " + listed(self.not_auditable)] if self.not_auditable else []),
         ]
         if alone := self.without_partner.n_groups:
-            told.append(f"{plural(alone, 'group has', 'groups have')} no partner in this run: not scored")
-        return [*told, f"could pass: {'yes' if self.could_pass else 'no'}", *self.notes, *self.advice]
+            lines.append(f"{plural(alone, 'group has', 'groups have')} no partner in this run: not scored")
+        return [*lines, f"could pass: {'yes' if self.could_pass else 'no'}", *self.notes, *self.advice]
 
     def __repr__(self) -> str:
         """Show the plan in a few lines."""
@@ -186,8 +186,8 @@ class DryRun:
 
     def _repr_html_(self) -> str:
         """Show them in a notebook."""
-        told = "".join(f"<li>{html.escape(line)}</li>" for line in self.lines)
-        return f"<div><p><strong>Plan</strong></p><ul>{told}</ul></div>"
+        items = "".join(f"<li>{html.escape(line)}</li>" for line in self.lines)
+        return f"<div><p><strong>Plan</strong></p><ul>{items}</ul></div>"
 
 
 def describe_plan(

@@ -70,8 +70,8 @@ class Items:
     @property
     def whole(self) -> np.ndarray:
         """[I] one item an image: of a multi-label image that of all findings together, where the table has it."""
-        found = self.label == WHOLE
-        return found if found.any() else np.ones(len(self.label), dtype=bool)
+        together = self.label == WHOLE
+        return together if together.any() else np.ones(len(self.label), dtype=bool)
 
     def select(self, keep: np.ndarray) -> "Items":
         """Return the evidence of some items."""
@@ -310,9 +310,9 @@ def _check_membership(evidence: Evidence) -> None:
         raise InputError("no image has split 'test': without images that no model saw there is no null to compare with")
     if not (evidence.items.split == "canary").any():
         raise InputError("no image has split 'canary': there is nothing to score")
-    seen = (evidence.member_a | evidence.member_b)[:, test].any(axis=0)
-    if seen.any():
-        name = evidence.items.image[test][seen][0]
+    members = (evidence.member_a | evidence.member_b)[:, test].any(axis=0)
+    if members.any():
+        name = evidence.items.image[test][members][0]
         raise InputError(f"test image {one_line(name, 60)!r} is a member of a model: test images may be seen by none")
     shared = evidence.items.split == "train"
     unseen = ~(evidence.member_a & evidence.member_b)[:, shared].all(axis=0)

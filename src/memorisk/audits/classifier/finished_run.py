@@ -191,8 +191,8 @@ def saved_options(config: dict[str, Any]) -> ClassifierOptions:
 
 def _rows(items: Items, plan: Plan, names: Pseudonyms, folder: Path) -> np.ndarray:
     """[I] the store's row of each item of the score table."""
-    known = pd.MultiIndex.from_arrays([names.names(plan.items.image), plan.items.label])
-    place = known.get_indexer(pd.MultiIndex.from_arrays([items.image, items.label]))
+    plan_items = pd.MultiIndex.from_arrays([names.names(plan.items.image), plan.items.label])
+    place = plan_items.get_indexer(pd.MultiIndex.from_arrays([items.image, items.label]))
     if len(items) != (plan.items.label != WHOLE).sum() or (place < 0).any():
         cure = (
             "put the pseudonym key it was made with back" if names.key is not None else "issue the run's command again"

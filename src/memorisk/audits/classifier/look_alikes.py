@@ -64,8 +64,8 @@ def searched_pairs(store: ImageStore, alike: LookAlikes) -> int:
         store: Images.
         alike: What a search found.
     """
-    n, known = len(store.images), min(RULE_IMAGES, len(set(store.pixel_hashes.tolist())))
-    return known * (known - 1) // 2 + (0 if alike.why_not else n * (n - 1) // 2)
+    n, n_rule = len(store.images), min(RULE_IMAGES, len(set(store.pixel_hashes.tolist())))
+    return n_rule * (n_rule - 1) // 2 + (0 if alike.why_not else n * (n - 1) // 2)
 
 
 def equal_losses(evidence: Evidence) -> LookAlikes:

@@ -71,8 +71,8 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         n_without_group=0 if alone.all() else int(alone.sum()),
         notes=_notes(evidence, doubts, hides_ids=options.redact or options.pseudonymise),
     )
-    found = analyse(evidence, options, context)  # before anything is written: it refuses what the table hides
-    result = names.result(found)
+    analysed = analyse(evidence, options, context)  # before anything is written: it refuses what the table hides
+    result = names.result(analysed)
     with open_run(Path(out), config, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         write_scores(run / SCORES, names.evidence(evidence))
@@ -129,7 +129,7 @@ def check_models_differ(evidence: Evidence) -> None:
     Raises:
         InputError: Two models have the same loss for every image, or a model has one loss for all, or only 0 and 1.
     """
-    seen: dict[bytes, str] = {}
+    by_losses: dict[bytes, str] = {}
     roles = ("the candidate", "the independent model") if evidence.design == "paper" else ("model A", "model B")
     for role, losses in zip(roles, (evidence.loss_a, evidence.loss_b), strict=True):
         for seed, loss in zip(evidence.seeds, losses, strict=True):
@@ -143,7 +143,7 @@ def check_models_differ(evidence: Evidence) -> None:
                     f"column loss holds nothing but 0 and 1 for {name}, as errors do: give the loss of each image, the "
                     "cross-entropy of the true label in nats, or logits in columns logit:CLASS (docs/losses.md)"
                 )
-            other = seen.setdefault(loss.tobytes(), name)
+            other = by_losses.setdefault(loss.tobytes(), name)
             if len(loss) > 1 and other != name:
                 raise InputError(
                     f"{other} and {name} have the same loss for each of the {len(loss):,} images: score every model by "

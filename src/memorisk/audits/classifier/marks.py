@@ -48,8 +48,8 @@ def marks_to_keep(folder: Path, review: Path | None) -> Marks:
     """
     if review is not None and not review.is_file():
         raise InputError(f"--review {one_line(review)} is no file: name {FILE} of an earlier run")
-    given = {} if review is None else _read(review)
-    return given if given and not read_marks(folder) else {}
+    earlier = {} if review is None else _read(review)
+    return earlier if earlier and not read_marks(folder) else {}
 
 
 def keep_marks(folder: Path, given: Marks, groups: pd.DataFrame, names: Pseudonyms) -> int:
@@ -65,16 +65,16 @@ def keep_marks(folder: Path, given: Marks, groups: pd.DataFrame, names: Pseudony
         How many patients are marked.
     """
     hidden = dict(zip(given, names.names(group for _, group in given), strict=True))
-    known = set(_patients(groups))
-    kept = {
+    patients = set(_patients(groups))
+    carried = {
         patient: marks
         for (label, group), marks in given.items()
         for patient in ((label, group), (label, hidden[label, group]))
-        if patient in known
+        if patient in patients
     }
-    if kept:
-        _write(folder / FILE, kept)
-    return len(kept)
+    if carried:
+        _write(folder / FILE, carried)
+    return len(carried)
 
 
 def marked(groups: pd.DataFrame, folder: Path, column: str = "marked") -> pd.DataFrame:
@@ -91,8 +91,8 @@ def marked(groups: pd.DataFrame, folder: Path, column: str = "marked") -> pd.Dat
     marks = read_marks(folder)
     if not marks:
         return groups
-    said = [", ".join(marks.get(patient, ())) for patient in _patients(groups)]
-    return groups.assign(**{column: np.array(said, dtype=object)})
+    marks_of_row = [", ".join(marks.get(patient, ())) for patient in _patients(groups)]
+    return groups.assign(**{column: np.array(marks_of_row, dtype=object)})
 
 
 def _patients(groups: pd.DataFrame) -> list[Patient]:
@@ -111,11 +111,11 @@ def _read(path: Path) -> dict[Patient, tuple[str, ...]]:
         raise InputError(
             f"{one_line(path)} holds no marks: it lacks the column {lacking[0]}; it is to have label, group and mark"
         )
-    found: dict[Patient, tuple[str, ...]] = {}
+    marks: dict[Patient, tuple[str, ...]] = {}
     for label, group, mark in zip(*(table[name].astype(str) for name in _COLUMNS), strict=True):
-        if mark in MARKS and mark not in found.get((label, group), ()):
-            found[label, group] = (*found.get((label, group), ()), mark)
-    return found
+        if mark in MARKS and mark not in marks.get((label, group), ()):
+            marks[label, group] = (*marks.get((label, group), ()), mark)
+    return marks
 
 
 def write_mark(folder: Path, patient: Patient, mark: str, *, given: bool) -> dict[Patient, tuple[str, ...]]:
@@ -136,12 +136,12 @@ def write_mark(folder: Path, patient: Patient, mark: str, *, given: bool) -> dic
     if mark not in MARKS:
         raise unknown_name("mark", mark, MARKS)
     with folder_lock(folder, name=ANSWERS_LOCK, wait=True):
-        for left in folder.glob(f".{FILE}.*.part"):  # by a viewer that was killed
-            left.unlink(missing_ok=True)
+        for partial in folder.glob(f".{FILE}.*.part"):  # by a viewer that was killed
+            partial.unlink(missing_ok=True)
         marks: dict[Patient, tuple[str, ...]] = read_marks(folder)
-        kept = tuple(one for one in marks.pop(patient, ()) if one != mark)
-        if given or kept:
-            marks[patient] = (*kept, mark) if given else kept
+        others = tuple(one for one in marks.pop(patient, ()) if one != mark)
+        if given or others:
+            marks[patient] = (*others, mark) if given else others
         if marks:
             _write(folder / FILE, marks)
         else:
@@ -150,5 +150,5 @@ def write_mark(folder: Path, patient: Patient, mark: str, *, given: bool) -> dic
 
 
 def _write(path: Path, marks: Marks) -> None:
-    rows = [(*whom, one) for whom, said in sorted(marks.items()) for one in said]
+    rows = [(*whom, one) for whom, patient_marks in sorted(marks.items()) for one in patient_marks]
     write_csv(path, pd.DataFrame(rows, columns=list(_COLUMNS), dtype=object))

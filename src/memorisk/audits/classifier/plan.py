@@ -116,8 +116,8 @@ def _given(
     part = np.full(len(lower), VALIDATION, dtype=object)
     train, test = np.isin(lower, _TRAIN_NAMES), np.isin(lower, _TEST_NAMES)
     if not train.any() or not test.any():
-        found = listed(sorted(set(manifest.splits)))
-        raise InputError(f"the given split of {one_line(manifest.name)} needs train and test images; it has {found}")
+        names = listed(sorted(set(manifest.splits)))
+        raise InputError(f"the given split of {one_line(manifest.name)} needs train and test images; it has {names}")
     part[train], part[test] = "canary", "test"
     if options.chosen_design != "balanced":
         inner = split_by_group(

@@ -130,8 +130,8 @@ def _pairs(plan: Plan, options: ClassifierOptions) -> tuple[CanaryPairs, np.ndar
     pairs = label_noise_pairs(
         _numbers(plan), groups, pool, options.canary_pairs, len(plan.parts.classes), options.split_seed
     )
-    taken = set(groups[np.concatenate([pairs.first, pairs.second])])
-    free = np.array([row for row in np.sort(pool) if groups[row] not in taken], dtype=np.intp)
+    canary_groups = set(groups[np.concatenate([pairs.first, pairs.second])])
+    free = np.array([row for row in np.sort(pool) if groups[row] not in canary_groups], dtype=np.intp)
     wanted = max(0, len(plan.designs[0].rows_a) - options.canary_pairs)
     rng = np.random.default_rng([_BOUND, options.split_seed])
     return pairs, rng.permutation(free)[:wanted]

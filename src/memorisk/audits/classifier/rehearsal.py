@@ -167,16 +167,16 @@ def one_choice() -> ModelChooser:
 
     How the models are trained changes no rehearsal, whose losses are simulated.
     """
-    known: dict[tuple[object, ...], Choice] = {}
+    choices: dict[tuple[object, ...], Choice] = {}
 
     def choose(
         manifest: Manifest, parts: Parts, options: ClassifierOptions, unmatched: Unmatched, *, hopeless: bool
     ) -> Choice:
         """Choose as for the audits before, unless one of them goes on with a number of its own."""
         number = (options.names_models, options.chosen_seeds, unmatched, hopeless)
-        if number not in known:
-            known[number] = choose_models(manifest, parts, options, unmatched, hopeless=hopeless)
-        before = known[number]
+        if number not in choices:
+            choices[number] = choose_models(manifest, parts, options, unmatched, hopeless=hopeless)
+        before = choices[number]
         return replace(before, options=replace(options, models=before.options.models, seeds=before.options.seeds))
 
     return choose

@@ -342,20 +342,20 @@ class ClassifierSummary:
     @property
     def audited(self) -> str:
         """Return which models the verdict is about, in a sentence; empty where an earlier version did not say."""
-        made = self.models
-        if not made.model:
+        models = self.models
+        if not models.model:
             return ""
-        several = "models" if made.n_models is None else f"{made.n_models:,} models"
-        if made.model == TRAINED_ELSEWHERE:
+        several = "models" if models.n_models is None else f"{models.n_models:,} models"
+        if models.model == TRAINED_ELSEWHERE:
             return f"Audited were {several} trained elsewhere, by their losses."
-        size = f", images of {made.pixels[1]} x {made.pixels[0]} pixels" if len(made.pixels) == 2 else ""
-        by = "your training function made" if made.training.get("function") else "were trained for this audit"
+        size = f", images of {models.pixels[1]} x {models.pixels[0]} pixels" if len(models.pixels) == 2 else ""
+        by = "your training function made" if models.training.get("function") else "were trained for this audit"
         file = (
             "not the file that is to be released, which --target asks itself"
             if self.target is None
             else "and, for what attackers see, the very file that was given"
         )
-        return f"Audited were {several} ({made.model}{size}) that {by}, on parts of the data; {file}."
+        return f"Audited were {several} ({models.model}{size}) that {by}, on parts of the data; {file}."
 
     @property
     def images_each(self) -> float | None:

@@ -101,7 +101,7 @@ def audit_target(
         classes=tuple(classes),
         replication=replication,
         verdict=TargetVerdict(
-            replicated=replication.replicated, aucs={name: found.auc.estimate for name, found in attacks.items()}
+            replicated=replication.replicated, aucs={name: numbers.auc.estimate for name, numbers in attacks.items()}
         ),
     )
 
@@ -202,18 +202,18 @@ def compare_with_twins(
         test: [I] trained on by none.
     """
     k = 2 * len(evidence.seeds)
-    loss, correct, seen = (
+    loss, correct, member_rows = (
         np.concatenate([getattr(evidence, f"{name}_a"), getattr(evidence, f"{name}_b")])
         for name in ("loss", "correct", "member")
     )
     least = np.finfo(np.float64).tiny
     parts = {
-        "loss_members": (own["loss"][member].mean(), [row[s].mean() for row, s in zip(loss, seen, strict=True)]),
+        "loss_members": (own["loss"][member].mean(), [row[s].mean() for row, s in zip(loss, member_rows, strict=True)]),
         "loss": (own["loss"][test].mean(), loss[:, test].mean(axis=1)),
         "accuracy": (own["correct"][test].mean(), correct[:, test].mean(axis=1)),
     }
     tail = 0.05 / (2 * len(parts))
-    found: dict[str, BesideTwins] = {}
+    comparisons: dict[str, BesideTwins] = {}
     for name, (value, each) in parts.items():
         twins = np.asarray(each, dtype=np.float64)
         scaled = twins if name == "accuracy" else np.log(np.maximum(twins, least))
@@ -223,14 +223,14 @@ def compare_with_twins(
             low, high = max(low, 0.0), min(high, 1.0)
         else:
             low, high = np.exp(low), np.exp(high)
-        found[name] = BesideTwins(
+        comparisons[name] = BesideTwins(
             target=float(value),
             twins=float(twins.mean()),
             low=float(low),
             high=float(high),
             within=bool(low * (1 - ROUNDING) <= value <= high * (1 + ROUNDING)),
         )
-    return Replication(**found, replicated=all(part.within for part in found.values()), n_models=k)
+    return Replication(**comparisons, replicated=all(part.within for part in comparisons.values()), n_models=k)
 
 
 def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> None:

@@ -74,15 +74,15 @@ def check_order(answers: np.ndarray, truth: np.ndarray, groups: np.ndarray) -> O
     """
     answers, truth = _by_patient(answers, truth, groups)
     rng = np.random.default_rng(_STREAM)
-    half, given = _half(truth, rng), np.arange(truth.shape[1])
-    every, better = _shares(answers, truth, given), _better_order(answers, truth, half)
+    half, own_order = _half(truth, rng), np.arange(truth.shape[1])
+    every, better = _shares(answers, truth, own_order), _better_order(answers, truth, half)
     exchanged = [truth[rng.permutation(len(truth))] for _ in range(_EXCHANGES)]
     another = _surely_positive(better, truth) and _rare(
         better.sum(), [_better_order(answers, other, half).sum() for other in exchanged]
     )
     best = _best_order(answers, truth)
     return OrderCheck(
-        fits=not another and _rare(every.sum(), [_shares(answers, other, given).sum() for other in exchanged]),
+        fits=not another and _rare(every.sum(), [_shares(answers, other, own_order).sum() for other in exchanged]),
         best=tuple(best.tolist()),
         another=another,
         given_index=float(every.sum()),

@@ -113,8 +113,8 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions, *,
     size = int(store.images.shape[1])
     name = auto_model(size) if options.model == "auto" else options.model
     spec = model_spec(name)
-    given = TrainOptions(**{f: getattr(options, f) for f in TrainOptions.__dataclass_fields__})
-    train = resolve_options(given, spec)
+    settings = TrainOptions(**{f: getattr(options, f) for f in TrainOptions.__dataclass_fields__})
+    train = resolve_options(settings, spec)
     source = ""
     if options.train and dry_run:
         function, source = read_function(options.train, options.python_path)
@@ -282,8 +282,8 @@ def collect(
         member = np.zeros(size, dtype=bool)
         member[job.rows] = True
         passes = _read(job, job.augmented_file, job.score_augmentations) if job.score_augmentations else None
-        found = score_passes(_read(job, job.logits_file), passes, plan, recipe.targets)
-        return found | {"member": member[plan.item_row]}
+        scores = score_passes(_read(job, job.logits_file), passes, plan, recipe.targets)
+        return scores | {"member": member[plan.item_row]}
 
     halves = ((columns(a), columns(b)) for a, b in pairs)
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves, assigned)

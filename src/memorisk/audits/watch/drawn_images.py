@@ -88,24 +88,24 @@ def sample_pipeline(
     """
     takes = set(inspect.signature(pipeline.__call__).parameters)
     labels = list(range(classes)) if isinstance(classes, int) else None if classes is None else list(classes)
-    for name, given, parameter in (("classes", labels, "class_labels"), ("prompts", prompts, "prompt")):
-        if bool(given) != (parameter in takes):
+    for name, arguments, parameter in (("classes", labels, "class_labels"), ("prompts", prompts, "prompt")):
+        if bool(arguments) != (parameter in takes):
             does = "takes" if parameter in takes else "does not take"
             raise InputError(f"{type(pipeline).__name__} {does} {parameter}: {'give' if parameter in takes else 'leave out'} {name}")  # fmt: skip  # noqa: E501
 
     def sample(n: int, seed: int) -> np.ndarray:
         """Draw batch by batch."""
-        found = []
+        batches = []
         for begin in range(0, n, batch):
             numbers = range(begin, min(begin + batch, n))
             seeds = [torch.Generator().manual_seed(image_seed(seed, i)) for i in numbers]
-            given: dict[str, Any] = {"batch_size": len(numbers)}
+            arguments: dict[str, Any] = {"batch_size": len(numbers)}
             if labels:
-                given = {"class_labels": [labels[i % len(labels)] for i in numbers]}
+                arguments = {"class_labels": [labels[i % len(labels)] for i in numbers]}
             elif prompts:
-                given = {"prompt": [prompts[i % len(prompts)] for i in numbers]}
-            found.append(_pixels(pipeline(**given, generator=seeds, output_type="np", **call)))
-        return np.concatenate(found)
+                arguments = {"prompt": [prompts[i % len(prompts)] for i in numbers]}
+            batches.append(_pixels(pipeline(**arguments, generator=seeds, output_type="np", **call)))
+        return np.concatenate(batches)
 
     return sample
 
@@ -140,17 +140,17 @@ def image_folders(folder: Path) -> list[ImageFolder]:
     Raises:
         InputError: Two have one number.
     """
-    found = [
+    folders = [
         ImageFolder(place, step)
         for place in sorted(folder.iterdir())
         if place.is_dir() and (step := folder_step(place.name)) is not None
     ]
-    found.sort(key=lambda one: one.step)
-    for one, other in pairwise(found):
+    folders.sort(key=lambda one: one.step)
+    for one, other in pairwise(folders):
         if one.step == other.step:
             names = f"{one_line(one.folder.name, 60)} and {one_line(other.folder.name, 60)}"
             raise InputError(f"{names} are both of step {one.step}: rename or move one of them")
-    return found
+    return folders
 
 
 def folder_step(name: str) -> int | None:
@@ -180,8 +180,8 @@ def read_image_folder(
             return None
         rows = np.linspace(0, manifest.n - 1, min(manifest.n, options.images)).round().astype(np.int64)
         how = options.of_synthetic()
-        given = {TRAIN: real.train, SYNTHETIC: manifest.subset(rows)}
-        return decode_alike(given, {TRAIN: how, SYNTHETIC: how}, progress)[SYNTHETIC]
+        sets = {TRAIN: real.train, SYNTHETIC: manifest.subset(rows)}
+        return decode_alike(sets, {TRAIN: how, SYNTHETIC: how}, progress)[SYNTHETIC]
     except InputError:
         if fewest > 1:  # an image is half written
             return None

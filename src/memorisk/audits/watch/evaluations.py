@@ -79,8 +79,8 @@ class EvaluationLog:
                 f"the looks in {one_line(self.folder)} cannot be read ({one_line(error, 100)}): delete that folder, or "
                 "choose another"
             ) from None
-        known = np.isin(listed["step"].to_numpy(), [look.step for look in self.looks])
-        self.listed = listed.iloc[np.flatnonzero(known)].reset_index(drop=True)
+        of_a_look = np.isin(listed["step"].to_numpy(), [look.step for look in self.looks])
+        self.listed = listed.iloc[np.flatnonzero(of_a_look)].reset_index(drop=True)
 
     def found(self, step: int, weights: str) -> Evaluation | None:
         """Return the look at these weights after so many steps; None where there is none."""
@@ -102,8 +102,8 @@ class EvaluationLog:
             listed: `LISTED_COLUMNS` of whom it listed.
         """
         self.looks = [*self.before(look.step), look]
-        kept = self.listed.iloc[np.flatnonzero(self.listed["step"] < look.step)]
-        self.listed = pd.concat([kept, listed], ignore_index=True) if len(kept) else listed.reset_index(drop=True)
+        earlier = self.listed.iloc[np.flatnonzero(self.listed["step"] < look.step)]
+        self.listed = pd.concat([earlier, listed], ignore_index=True) if len(earlier) else listed.reset_index(drop=True)
         self._write()
 
     def note_losses(self, losses: Mapping[int, float]) -> None:
@@ -114,8 +114,8 @@ class EvaluationLog:
         """
         missing = [look for look in self.looks if math.isnan(look.held_out_loss) and look.step in losses]
         if missing:
-            known = {look.step: replace(look, held_out_loss=losses[look.step]) for look in missing}
-            self.looks = [known.get(look.step, look) for look in self.looks]
+            with_loss = {look.step: replace(look, held_out_loss=losses[look.step]) for look in missing}
+            self.looks = [with_loss.get(look.step, look) for look in self.looks]
             self._write()
 
     def table(self) -> pd.DataFrame:
@@ -191,8 +191,8 @@ def open_trackers(options: WatchOptions, folder: Path | None) -> list[Tracker]:
 
 def curves_of(look: Evaluation) -> dict[str, float]:
     """The numbers of a look that there are, by the name of their curve."""
-    found = {f"memorization/{name}": float(getattr(look, name)) for name in CURVES}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    curves = {f"memorization/{name}": float(getattr(look, name)) for name in CURVES}
+    return {name: value for name, value in curves.items() if math.isfinite(value)}
 
 
 class TensorBoard:

@@ -81,13 +81,13 @@ def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
     if not len(usable):
         return None
     queries = np.concatenate([real.train_features.values, real.held_features.values])
-    found = real.similarity.reversed.nearest(queries, drawn[usable])
+    neighbours = real.similarity.reversed.nearest(queries, drawn[usable])
     n = len(real.train_features)
     patients = real.held.manifest.groups.astype(str)
     return Distances(
-        train=-found.scores[:n, 0],
-        nearest=usable[found.rows[:n, 0]],
-        held=-found.scores[n:, 0],
+        train=-neighbours.scores[:n, 0],
+        nearest=usable[neighbours.rows[:n, 0]],
+        held=-neighbours.scores[n:, 0],
         train_group=real.train.manifest.groups.astype(str),
         held_group=np.char.add(_HELD, patients.astype(str)),
         compared=len(usable),
@@ -222,13 +222,13 @@ class EvaluationQuality:
         if self.options.quality == NO_FID:
             return nothing
         train, held = self.own or (self.real.train_features, self.real.held_features)
-        made = features if self.own is None else self._features(drawn, False, no_progress)
+        generated = features if self.own is None else self._features(drawn, False, no_progress)
         try:
-            found = measure_quality(train, made, held, figures=("FID",), seed=self.options.seed).of("FID")
+            fid = measure_quality(train, generated, held, figures=("FID",), seed=self.options.seed).of("FID")
         except InputError:  # features that are not finite, or one image: a training goes on all the same
             return nothing
-        values = (found[name] for name in ("estimate", "low", "high", "same_number", "reference"))
-        return dict(zip(_NUMBERS, values, strict=True)) | {"fid_name": str(found["name"])}
+        values = (fid[name] for name in ("estimate", "low", "high", "same_number", "reference"))
+        return dict(zip(_NUMBERS, values, strict=True)) | {"fid_name": str(fid["name"])}
 
     def _features(self, store: ImageStore, cache: bool, progress: Progress) -> Features:
         """Compute features by the source that was named."""

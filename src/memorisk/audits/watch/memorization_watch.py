@@ -111,11 +111,11 @@ class MemorizationWatch:
     ) -> None:
         self.options, self.stop, self.progress = watch_options(settings), stop, progress
         self.folder = None if out is None else Path(out)
-        given = path_sources({"the training images": train, "the held-out images": held_out})
+        sources = path_sources({"the training images": train, "the held-out images": held_out})
         if self.options.log_to is not None:
-            refuse_overlap(self.options.log_to, given, called="log_to")
+            refuse_overlap(self.options.log_to, sources, called="log_to")
         if self.folder is not None:
-            refuse_overlap(self.folder, given)
+            refuse_overlap(self.folder, sources)
             check_out_folder(self.folder, {}, identity=[])
         self.shared = ErrorSpending(self.options.error, self.options.looks)
         groups = {"train_groups": train_groups, "held_out_groups": held_out_groups}
@@ -145,8 +145,8 @@ class MemorizationWatch:
     def stopped_at(self) -> Evaluation | None:
         """The first look at which the rule says stop, whether or not it may; None where none does."""
         looks = self.looks
-        said = [look.exceeded for look in looks]
-        ends = (look for i, look in enumerate(looks) if should_stop(said[: i + 1], self.options.patience))
+        exceeded = [look.exceeded for look in looks]
+        ends = (look for i, look in enumerate(looks) if should_stop(exceeded[: i + 1], self.options.patience))
         return next(ends, None)
 
     @property
@@ -157,10 +157,12 @@ class MemorizationWatch:
     @property
     def warnings(self) -> tuple[tuple[str, str], ...]:
         """Return what limits every share and must not be missed: a title and a sentence or two each."""
-        found = [("Every patient counts by one image", self.real.counted.words)]
-        found += [("It is not certain who is who", f"{capitalized(why)}: {way}.") for why, way in self.real.ids.reasons]
-        found += [("Training patients that this watch does not cover", doubt) for doubt in self._doubts]
-        return tuple((title, text) for title, text in found if text)
+        limits = [("Every patient counts by one image", self.real.counted.words)]
+        limits += [
+            ("It is not certain who is who", f"{capitalized(why)}: {way}.") for why, way in self.real.ids.reasons
+        ]
+        limits += [("Training patients that this watch does not cover", doubt) for doubt in self._doubts]
+        return tuple((title, text) for title, text in limits if text)
 
     def know(self, generator: Generator) -> None:
         """Note whom a generator was trained on besides, of whom no look says anything.
@@ -177,40 +179,42 @@ class MemorizationWatch:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return what must be said of it, a sentence each."""
-        said = [text for _, text in self.warnings]
-        said += self.real.notes
+        sentences = [text for _, text in self.warnings]
+        sentences += self.real.notes
         needed = held_out_needed(self.options, self.shared.of_look(1))
         if self.real.n_held < needed:
-            said.append(
+            sentences.append(
                 f"The rule ({self.options.stop_on}) can stop nothing: it needs {needed:,} held-out patients, and there "
                 f"are {self.real.n_held:,}."
             )
         if self.chosen and self.options.stop_on == "never":
-            said.append(f"{self.real.n_held:,} held-out patients are too few for any rule: nothing stops the training.")
-        asked, n_train = self.options.images, self.real.n_train
-        drawn = min([asked, *(look.n_images for look in self.looks)])
+            sentences.append(
+                f"{self.real.n_held:,} held-out patients are too few for any rule: nothing stops the training."
+            )
+        n_requested, n_train = self.options.images, self.real.n_train
+        drawn = min([n_requested, *(look.n_images for look in self.looks)])
         if self.options.stop_on == "listed" and self.real.n_held >= needed:
             fewest = math.ceil(n_train / (self.shared.of_look(1) * (self.real.n_held + 1)))
-            said.append(
+            sentences.append(
                 f"A list that stops the training holds at least {fewest:,} of {n_train:,} training patients, for want "
                 "of more held-out ones."
             )
-        if few := [look.step for look in self.looks if look.n_images < asked]:
-            said.append(
+        if few := [look.step for look in self.looks if look.n_images < n_requested]:
+            sentences.append(
                 f"{plural(len(few), 'look', 'looks')} (the first at step {few[0]:,}) had fewer images than the "
-                f"{asked:,} asked for (images): {drawn:,} at least."
+                f"{n_requested:,} asked for (images): {drawn:,} at least."
             )
         if drawn < self.options.nominal * n_train:
-            said.append(
+            sentences.append(
                 f"{drawn:,} images a look can copy at most {drawn / n_train:.1%} of {n_train:,} training patients: "
                 "draw more for the share to show that."
             )
-        return tuple(said)
+        return tuple(sentences)
 
     def result(self) -> WatchResult:
         """Return what was seen so far."""
         real = self.real
-        found = WatchResult(
+        result = WatchResult(
             folder=self.folder,
             options=self.options,
             real=WatchedImages(
@@ -235,7 +239,7 @@ class MemorizationWatch:
             notes=self.notes,
             generator=self.kind,
         )
-        return replace(found, headline=watch_verdict(found).headline) if found.looks else found
+        return replace(result, headline=watch_verdict(result).headline) if result.looks else result
 
     def due(self, step: int) -> bool:
         """Return whether a look is planned after this step."""
@@ -265,13 +269,13 @@ class MemorizationWatch:
         Raises:
             InputError: The function gives no such images.
         """
-        known = state_fingerprint(weights) if isinstance(weights, nn.Module) else weights
-        if (found := self.book.found(step, known)) is not None:
-            return found
+        state = state_fingerprint(weights) if isinstance(weights, nn.Module) else weights
+        if (earlier := self.book.found(step, state)) is not None:
+            return earlier
         drawn = self._drawn(sample)
         if self.folder is not None:
             self._made_folder(self.folder)
-        look, listed = self._measured(step, known, drawn, held_out_loss)
+        look, listed = self._measured(step, state, drawn, held_out_loss)
         for tracker in self.trackers:
             tracker.log(look)
         if self.folder is None:
@@ -279,8 +283,8 @@ class MemorizationWatch:
             return look
         with folder_lock(self.folder, wait=True):
             self.book.read()  # another process may have looked meanwhile
-            if (found := self.book.found(step, known)) is not None:
-                return found
+            if (earlier := self.book.found(step, state)) is not None:
+                return earlier
             self.book.add(look, listed)
         return look
 
@@ -380,12 +384,12 @@ class MemorizationWatch:
         number = self.book.next_number()
         error = self.shared.of_look(number)
         features = draw_features(self.real, drawn, self.options, no_progress)
-        found = distances(self.real, features.values)
-        seen = None if found is None else nearness(found, self.real, self.options, error)
-        exceeded = seen is not None and exceeds_rule(seen, self.options, error)
+        nearest = distances(self.real, features.values)
+        near = None if nearest is None else nearness(nearest, self.real, self.options, error)
+        exceeded = near is not None and exceeds_rule(near, self.options, error)
         before = [look.exceeded for look in self.book.before(step)]
         go_on = not (self.stop and should_stop([*before, exceeded], self.options.patience))
-        few = "" if seen is None or seen.share.attained else f"{seen.share.words}."
+        few = "" if near is None or near.share.attained else f"{near.share.words}."
         loss = math.nan if held_out_loss is None else float(held_out_loss)
         numbers = {
             "step": int(step),
@@ -400,12 +404,12 @@ class MemorizationWatch:
             "exceeded": exceeded,
             "go_on": go_on,
             "note": evaluation_note(
-                found is None, error, len(drawn.images), 0 if found is None else found.compared, few
+                nearest is None, error, len(drawn.images), 0 if nearest is None else nearest.compared, few
             ),
         }
-        listed = pd.DataFrame({name: [] for name in LISTED_COLUMNS}, dtype=object) if seen is None else seen.listed
+        listed = pd.DataFrame({name: [] for name in LISTED_COLUMNS}, dtype=object) if near is None else near.listed
         listed = listed.assign(step=int(step)).reindex(columns=list(LISTED_COLUMNS))
-        return Evaluation(**numbers, **evaluation_fields(seen), **self.quality(drawn, features)), listed
+        return Evaluation(**numbers, **evaluation_fields(near), **self.quality(drawn, features)), listed
 
     def _made_folder(self, folder: Path) -> None:
         """Make the folder, when there is something to write to it."""
@@ -415,8 +419,8 @@ class MemorizationWatch:
 
     def _config(self) -> dict[str, Any]:
         """Return the content of ``config.yaml``."""
-        shown = {name: value for name, value in asdict(self.options).items() if name not in _SHOWN}
-        return json_value(shown | {"run": self._identity()})
+        settings = {name: value for name, value in asdict(self.options).items() if name not in _SHOWN}
+        return json_value(settings | {"run": self._identity()})
 
     def _identity(self) -> dict[str, Any]:
         """Return the settings and images that a later watch may not change in a folder."""

@@ -82,8 +82,8 @@ def _lead(found: WatchResult) -> list[Block]:
         n = _compared(last, found)
         beside = f"{last.fid_held_out:.4g} of {count(n)} held-out real images"
         facts.append(Fact(f"Image quality, FID of {count(n)} images", f"{last.fid_same_number:.4g}", beside))
-    told = [Callout("warning", heading, [Paragraph(Name(text))]) for heading, text in found.warnings]
-    return [Callout(verdict.kind, verdict.headline, blocks), *told, Facts(facts)]
+    warnings = [Callout("warning", heading, [Paragraph(Name(text))]) for heading, text in found.warnings]
+    return [Callout(verdict.kind, verdict.headline, blocks), *warnings, Facts(facts)]
 
 
 def _compared(look: Evaluation, found: WatchResult) -> int:
@@ -195,10 +195,10 @@ def _tables(table: pd.DataFrame) -> list[Block]:
         ]
         loss = number("held_out_loss", "Held-out loss")
         others = [step, *(fid if has_fid else []), *([loss] if has_loss else [])]
-        said = "Quality and loss at every look" + (
+        explanation = "Quality and loss at every look" + (
             ". FID falls with the number of images: compare the last two of its columns" if has_fid else ""
         )
-        tables.append(Table(frame=table, columns=others, caption=said, elsewhere="looks.parquet"))
+        tables.append(Table(frame=table, columns=others, caption=explanation, elsewhere="looks.parquet"))
     return tables
 
 
@@ -207,15 +207,15 @@ def _listed(found: WatchResult, redact: bool) -> list[Block]:
     listed, last = found.listed, found.looks[-1] if found.looks else None
     if last is None:
         return [Paragraph("There is no look yet.")]
-    said = f"At step {last.step:,}, {count(last.listed)} of {count(last.n_train)} training patients are listed. "
+    sentences = f"At step {last.step:,}, {count(last.listed)} of {count(last.n_train)} training patients are listed. "
     if last.shortest_list > last.n_train:
-        said += "No list was possible: there are too few held-out patients for this level."
+        sentences += "No list was possible: there are too few held-out patients for this level."
     else:
-        said += (
+        sentences += (
             f"At most {found.options.level:.0%} of a list are expected to be patients no nearer to the images than "
             f"held-out ones are. Lists shorter than {count(last.shortest_list)} were not possible."
         )
-    blocks: list[Block] = [Paragraph(said)]
+    blocks: list[Block] = [Paragraph(sentences)]
     if redact or not last.listed:
         return blocks
     rows = listed.iloc[np.flatnonzero(listed["step"] == last.step)]
@@ -232,7 +232,7 @@ def _listed(found: WatchResult, redact: bool) -> list[Block]:
 def _meaning(found: WatchResult) -> list[Block]:
     """Explain the figures."""
     o = found.options
-    told: list[tuple[Text, Text]] = [
+    definitions: list[tuple[Text, Text]] = [
         (
             "Memorized share",
             f"A training patient counts who is nearer to the drawn images than all but {o.nominal:.0%} of held-out "
@@ -245,7 +245,7 @@ def _meaning(found: WatchResult) -> list[Block]:
             f"{o.error:.0%}: each look has its part of that" + _divided(o.looks),
         ),
     ]
-    return [Definitions(told), Callout("warning", "The final audit needs other patients", [Paragraph(_CHOSE)])]
+    return [Definitions(definitions), Callout("warning", "The final audit needs other patients", [Paragraph(_CHOSE)])]
 
 
 def _divided(looks: int | None) -> str:
@@ -258,22 +258,22 @@ def _divided(looks: int | None) -> str:
 def _not_said(found: WatchResult) -> list[Text]:
     """List what does not follow from a watch."""
     weak = found.real.weak
-    said: list[Text] = [
+    limits: list[Text] = [
         f"Whether a set of images may be shared: a look compares {found.options.images:,} images and hides no known "
         "copies among them. Audit the set itself (memorisk audit synthetic).",
         "That those who are not listed are safe: copies that the detector does not see are not counted.",
         "That an earlier step has memorized nothing: memorization grows, and is shown late.",
     ]
     if weak:
-        said.insert(0, "Copies that were turned, cropped or recoloured: pixels are compared, a weak detector.")
+        limits.insert(0, "Copies that were turned, cropped or recoloured: pixels are compared, a weak detector.")
     boxed = {text for _, text in found.warnings}
-    return [*said, *(Name(note) for note in found.notes if note not in boxed)]
+    return [*limits, *(Name(note) for note in found.notes if note not in boxed)]
 
 
 def _setup(found: WatchResult, redact: bool) -> list[Block]:
     """List the settings that repeat the watch."""
     o, real = found.options, found.real
-    told: list[tuple[Text, Text]] = [
+    settings: list[tuple[Text, Text]] = [
         ("Training", f"{count(real.n_train_images)} images of {count(real.n_train_patients)} patients"),
         ("Held out", f"{count(real.n_held_images)} images of {count(real.n_held_patients)} patients"),
         ("Detector", Name(real.detector)),
@@ -287,7 +287,9 @@ def _setup(found: WatchResult, redact: bool) -> list[Block]:
         ("Fingerprint, held out", Name(real.held_hash)),
         *((name, Name(version)) for name, version in versions().items()),
     ]
-    return [Definitions([row for row in told if not (redact and str(row[0]).startswith("Fingerprint"))], compact=True)]
+    return [
+        Definitions([row for row in settings if not (redact and str(row[0]).startswith("Fingerprint"))], compact=True)
+    ]
 
 
 def _sampling(found: WatchResult) -> list[tuple[Text, Text]]:
@@ -300,11 +302,11 @@ def _sampling(found: WatchResult) -> list[tuple[Text, Text]]:
 
 def _spoken(table: pd.DataFrame, column: str, how) -> str:
     """Word the drawn values in a sentence."""
-    known = [(step, value) for step, value in zip(table["step"], table[column], strict=True) if value == value]
-    shown = known if len(known) <= 12 else [*known[:6], *known[-6:]]
-    return "; ".join(f"step {step:,}: {how(value)}" for step, value in shown) + "."
+    points = [(step, value) for step, value in zip(table["step"], table[column], strict=True) if value == value]
+    sample = points if len(points) <= 12 else [*points[:6], *points[-6:]]
+    return "; ".join(f"step {step:,}: {how(value)}" for step, value in sample) + "."
 
 
 def _footer(redact: bool) -> str:
-    shown = "Ids are left out." if redact else "This file may name training images: handle it as personal data."
-    return f"Made by memorisk {versions().get('memorisk', '')}. {shown} It needs no network and asks for none."
+    handling = "Ids are left out." if redact else "This file may name training images: handle it as personal data."
+    return f"Made by memorisk {versions().get('memorisk', '')}. {handling} It needs no network and asks for none."

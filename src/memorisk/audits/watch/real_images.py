@@ -56,15 +56,15 @@ def validate_images(images: object, what: str) -> np.ndarray:
     Raises:
         InputError: They are something else.
     """
-    found = np.asarray(images)
-    found = found[..., None] if found.ndim == 3 else found
-    good = found.dtype in (np.uint8, np.uint16) and found.ndim == 4 and found.shape[3] in (1, 3) and found.size
+    pixels = np.asarray(images)
+    pixels = pixels[..., None] if pixels.ndim == 3 else pixels
+    good = pixels.dtype in (np.uint8, np.uint16) and pixels.ndim == 4 and pixels.shape[3] in (1, 3) and pixels.size
     if not good:
         raise InputError(
-            f"{what} are {found.dtype} of shape {np.shape(found)}; uint8 images [n, H, W] or [n, H, W, C] with 1 or 3 "
-            "channels are needed"
+            f"{what} are {pixels.dtype} of shape {np.shape(pixels)}; uint8 images [n, H, W] or [n, H, W, C] with 1 or "
+            "3 channels are needed"
         )
-    return found
+    return pixels
 
 
 def match_channels(images: np.ndarray, like: ImageStore, what: str) -> np.ndarray:
@@ -216,7 +216,7 @@ def draw_features(real: RealImages, drawn: ImageStore, options: WatchOptions, pr
         InputError: As `load_features`.
     """
     fitted = real.detector.source.kind == "pca" and real.detector.source.weights is None
-    found = load_features(
+    computed = load_features(
         drawn,
         real.detector.source,
         reference=real.both if fitted else None,
@@ -227,13 +227,13 @@ def draw_features(real: RealImages, drawn: ImageStore, options: WatchOptions, pr
         cache=False,
         progress=progress,
     )
-    values = np.array(found.values)
+    values = np.array(computed.values)
     for store, features in ((real.held, real.held_features), (real.train, real.train_features)):
         place = {value: row for row, value in reversed(list(enumerate(store.pixel_hashes)))}
         for row, value in enumerate(drawn.pixel_hashes):
             if value in place:
                 values[row] = features.values[place[value]]
-    return replace(found, values=values)
+    return replace(computed, values=values)
 
 
 def _source(images: Images, what: str, groups: Any, options: WatchOptions) -> Manifest | ImageStore:
@@ -265,17 +265,17 @@ def _with_features(
         progress=progress,
     )
     ours, theirs = load(train), load(held)
-    for what, found in (("training", ours), ("held-out", theirs)):
-        if not np.isfinite(found.values).all():
+    for what, features in (("training", ours), ("held-out", theirs)):
+        if not np.isfinite(features.values).all():
             raise InputError(f"{what} images have features that are not finite; leave them out")
     similarity = detector.similarity(np.concatenate([ours.values, theirs.values]))
-    told = [*notes, *(n for s in (train, held) for n in s.manifest.notes), *detector_notes(detector, sets)]
+    lines = [*notes, *(n for s in (train, held) for n in s.manifest.notes), *detector_notes(detector, sets)]
     if detector.detector is not None and (published := detector.detector.config.published):
-        told.append(published_sentence(detector.source.shown, published))
+        lines.append(published_sentence(detector.source.shown, published))
     groups = (store.manifest.groups.astype(str) for store in (train, held))
     counted = image_counts(*groups, seed=options.seed)
-    said = tuple(dict.fromkeys(told))
-    return RealImages(train, held, detector, ours, theirs, similarity, said, counted, decoded)
+    all_notes = tuple(dict.fromkeys(lines))
+    return RealImages(train, held, detector, ours, theirs, similarity, all_notes, counted, decoded)
 
 
 def _detector(options: WatchOptions) -> PairDetector:
@@ -284,7 +284,7 @@ def _detector(options: WatchOptions) -> PairDetector:
     Raises:
         InputError: No such detector, or saved features, which drawn images have none of.
     """
-    found = open_pair_detector(options.detector, measure=options.measure, domain=options.domain)
-    if found.source.kind == "saved":
+    detector = open_pair_detector(options.detector, measure=options.measure, domain=options.domain)
+    if detector.source.kind == "saved":
         raise InputError("a file of features has none of images that are yet to be drawn: name what computes features")
-    return found
+    return detector

@@ -97,13 +97,13 @@ class Evaluation:
         listed = "no list was possible" if self.n_listed is None else f"{self.n_listed:,} listed"
         if self.share == self.share:
             share = f"{self.share:.1%} ({self.share_low:.1%} to {self.share_high:.1%})"
-            told = f"step {self.step:,}: memorized {share} of {self.n_train:,} patients, {listed}"
+            line = f"step {self.step:,}: memorized {share} of {self.n_train:,} patients, {listed}"
         else:
-            told = f"step {self.step:,}: no memorized share is known of {self.n_train:,} patients, {listed}"
-        told += f", {self.fid_name} {self.fid:.4g}" if self.fid_name else ""
-        told += f", held-out loss {self.held_out_loss:.4g}" if self.held_out_loss == self.held_out_loss else ""
-        told += "" if self.share == self.share or not self.note else f" ({self.note.rstrip('.')})"
-        return told + ("" if self.go_on else "; to be stopped")
+            line = f"step {self.step:,}: no memorized share is known of {self.n_train:,} patients, {listed}"
+        line += f", {self.fid_name} {self.fid:.4g}" if self.fid_name else ""
+        line += f", held-out loss {self.held_out_loss:.4g}" if self.held_out_loss == self.held_out_loss else ""
+        line += "" if self.share == self.share or not self.note else f" ({self.note.rstrip('.')})"
+        return line + ("" if self.go_on else "; to be stopped")
 
 
 def evaluation_table(looks: Sequence[Evaluation]) -> pd.DataFrame:

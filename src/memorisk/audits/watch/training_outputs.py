@@ -82,14 +82,14 @@ def read_run_images(folder: Path, progress: Progress) -> TrainingImages:
     """
     config = read_config(folder)
     options = settings_of(TrainGeneratorOptions, written_settings(TrainGeneratorOptions, config))
-    found = training_images(str(config["images"]), options, progress)
+    images = training_images(str(config["images"]), options, progress)
     was = (config.get("run") or {}).get("data_hash")
-    if was != found[1]:
+    if was != images[1]:
         raise InputError(
             f"{one_line(config['images'])} holds other images than {one_line(folder)} was trained on: put them back, "
             "or name the training and held-out images with train and held_out"
         )
-    return found[0]
+    return images[0]
 
 
 def training_images(
@@ -115,10 +115,10 @@ def training_images(
 def saved_generators(folder: Path) -> list[SavedGenerator]:
     """The generators of a run by step: its snapshots, and the last one when it is over."""
     places = [*sorted((folder / SNAPSHOTS).glob("step-*")), folder / GENERATOR]
-    found = [
+    generators = [
         SavedGenerator(place, read_description(place).steps) for place in places if (place / DESCRIPTION).is_file()
     ]
-    return sorted(found, key=lambda kept: kept.step)
+    return sorted(generators, key=lambda kept: kept.step)
 
 
 def is_training_over(folder: Path) -> bool:
@@ -194,10 +194,10 @@ def open_outputs(
     """
     if out is not None or options.log_to is not None:
         of_run = read_config(place)["images"] if train is None and is_training_run(place) else train
-        given = path_sources({"the training images": of_run, "the held-out images": held_out})
+        sources = path_sources({"the training images": of_run, "the held-out images": held_out})
         for folder, called in ((out, "OUT"), (options.log_to, "log_to")):
             if folder is not None:
-                refuse_overlap(folder, given, called=called)
+                refuse_overlap(folder, sources, called=called)
     if is_training_run(place):
         return _run_outputs(place, train, held_out, out, options, progress)
     if train is None or out is None:
@@ -216,7 +216,7 @@ def _run_outputs(
     progress: Progress,
 ) -> TrainingOutputs:  # fmt: skip
     """A run of ``memorisk train generator``."""
-    given, decoded = train is not None, 0
+    own_images, decoded = train is not None, 0
     if train is None and held_out is None:
         _refuse_image_settings(options)
         parts = read_run_images(place, progress)
@@ -227,25 +227,25 @@ def _run_outputs(
 
     def waiting() -> list[int]:
         """List the steps of the generators that are kept."""
-        return sorted({kept.step for kept in saved_generators(place)})
+        return sorted({saved.step for saved in saved_generators(place)})
 
-    seen: set[Path] = set()
+    done: set[Path] = set()
 
     def look(watch: MemorizationWatch, more: bool) -> Iterator[Evaluation]:
         """Look at each kept generator, once."""
-        for kept in saved_generators(place):
-            if kept.folder not in seen:
-                generator = load_generator(kept.folder)
+        for saved in saved_generators(place):
+            if saved.folder not in done:
+                generator = load_generator(saved.folder)
                 watch.know(generator)
                 sample = sample_generator(generator, options.sampling(), options.device)
-                loss = held_out_losses(place).get(kept.step)
-                seen.add(kept.folder)
-                yield watch.look(kept.step, sample, held_out_loss=loss, weights=generator.source)
+                loss = held_out_losses(place).get(saved.step)
+                done.add(saved.folder)
+                yield watch.look(saved.step, sample, held_out_loss=loss, weights=generator.source)
 
     def check(real: RealImages) -> None:
         """Refuse a generator that knows held-out patients; its own validation part is no such part."""
-        for kept in saved_generators(place)[-1:] if given else ():
-            refuse_known(load_generator(kept.folder), real.held, "the held-out images")
+        for saved in saved_generators(place)[-1:] if own_images else ():
+            refuse_known(load_generator(saved.folder), real.held, "the held-out images")
 
     folder = place / WATCH if out is None else Path(out)
     nothing = (
@@ -263,7 +263,7 @@ def _folder_outputs(
     place: Path, options: WatchOptions, progress: Progress
 ) -> tuple[WaitingSteps, StepEvaluation, str, Callable[[int], int]]:
     """Folders of images."""
-    seen: set[Path] = set()
+    done: set[Path] = set()
 
     def waiting() -> list[int]:
         """List the steps of the folders."""
@@ -271,13 +271,13 @@ def _folder_outputs(
 
     def look(watch: MemorizationWatch, more: bool) -> Iterator[Evaluation]:
         """Look at each complete folder, once: one with the images of a look, or one that is not the last."""
-        found = image_folders(place)
-        for i, one in enumerate(found):
-            fewest = options.images if more and i == len(found) - 1 else 1
-            if one.folder in seen:
+        folders = image_folders(place)
+        for i, one in enumerate(folders):
+            fewest = options.images if more and i == len(folders) - 1 else 1
+            if one.folder in done:
                 continue
             if (store := read_image_folder(one, watch.real, options, progress, fewest=fewest)) is not None:
-                seen.add(one.folder)
+                done.add(one.folder)
                 yield watch.look(one.step, store, weights=fingerprint(store.pixel_hashes.tolist()))
 
     def images(step: int) -> int:

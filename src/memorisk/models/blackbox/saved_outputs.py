@@ -269,10 +269,10 @@ def _check_shapes(headers: dict[str, tuple[tuple[int, ...], np.dtype]], title: s
         if len(shape) != len(axes) or 0 in shape:
             raise InputError(f"{title}: {name} is {list(shape)}; it must be [{', '.join(axes)}], each 1 or more")
         for axis, size in zip(axes, shape, strict=True):
-            known, where = sizes.setdefault(axis, (size, name))
-            if size != known:
+            expected, where = sizes.setdefault(axis, (size, name))
+            if size != expected:
                 raise InputError(
-                    f"{title}: {name} has {size} {_WORDS[axis]}, {where} has {known}; they must be the same"
+                    f"{title}: {name} has {size} {_WORDS[axis]}, {where} has {expected}; they must be the same"
                 )
     return {name: shape for name, (shape, _) in headers.items()}
 

@@ -265,8 +265,8 @@ def _check_loading(info: dict[str, Any], title: str, notes: list[str]) -> bool:
         raise InputError(f"{title}: {len(other) + len(wrong)} tensors are missing or of another shape: {keys}")
     if missing:
         notes.append("the pooling layer is not in the file; the class token, or the mean of patches, is taken instead")
-    if left := len(info["unexpected_keys"]):
-        notes.append(f"{left} tensors of other parts are left out")
+    if n_unused := len(info["unexpected_keys"]):
+        notes.append(f"{n_unused} tensors of other parts are left out")
     return not missing
 
 

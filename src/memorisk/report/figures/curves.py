@@ -53,8 +53,8 @@ def steps_plot(
     for i, (name, (value, low, high)) in enumerate(drawn.items()):
         ink, dash, marker = SERIES[i % len(SERIES)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)]
         at = x + (i - (len(drawn) - 1) / 2) * _SHIFT * width
-        known = np.isfinite(low) & np.isfinite(high)
-        axes.vlines(at[known], low[known], high[known], color=colour(ink), linewidth=1.4)
+        finite = np.isfinite(low) & np.isfinite(high)
+        axes.vlines(at[finite], low[finite], high[finite], color=colour(ink), linewidth=1.4)
         look = {"color": colour(ink), "linestyle": dash, "marker": marker, "clip_on": False}
         axes.plot(at, value, linewidth=1.8, markersize=5.5, **look)
         entries.append((ink, dash, name))
@@ -188,8 +188,8 @@ def spread_plot(values: ArrayLike, low: ArrayLike, high: ArrayLike, *, y_title: 
     sheet = _sheet(280)
     axes, x = sheet.axes, np.arange(1, len(point) + 1)
     axes.axhline(0, color=colour("muted"), linewidth=0.8)
-    known = np.isfinite(lower) & np.isfinite(upper)
-    axes.vlines(x[known], lower[known], upper[known], color=colour("grey"), linewidth=1.4)
+    finite = np.isfinite(lower) & np.isfinite(upper)
+    axes.vlines(x[finite], lower[finite], upper[finite], color=colour("grey"), linewidth=1.4)
     axes.plot(x, point, "o", markersize=4 if len(x) > 40 else 5.5, color=colour("blue"), zorder=3)
     axes.set_xlim(0, len(x) + 1)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))

@@ -179,8 +179,8 @@ def rank_plot(others: ArrayLike, value: float, *, limit: float | None, x_title: 
     """
     values = np.asarray(others, dtype=float)
     values = values[np.isfinite(values)]
-    known = [v for v in (value, limit) if v is not None and np.isfinite(v)]
-    every = np.concatenate([values, known])
+    markers = [v for v in (value, limit) if v is not None and np.isfinite(v)]
+    every = np.concatenate([values, markers])
     sheet = Sheet(250, left=40, top=44, right=20)
     axes = sheet.axes
     room = 0.05 * max(float(np.ptp(every)), 1e-6)

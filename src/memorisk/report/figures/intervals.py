@@ -241,8 +241,8 @@ def tradeoff_plot(names: Sequence[str], accuracy: Limits, memorized: Limits, maj
     Returns:
         Figure as SVG text.
     """
-    x, left, right = (np.asarray(v, dtype=float) for v in accuracy)
-    y, low, high = (np.asarray(v, dtype=float) for v in memorized)
+    x, x_low, x_high = (np.asarray(v, dtype=float) for v in accuracy)
+    y, y_low, y_high = (np.asarray(v, dtype=float) for v in memorized)
     key = 16 * ((len(names) + 1) // 2)
     sheet = Sheet(320 + key, left=48, top=32, right=24, bottom=52 + key)
     axes, entries = sheet.axes, []
@@ -251,11 +251,14 @@ def tradeoff_plot(names: Sequence[str], accuracy: Limits, memorized: Limits, maj
     for i, name in enumerate(names):
         ink, dash = SERIES[i % len(SERIES)], DASHES[i % len(DASHES)]
         line = {"color": colour(ink), "linestyle": dash, "linewidth": 1.6}
-        axes.plot([left[i], right[i]], [y[i], y[i]], **line)
-        axes.plot([x[i], x[i]], [low[i], high[i]], **line)
+        axes.plot([x_low[i], x_high[i]], [y[i], y[i]], **line)
+        axes.plot([x[i], x[i]], [y_low[i], y_high[i]], **line)
         axes.plot(x[i], y[i], MARKERS[i % len(MARKERS)], markersize=7, color=colour(ink), zorder=3)
         entries.append((ink, dash, name))
-    for set_limits, values in ((axes.set_xlim, (x, left, right, [majority])), (axes.set_ylim, (y, low, high, [0.0]))):
+    for set_limits, values in (
+        (axes.set_xlim, (x, x_low, x_high, [majority])),
+        (axes.set_ylim, (y, y_low, y_high, [0.0])),
+    ):
         ends = np.concatenate([np.asarray(v, dtype=float) for v in values])
         ends = ends[np.isfinite(ends)]
         room = 0.1 * max(float(np.ptp(ends)), 0.05)

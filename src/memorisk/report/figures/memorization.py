@@ -135,8 +135,8 @@ def null_against_members(
             axes.plot(x, share, color=colour(ink), linestyle=dash, linewidth=2, drawstyle="steps-pre")
     axes.set_yscale("log")
     axes.set_ylim(smallest / 1.5, 1.25)
-    left, right = axes.get_xlim()
-    axes.set_xlim(max(left, -abs(right) / 4), right)  # to the left of zero both lines are at 100 %
+    x_low, x_high = axes.get_xlim()
+    axes.set_xlim(max(x_low, -abs(x_high) / 4), x_high)  # to the left of zero both lines are at 100 %
     axes.axvline(0, color=colour("muted"), linewidth=0.8)
     axes.xaxis.set_major_formatter(FuncFormatter(_plain_number))
     _percent_axis(axes.yaxis, smallest / 1.5, 1.25)
@@ -218,11 +218,11 @@ def p_value_histogram(p_values: ArrayLike, *, bins: int = 20) -> str:
 
 def _row_limits(mean: np.ndarray, low: np.ndarray, high: np.ndarray, tiers: tuple[float, float]) -> tuple[float, float]:
     """Return the ends of the axis: all means, and intervals up to three times the means' own range beyond them."""
-    known = np.r_[mean[np.isfinite(mean)], 0.0, tiers[1] * 1.4]
-    slack = max(float(np.ptp(known)), 0.5)
+    points = np.r_[mean[np.isfinite(mean)], 0.0, tiers[1] * 1.4]
+    slack = max(float(np.ptp(points)), 0.5)
     lows, highs = low[np.isfinite(low)], high[np.isfinite(high)]
-    start = min(float(known.min()), max(float(lows.min(initial=np.inf)), float(known.min()) - slack))
-    end = max(float(known.max()), min(float(highs.max(initial=-np.inf)), float(known.max()) + slack))
+    start = min(float(points.min()), max(float(lows.min(initial=np.inf)), float(points.min()) - slack))
+    end = max(float(points.max()), min(float(highs.max(initial=-np.inf)), float(points.max()) + slack))
     room = 0.03 * (end - start)
     return start - room, end + room
 
@@ -241,8 +241,8 @@ def _survival(values: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 def _clean_curve(fpr: ArrayLike, tpr: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return both rates as arrays, without pairs that are not numbers."""
     x, y = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
-    known = np.isfinite(x) & np.isfinite(y)
-    return x[known], y[known]
+    finite = np.isfinite(x) & np.isfinite(y)
+    return x[finite], y[finite]
 
 
 def _thin_log(x: np.ndarray, y: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]:

@@ -325,8 +325,8 @@ def _on_sheet(sheet: Sheet, points: np.ndarray) -> np.ndarray:
 
 
 def _box(x: float, y: float, width: float, align: Align) -> tuple[float, float, float, float]:
-    left = {"left": x, "center": x - width / 2, "right": x - width}[align]
-    return left, y - FONT_SIZE / 2, left + width, y + FONT_SIZE / 2
+    x_start = {"left": x, "center": x - width / 2, "right": x - width}[align]
+    return x_start, y - FONT_SIZE / 2, x_start + width, y + FONT_SIZE / 2
 
 
 def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:

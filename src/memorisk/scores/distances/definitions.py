@@ -410,7 +410,7 @@ def evaluate_near(
     excluding, chunks = len(ids_x) > 0, _n_chunks(n)
     least, lowest = np.empty(chunks, np.float32), np.empty(k, np.float32)
     sketched, where = np.empty(k + SPARE, np.float32), np.empty(k + SPARE, np.int64)
-    kept, two = 0, np.float32(2)
+    n_evaluated, two = 0, np.float32(2)
     for i in range(len(tile)):
         row = tile[i]
         key = key_of(distances[i, k - 1], multiplier, power)
@@ -446,8 +446,8 @@ def evaluate_near(
                 for j in range(_first_of(c), _last_of(c, n), LANES):
                     if row[j] <= bound and row[j] < np.inf:
                         row[j] = (own_y[j] - two * _product(x[i], y[j])) + own_x[i]
-                        kept += 1
-    return kept
+                        n_evaluated += 1
+    return n_evaluated
 
 
 @compiled()

@@ -62,26 +62,26 @@ def _fill(
     rows = tl.program_id(1) * EACH * SIDE + place
     columns = tl.program_id(0) * EACH * SIDE + place
     total = tl.full((EACH, EACH, SIDE, SIDE), 0.0, tl.float32)
-    beside = tl.full((EACH, EACH, SIDE, SIDE), 0.0, tl.float32)
-    left, right = x + rows, y + columns
+    scale = tl.full((EACH, EACH, SIDE, SIDE), 0.0, tl.float32)
+    x_at, y_at = x + rows, y + columns
     for _ in range(0, padded, UNROLLED):
         for u in tl.static_range(UNROLLED):  # pyright: ignore[reportGeneralTypeIssues]
-            a = tl.load(left + u * step)[:, None, :, None]
-            b = tl.load(right + u * n)[None, :, None, :]
+            a = tl.load(x_at + u * step)[:, None, :, None]
+            b = tl.load(y_at + u * n)[None, :, None, :]
             if KIND == "largest":
                 total = tl.maximum(total, tl.abs(a - b))
             else:
                 total += _term(a, b, KIND, POWER, APPROXIMATE)
             if KIND == "signed ratio":
-                beside += tl.abs(a + b)
-        left += UNROLLED * step
-        right += UNROLLED * n
+                scale += tl.abs(a + b)
+        x_at += UNROLLED * step
+        y_at += UNROLLED * n
     if KIND == "ratio" or KIND == "entropy":
-        beside = tl.load(own_x + rows)[:, None, :, None] + tl.load(own_y + columns)[None, :, None, :]
+        scale = tl.load(own_x + rows)[:, None, :, None] + tl.load(own_y + columns)[None, :, None, :]
     if KIND == "ratio" or KIND == "signed ratio":
-        total = total / tl.maximum(total + beside, _LEAST)
+        total = total / tl.maximum(total + scale, _LEAST)
     elif KIND == "entropy":
-        total = (beside - total * _LN2) / d
+        total = (scale - total * _LN2) / d
     where = rows[:, None, :, None].to(tl.int64) * n + columns[None, :, None, :]
     tl.store(tile + where, total)
 

@@ -344,5 +344,5 @@ def largest_summable(d: int, root: float) -> float:
 def relative_slacks(slack: Any, own: Any) -> Any:
     """Return slacks as shares of the rows' sums; 0 for zero rows, infinite where the sum is too small to divide by."""
     xp = array_library(slack)
-    known, zero = (own > 1e-24) & xp.isfinite(slack), (slack == 0) & (own == 0)
-    return xp.where(zero, 0.0, xp.where(known, slack / xp.where(known, own, 1.0), np.inf))
+    usable, zero = (own > 1e-24) & xp.isfinite(slack), (slack == 0) & (own == 0)
+    return xp.where(zero, 0.0, xp.where(usable, slack / xp.where(usable, own, 1.0), np.inf))

@@ -417,11 +417,11 @@ def pairwise(queries: Any, references: Any, measure: FittedMeasure) -> FloatArra
     """
     from memorisk.scores.distances.definitions import all_pairs
 
-    left, right = Rows(queries, "queries"), Rows(references, "references")
-    for rows in (left, right):
+    query_rows, reference_rows = Rows(queries, "queries"), Rows(references, "references")
+    for rows in (query_rows, reference_rows):
         measure.check_rows(rows)
-    out = np.empty((left.n, right.n))
-    x, y = measure.rows(left.block(0, left.n)), measure.rows(right.block(0, right.n))
+    out = np.empty((query_rows.n, reference_rows.n))
+    x, y = measure.rows(query_rows.block(0, query_rows.n)), measure.rows(reference_rows.block(0, reference_rows.n))
     code, weights, whitening, p = definition(measure)
     all_pairs(code, np.ascontiguousarray(x), np.ascontiguousarray(y), weights, whitening, p, out)
     return out
@@ -445,16 +445,16 @@ def rowwise(first: Any, second: Any, measure: FittedMeasure) -> FloatArray:
     """
     from memorisk.scores.distances.definitions import some_pairs
 
-    left, right = Rows(first, "first rows"), Rows(second, "second rows")
-    if left.n != right.n:
-        raise InputError(f"{left.n:,} rows are compared with {right.n:,}; give as many, pair by pair")
-    for rows in (left, right):
+    first_rows, second_rows = Rows(first, "first rows"), Rows(second, "second rows")
+    if first_rows.n != second_rows.n:
+        raise InputError(f"{first_rows.n:,} rows are compared with {second_rows.n:,}; give as many, pair by pair")
+    for rows in (first_rows, second_rows):
         measure.check_rows(rows)
-    out = np.empty(left.n)
-    step = rows_per_block(left.d)
-    for start in range(0, left.n, step):
-        stop = min(start + step, left.n)
-        x, y = (np.ascontiguousarray(measure.rows(rows.block(start, stop))) for rows in (left, right))
+    out = np.empty(first_rows.n)
+    step = rows_per_block(first_rows.d)
+    for start in range(0, first_rows.n, step):
+        stop = min(start + step, first_rows.n)
+        x, y = (np.ascontiguousarray(measure.rows(rows.block(start, stop))) for rows in (first_rows, second_rows))
         place = np.arange(stop - start)
         code, weights, whitening, p = definition(measure)
         some_pairs(code, x, y, place, place, weights, whitening, p, out[start:stop])

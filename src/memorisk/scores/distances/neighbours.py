@@ -166,16 +166,19 @@ def open_tables(queries: Any, references: Any, measure: FittedMeasure, device: A
         InputError: The measure does not take one of them, or the references are empty.
     """
     if device is None:
-        left, right = Rows(queries, "queries"), Rows(references, "references")
+        query_rows, reference_rows = Rows(queries, "queries"), Rows(references, "references")
     else:
         from memorisk.scores.distances.gpu import DeviceRows
 
-        left, right = DeviceRows(queries, "queries", device), DeviceRows(references, "references", device)
-    for rows in (left, right):
+        query_rows, reference_rows = (
+            DeviceRows(queries, "queries", device),
+            DeviceRows(references, "references", device),
+        )
+    for rows in (query_rows, reference_rows):
         measure.check_rows(rows)
-    if not right.n:
+    if not reference_rows.n:
         raise InputError("there are no references")
-    return left, right
+    return query_rows, reference_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,30 +234,30 @@ def nearest(
 
     k, threads, block = _whole("k", k), _count(threads), _count(block)
     where = find_device(device, queries, references)
-    left, right = open_tables(queries, references, measure, where)
-    query_ids, reference_ids = group_codes(exclude_same, left, right)
-    indices = np.full((left.n, k), -1, np.int64)
-    distances = np.full((left.n, k), np.inf)
+    query_rows, reference_rows = open_tables(queries, references, measure, where)
+    query_ids, reference_ids = group_codes(exclude_same, query_rows, reference_rows)
+    indices = np.full((query_rows.n, k), -1, np.int64)
+    distances = np.full((query_rows.n, k), np.inf)
     if where is not None:
         from memorisk.scores.distances.gpu import open_search, search_nearest
 
-        with open_search(left, right, measure, (query_ids, reference_ids), threads, block) as search:
+        with open_search(query_rows, reference_rows, measure, (query_ids, reference_ids), threads, block) as search:
             search_nearest(search, distances, indices)
-        return Neighbours(indices, distances, measure.clipped(left))
+        return Neighbours(indices, distances, measure.clipped(query_rows))
 
-    kept = n_pairs = 0
+    n_evaluated = n_pairs = 0
 
     def visit(form, some, others, tile, betas, rows, columns) -> None:
         """Look through the pairs of a tile."""
-        nonlocal kept, n_pairs
+        nonlocal n_evaluated, n_pairs
         limits, ids = np.full(len(tile), np.inf, np.float32), (query_ids[rows], reference_ids[columns])
-        if some.sketch is None or kept > MOST_KEPT * n_pairs:
+        if some.sketch is None or n_evaluated > MOST_KEPT * n_pairs:
             evaluate(form, some, others, tile)
         else:
             lower_rho, lower_betas, slacks = form.sketch_bounds(some.sketch, others.sketch)
             np.matmul(some.sketch.short, others.sketch.short.T, out=tile)
             squares_from_products(some.sketch.own, others.sketch.own, tile)
-            kept += evaluate_near(
+            n_evaluated += evaluate_near(
                 tile, some.short, others.short, some.own, others.own, betas, lower_betas, slacks, distances[rows], *ids,
                 form.multiplier, form.power, form.rho, lower_rho, limits,
             )  # fmt: skip
@@ -264,8 +267,8 @@ def nearest(
             *kernel_arguments(form),
         )  # fmt: skip
 
-    visit_tiles(left, right, measure, visit, threads=threads, block=block, k=k)
-    return Neighbours(indices, distances, measure.clipped(left))
+    visit_tiles(query_rows, reference_rows, measure, visit, threads=threads, block=block, k=k)
+    return Neighbours(indices, distances, measure.clipped(query_rows))
 
 
 def _whole(what: str, value: Any) -> int:
@@ -324,12 +327,12 @@ def histogram(
         raise InputError("the edges of a histogram must increase; give at least two")
     threads, block = _count(threads), _count(block)
     where = find_device(device, queries, references)
-    left, right = open_tables(queries, references, measure, where)
-    query_ids, reference_ids = group_codes(exclude_same, left, right)
+    query_rows, reference_rows = open_tables(queries, references, measure, where)
+    query_ids, reference_ids = group_codes(exclude_same, query_rows, reference_rows)
     if where is not None:
         from memorisk.scores.distances.gpu import count_pairs, open_search
 
-        with open_search(left, right, measure, (query_ids, reference_ids), threads, block) as search:
+        with open_search(query_rows, reference_rows, measure, (query_ids, reference_ids), threads, block) as search:
             return count_pairs(search, bounds)
     total, lock = np.zeros(len(bounds), np.int64), threading.Lock()
 
@@ -351,5 +354,5 @@ def histogram(
         with lock:
             np.add(total, counts, out=total)
 
-    visit_tiles(left, right, measure, visit, threads=threads, block=block)
+    visit_tiles(query_rows, reference_rows, measure, visit, threads=threads, block=block)
     return total[:-1].copy()

@@ -309,8 +309,8 @@ class Recorder(TorchFunctionMode):
             name = self._name(tensor)
             if name is None:
                 continue
-            blocks, left = divmod(len(out), self._b)
-            if left or not blocks or (blocks > 1 and not call.folds):
+            blocks, remainder = divmod(len(out), self._b)
+            if remainder or not blocks or (blocks > 1 and not call.folds):
                 self.oddities[name] = f"the first axis of its {call.kind} is not one row an image"
                 continue
             via = tensor.grad_fn if id(tensor) in self._views else None

@@ -123,8 +123,8 @@ def batch_squares(
     traced = trace(model, parameters, x, labels, loss, plan.expanded)
     unit, scale = direction(traced.logits, labels, loss)
     short = [name for name, use in traced.uses.items() if plan.kinds.get(name) == use.kind]
-    known = {*short, *plan.fallback, *plan.expanded}
-    unplanned = [name for name in (*traced.uses, *traced.reasons) if name not in known]
+    planned = {*short, *plan.fallback, *plan.expanded}
+    unplanned = [name for name in (*traced.uses, *traced.reasons) if name not in planned]
     for name in unplanned:
         changed[name] = "some batches use it in another way than the images of the self-check"
     by_name = short_squares(traced, [*short, *plan.expanded], unit)

@@ -187,19 +187,19 @@ class DevicePass(Pass):
 
         job, alone = self.job, self.right is None
         with on_device(self.device):
-            right = self._table(self.right or self.left, job.first if alone else 0, (self.right or self.left).n)
-            left = right if alone else self._table(self.left, job.first, job.last)
+            v_table = self._table(self.right or self.left, job.first if alone else 0, (self.right or self.left).n)
+            u_table = v_table if alone else self._table(self.left, job.first, job.last)
             exact = Exact(self.left, self.workers)
             self.exact = exact, exact if self.right is None else Exact(self.right, self.workers)
             self.codes = tuple(torch.from_numpy(codes).to(self.device) for codes in self.groups)
-            sides = [max((padded(b - a, PADDED) for a, b in table.parts), default=0) for table in (left, right)]
+            sides = [max((padded(b - a, PADDED) for a, b in table.parts), default=0) for table in (u_table, v_table)]
             space = torch.empty(sides[0] * sides[1], dtype=torch.int32, device=self.device)
-            for number, (first, _) in enumerate(left.parts):
+            for number, (first, _) in enumerate(u_table.parts):
                 if first >= job.last:
                     break
-                some = left.block(number).before(job.last)
-                for other in range(number if alone else 0, len(right.parts)):
-                    self._ask(evaluate(right, some, others := right.block(other), space), some, others)
+                some = u_table.block(number).before(job.last)
+                for other in range(number if alone else 0, len(v_table.parts)):
+                    self._ask(evaluate(v_table, some, others := v_table.block(other), space), some, others)
         return self._answers()
 
     def _table(self, rows: Any, first: int, last: int) -> DeviceTable:
@@ -225,8 +225,8 @@ class DevicePass(Pass):
             evaluated += self._top_there(tile, some, others)
             evaluated += self._top_there(tile.T, others, some) if self.right is None else 0
         evaluated += self._histogram_there(tile, some, others)
-        seen = m * n - (m * (m + 1) // 2 if diagonal else 0)
-        self.work += Work(seen, seen * int(self.grid.stages[-1]), evaluated)
+        n_pairs = m * n - (m * (m + 1) // 2 if diagonal else 0)
+        self.work += Work(n_pairs, n_pairs * int(self.grid.stages[-1]), evaluated)
 
     def _logits(self, first: Ids, second: Ids) -> FloatArray:
         """Compute logits of pairs of rows of u and v by definition, on the CPU's cores."""

@@ -36,15 +36,15 @@ def _signed_sums(x, y, tile, more, less, step, n, wide, CHUNK: tl.constexpr, EAC
     rows = tl.program_id(1) * EACH * SIDE + place
     columns = tl.program_id(0) * EACH * SIDE + place
     total = tl.full((EACH, EACH, SIDE, SIDE), 0, tl.int32)
-    left, right = x + rows, y + columns
+    x_at, y_at = x + rows, y + columns
     for _ in range(0, more):
-        total += _apart(left, right, step, n, CHUNK, EACH, SIDE)
-        left += CHUNK * step
-        right += CHUNK * n
+        total += _apart(x_at, y_at, step, n, CHUNK, EACH, SIDE)
+        x_at += CHUNK * step
+        y_at += CHUNK * n
     for _ in range(0, less):
-        total -= _apart(left, right, step, n, CHUNK, EACH, SIDE)
-        left += CHUNK * step
-        right += CHUNK * n
+        total -= _apart(x_at, y_at, step, n, CHUNK, EACH, SIDE)
+        x_at += CHUNK * step
+        y_at += CHUNK * n
     where = rows[:, None, :, None].to(tl.int64) * wide + columns[None, :, None, :]
     tl.store(tile + where, total)
 

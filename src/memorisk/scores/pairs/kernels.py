@@ -76,14 +76,14 @@ def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
                 for n in numbers
             ]
 
-        left, right = rows(0, (1, 2)), rows(3, (4, 5, 6, 7))
+        x_rows, y_rows = rows(0, (1, 2)), rows(3, (4, 5, 6, 7))
         signs = builder.bitcast(arrays[8].data, _SHORTS.as_pointer())
         half, wide = ir.VectorType(_WORD, LANES // 2), ir.VectorType(_WORD, LANES)
         sums = [cgutils.alloca_once_value(builder, ir.Constant(half, None)) for _ in range(8)]
         lanes = ir.Constant(_LONG, LANES)
         begin, end = builder.udiv(args[9], lanes), builder.udiv(args[10], lanes)
         with cgutils.for_range_slice(builder, begin, end, ir.Constant(_LONG, 1)) as (column, _):
-            load = [builder.load(builder.gep(p, [column]), align=2) for p in (*left, *right, signs)]
+            load = [builder.load(builder.gep(p, [column]), align=2) for p in (*x_rows, *y_rows, signs)]
             weight = builder.sext(load[6], wide)
             for a in range(2):
                 for b in range(4):

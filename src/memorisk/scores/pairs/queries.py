@@ -197,11 +197,11 @@ def open_vectors(u: Any, v: Any) -> tuple[Rows, Rows | None]:
     Raises:
         InputError: One does not hold real numbers, or their columns differ.
     """
-    left = Rows(u, "first vectors (u)")
-    right = None if v is None else Rows(v, "second vectors (v)")
-    if right is not None and right.d != left.d:
-        raise InputError(f"u has vectors of {left.d} numbers and v of {right.d}; give those of one detector")
-    return left, right
+    u_rows = Rows(u, "first vectors (u)")
+    v_rows = None if v is None else Rows(v, "second vectors (v)")
+    if v_rows is not None and v_rows.d != u_rows.d:
+        raise InputError(f"u has vectors of {u_rows.d} numbers and v of {v_rows.d}; give those of one detector")
+    return u_rows, v_rows
 
 
 def check_queries(

@@ -115,20 +115,20 @@ def survey(
     """
     place = find_device(device, u, v)
     request = check_queries(threshold, limit, k, edges, threads, block)
-    left, right = open_vectors(u, v)
-    head = check_head(weight, bias, left.d)
-    if right is None and exclude_same is not None and not isinstance(exclude_same, tuple):
+    u_rows, v_rows = open_vectors(u, v)
+    head = check_head(weight, bias, u_rows.d)
+    if v_rows is None and exclude_same is not None and not isinstance(exclude_same, tuple):
         exclude_same = (exclude_same, exclude_same)
-    groups = group_codes(exclude_same, left, right or left)
-    part = check_job(job, left.n)
+    groups = group_codes(exclude_same, u_rows, v_rows or u_rows)
+    part = check_job(job, u_rows.n)
     kind = Pass
     if place is not None:
         from memorisk.scores.pairs.gpu import DevicePass
 
         kind = partial(DevicePass, device=place)
     with team(threads) as workers:
-        grid = find_grid(head, (left,) if right is None else (left, right), workers)
-        return kind(left, right, head, grid, groups, request, part, workers, block).run()
+        grid = find_grid(head, (u_rows,) if v_rows is None else (u_rows, v_rows), workers)
+        return kind(u_rows, v_rows, head, grid, groups, request, part, workers, block).run()
 
 
 @dataclass(eq=False)
@@ -207,9 +207,9 @@ class Pass:
         evaluated = self._above(tile, some, others, first, start, offset, shared, space[1:])
         evaluated += self._top(tile, some, others, first, start, offset, shared)
         evaluated += self._histogram(tile, some, others, offset, shared)
-        seen = sum(n - min(max(0, i + offset), n) for i in range(m))
+        n_pairs = sum(n - min(max(0, i + offset), n) for i in range(m))
         with self.lock:
-            self.work += Work(seen, columns, evaluated)
+            self.work += Work(n_pairs, columns, evaluated)
 
     def _floors(self, some: Block, others: Block, first: int, start: int) -> tuple[Tile, Tile] | None:
         """Return the least V of every row and of every column that may matter; None where all do."""
@@ -333,12 +333,12 @@ def score(u: Any, v: Any, weight: Any, bias: Any) -> FloatArray:
     """
     from memorisk.scores.pairs.scans import all_pairs
 
-    left, right = open_vectors(u, v)
-    head = check_head(weight, bias, left.d)
-    for rows in (left, right or left):
+    u_rows, v_rows = open_vectors(u, v)
+    head = check_head(weight, bias, u_rows.d)
+    for rows in (u_rows, v_rows or u_rows):
         rows.check()
-    x = left.block(0, left.n)
-    y = x if right is None else right.block(0, right.n)
+    x = u_rows.block(0, u_rows.n)
+    y = x if v_rows is None else v_rows.block(0, v_rows.n)
     out = np.empty((len(x), len(y)))
     all_pairs(x, y, head.weight, head.bias, out)
     return out
@@ -361,17 +361,17 @@ def rowwise(u: Any, v: Any, weight: Any, bias: Any) -> FloatArray:
     """
     from memorisk.scores.pairs.scans import row_pairs
 
-    left, right = open_vectors(u, v)
-    if right is None or left.n != right.n:
+    u_rows, v_rows = open_vectors(u, v)
+    if v_rows is None or u_rows.n != v_rows.n:
         raise InputError("u and v have different numbers of rows; give as many, pair by pair")
-    head = check_head(weight, bias, left.d)
-    for rows in (left, right):
+    head = check_head(weight, bias, u_rows.d)
+    for rows in (u_rows, v_rows):
         rows.check()
-    out = np.empty(left.n)
-    step = rows_per_block(left.d)
-    for start in range(0, left.n, step):
-        stop = min(start + step, left.n)
-        x, y = (np.ascontiguousarray(rows.block(start, stop)) for rows in (left, right))
+    out = np.empty(u_rows.n)
+    step = rows_per_block(u_rows.d)
+    for start in range(0, u_rows.n, step):
+        stop = min(start + step, u_rows.n)
+        x, y = (np.ascontiguousarray(rows.block(start, stop)) for rows in (u_rows, v_rows))
         row_pairs(x, y, head.weight, head.bias, out[start:stop])
     return out
 

@@ -116,11 +116,11 @@ def detect(
         Paper 003, section 3.3.1 "Detection of Augmented Copies"; METHODS section 3.
     """
     values, groups = check_distances(distance), np.asarray(source)
-    known = None if right is None else np.asarray(right, dtype=bool)
-    if groups.shape != values.shape or (known is not None and known.shape != values.shape):
+    answers = None if right is None else np.asarray(right, dtype=bool)
+    if groups.shape != values.shape or (answers is not None and answers.shape != values.shape):
         raise InputError(f"{len(values)} copies need one source each, and one answer where right is given")
     hit, drawn = threshold.flags(values), one_per_group(groups, seed=seed)
-    correct = None if known is None else hit & known
+    correct = None if answers is None else hit & answers
     return Detection(
         recognised=clopper_pearson(int(hit[drawn].sum()), len(drawn)),
         right=clopper_pearson(0, 0) if correct is None else clopper_pearson(int(correct[drawn].sum()), len(drawn)),
@@ -211,9 +211,9 @@ def corrected_pools(
         ("train copies -> train", train_copies, train_null),
         ("validation copies -> validation", validation_copies, validation_null),
     ):
-        made, other = null_halves(null, seed)
+        own_half, other = null_halves(null, seed)
         values, groups = np.asarray(null.distance), np.asarray(null.group)
-        cut = specificity_threshold(values[made], groups[made], specificity=specificity, confidence=confidence)
+        cut = specificity_threshold(values[own_half], groups[own_half], specificity=specificity, confidence=confidence)
         flags = false_flags(values[other], groups[other], cut) if other.any() else clopper_pearson(0, 0)
         pools.append(_pool(name, copies, cut, flags, seed))
     return pools[0], pools[1]
@@ -305,8 +305,8 @@ def paired_hits(first: ArrayLike, second: ArrayLike, group: ArrayLike | None = N
     chance = signed_sums(np.abs(d[d != 0]))
     largest, total = len(chance) // 2, int(abs(d.sum()))
     estimate = float(each.mean())
-    left = len(a) - count
-    deleted = np.divide(each.sum() - d, left, out=np.zeros(len(d)), where=left > 0)
+    remaining = len(a) - count
+    deleted = np.divide(each.sum() - d, remaining, out=np.zeros(len(d)), where=remaining > 0)
     interval = jackknife(estimate, deleted, np.zeros(len(d), dtype=np.intp), scale="difference")
     return PairedHits(
         difference=interval,

@@ -249,8 +249,10 @@ def fold_auroc(
         gone_pairs += n_high * n_low - pairs_left
     if not each:
         return unavailable("no fold has images on both sides of the median", len(ids)), np.array([])
-    left = pairs - gone_pairs
-    deleted = np.divide(right - gone_right, left, out=np.full(len(ids), right / pairs), where=left > 0)
+    remaining_pairs = pairs - gone_pairs
+    deleted = np.divide(
+        right - gone_right, remaining_pairs, out=np.full(len(ids), right / pairs), where=remaining_pairs > 0
+    )
     highs, lows = np.bincount(index, weights=y), np.bincount(index, weights=~y)
     kind = np.where(lows > 0, np.where(highs > 0, 2, 0), 1)
     deleted = deleted.mean() + np.sqrt(VARIANCE_FACTOR) * (deleted - deleted.mean())

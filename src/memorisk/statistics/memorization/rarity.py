@@ -157,8 +157,8 @@ def image_rarity(
     """
     f, table, index, of_class, groups = _checked(frequency, m, label, group)
     rho = rho_per_seed(f, table)
-    known = rho[~np.isnan(rho)]
-    mean = float(known.mean()) if len(known) else float("nan")
+    finite_rho = rho[~np.isnan(rho)]
+    mean = float(finite_rho.mean()) if len(finite_rho) else float("nan")
     of_mean = spearman(f, np.nanmean(table, axis=0)) if len(f) > 1 else float("nan")
 
     def statistic(frequencies: FloatArray) -> FloatArray:
@@ -168,11 +168,11 @@ def image_rarity(
     return ImageRarity(
         rho=rho,
         mean=mean,
-        sd=float(known.std(ddof=1)) if len(known) > 1 else float("nan"),
+        sd=float(finite_rho.std(ddof=1)) if len(finite_rho) > 1 else float("nan"),
         of_mean=of_mean,
         p_printed=_parametric(of_mean, len(f)),
-        interval=_over_groups(f, table, groups, known, max_groups, seed, level),
-        permutation=within_classes(statistic, of_class, draws, seed) if len(known) else no_test(),
+        interval=_over_groups(f, table, groups, finite_rho, max_groups, seed, level),
+        permutation=within_classes(statistic, of_class, draws, seed) if len(finite_rho) else no_test(),
         n_images=len(f),
         n_classes=len(of_class),
     )

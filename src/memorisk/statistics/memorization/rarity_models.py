@@ -145,20 +145,20 @@ def permute_within_datasets(
 def _permuted(rows: _Rows, draws: int, seed: int) -> tuple[FloatArray, bool]:
     """[P, R] ln frequencies of the rows under each arrangement, and whether these are all."""
     classes = [np.unique(rows.unit[rows.dataset == d], return_index=True) for d in range(int(rows.dataset.max()) + 1)]
-    known = [rows.x[rows.dataset == d][first] for d, (_, first) in enumerate(classes)]
-    exact = prod(n_arrangements(values) for values in known) <= EXACT_LIMIT
+    class_values = [rows.x[rows.dataset == d][first] for d, (_, first) in enumerate(classes)]
+    exact = prod(n_arrangements(values) for values in class_values) <= EXACT_LIMIT
     if exact:
-        orders = [arrangements(values)[0] for values in known]
+        orders = [arrangements(values)[0] for values in class_values]
         picked = np.stack([g.ravel() for g in np.meshgrid(*[np.arange(len(o)) for o in orders], indexing="ij")])
         orders = [o[p] for o, p in zip(orders, picked, strict=True)]
     else:
-        children = np.random.SeedSequence(seed).spawn(len(known))
+        children = np.random.SeedSequence(seed).spawn(len(class_values))
         orders = [
             arrangements(values, draws, seed=int(child.generate_state(1)[0]), limit=0)[0]
-            for values, child in zip(known, children, strict=True)
+            for values, child in zip(class_values, children, strict=True)
         ]
     by_class = np.empty((len(orders[0]), int(rows.unit.max()) + 1))
-    for (names, _), values, order in zip(classes, known, orders, strict=True):
+    for (names, _), values, order in zip(classes, class_values, orders, strict=True):
         by_class[:, names] = values[order]
     return by_class[:, rows.unit], exact
 

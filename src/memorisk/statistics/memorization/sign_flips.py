@@ -252,12 +252,12 @@ def _quantiles(null: FlipNull) -> dict[int, FloatArray]:
     flips, exact = (null.flips, null.exact) if null.flips <= few else (few, False)
     blocks = flip_blocks(n_seeds, flips, exact, null.seed + 1, width=n_images)
     values = np.sort(np.concatenate([null.of_images(signs, units.gap).ravel() for signs in blocks]))
-    shares, found = np.geomspace(1, COMPARED, 200), {}
+    shares, quantiles = np.geomspace(1, COMPARED, 200), {}
     for size in {1, *units.sizes.tolist()}:
         of_one_image = 1 - (1 - shares) ** (1 / size)
         rank = np.ceil(of_one_image * len(values) * (1 - ROUNDING)).astype(int)  # of the largest, from 1
-        found[size] = values[len(values) - np.clip(rank, 1, len(values))]
-    return found
+        quantiles[size] = values[len(values) - np.clip(rank, 1, len(values))]
+    return quantiles
 
 
 def sign_flip_p_values(

@@ -256,9 +256,9 @@ def deleted_pair_auc(score: FloatArray, design: PairDesign) -> tuple[float, Floa
     among = _weight_below(own * len(values) + up, keys, np.tile(v, 2), start=own * len(values))
     total = float(np.sum(w * below))
     lost = np.bincount(own, w * (below - among), n) + np.bincount(ends, np.tile(v * above, 2), n)
-    left = (w.sum() - np.bincount(own, w, n)) * (v.sum() - np.bincount(ends, np.tile(v, 2), n))
+    remaining = (w.sum() - np.bincount(own, w, n)) * (v.sum() - np.bincount(ends, np.tile(v, 2), n))
     alone = (np.bincount(own, minlength=n) == len(own)) | (np.bincount(ends, minlength=n) == len(design.first))
-    deleted = np.divide(total - lost, left, out=np.full(n, np.nan), where=~alone)
+    deleted = np.divide(total - lost, remaining, out=np.full(n, np.nan), where=~alone)
     # Sums of weights differ by rounding where nothing else does, and a variance made of that would be false precision.
     return round(total / float(w.sum() * v.sum()), DECIMALS), deleted.round(DECIMALS)
 

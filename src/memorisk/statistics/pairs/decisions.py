@@ -223,7 +223,7 @@ def pair_decisions(
     kinds = np.stack([calls & truth, calls & ~truth, ~calls & truth, ~calls & ~truth]) * share  # [4, P]
     total = kinds.sum(axis=1)
     own = np.stack([np.bincount(a, k, len(ids)) + np.bincount(b, k * (a != b), len(ids)) for k in kinds])
-    left = np.maximum(total[:, None] - own, 0.0)  # [4, G]
+    remaining = np.maximum(total[:, None] - own, 0.0)  # [4, G]
     units = max(len(np.unique(a[truth])), 1)  # identities with a positive pair: behind a recall of 0 or 1
 
     def interval_of(of: Callable[[FloatArray], FloatArray]) -> JackknifeInterval:
@@ -231,7 +231,7 @@ def pair_decisions(
         value = float(of(total))
         if not np.isfinite(value):
             return unavailable("nothing is called positive", len(ids))
-        deleted = of(left)
+        deleted = of(remaining)
         finite = np.isfinite(deleted)
         return jackknife(value, deleted[finite], np.zeros(int(finite.sum()), dtype=np.intp), scale="logit", pairs=units)
 
@@ -363,7 +363,7 @@ def _share_below(score: FloatArray, threshold: float, design: PairDesign, level:
     v, n = design.negative_weight, design.n_identities
     ends = np.concatenate([design.first, design.second])
     hit = np.where(score < threshold, v, 0.0)
-    left = v.sum() - np.bincount(ends, np.tile(v, 2), n)
+    remaining = v.sum() - np.bincount(ends, np.tile(v, 2), n)
     hits_left = hit.sum() - np.bincount(ends, np.tile(hit, 2), n)
     touched = np.bincount(ends, minlength=n) > 0
     alone = np.bincount(ends, minlength=n) == len(score)
@@ -371,6 +371,6 @@ def _share_below(score: FloatArray, threshold: float, design: PairDesign, level:
     if alone.any():
         reason = "an identity is part of every negative pair: the whole range"
         return JackknifeInterval(estimate, 0.0, 1.0, math.nan, n, 1, reason)
-    deleted = (hits_left / left)[touched].round(DECIMALS)
+    deleted = (hits_left / remaining)[touched].round(DECIMALS)
     units = len(disjoint_negatives(design.first, design.second)) if estimate in (0.0, 1.0) else None
     return jackknife(estimate, deleted, np.zeros(len(deleted), dtype=np.intp), scale="logit", pairs=units, level=level)

@@ -450,10 +450,10 @@ class _Side:
 
 def _without(side: _Side, other: _Side, cross: float, crossing: FloatArray, images: Codes) -> FloatArray:
     """Compute KID without each unit of one side, [G]; infinite where a single image is left."""
-    left = side.n - images
+    n_left = side.n - images
     total = side.total - 2 * side.rows + side.within
     with np.errstate(divide="ignore", invalid="ignore"):
-        return total / (left * (left - 1)) + other.mean - 2 * (cross - crossing) / (left * other.n)
+        return total / (n_left * (n_left - 1)) + other.mean - 2 * (cross - crossing) / (n_left * other.n)
 
 
 def _diagonal(values: FloatArray) -> FloatArray:

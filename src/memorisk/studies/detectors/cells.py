@@ -356,12 +356,12 @@ def _refuse_leakage(job: CellJob, store: ImageStore) -> None:
     Raises:
         InputError: The detector was trained or chosen so.
     """
-    seen = load_detector(job.cell.backbone.source.folder).seen_parts(store).part != ""
+    has_met = load_detector(job.cell.backbone.source.folder).seen_parts(store).part != ""
     new = np.isin(job.parts.part, ("test", "null", "test_null"))
-    known = len(np.unique(job.parts.groups[seen & new].astype(str)))
-    if known:
+    n_patients = len(np.unique(job.parts.groups[has_met & new].astype(str)))
+    if n_patients:
         raise InputError(
-            f"{job.cell.backbone.name} has seen {plural(known, 'patient', 'patients')} of the test and null "
+            f"{job.cell.backbone.name} has seen {plural(n_patients, 'patient', 'patients')} of the test and null "
             "parts: what it finds of them says nothing of new patients"
         )
 

@@ -57,19 +57,19 @@ class FinishedStudy:
     def sentence(self) -> str:
         """Say how many tables hold something, and why cells are not there."""
         n = sum(not table.why_empty for table in self.tables)
-        told = f"{n} of {plural(len(self.tables), 'table', 'tables')} filled"
+        tables = f"{n} of {plural(len(self.tables), 'table', 'tables')} filled"
         if not self.failed:
-            return f"complete, {told}"
+            return f"complete, {tables}"
         first, why = next(iter(self.failed.items()))
         more = f"; and {len(self.failed) - 1} more in .failed" if len(self.failed) > 1 else ""
         missing = plural(len(self.failed), "cell is", "cells are")
-        return f"{missing} missing, {told}: {one_line(first, 100)}: {one_line(why, 200)}{more}"
+        return f"{missing} missing, {tables}: {one_line(first, 100)}: {one_line(why, 200)}{more}"
 
     @property
     def report_path(self) -> Path | None:
         """Return the report in the study's folder; None where there is none."""
-        found = None if self.folder is None else self.folder / REPORT
-        return found if found is not None and found.is_file() else None
+        path = None if self.folder is None else self.folder / REPORT
+        return path if path is not None and path.is_file() else None
 
     @property
     def complete(self) -> bool:

@@ -45,12 +45,12 @@ MOST_DISTANCES = 12
 def distance_figures(reading: StudyEvaluations) -> list[Block]:
     """Draw figure 3: one drawing per generator and detector, the first seed of each."""
     figures: list[Block] = []
-    seen: set[tuple[object, ...]] = set()
+    drawn: set[tuple[object, ...]] = set()
     for read in reading.last:
         key = (read.cell.data.name, read.cell.arm.name, read.cell.size, read.detector)
-        if key in seen or len(figures) == MOST_DISTANCES:
+        if key in drawn or len(figures) == MOST_DISTANCES:
             continue
-        seen.add(key)
+        drawn.add(key)
         figures.append(_distance_figure(read))
     return figures
 
@@ -123,10 +123,10 @@ def _share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> l
         order = list(dict.fromkeys(keys))[:MOST_ROWS]
         series = {name: _series(own, keys, order, name) for name in detectors}
         labels = [f"{arm}, {value:,} {unit}" for arm, _, value in order]
-        known = np.concatenate([limits[0] for limits in series.values()])
+        shares = np.concatenate([limits[0] for limits in series.values()])
         reference = float(np.nanmax(column_numbers(own, "attained"))) if "attained" in own else None
         svg = series_plot(labels, series, x_title="Memorized share, 95 % limits", reference=reference, cut=False)
-        shares_range = f"from {percent(np.nanmin(known))} to {percent(np.nanmax(known))}"
+        shares_range = f"from {percent(np.nanmin(shares))} to {percent(np.nanmax(shares))}"
         line = "; the line is what a generator without memory shows" if reference is not None else ""
         columns = [
             Column(source="arm", heading="Generator", row_heading=True),
@@ -180,11 +180,11 @@ def pair_gallery(reading: StudyEvaluations) -> list[Block]:
         reading: Readings of all generators.
     """
     blocks: list[Block] = []
-    seen: set[tuple[object, ...]] = set()
+    done: set[tuple[object, ...]] = set()
     for read in reading.last:
         key = (read.cell.data.name, read.cell.arm.name, read.cell.size, read.detector)
-        items = [] if key in seen else _pairs(read)
-        seen.add(key)
+        items = [] if key in done else _pairs(read)
+        done.add(key)
         if items:
             caption = "Training image, generated image, size of their difference."
             blocks += [Heading([Name(f"{read.cell.name}, by {read.detector}")]), Gallery(items=items, caption=caption)]

@@ -191,8 +191,8 @@ class Cell(CellFolder):
 
     def epochs(self, step: int) -> float:
         """Count the epochs over the training rows after a number of steps, copies included."""
-        seen = step * self.arm.training(self.seed, self.options).images_a_step
-        return seen / int(self.training.copies.sum())
+        n_images = step * self.arm.training(self.seed, self.options).images_a_step
+        return n_images / int(self.training.copies.sum())
 
 
 MEASUREMENT_SETTINGS = (

@@ -226,16 +226,16 @@ def combine_seeds(
         ends: Least and greatest value.
         level: Coverage of Student's interval.
     """
-    known = np.isfinite(estimate)
-    if not known.any():
+    measured = np.isfinite(estimate)
+    if not measured.any():
         return float("nan"), float("nan"), float("nan")
-    e, n = estimate[known], int(known.sum())
+    e, n = estimate[measured], int(measured.sum())
     middle = float(e.mean())
     half = float(scipy.stats.t.ppf((1 + level) / 2, n - 1) * e.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     below = [middle - half] if n > 1 else []
     above = [middle + half] if n > 1 else []
-    if np.isfinite(low[known]).all() and np.isfinite(high[known]).all():
-        below, above = [*below, float(low[known].mean())], [*above, float(high[known].mean())]
+    if np.isfinite(low[measured]).all() and np.isfinite(high[measured]).all():
+        below, above = [*below, float(low[measured].mean())], [*above, float(high[measured].mean())]
     if not below:
         return middle, float("nan"), float("nan")
     return middle, max(min(below), ends[0]), min(max(above), ends[1])

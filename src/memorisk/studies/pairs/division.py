@@ -95,22 +95,22 @@ def divide(store: ImageStore, contenders: Sequence[BenchmarkDetector], options: 
     notes = [f"{plural(len(blank), 'image', 'images')} of one grey level left out."] if len(blank) else []
     if not manifest.groups_given:
         notes.append("Whose each image is was not said: each counts as a patient of its own.")
-    known, notes_known = _known_patients(store, groups, contenders)
+    patient_parts, notes_on_patients = _known_patients(store, groups, contenders)
     as_given = options.splits == "given" or (options.splits == "auto" and manifest.splits is not None)
     if as_given:
         part = _given_parts(manifest, groups)
-        untold = _sets_without_split(part, datasets)
-        if untold and options.splits == "auto":
-            here = np.isin(datasets, untold)
-            part[here] = _draw_parts(groups, datasets, known, options)[here]
-        part, more = _exclude_known(part, groups, known, options.leave_out_seen)
-        notes += [*notes_known, *more]
-        if untold:
+        without_split = _sets_without_split(part, datasets)
+        if without_split and options.splits == "auto":
+            here = np.isin(datasets, without_split)
+            part[here] = _draw_parts(groups, datasets, patient_parts, options)[here]
+        part, more = _exclude_known(part, groups, patient_parts, options.leave_out_seen)
+        notes += [*notes_on_patients, *more]
+        if without_split:
             what = "drawn by patient there" if options.splits == "auto" else "none of their images is asked about"
-            notes.append(f"No test images are named in {', '.join(untold)}: {what}.")
+            notes.append(f"No test images are named in {', '.join(without_split)}: {what}.")
     else:
-        part = _draw_parts(groups, datasets, known, options)
-        notes += [*notes_known, *_placement_words(groups, known)]
+        part = _draw_parts(groups, datasets, patient_parts, options)
+        notes += [*notes_on_patients, *_placement_words(groups, patient_parts)]
     part[blank] = ""
     division = Division(
         part, groups, datasets, pd.factorize(np.asarray(store.pixel_hashes, dtype=object))[0],
@@ -153,10 +153,10 @@ def _known_patients(
         detector = contender.detector.detector if contender.detector is not None else None
         if detector is None:
             continue
-        seen = detector.seen_parts(store)
-        part = seen.part.copy()
+        parts_met = detector.seen_parts(store)
+        part = parts_met.part.copy()
         if not (detector.config.groups_given and store.manifest.groups_given):
-            if not seen.pixels_compared:
+            if not parts_met.pixels_compared:
                 notes.append(f"Whom {contender.name} knows cannot be seen: its images were stored otherwise, and "
                             "patients are not given.")  # fmt: skip
                 continue
@@ -199,12 +199,12 @@ def _exclude_known(
         InputError: Such patients exist, and the options do not leave them out.
     """
     notes, part = [], part.copy()
-    for name, seen in known.items():
-        trained = len(np.unique(groups[(part == VALIDATION) & (seen == TRAINING)].astype(str)))
+    for name, met in known.items():
+        trained = len(np.unique(groups[(part == VALIDATION) & (met == TRAINING)].astype(str)))
         if trained:
             notes.append(f"{name} was trained on {plural(trained, 'validation patient', 'validation patients')}: its "
                          "thresholds come from patients whom it knows.")  # fmt: skip
-        mine = (part == TEST) & (seen != "")
+        mine = (part == TEST) & (met != "")
         n = len(np.unique(groups[mine].astype(str)))
         if not n:
             continue
@@ -228,10 +228,10 @@ def _draw_parts(
     equally likely.
     """
     part = np.full(len(groups), "", dtype=object)
-    for seen in known.values():
-        part[seen == VALIDATION] = VALIDATION
-    for seen in known.values():
-        part[seen == TRAINING] = TRAINING
+    for met in known.values():
+        part[met == VALIDATION] = VALIDATION
+    for met in known.values():
+        part[met == TRAINING] = TRAINING
     for place, dataset in enumerate(sorted(set(datasets.tolist()))):
         here = datasets == dataset
         unknown = here & (part == "")
@@ -249,8 +249,8 @@ def _draw_parts(
 def _placement_words(groups: np.ndarray, known: dict[str, np.ndarray]) -> list[str]:
     """Describe which patients each detector knows."""
     lines = []
-    for name, seen in known.items():
-        counts = {p: len(np.unique(groups[seen == p].astype(str))) for p in (TRAINING, VALIDATION)}
+    for name, met in known.items():
+        counts = {p: len(np.unique(groups[met == p].astype(str))) for p in (TRAINING, VALIDATION)}
         if sum(counts.values()):
             lines.append(
                 f"{name} was trained on {counts[TRAINING]:,} of these patients and chosen on {counts[VALIDATION]:,}: "

@@ -185,5 +185,5 @@ def figure_1_frame(reid: pd.DataFrame, copies: pd.DataFrame) -> pd.DataFrame:
     """
     if not len(reid) or not len(copies):
         return pd.DataFrame()
-    left = reid[["detector", "section", "dimension", "auc", "auc_low", "auc_high"]]
-    return left.merge(copies[["detector", "recall", "recall_low", "recall_high"]], on="detector", how="inner")
+    reid_columns = reid[["detector", "section", "dimension", "auc", "auc_low", "auc_high"]]
+    return reid_columns.merge(copies[["detector", "recall", "recall_low", "recall_high"]], on="detector", how="inner")

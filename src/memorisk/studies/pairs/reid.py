@@ -233,14 +233,16 @@ def false_matches(measured: Sequence[ReidScores], sensitivity: float) -> StudyTa
                     **limits("matched", identity_share(hit, groups)),
                 }
                 rows.append(row | {"n_patients": len(np.unique(groups))})
-    left = [m.name for m in measured if m.why_no_pairs]
+    unpaired = [m.name for m in measured if m.why_no_pairs]
     note = (
         "Exact, all pairs of test images of a data set. What a filter would reject of new, real images: the more there "
         "are to compare with, the more are matched. Intervals are over the patients of the images that are asked "
         "about, with the others as they are."
     )
-    if left:
-        note += f" Not of {', '.join(left)}: {measured[[m.name for m in measured].index(left[0])].why_no_pairs}."
+    if unpaired:
+        note += (
+            f" Not of {', '.join(unpaired)}: {measured[[m.name for m in measured].index(unpaired[0])].why_no_pairs}."
+        )
     why = "" if rows else "no detector compares one against all"
     return StudyTable("false_matches", "False matches, one against all", pd.DataFrame(), pd.DataFrame(rows), note, why)
 

@@ -175,9 +175,9 @@ def _section(config: Mapping[str, Any], name: str, *, needed: bool = True) -> di
 
 
 def _check_distinct_folders(names: Mapping[str, Any]) -> None:
-    seen: dict[str, str] = {}
+    by_folder: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(slug(name).lower(), name)
+        other = by_folder.setdefault(slug(name).lower(), name)
         if other != name:
             raise InputError(f"{one_line(other, 60)} and {one_line(name, 60)} would share a folder: rename one of them")
 

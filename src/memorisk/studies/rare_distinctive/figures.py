@@ -251,11 +251,11 @@ def figure_8(tables: Tables) -> list[Block]:
 
 def _frequency(own: pd.DataFrame) -> Figure:
     place = _cell_words(column_texts(own, "dataset")[0], column_texts(own, "architecture")[0])
-    known = rows(own, np.isfinite(column_numbers(own, "mean")))
+    with_mean = rows(own, np.isfinite(column_numbers(own, "mean")))
     words: list[Inline] = ["No class has a mean."]
-    if len(known):
-        rarest = known.iloc[int(np.argmin(column_numbers(known, "frequency")))]
-        top = largest_first(known, "mean").iloc[0]
+    if len(with_mean):
+        rarest = with_mean.iloc[int(np.argmin(column_numbers(with_mean, "frequency")))]
+        top = largest_first(with_mean, "mean").iloc[0]
         words = [
             "The rarest class, ",
             Name(str(rarest["label"])),

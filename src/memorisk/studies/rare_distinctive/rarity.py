@@ -70,13 +70,13 @@ def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0, mi
 def _sign_rows(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     with_rare = [c for c in cells if c.rare_scored]
     rho = [_mean(rho_per_seed(c.frequency, c.m)) for c in with_rare]
-    known = [(c.dataset, r) for c, r in zip(with_rare, rho, strict=True) if not np.isnan(r)]
+    finite = [(c.dataset, r) for c, r in zip(with_rare, rho, strict=True) if not np.isnan(r)]
     left_out = sorted({c.dataset for c in cells} - {c.dataset for c in with_rare})
     why = f"no class below 5 % was scored: {', '.join(left_out)}" if left_out else ""
-    sets = list(dict.fromkeys(name for name, _ in known))
-    by_set = [float(np.mean([r for other, r in known if other == name])) for name in sets]
+    sets = list(dict.fromkeys(name for name, _ in finite))
+    by_set = [float(np.mean([r for other, r in finite if other == name])) for name in sets]
     return [
-        _sign_row(sign_test([r for _, r in known]), "paper", "cell", why),
+        _sign_row(sign_test([r for _, r in finite]), "paper", "cell", why),
         _sign_row(sign_test(by_set), "ours", "data set", why),
     ]
 
@@ -198,8 +198,8 @@ def _rank_row(cell: Cell) -> dict[str, Any]:
 
 
 def _mean(values: NDArray[np.float64]) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else NAN
+    finite = values[~np.isnan(values)]
+    return float(finite.mean()) if len(finite) else NAN
 
 
 __all__ = [

@@ -201,14 +201,14 @@ def distinct_cells(cells: Iterable[Cell]) -> list[Cell]:
     every = list(cells)
     if not every:
         raise InputError("no cells: give at least one finished run")
-    seen = set()
+    pairs = set()
     for cell in every:
-        if (cell.architecture, cell.dataset) in seen:
+        if (cell.architecture, cell.dataset) in pairs:
             raise InputError(
                 f"two runs of {one_line(cell.architecture, 60)} on {one_line(cell.dataset, 60)}: give one for each, or "
                 "name them apart (architecture=, dataset=)"
             )
-        seen.add((cell.architecture, cell.dataset))
+        pairs.add((cell.architecture, cell.dataset))
     return every
 
 

@@ -300,13 +300,13 @@ def _variants(job: CanaryJob, log: EarlyStoppingLog, clean: np.ndarray, images: 
     """Record the forms that augmentation gave the mark, epoch by epoch up to the one whose weights were taken."""
     assert job.canary is not None
     row = job.rows[job.canary]
-    seen = mark_variants(
+    variants = mark_variants(
         clean, job.rows, job.canary, images[row], job.options, seed=job.seed, epochs=log.best_epoch,
         normalisation=job.normalisation, place=job.carried.corner(*images.shape[1:3]), shape=job.carried.shape,
     )  # fmt: skip
     return {
-        "variant_same": seen.same, "variant_kept": seen.kept, "variant_rows": seen.row_shift,
-        "variant_columns": seen.column_shift, "variant_mirrored": seen.mirrored,
+        "variant_same": variants.same, "variant_kept": variants.kept, "variant_rows": variants.row_shift,
+        "variant_columns": variants.column_shift, "variant_mirrored": variants.mirrored,
     }  # fmt: skip
 
 

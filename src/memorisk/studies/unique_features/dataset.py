@@ -158,16 +158,17 @@ def _probes(
     many = build_store(manifest.subset(order), reading, progress=lambda d, n: progress(f"{name}: probes", d, n))
     at = {image: place for place, image in enumerate(manifest.images[order])}
     place = np.array([at[image] for image in many.manifest.images])  # one that cannot be read is not there
-    seen = np.isin(many.pixel_hashes.astype(str), store.pixel_hashes.astype(str))
+    excluded = np.isin(many.pixel_hashes.astype(str), store.pixel_hashes.astype(str))
     if many.manifest.groups_given and store.manifest.groups_given:
-        seen |= np.isin(many.manifest.groups.astype(str), store.manifest.groups.astype(str))
-    probe_rows = np.sort(order[np.sort(place[~seen])[:n]])
+        excluded |= np.isin(many.manifest.groups.astype(str), store.manifest.groups.astype(str))
+    probe_rows = np.sort(order[np.sort(place[~excluded])[:n]])
     if len(probe_rows) < 2:
         raise InputError(
             f"{one_line(dataset.probes)} holds {len(probe_rows)} images that no model is trained on "
-            f"({int(seen.sum()):,} are among the training images or of their patients): at least 2 probes are needed"
+            f"({int(excluded.sum()):,} are among the training images or of their patients): "
+            "at least 2 probes are needed"
         )
-    return build_store(manifest.subset(probe_rows), reading), int(seen.sum()), many
+    return build_store(manifest.subset(probe_rows), reading), int(excluded.sum()), many
 
 
 def _with_groups(dataset: UniqueSet, reading: ImageOptions) -> Manifest:

@@ -107,8 +107,8 @@ def normalised_mark_check(job: "CanaryJob", images: np.ndarray) -> None:
     trained = prepared.apply(stored)
     burnt = prepared.apply(burn(stored, mark))
     opaque = np.broadcast_to(mark.alpha == 1, mark.shape)
-    at, left = mark.corner(images.shape[1], images.shape[2])
-    part = np.s_[:, :, at : at + mark.shape[0], left : left + mark.shape[1]]
+    line, column = mark.corner(images.shape[1], images.shape[2])
+    part = np.s_[:, :, line : line + mark.shape[0], column : column + mark.shape[1]]
     allowed = _ROUNDING + levels / min(job.normalisation.std)
     far = np.abs(trained[part] - burnt[part])[:, :, opaque]
     if far.size and far.max() > allowed:
@@ -141,13 +141,13 @@ def _latents(job: "CanaryJob", mark_model: MarkModel, prepared: Preprocessing, p
     Only latents that the clean probe does not excite count.
     """
     rng = np.random.default_rng([job.draw_seed, 4])
-    (top, left), (h, w) = job.mark.corner(probes.shape[1], probes.shape[2]), job.mark.shape
+    (line, column), (h, w) = job.mark.corner(probes.shape[1], probes.shape[2]), job.mark.shape
     marked, random = np.zeros(0), np.zeros(0)
     for start in range(0, len(probes), _BATCH):
         stored = probes[start : start + _BATCH]
         pixels = stored.astype(np.float32) / np.float32(np.iinfo(stored.dtype).max)
         patched = pixels.copy()
-        patched[:, top : top + h, left : left + w] = rng.random((len(pixels), h, w, 1), dtype=np.float32)
+        patched[:, line : line + h, column : column + w] = rng.random((len(pixels), h, w, 1), dtype=np.float32)
         clean, u, r = (mark_model.latents(prepared.apply(x)) for x in (pixels, burn(pixels, job.mark), patched))
         marked = (u & ~clean).sum(axis=0) + (marked if start else 0)
         random = (r & ~clean).sum(axis=0) + (random if start else 0)

@@ -74,12 +74,12 @@ def findings(white: pd.DataFrame, black: pd.DataFrame) -> list[Finding]:
     """
     lines: list[Finding] = []
     for dataset, network in dict.fromkeys([*_arms(black), *_arms(white)]):
-        seen, black_row = _row(white, dataset, network), _row(black, dataset, network)
-        parts = [*_measure_sentences(black_row, *_BLACK), *_measure_sentences(seen, *_WHITE)]
+        white_row, black_row = _row(white, dataset, network), _row(black, dataset, network)
+        parts = [*_measure_sentences(black_row, *_BLACK), *_measure_sentences(white_row, *_WHITE)]
         if not parts:
             continue
         remembered = _is_at_most(black_row.get("p"), LEVEL) or (
-            _is_number(seen.get("excess_low")) and seen["excess_low"] > 0
+            _is_number(white_row.get("excess_low")) and white_row["excess_low"] > 0
         )
         answer = "remembered. " if remembered else "not shown to be remembered. "
         lines.append([Name(f"{dataset}, {network}"), ": ", Strong(answer), " ".join(parts)])

@@ -222,8 +222,8 @@ class Planner:
             if job.keep_weights and of not in weights:
                 weights[of] = tensor_bytes(job.model())
             plain = Arm(training.arm.dataset, training.arm.network)
-            known = plain in influences or training.role not in (INFLUENCE, MARKED)
-            parts.append(canary_cost(job, known=known, weights=weights.get(of, 0)))
+            known_epoch = plain in influences or training.role not in (INFLUENCE, MARKED)
+            parts.append(canary_cost(job, known=known_epoch, weights=weights.get(of, 0)))
         return total(parts)
 
     def random_slots(self, arm: Arm, n: int) -> np.ndarray:

@@ -143,13 +143,13 @@ def check_arms(planner: Planner, progress: Progress) -> None:
     Raises:
         InputError: A network does not fit.
     """
-    seen: set[Arm] = set()
+    checked: set[Arm] = set()
     anything = {arm: np.arange(len(planner.sets[arm.dataset].rows), dtype=float) for arm in planner.ranked()}
     for training in [*planner.bases(), *planner.others(anything)]:
         arm, job = training.arm, training.job
-        if arm in seen or job.done:
+        if arm in checked or job.done:
             continue
-        seen.add(arm)
+        checked.add(arm)
         progress(f"checking {job.network} on {arm.dataset}", 0, 0)
         images = planner.sets[arm.dataset].store.images
         try:

@@ -59,6 +59,6 @@ def influence_view(
     table = table.iloc[order].reset_index(drop=True)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_table(folder / TABLE, table)
-    shown = None if pixels is None else [np.asarray(pixels[row]) for row in order[:most]]
-    write_text(folder / PAGE, render_page(influence_page(found, table, shown, most=most)))
+    pictures = None if pixels is None else [np.asarray(pixels[row]) for row in order[:most]]
+    write_text(folder / PAGE, render_page(influence_page(found, table, pictures, most=most)))
     return table

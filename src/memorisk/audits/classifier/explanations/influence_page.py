@@ -60,18 +60,18 @@ def influence_page(
         number("share", "Share of all", "percent"),
         number("rank_in_class", "Rank in its class", "count"),
     ]
-    shown: list[Block] = [Table(frame=top, columns=columns, caption="The most influential first.", elsewhere=TABLE)]
+    blocks: list[Block] = [Table(frame=top, columns=columns, caption="The most influential first.", elsewhere=TABLE)]
     if pixels is not None:
         items = [
             Thumbnail(data_uri=data_uri(image), caption=[Name(row["image"]), ["class ", Name(row["label"])]])
             for image, row in zip(pixels, top.to_dict("records"), strict=True)
         ]
-        shown.insert(0, Gallery(items=items, caption="The most influential first."))
-    sections = [Section("The most self-influential images", shown, "images")]
+        blocks.insert(0, Gallery(items=items, caption="The most influential first."))
+    sections = [Section("The most self-influential images", blocks, "images")]
     if found.fallback:
-        told = [Name(f"{name}: {one_line(why, 160)}") for name, why in found.fallback.items()]
+        steps = [Name(f"{name}: {one_line(why, 160)}") for name, why in found.fallback.items()]
         text = f"Gradients of these weights were taken one image at a time ({found.fallback_method}):"
-        sections.append(Section("How it was computed", [Paragraph(text), Steps(told)], "how"))
+        sections.append(Section("How it was computed", [Paragraph(text), Steps(steps)], "how"))
     return Page(
         title="Which images trained the network most on themselves?",
         subtitle="Self-influence, for cleaning data",

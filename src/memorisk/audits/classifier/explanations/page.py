@@ -145,8 +145,8 @@ def _associations(found: Explanation) -> list[Block]:
             number("n_groups", "Patients", "count"),
         ]
         chosen = rows(named, np.asarray(named["form"] == form))
-        shown = Table(frame=chosen, columns=columns, caption=caption, elsewhere="atypicality_summary.parquet")
-        blocks += [Heading(heading), shown]
+        form_table = Table(frame=chosen, columns=columns, caption=caption, elsewhere="atypicality_summary.parquet")
+        blocks += [Heading(heading), form_table]
     smallest = column_numbers(table, "smallest_p")
     if np.isfinite(smallest).any():
         smallest, moved = np.nanmin(smallest), np.max(column_numbers(table, "n_movable"))
@@ -180,15 +180,15 @@ def _images(found: Explanation) -> list[Block]:
             if missing
             else ""
         )
-        shown = Table(
+        image_table = Table(
             frame=chosen, columns=columns, caption=caption, elsewhere="atypicality.parquet", most_rows=MOST_IMAGES
         )
-        blocks += [Heading(["In the features ", Name(str(space))]), shown]
+        blocks += [Heading(["In the features ", Name(str(space))]), image_table]
     return blocks
 
 
 def _layers(layers: LayerFindings) -> list[Block]:
-    s, found = layers.summary, layers.reliability
+    s, reliability = layers.summary, layers.reliability
     names = list(layers.distances["layer"])
     return [
         Paragraph(
@@ -202,9 +202,9 @@ def _layers(layers: LayerFindings) -> list[Block]:
         ),
         Definitions(
             [
-                ("Reliability of M over the other seeds", _space_label(found.reliability)),
-                ("AUROC of half of these seeds for the other half", _space_label(found.half_auroc)),
-                ("Ceiling: AUROC of a probe that knew the true M", _space_label(found.ceiling)),
+                ("Reliability of M over the other seeds", _space_label(reliability.reliability)),
+                ("AUROC of half of these seeds for the other half", _space_label(reliability.half_auroc)),
+                ("Ceiling: AUROC of a probe that knew the true M", _space_label(reliability.ceiling)),
             ]
         ),
         _probe_figure(layers, names),
@@ -215,10 +215,10 @@ def _layers(layers: LayerFindings) -> list[Block]:
 
 def _shuffled_labels(layers: LayerFindings) -> str:
     """Word what shuffled labels may do by chance, and whether they did; half of the images have the label."""
-    n, found = layers.summary.n_probed, column_numbers(layers.probes, "shuffled")
-    found = found[np.isfinite(found)]
+    n, aucs = layers.summary.n_probed, column_numbers(layers.probes, "shuffled")
+    aucs = aucs[np.isfinite(aucs)]
     half = chance_band(n // 2, n - n // 2)
-    mean = float(np.mean(found)) if len(found) else float("nan")
+    mean = float(np.mean(aucs)) if len(aucs) else float("nan")
     verdict = "it does" if abs(mean - 0.5) <= half else "IT DOES NOT: distrust these probes"
     return (
         "With shuffled labels the AUROC must lie near 0.5; one shuffle serves all layers, so that they err together, "
@@ -230,11 +230,11 @@ def _shuffled_labels(layers: LayerFindings) -> str:
 def _probe_figure(layers: LayerFindings, names: list[str]) -> Figure:
     probes = layers.probes
     series = {}
-    for kind, shown in KIND_NAMES.items():
+    for kind, kind_name in KIND_NAMES.items():
         of_kind = probes[probes["kind"] == kind].set_index("layer")
         for pooling, chosen in _poolings(names).items():
             each = of_kind.loc[chosen]
-            series[shown + pooling] = (
+            series[kind_name + pooling] = (
                 column_numbers(each, "auroc"),
                 column_numbers(each, "low"),
                 column_numbers(each, "high"),

@@ -75,8 +75,8 @@ def choose_probe_sample(evidence: Evidence, seed: int | None = None) -> ProbeSam
     scored = np.isfinite(others)
     n = scored.sum(axis=0)
     m = np.divide(np.where(scored, others, 0.0).sum(axis=0), n, out=np.full(len(n), np.nan), where=n > 0)
-    known = (evidence.items.split == "canary") & np.isfinite(m)
-    return ProbeSample(at, known & (own > 0), known & (own != 0), m, others)
+    scored_canaries = (evidence.items.split == "canary") & np.isfinite(m)
+    return ProbeSample(at, scored_canaries & (own > 0), scored_canaries & (own != 0), m, others)
 
 
 def check_probes(run: FinishedRun, seed: int | None) -> tuple[ProbeSample, tuple[TrainJob, TrainJob]]:

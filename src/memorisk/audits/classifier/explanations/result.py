@@ -93,12 +93,12 @@ class Explanation:
 
     def as_json(self) -> dict[str, Any]:
         """The summary with the associations, and the probes' ceiling and layers where there are some."""
-        shown = to_json(self.summary) | {"associations": self.associations.to_dict("records")}
+        content = to_json(self.summary) | {"associations": self.associations.to_dict("records")}
         if self.layers is None:
-            return shown
+            return content
         probes = to_json(self.layers.summary) | {
             "reliability": to_json(self.layers.reliability),
             "layers_probed": self.layers.probes.to_dict("records"),
             "distances": self.layers.distances.to_dict("records"),
         }
-        return shown | {"probes": probes}
+        return content | {"probes": probes}

@@ -69,8 +69,8 @@ def check_folder(folder: Path) -> None:
     """
     ours = {SEAL, SUMMARY, PAGE, *(f"{name}.parquet" for name in TABLES)}
     if folder.is_dir():
-        left = {p for pattern in PARTIAL_NAMES for p in folder.glob(pattern)} | set(folder.glob(".activations.*"))
-        if any(p.name not in ours and p not in left for p in folder.iterdir()):
+        partial = {p for pattern in PARTIAL_NAMES for p in folder.glob(pattern)} | set(folder.glob(".activations.*"))
+        if any(p.name not in ours and p not in partial for p in folder.iterdir()):
             raise InputError(f"--out {one_line(folder)} holds other files: name a folder that is new or empty")
         return
     check_out_folder(folder, {}, identity=[])
@@ -128,15 +128,15 @@ def explain(
         tables.append(atypicality_table(_space_label(space), values, opened))
         n_seeds = len(opened.evidence.seeds)
         associations += association_rows(tables[-1], n_seeds=n_seeds, permutations=permutations)
-    found = Explanation(
+    explanation = Explanation(
         atypicality=pd.concat(tables, ignore_index=True),
         associations=pd.DataFrame(associations),
         layers=None if pair is None else _probe(opened, pair, device, target, progress),
         summary=_summary(opened, spaces, feature_weights, permutations),
         redact=bool(opened.options.redact),
     )
-    write_explanation(found, target)
-    return found
+    write_explanation(explanation, target)
+    return explanation
 
 
 def _probe(
@@ -184,7 +184,7 @@ def association_rows(table: pd.DataFrame, *, n_seeds: int, permutations: int) ->
     rows = []
     for form in FORMS:
         columns = [name if form == "pairwise" else f"centroid_{name}" for name in SCORES]
-        found = associate(
+        associations = associate(
             table[columns].to_numpy(dtype=np.float64).T,
             table["M"].to_numpy(dtype=np.float64),
             table["label"].to_numpy(dtype=str),
@@ -192,7 +192,7 @@ def association_rows(table: pd.DataFrame, *, n_seeds: int, permutations: int) ->
             draws=permutations,
             n_seeds=n_seeds,
         )
-        for name, one in zip(SCORES, found, strict=True):
+        for name, one in zip(SCORES, associations, strict=True):
             rows.append(
                 {
                     "features": table["features"].iloc[0],
@@ -242,8 +242,8 @@ def check_features(
         raise InputError("two feature files have the same name: rename one, the results are told apart by it")
     named = [s for s in spaces if _is_named(s)]
     if (weights is not None or size is not None) and not named:
-        given = "--feature-weights" if weights is not None else "--feature-size"
-        raise InputError(f"{given} is for a named network, and --features names none: leave it out")
+        option = "--feature-weights" if weights is not None else "--feature-size"
+        raise InputError(f"{option} is for a named network, and --features names none: leave it out")
     if weights not in (None, "default", "none") and len(named) > 1:
         raise InputError(f"--feature-weights is one network's, and {', '.join(named)} are named: look at one at a time")
     for name in named:

@@ -72,17 +72,17 @@ def attack_section(reading: ResultView) -> list[Block]:
         title = "Attacks, class by class"
         each = _attack_table(rows(named, ~whole), f"{title}.", _gates(reading), label=True)
         blocks.append(Details(title, [each], printed=False))
-    known = [a for a in wording.ATTACKS if a in set(column_texts(table, "attack"))]
-    if known:
-        explained = [(wording.ATTACKS[a][0], wording.ATTACKS[a][1]) for a in known]
+    attacks = [a for a in wording.ATTACKS if a in set(column_texts(table, "attack"))]
+    if attacks:
+        explained = [(wording.ATTACKS[a][0], wording.ATTACKS[a][1]) for a in attacks]
         blocks.append(Details("What each attack does", [Definitions(explained)]))
     return [*blocks, *_agreement(reading.summary.agreement)]
 
 
 def _title(attack: str, control: bool) -> str:
     """Return an attack's title, a control marked as such."""
-    known = wording.ATTACKS.get(attack)
-    return (known[0] if known else attack.replace("_", " ")) + (" (control)" if control else "")
+    words = wording.ATTACKS.get(attack)
+    return (words[0] if words else attack.replace("_", " ")) + (" (control)" if control else "")
 
 
 def _gates(reading: ResultView) -> tuple[float, ...]:
@@ -152,14 +152,14 @@ def _control(control: pd.DataFrame) -> list[Block]:
     if not len(control) or not {"auc", "low", "high"} <= set(control):
         return []
     row = control.iloc[0]
-    found = f"the attack that cannot work has AUC {with_interval(row, 'auc', 0.5)}"
+    result = f"the attack that cannot work has AUC {with_interval(row, 'auc', 0.5)}"
     if is_missing(row["low"]) or is_missing(row["high"]):
-        return [Paragraph([Strong("The control could not be measured: "), f"{found}."])]
+        return [Paragraph([Strong("The control could not be measured: "), f"{result}."])]
     if row["low"] <= 0.5 <= row["high"]:
-        return [Paragraph([Strong("The control behaves: "), f"{found}, an interval that contains 0.5."])]
+        return [Paragraph([Strong("The control behaves: "), f"{result}, an interval that contains 0.5."])]
     text = (
-        f"The interval excludes 0.5: {found}. Members and non-members differ in something else than membership; do not "
-        "rely on the attacks below."
+        f"The interval excludes 0.5: {result}. Members and non-members differ in something else than membership; do "
+        "not rely on the attacks below."
     )
     return [Callout("warning", "The control fails", [Paragraph(text)])]
 
@@ -174,10 +174,14 @@ def _roc_figure(reading: ResultView, overall: pd.DataFrame) -> list[Block]:
     pairs = {k: v for k, v in pairs.items() if len(v[0]) == len(v[1]) > 0}
     non = column_numbers(overall, "n_non_members")
     smallest = 10 / float(np.nanmin(non[non > 0])) if (non > 0).any() else None
-    told: list[Inline] = ["ROC curves on logarithmic axes."]
+    alternative: list[Inline] = ["ROC curves on logarithmic axes."]
     if len(overall):
         row = overall.iloc[0]
-        told = ["The most successful attack is ", Name(str(row["attack"])), f" with AUC {with_interval(row, 'auc')}."]
+        alternative = [
+            "The most successful attack is ",
+            Name(str(row["attack"])),
+            f" with AUC {with_interval(row, 'auc')}.",
+        ]
     shaded = f" Shaded: below {percent(min(smallest, 1))} some attack has too few non-members." if smallest else ""
     return [
         Figure(
@@ -185,7 +189,7 @@ def _roc_figure(reading: ResultView, overall: pd.DataFrame) -> list[Block]:
             title="What each attack finds, and at which price.",
             caption="One model, as an attacker meets it. The dotted line is guessing; a curve above it finds members."
             + shaded,
-            alternative=told,
+            alternative=alternative,
         )
     ]
 
@@ -194,8 +198,8 @@ def _agreement(agreement: Agreements | None) -> list[Block]:
     """Say whether the attacks find the images with large M, with M from other models than the attacked one."""
     if agreement is None:
         return []
-    found = agreement.other_seeds or Agreement()
-    sentences, rho = [], found.spearman
+    other_seeds = agreement.other_seeds or Agreement()
+    sentences, rho = [], other_seeds.spearman
     if rho is not None and not np.isnan([rho.estimate, rho.low, rho.high]).any():
         value, low, high = map(decimal, (rho.estimate, rho.low, rho.high))
         sentences.append(
@@ -204,13 +208,15 @@ def _agreement(agreement: Agreements | None) -> list[Block]:
             "that the attack finds; at 0 M says nothing about whom an attacker without twins can find; below 0 the "
             "attack accuses easy images, whether they were in the training or not, so that whom it misses is not safe."
         )
-        if not np.isnan([found.success_high, found.success_low]).any():
+        if not np.isnan([other_seeds.success_high, other_seeds.success_low]).any():
             sentences.append(
-                f"The attack finds {percent(found.success_high)} of the images with M above 0.3, "
-                f"{percent(found.success_low)} of those with M up to 0.1."
+                f"The attack finds {percent(other_seeds.success_high)} of the images with M above 0.3, "
+                f"{percent(other_seeds.success_low)} of those with M up to 0.1."
             )
-    shown = [Paragraph(" ".join(sentences))] if sentences else [Definitions(settings(to_json(agreement)), compact=True)]
-    return [Details("Does M tell whom the attacks find?", shown)]
+    blocks = (
+        [Paragraph(" ".join(sentences))] if sentences else [Definitions(settings(to_json(agreement)), compact=True)]
+    )
+    return [Details("Does M tell whom the attacks find?", blocks)]
 
 
 def target_section(reading: ResultView) -> list[Block]:
@@ -222,8 +228,8 @@ def target_section(reading: ResultView) -> list[Block]:
     if target.replication is not None:
         blocks.append(_replication(target.replication))
     if target.attacks:
-        found = [{"attack": _title(k, False), **to_row(v)} for k, v in target.attacks.items()]
-        table = pd.DataFrame(found).astype({"attack": object})
+        attack_rows = [{"attack": _title(k, False), **to_row(v)} for k, v in target.attacks.items()]
+        table = pd.DataFrame(attack_rows).astype({"attack": object})
         caption = (
             "Attacks on the very model, its training images against the test part. Intervals: over patients; the model "
             "was trained once, and this file is what is asked about."
@@ -235,8 +241,8 @@ def target_section(reading: ResultView) -> list[Block]:
             each = pd.DataFrame([to_row(row) for row in target.classes]).astype({"attack": object, "label": object})
             each = each.assign(attack=[_title(a, False) for a in column_texts(each, "attack")])
             title = "Attacks on the very model, class by class"
-            shown = _attack_table(each, f"{title}.", _gates(reading), label=True)
-            blocks.append(Details(title, [shown], printed=False))
+            class_table = _attack_table(each, f"{title}.", _gates(reading), label=True)
+            blocks.append(Details(title, [class_table], printed=False))
     described = {
         "File": target.file,
         "sha256": target.sha256,

@@ -136,25 +136,25 @@ def _other_list(reading: ResultView) -> str:
 
 def _noticeable_gap(reading: ResultView) -> list[Block]:
     """Say what the audit would have noticed of one patient, and in which classes nobody; a pass has it as a reason."""
-    found, untested = reading.summary.noticeable, column_texts(reading.untestable(), "label")
-    told = f"A single {reading.unit} can go unnoticed in {_plural(len(untested), 'class', 'classes')}: "
-    missing: list[Block] = [Paragraph([told, *listed(untested), "."])] if untested else []
-    if found is None:
+    noticeable, untested = reading.summary.noticeable, column_texts(reading.untestable(), "label")
+    subject = f"A single {reading.unit} can go unnoticed in {_plural(len(untested), 'class', 'classes')}: "
+    missing: list[Block] = [Paragraph([subject, *listed(untested), "."])] if untested else []
+    if noticeable is None:
         return missing
     units = reading.summary.units
-    text = power_sentence(found.gap_nats, found.simulated, units, "\0", found.stratum, found.strata)
+    text = power_sentence(noticeable.gap_nats, noticeable.simulated, units, "\0", noticeable.stratum, noticeable.strata)
     text = f"{wording.UNFLAGGED.format(unit=reading.unit)}{text}" if reading.status == "fail" else capitalized(text)
     before, _, after = text.partition("\0")
-    return [Paragraph([before, Name(found.label), f"{after}."]), *missing]
+    return [Paragraph([before, Name(noticeable.label), f"{after}."]), *missing]
 
 
 def _folded_list(items: Sequence[str]) -> list[Block]:
     """List sentences, folded where there are so many that the numbers below would go out of sight."""
-    told = [Name(capitalized(item)) for item in items]
-    if len(told) <= MOST_REASONS + 1:
-        return [Steps(told)]
-    rest = told[MOST_REASONS:]
-    return [Steps(told[:MOST_REASONS]), Details(f"{len(rest)} more", [Steps(rest)])]
+    sentences = [Name(capitalized(item)) for item in items]
+    if len(sentences) <= MOST_REASONS + 1:
+        return [Steps(sentences)]
+    rest = sentences[MOST_REASONS:]
+    return [Steps(sentences[:MOST_REASONS]), Details(f"{len(rest)} more", [Steps(rest)])]
 
 
 def _sentence(reading: ResultView) -> Text:
@@ -167,31 +167,33 @@ def _sentence(reading: ResultView) -> Text:
             f"tried tells who was in the training better than is allowed.{rule}"
         )
     if reading.status == "fail":
-        found = []
+        findings = []
         if reading.verdict_flagged:
             again = f" ({reading.several_classes})" if reading.several_classes and not reading.list_setting else ""
             flagged = _plural(reading.verdict_flagged, reading.unit, reading.units)
-            found.append(f"{flagged} flagged as remembered{again}")
+            findings.append(f"{flagged} flagged as remembered{again}")
         above = reading.classes_above_gate()
         if above:
-            found.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
+            findings.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
         trained = reading.summary.target is None and reading.summary.models.model not in ("", TRAINED_ELSEWHERE)
         which = "a model that was trained like these" if trained else "this model"
-        return f"Do not release {which}. Found: {' and '.join(found) or 'see the reasons below'}.{rule}"
+        return f"Do not release {which}. Found: {' and '.join(findings) or 'see the reasons below'}.{rule}"
     return f"This audit can say neither that the model passes nor that it fails. This is not a pass.{rule}"
 
 
 def _looser_gate(reading: ResultView) -> str:
     """Name what the gate was told to let through beyond its defaults."""
-    rule, told = reading.verdict.rule, []
+    rule, allowances = reading.verdict.rule, []
     if rule.notice_nats is not None and rule.notice_nats > NOTICE:
-        told.append(
+        allowances.append(
             f"a single {reading.unit} must be noticed only from a gap of {rule.notice_nats:g} nats on (--notice, by "
             f"default {NOTICE:g})"
         )
     if rule.attack_gate is not None and rule.attack_gate > ATTACK_GATE:
-        told.append(f"attacks may come up to AUC {rule.attack_gate:g} (--attack-gate, by default {ATTACK_GATE:g})")
-    return f" It is looser than the default: {' and '.join(told)}." if told else ""
+        allowances.append(
+            f"attacks may come up to AUC {rule.attack_gate:g} (--attack-gate, by default {ATTACK_GATE:g})"
+        )
+    return f" It is looser than the default: {' and '.join(allowances)}." if allowances else ""
 
 
 def _question(reading: ResultView) -> list[Block]:
@@ -224,11 +226,11 @@ def _question(reading: ResultView) -> list[Block]:
 def _uncovered(reading: ResultView) -> list[Text]:
     """Count the images and patients that the audit says nothing about, with the reasons."""
     counts, unscored = reading.summary.images, reading.summary.unscored
-    told: list[Text] = []
+    lines: list[Text] = []
     if images := (unscored.n_images or 0) - (counts.n_validation or 0):  # those have a line of their own
         groups = unscored.n_groups
         also = "" if groups is None or reading.unit == "image" else f" and {count(groups)} {reading.units}"
-        told.append([Strong(f"{count(images)} images{also} were not scored"), f"{_of_total(counts.n_images, ', ')}."])
+        lines.append([Strong(f"{count(images)} images{also} were not scored"), f"{_of_total(counts.n_images, ', ')}."])
     for n, what in (
         (counts.n_test, "are the test part: no model saw them, and they serve as the null."),
         (counts.n_validation, "were set aside for choosing models, and are not scored."),
@@ -238,18 +240,18 @@ def _uncovered(reading: ResultView) -> list[Text]:
         (counts.n_not_sampled, "were left out by the sample that was asked for."),
     ):
         if n:
-            told.append(f"{count(n)} images {what}")
-    return told
+            lines.append(f"{count(n)} images {what}")
+    return lines
 
 
 def _data_share(reading: ResultView) -> Text | None:
     """Say how much less data the audited models had than the full set."""
     target = reading.summary.target
-    seen = None if target is None else target.n_members
-    trained, full = reading.summary.images_each, seen or reading.summary.images.n_images
+    n_members = None if target is None else target.n_members
+    trained, full = reading.summary.images_each, n_members or reading.summary.images.n_images
     if trained is None or not full:
         return None
-    whose = "that the model to be released saw" if seen else "of the full set, the test part included"
+    whose = "that the model to be released saw" if n_members else "of the full set, the test part included"
     return (
         f"Each model of this audit was trained on {count(trained)} images, {percent(1 - trained / full)} fewer than "
         f"the {count(full)} {whose}. A model trained on all of them may remember each image less or more."
@@ -338,8 +340,8 @@ def _look_alikes(reading: ResultView) -> list[Section]:
         caption="Images that are alike, the most alike pair first.",
         elsewhere=f"tables/{TABLE}.parquet",
     )
-    shown: list[Block] = [Paragraph(text)] if reading.redacted else [Paragraph(text), table]
-    return [Section("Perhaps one person under two ids", shown, "alike")]
+    blocks: list[Block] = [Paragraph(text)] if reading.redacted else [Paragraph(text), table]
+    return [Section("Perhaps one person under two ids", blocks, "alike")]
 
 
 def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:
@@ -471,19 +473,19 @@ def _placebo(placebo: Placebo | None) -> Callout:
     if placebo.n_repeats is not None and placebo.n_with_list is not None:
         listed_in = f"{count(placebo.n_with_list)} of {count(placebo.n_repeats)}"
         sentences.append(f"In {listed_in} repeats somebody was flagged.")
-    shown = Paragraph(" ".join(sentences) or "Its numbers are in summary.json.")
-    return Callout("note", "Placebo: the same audit where there was nothing to find", [shown])
+    paragraph = Paragraph(" ".join(sentences) or "Its numbers are in summary.json.")
+    return Callout("note", "Placebo: the same audit where there was nothing to find", [paragraph])
 
 
 def _footer(reading: ResultView) -> Text:
     version = reading.summary.versions.get("memorisk")
-    made = f"Made by memorisk {version}. " if version else "Made by memorisk. "
-    shown = (
+    origin = f"Made by memorisk {version}. " if version else "Made by memorisk. "
+    handling = (
         "Ids and images are left out."
         if reading.redacted
         else "This file names training images: handle it as personal data."
     )
-    return made + shown + " It needs no network and asks for none."
+    return origin + handling + " It needs no network and asks for none."
 
 
 def _of_total(total: int | None, before: str = "") -> str:

@@ -97,8 +97,8 @@ def _classes(table: pd.DataFrame) -> list[Block]:
     ]
     for run in RUNS:  # a class that could not be tested has no count, least of all 0
         tested, flagged = table[f"testable_{run}"], table[f"flagged_{run}"]
-        shown = [count(n) if t else NOT_TESTED for t, n in zip(tested, flagged, strict=True)]
-        table = table.assign(**{f"listed_{run}": shown})
+        flag_counts = [count(n) if t else NOT_TESTED for t, n in zip(tested, flagged, strict=True)]
+        table = table.assign(**{f"listed_{run}": flag_counts})
     caption = "Second run less first, over the patients that both scored; tiers and flags are those of each whole run."
     return [Table(frame=table, columns=columns, caption=caption, elsewhere="per_class.parquet")]
 
@@ -129,14 +129,14 @@ def _groups(found: Comparison) -> list[Block]:
         f"leave out 0 where nothing changed; {count(apart)} do. Read them as a list to look into, not as findings."
     )
     caption = "Patients with the largest differences first; M is the mean over a patient's images of the class."
-    shown = Table(frame=largest, columns=columns, caption=caption, elsewhere="per_group.parquet", most_rows=200)
-    return [Paragraph(text), shown]
+    patient_table = Table(frame=largest, columns=columns, caption=caption, elsewhere="per_group.parquet", most_rows=200)
+    return [Paragraph(text), patient_table]
 
 
 def _attacks(aucs: pd.DataFrame) -> list[Block]:
-    known = [wording.ATTACKS[a][0] if a in wording.ATTACKS else a for a in aucs["attack"]]
-    known = [
-        f"{name} (control, no attack)" if a == CONTROL else name for a, name in zip(aucs["attack"], known, strict=True)
+    titles = [wording.ATTACKS[a][0] if a in wording.ATTACKS else a for a in aucs["attack"]]
+    titles = [
+        f"{name} (control, no attack)" if a == CONTROL else name for a, name in zip(aucs["attack"], titles, strict=True)
     ]
     columns = [
         words("attack", "Attack", row=True),
@@ -148,7 +148,7 @@ def _attacks(aucs: pd.DataFrame) -> list[Block]:
     return [
         Paragraph("Each run's own attacks on its own models; the two columns are not paired."),
         Table(
-            frame=aucs.assign(attack=known), columns=columns, caption="All classes together.", elsewhere="aucs.parquet"
+            frame=aucs.assign(attack=titles), columns=columns, caption="All classes together.", elsewhere="aucs.parquet"
         ),
     ]
 

@@ -96,8 +96,8 @@ def _facts(found: DefenceResult) -> Facts:
 def _reasons(results: dict[str, Result]) -> list[Block]:
     """List the first reason of each regime's verdict."""
     first = {name: (*ClassifierVerdict.read(r.verdict).why, "no reason given")[0] for name, r in results.items()}
-    told: list[Text] = [[Strong(n), f", {results[n].status}: ", Name(why)] for n, why in first.items()]
-    return [Details("Why each verdict", [Steps(told)])]
+    lines: list[Text] = [[Strong(n), f", {results[n].status}: ", Name(why)] for n, why in first.items()]
+    return [Details("Why each verdict", [Steps(lines)])]
 
 
 def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
@@ -214,26 +214,26 @@ _REGIMES = {
 
 def privacy_section(reading: ResultView) -> list[Section]:
     """The section, or none for a plain training whose epsilon nobody measured."""
-    found = reading.summary.privacy
-    if found is None or (found.regime == "full" and found.bound is None):
+    privacy = reading.summary.privacy
+    if privacy is None or (privacy.regime == "full" and privacy.bound is None):
         return []
-    blocks: list[Block] = [Paragraph(_REGIMES.get(found.regime, found.regime))]
-    if found.promise is not None:
-        blocks += _promise(found.promise)
-    if found.bound is not None:
-        blocks += _bound(found.bound)
+    blocks: list[Block] = [Paragraph(_REGIMES.get(privacy.regime, privacy.regime))]
+    if privacy.promise is not None:
+        blocks += _promise(privacy.promise)
+    if privacy.bound is not None:
+        blocks += _bound(privacy.bound)
     return [Section("What is promised of privacy, and what was proved", blocks, "privacy")]
 
 
 def _promise(promise: PrivacyPromise) -> list[Block]:
-    known = promise.patients_known
+    with_patients = promise.patients_known
     whose = f"All images of a patient (at most {count(promise.largest_group or 0)})"
     facts = [
         Fact("Epsilon, one image added or removed", _number(promise.epsilon)),
         Fact("One image replaced", _number(promise.replace_one_epsilon)),
         Fact(
-            whose if known else "All images of a patient",
-            _number(promise.per_patient_epsilon) if known else "not known: no patient ids",
+            whose if with_patients else "All images of a patient",
+            _number(promise.per_patient_epsilon) if with_patients else "not known: no patient ids",
         ),
         Fact("Delta", f"{promise.delta:g}"),
         Fact("Noise, in clipping norms", _number(promise.noise_multiplier)),

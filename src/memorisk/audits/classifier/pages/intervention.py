@@ -65,10 +65,10 @@ def _figure(table: pd.DataFrame) -> Figure:
         f"{t} (changed)" if c else t
         for t, c in zip(column_texts(table, "label"), booleans(table, "targeted"), strict=True)
     ]
-    shown = [tuple(column_numbers(table, c) for c in columns) for columns in (DIFFERENCE, NOISE)]
+    limits = [tuple(column_numbers(table, c) for c in columns) for columns in (DIFFERENCE, NOISE)]
     first = " Rows beyond 40 are in the table only." if len(table) > MOST_ROWS else ""
     return Figure(
-        svg=difference_plot(names, shown[0], shown[1]),
+        svg=difference_plot(names, limits[0], limits[1]),
         title="What the intervention changed, and what retraining alone changes.",
         caption=f"After less before. Right of 0 more is remembered than before, left of it less.{first}",
         alternative=[piece for row in range(len(table)) for piece in _row_words(table, row)],
@@ -78,11 +78,11 @@ def _figure(table: pd.DataFrame) -> Figure:
 def _row_words(table: pd.DataFrame, row: int) -> list[Inline]:
     """One class in words, for whoever cannot see the figure."""
     values = {c: column_numbers(table, c)[row] for c in (*DIFFERENCE, *NOISE)}
-    said = {k: "unknown" if np.isnan(v) else decimal(v) for k, v in values.items()}
+    texts = {k: "unknown" if np.isnan(v) else decimal(v) for k, v in values.items()}
     return [
         *listed([column_texts(table, "label")[row]]),
-        f": {said['difference']} ({said['low']} to {said['high']}); retraining alone {said['noise']} "
-        f"({said['noise_low']} to {said['noise_high']}). ",
+        f": {texts['difference']} ({texts['low']} to {texts['high']}); retraining alone {texts['noise']} "
+        f"({texts['noise_low']} to {texts['noise_high']}). ",
     ]
 
 
@@ -115,8 +115,8 @@ def _side_effects(table: pd.DataFrame) -> Details:
         number("n_test_groups", "In the test part", "count"),
     ]
     caption = "A class that is named rightly more often after the change was given a shortcut."
-    shown = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
-    return Details("How much of the images changed, and whether it became a shortcut", [shown])
+    effects = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
+    return Details("How much of the images changed, and whether it became a shortcut", [effects])
 
 
 def _paper_columns(table: pd.DataFrame) -> Details:
@@ -131,5 +131,5 @@ def _paper_columns(table: pd.DataFrame) -> Details:
         "Percentages are the paper's column only: they grow without bound where little was remembered before. "
         "Intervals over groups, for the models that were trained."
     )
-    shown = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
-    return Details("The paper's columns, and effect sizes", [shown])
+    paper_table = Table(frame=table, columns=columns, caption=caption, elsewhere=f"tables/{TABLE}.parquet")
+    return Details("The paper's columns, and effect sizes", [paper_table])

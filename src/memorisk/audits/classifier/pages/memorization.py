@@ -107,16 +107,16 @@ def _reasons(table: pd.DataFrame) -> list[Block]:
             by_reason.setdefault(reason or alone, []).append(label)
     if not by_reason:
         return []
-    told: list[Text] = [[*listed(labels), ": ", Name(reason)] for reason, labels in by_reason.items()]
-    return [Heading("Classes without a list, or where a single one can go unnoticed"), Steps(told)]
+    lines: list[Text] = [[*listed(labels), ": ", Name(reason)] for reason, labels in by_reason.items()]
+    return [Heading("Classes without a list, or where a single one can go unnoticed"), Steps(lines)]
 
 
 def _interval_figure(table: pd.DataFrame) -> Figure:
     labels = column_texts(table, "label")
-    known = rows(table, ~np.isnan(column_numbers(table, "mean")))
+    with_mean = rows(table, ~np.isnan(column_numbers(table, "mean")))
     sentence: list[Inline] = ["No class has a mean."]
-    if len(known):
-        top, bottom = known.iloc[0], known.iloc[-1]
+    if len(with_mean):
+        top, bottom = with_mean.iloc[0], with_mean.iloc[-1]
         sentence = [
             "The highest mean is that of ",
             Name(str(top.get("label"))),
@@ -238,8 +238,8 @@ def _beside_most_frequent(pair: RarestAgainstTop) -> list[Inline]:
 
 def _size(n: int | None, mean: float) -> str:
     """Word the number of images and the mean M of one of the two classes, as far as they are known."""
-    known = [*([] if n is None else [f"{count(n)} images"]), *([] if isnan(mean) else [f"mean M {decimal(mean)}"])]
-    return f" ({', '.join(known)})" if known else ""
+    facts = [*([] if n is None else [f"{count(n)} images"]), *([] if isnan(mean) else [f"mean M {decimal(mean)}"])]
+    return f" ({', '.join(facts)})" if facts else ""
 
 
 def null_section(reading: ResultView) -> list[Block]:
@@ -277,16 +277,16 @@ def null_section(reading: ResultView) -> list[Block]:
 def _check_of_the_null(reading: ResultView) -> list[Block]:
     """Say whether unseen images look alike in the canary and the test part, class by class."""
     p = column_numbers(reading.result.per_class, "prerequisite_p")
-    known = np.isfinite(p)
-    if not known.any():
+    finite = np.isfinite(p)
+    if not finite.any():
         return []
     failing = [
         t
-        for t, bad in zip(column_texts(reading.result.per_class, "label"), known & (p <= UNSEEN_LEVEL), strict=True)
+        for t, bad in zip(column_texts(reading.result.per_class, "label"), finite & (p <= UNSEEN_LEVEL), strict=True)
         if bad
     ]
     smallest = (
-        f"(smallest p over classes, corrected for their number: {probability(p[known].min())}; a class at or below "
+        f"(smallest p over classes, corrected for their number: {probability(p[finite].min())}; a class at or below "
         f"{UNSEEN_LEVEL:g} would get no p-values)."
     )
     if failing:

@@ -274,12 +274,12 @@ class ResultView:
     @classmethod
     def of(cls, result: Result, *, redact: bool) -> "ResultView":
         """Count with the ids, then leave them out where that is asked for."""
-        shown = redact_result(result) if redact else result
+        visible = redact_result(result) if redact else result
         flagged = rows(result.per_group, booleans(result.per_group, "flagged"))
         return cls(
-            result=shown,
-            summary=ClassifierSummary.read(shown.summary),
-            verdict=ClassifierVerdict.read(shown.verdict),
+            result=visible,
+            summary=ClassifierSummary.read(visible.summary),
+            verdict=ClassifierVerdict.read(visible.verdict),
             redacted=redact,
             images_scored=distinct_scored(result.per_image, "image"),
             groups_scored=distinct_scored(result.per_group, "group"),
@@ -342,9 +342,9 @@ class ResultView:
         """Say that the list that is shown is not the verdict's, with both counts; empty where it is."""
         if not self.list_setting:
             return ""
-        shown, own = (self._counted(n) for n in (self.flagged_total, self.verdict_flagged))
+        listed, own = (self._counted(n) for n in (self.flagged_total, self.verdict_flagged))
         return (
-            f"The list that is shown was asked for {self.list_setting} and holds {shown}; the verdict rests on a "
+            f"The list that is shown was asked for {self.list_setting} and holds {listed}; the verdict rests on a "
             f"list of its own, at level {VERDICT_LEVEL:g} with correction {VERDICT_CORRECTION}, which holds {own}."
         )
 
@@ -361,8 +361,8 @@ class ResultView:
         q = self.verdict.level if self.summary.list_level is None else self.summary.list_level
         level = "q" if q is None else f"{100 * q:g} %"
         half = "" if self.summary.design == "paper" else "/2"
-        made = f"|T|+|C|{half}" if self.summary.images_each is None else count(self.summary.images_each)
-        return flagged_statement(level, f"{made} images")
+        n_images = f"|T|+|C|{half}" if self.summary.images_each is None else count(self.summary.images_each)
+        return flagged_statement(level, f"{n_images} images")
 
     def classes_above_gate(self) -> int:
         """Count the classes whose lower limit lies above the gate."""

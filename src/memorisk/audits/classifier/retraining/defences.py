@@ -101,12 +101,12 @@ def audit_defences(
             assert isinstance(result, Result)
             results[name] = result
         results = _merge_earlier_regimes(folder, results)
-        found = DefenceResult(defence_table(folder, results), results, next(iter(results)))
-        write_table(run.path / TABLE, found.table, recorded=True)
-        summary = {"regimes": found.table.to_dict("records"), "reference": found.reference}
+        comparison = DefenceResult(defence_table(folder, results), results, next(iter(results)))
+        write_table(run.path / TABLE, comparison.table, recorded=True)
+        summary = {"regimes": comparison.table.to_dict("records"), "reference": comparison.reference}
         write_json(run.path / SUMMARY, summary, recorded=True)
-        write_text(run.path / REPORT, render("defences", found))
-    return found
+        write_text(run.path / REPORT, render("defences", comparison))
+    return comparison
 
 
 def _merge_earlier_regimes(folder: Path, results: dict[str, Result]) -> dict[str, Result]:
@@ -248,8 +248,8 @@ def _privacy_columns(privacy: Privacy | None) -> dict[str, float]:
     promise, bound = (None, None) if privacy is None else (privacy.promise, privacy.bound)
     columns = dict.fromkeys(_PRIVACY_COLUMNS, nan)
     if promise is not None:
-        known = {name: getattr(promise, name) for name in _PRIVACY_COLUMNS if hasattr(promise, name)}
-        columns |= {name: value for name, value in known.items() if value is not None}
+        promised = {name: getattr(promise, name) for name in _PRIVACY_COLUMNS if hasattr(promise, name)}
+        columns |= {name: value for name, value in promised.items() if value is not None}
     if bound is not None:
         columns |= {"bound": bound.low, "bound_largest": bound.largest_provable, "bound_pairs": bound.n_pairs}
     return columns

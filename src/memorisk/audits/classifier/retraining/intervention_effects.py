@@ -116,7 +116,7 @@ def intervention_table(before: Evidence, after: Evidence, rerun: Evidence, inten
         The columns of ``COLUMNS``.
     """
     attacks = [_attack(e) for e in (before, after)]
-    found = []
+    class_rows = []
     for label in sorted(set(before.items.label), key=lambda name: (name not in intended.classes, str(name))):
         own = before.items.label == label
         row: dict[str, object] = {
@@ -130,8 +130,8 @@ def intervention_table(before: Evidence, after: Evidence, rerun: Evidence, inten
         }
         for name in ("images_changed", "pixels_changed", "mean_change"):
             row[name] = getattr(intended, name).get(label, float("nan"))
-        found.append(row)
-    return pd.DataFrame(found, columns=pd.Index(COLUMNS))
+        class_rows.append(row)
+    return pd.DataFrame(class_rows, columns=pd.Index(COLUMNS))
 
 
 def _memorization_columns(before: Evidence, after: Evidence, rerun: Evidence, own: np.ndarray) -> dict[str, object]:
@@ -140,18 +140,18 @@ def _memorization_columns(before: Evidence, after: Evidence, rerun: Evidence, ow
     scored = np.flatnonzero(own & (items.split == "canary") & (sign != 0).any(axis=0))
     group = items.group[scored].astype(str)
     tables = [group_table(e.gap[:, scored], sign[:, scored], group).values for e in (before, after, rerun)]
-    found = retraining_difference(tables[0], tables[1], tables[2])
+    change = retraining_difference(tables[0], tables[1], tables[2])
     images = [memorization(e.gap[:, scored], sign[:, scored]) for e in (before, after)]
     means = [float(m.mean()) if len(m) else float("nan") for m in images]
     return {
-        "n_groups": found.difference.n_groups,
-        "n_seeds": found.difference.n_seeds,
-        "before": found.before,
-        "after": found.after,
-        **_limits(found.difference, "difference", ""),
-        **_limits(found.noise, "noise", "noise_"),
-        **_limits(found.excess, "excess", "excess_"),
-        "reading": _why_insufficient(found),
+        "n_groups": change.difference.n_groups,
+        "n_seeds": change.difference.n_seeds,
+        "before": change.before,
+        "after": change.after,
+        **_limits(change.difference, "difference", ""),
+        **_limits(change.noise, "noise", "noise_"),
+        **_limits(change.excess, "excess", "excess_"),
+        "reading": _why_insufficient(change),
         "paper_before": means[0],
         "paper_after": means[1],
         "paper_percent": percent_change(*means),
@@ -200,8 +200,10 @@ def _recall_columns(before: Evidence, after: Evidence, own: np.ndarray) -> dict[
     row: dict[str, object] = {"n_test_groups": len(tables[0])}
     for table, name in zip(tables, ("recall_before", "recall_after"), strict=True):
         row[name] = float(table.mean()) if table.size else float("nan")
-    found = difference_interval(tables[1], tables[0])
-    within = replace(found, low=max(found.low, -1.0), high=min(found.high, 1.0))  # t knows no bounds, two recalls do
+    difference = difference_interval(tables[1], tables[0])
+    within = replace(
+        difference, low=max(difference.low, -1.0), high=min(difference.high, 1.0)
+    )  # t knows no bounds, two recalls do
     return row | _limits(within, "recall_difference", "recall_")
 
 
@@ -223,8 +225,8 @@ def summary_of(table: pd.DataFrame, intended: InterventionPlan, seeds: int) -> I
 
 def _sentence(row: dict[str, Any], intended: InterventionPlan) -> str:
     """One target class in a line."""
-    known = {k: "unknown" if isinstance(v, float) and np.isnan(v) else v for k, v in row.items()}
-    value = {k: f"{v:+.2f}" if isinstance(v, float) else str(v) for k, v in known.items()}
+    values = {k: "unknown" if isinstance(v, float) and np.isnan(v) else v for k, v in row.items()}
+    value = {k: f"{v:+.2f}" if isinstance(v, float) else str(v) for k, v in values.items()}
     return (
         f"{intended.intervention.name} on {one_line(row['label'], 40)}: mean M {value['before']} -> {value['after']}, "
         f"difference {value['difference']} (95 % interval {value['low']} to {value['high']}; retraining alone "
@@ -245,14 +247,16 @@ def warnings_of(table: pd.DataFrame, intended: InterventionPlan) -> list[str]:
     """List what the differences do not say; class names stay in the table, so that no sentence holds a user's text."""
     name, n = intended.intervention.name, int(booleans(table, "targeted").sum())
     if n < len(table):
-        found = [
+        warnings = [
             f"Only some classes were changed ({name}), so the change itself tells them from the others: it is a "
             "shortcut to their label. Their accuracy and their M move for that reason too, whatever their "
             "distinctiveness, and classes that were not changed move with them. This is not causal identification."
         ]
     else:
-        found = ["Every class was changed, so the change is no shortcut to a label; it makes the whole task another."]
-    found += [
+        warnings = [
+            "Every class was changed, so the change is no shortcut to a label; it makes the whole task another."
+        ]
+    warnings += [
         "Choosing the data set, the architecture or the class with the most pronounced effect is a selection, as in "
         "the paper's table 6: the effect chosen is then too large and its interval too sure.",
         "On images that are grey already greyscaling changes nothing, and this audit refuses it; the paper's effects "
@@ -260,14 +264,14 @@ def warnings_of(table: pd.DataFrame, intended: InterventionPlan) -> list[str]:
         "The changed images are scaled by the baseline's mean and deviation of pixels, shared by all models.",
     ]
     if n > 1:
-        found.append(f"Each interval holds 95 % by itself, not all of the {n} changed classes at once.")
+        warnings.append(f"Each interval holds 95 % by itself, not all of the {n} changed classes at once.")
     if column_numbers(table, "n_seeds").max(initial=0) < MIN_SEEDS:
-        found.append(
+        warnings.append(
             f"With fewer than {MIN_SEEDS} seeds the intervals are over patients only and say nothing of retraining."
         )
     if intended.left_out:
-        found.append(f"{len(intended.left_out)} rare classes are too small to be audited and were left as they are.")
-    return found
+        warnings.append(f"{len(intended.left_out)} rare classes are too small to be audited and were left as they are.")
+    return warnings
 
 
 def with_intervention(result: Result, found: InterventionEffects | None) -> Result:

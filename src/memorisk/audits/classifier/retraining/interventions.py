@@ -158,8 +158,10 @@ def _refuse_unchanged(intervention: Intervention, name: str, share: np.ndarray) 
     if changed >= MIN_CHANGED * n and changed:
         return
     of = f"class {one_line(name, 60)}"
-    left = f"{n - changed:,} images are {intervention.unchanged}"
-    what = f"no pixel of {of} ({left})" if not changed else f"only {changed:,} of {n:,} images of {of} ({left})"
+    unchanged = f"{n - changed:,} images are {intervention.unchanged}"
+    what = (
+        f"no pixel of {of} ({unchanged})" if not changed else f"only {changed:,} of {n:,} images of {of} ({unchanged})"
+    )
     raise InputError(
         f"{intervention.name} changes {what}: a difference could only be retraining noise; name other classes with "
         "--classes, or another --intervene"
@@ -274,7 +276,7 @@ def _map_pairs(pairs: Pairs, change: Callable[[TrainJob], TrainJob]) -> Pairs:
 def _keep_images(path: Path, store: ImageStore, intended: InterventionPlan) -> None:
     """The changed images as a file, unless a killed run left it whole (it is named when all of it is written)."""
     if is_intact(path):
-        found = read_array(path, mmap=True)
-        if found.shape == store.images.shape and found.dtype == store.images.dtype:
+        stored = read_array(path, mmap=True)
+        if stored.shape == store.images.shape and stored.dtype == store.images.dtype:
             return
     write_intervened(path, intended.intervention, store.images, intended.rows)

@@ -122,13 +122,13 @@ def paper_attacks(evidence: Evidence) -> list[AttackScores]:
     """Compute the paper's five attack scores from the twins' losses (`scores.twin_attacks`)."""
     held_out = evidence.items.split == "test"
     sign = np.where(held_out, 0, evidence.sign)
-    found = []
+    attacks = []
     for spec in ATTACKS.values():
         if len(evidence.seeds) < spec.min_seeds:
             continue
-        made = attack_scores(spec, evidence.loss_a, evidence.loss_b, sign, held_out)
-        found.append(AttackScores(spec.name, made.score, made.role, spec.control))
-    return found
+        scores = attack_scores(spec, evidence.loss_a, evidence.loss_b, sign, held_out)
+        attacks.append(AttackScores(spec.name, scores.score, scores.role, spec.control))
+    return attacks
 
 
 def reference_attacks(evidence: Evidence) -> list[AttackScores]:
@@ -142,14 +142,14 @@ def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[AttackScore
         return []
     sign = evidence.sign
     role = np.where(sign > 0, MEMBER, np.where(sign < 0, NON_MEMBER, NEITHER)).astype(np.int8)
-    found = []
+    attacks = []
     for mode in modes:
         for name, function in (("lira", _lira), ("rmia", _rmia)):
             score = np.stack([function(evidence, s, mode) for s in range(n_seeds)])
             usable = np.isfinite(score) & (role != NEITHER)
             score, roles = np.where(usable, score, np.nan), np.where(usable, role, NEITHER).astype(np.int8)
-            found.append(AttackScores(f"{name}_{mode}", score, roles, by_coin=True))
-    return found
+            attacks.append(AttackScores(f"{name}_{mode}", score, roles, by_coin=True))
+    return attacks
 
 
 def without_trainings(evidence: Evidence, labels: Sequence[str]) -> dict[tuple[str, str], list[PartLeftOut]]:
@@ -161,14 +161,14 @@ def without_trainings(evidence: Evidence, labels: Sequence[str]) -> dict[tuple[s
     n_seeds = len(evidence.seeds)
     modes = ["offline"] + (["online"] if 2 * n_seeds >= ONLINE_FROM else [])
     parts = np.array_split(np.arange(n_seeds), min(n_seeds, MOST_PARTS))
-    found: dict[tuple[str, str], list[PartLeftOut]] = {}
+    parts_left_out: dict[tuple[str, str], list[PartLeftOut]] = {}
     for part in parts:
         for attack in _reference_attacks(evidence.of_seeds(np.setdiff1d(np.arange(n_seeds), part)), modes):
             for name in map(str, labels):
                 own = of_label(evidence, name)
-                left = part_left_out(attack.score[:, own], attack.role[:, own], evidence.items.group[own])
-                found.setdefault((attack.name, name), []).append(left)
-    return found
+                part_result = part_left_out(attack.score[:, own], attack.role[:, own], evidence.items.group[own])
+                parts_left_out.setdefault((attack.name, name), []).append(part_result)
+    return parts_left_out
 
 
 def _lira(evidence: Evidence, s: int, mode: str) -> np.ndarray:
@@ -262,12 +262,12 @@ def attacks_for_verdict(
     rows = [from_json(AttackRow, row) for row in pd.DataFrame(table[table["label"] == ALL]).to_dict("records")]
     controls = [row for row in rows if row.numbers.control]
     fair = random_split and bool(controls) and all(_control_holds(row.numbers) for row in controls)
-    found = [_attack(row, titles, comparable=row.numbers.by_coin or fair) for row in rows if not row.numbers.control]
+    attacks = [_attack(row, titles, comparable=row.numbers.by_coin or fair) for row in rows if not row.numbers.control]
     if target is not None and target.attacks:
         fair = random_split and target.control is not None and _control_holds(target.control)
         own = [AttackRow(label=ALL, attack=name, numbers=numbers) for name, numbers in target.attacks.items()]
-        found += [_attack(row, titles, comparable=fair, of_target=True) for row in [*own, *target.classes]]
-    return found
+        attacks += [_attack(row, titles, comparable=fair, of_target=True) for row in [*own, *target.classes]]
+    return attacks
 
 
 def _control_holds(control: AttackNumbers) -> bool:
@@ -316,12 +316,12 @@ def _agreement(evidence: Evidence) -> Agreements | None:
         return None
     evidence = evidence.select(evidence.items.whole)
     attacks = {attack.name: attack for attack in paper_attacks(evidence)}
-    found = _success_by_m(evidence, attacks["loss_threshold"])
-    if found is None:
+    loss_agreement = _success_by_m(evidence, attacks["loss_threshold"])
+    if loss_agreement is None:
         return None
     return Agreements(
-        other_seeds=found.other_seeds,
-        circular=found.circular,
+        other_seeds=loss_agreement.other_seeds,
+        circular=loss_agreement.circular,
         strongest=_success_by_m(evidence, attacks[STRONGEST]),
     )
 
@@ -334,9 +334,9 @@ def _success_by_m(evidence: Evidence, attack: AttackScores) -> AttackAgreement |
         used, members = role != NEITHER, role == MEMBER
         if not members.any() or not (role == NON_MEMBER).any():
             continue
-        found = youden_by_folds(attack.score[s, used], members[used], group[used])
-        if not found.note:
-            success[s, members] = found.accused[members[used]]
+        folds = youden_by_folds(attack.score[s, used], members[used], group[used])
+        if not folds.note:
+            success[s, members] = folds.accused[members[used]]
     if not np.isfinite(success).any():
         return None
     both = attack_agreement(evidence.gap, evidence.sign, success, group)

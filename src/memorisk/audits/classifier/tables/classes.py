@@ -392,22 +392,22 @@ def _list_power(
     if listing is None:
         return ListPower()
     shared = replace(listing, level=VERDICT_LEVEL / n_classes, listed=listed)
-    found = noticeable_gap(shared, seed=seed)
-    worst = found.worst
-    asked = power(shared, notice, seed=seed) if found.room >= MIN_ROOM else nan
+    gap = noticeable_gap(shared, seed=seed)
+    worst = gap.worst
+    notice_power = power(shared, notice, seed=seed) if gap.room >= MIN_ROOM else nan
     seeds = None
-    if advise and not (asked >= PASS_POWER and worst.gap <= notice):
+    if advise and not (notice_power >= PASS_POWER and worst.gap <= notice):
         seeds = seeds_needed(shared, notice, seed=seed)
     needed = nan if seeds is None else 2.0 * seeds
     return ListPower(
-        room=found.room,
+        room=gap.room,
         gap_nats=worst.gap,
         stratum=worst.stratum,
-        strata={stratum.stratum: stratum.gap for stratum in found.strata},
+        strata={stratum.stratum: stratum.gap for stratum in gap.strata},
         power=worst.power,
         low=worst.low,
         high=worst.high,
-        notice_power=asked,
+        notice_power=notice_power,
         models_needed=needed,
     )
 

@@ -15,8 +15,8 @@ def image_table(evidence: Evidence, findings: list[ClassFindings], per_group: pd
     """Return a row for each item: losses, M, p-value, whether its group is flagged, Feldman-Zhang's memorization."""
     items, sign = evidence.items, evidence.sign
     m = memorization(evidence.gap, sign)
-    seen = np.where(sign > 0, evidence.loss_a, np.where(sign < 0, evidence.loss_b, np.nan))
-    unseen = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
+    member_loss = np.where(sign > 0, evidence.loss_a, np.where(sign < 0, evidence.loss_b, np.nan))
+    outsider_loss = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
     fz = feldman_zhang(
         np.concatenate([evidence.correct_a, evidence.correct_b]),
         np.concatenate([evidence.member_a, evidence.member_b]),
@@ -37,8 +37,8 @@ def image_table(evidence: Evidence, findings: list[ClassFindings], per_group: pd
             "p_value": p,
             "flagged": [pair in flagged for pair in zip(items.label, items.group, strict=True)] & scored,
             "n_seeds": (sign != 0).sum(axis=0),
-            "loss_unseen": _mean(unseen),
-            "loss_seen": _mean(seen),
+            "loss_unseen": _mean(outsider_loss),
+            "loss_seen": _mean(member_loss),
             "fz_memorization": np.where(scored, fz.memorization, np.nan),
             "fz_standard_error": np.where(scored, fz.standard_error, np.nan),
         }

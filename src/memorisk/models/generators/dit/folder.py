@@ -92,15 +92,15 @@ def find_dit(text: str) -> DiTFolder:
         root = root / "generator"
     if (root / TRANSFORMER / CONFIG).is_file():
         vae = root / VAE
-        known = vae if (vae / CONFIG).is_file() else None
-        return DiTFolder(one_line(name, 60), root / TRANSFORMER, known, read_training_record(root))
+        vae_folder = vae if (vae / CONFIG).is_file() else None
+        return DiTFolder(one_line(name, 60), root / TRANSFORMER, vae_folder, read_training_record(root))
     if not (root / CONFIG).is_file():
         raise InputError(
             f"{one_line(text)} holds neither {TRANSFORMER}/{CONFIG} nor {CONFIG}: it is no DiT of diffusers"
         )
     beside = root.parent / VAE
-    known = beside if (beside / CONFIG).is_file() else None
-    return DiTFolder(one_line(name, 60), root, known, read_training_record(root.parent))
+    vae_folder = beside if (beside / CONFIG).is_file() else None
+    return DiTFolder(one_line(name, 60), root, vae_folder, read_training_record(root.parent))
 
 
 def open_dit(
@@ -200,9 +200,9 @@ def build_from_config(config: Mapping[str, Any], title: str) -> Any:
     """
     from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
 
-    known = set(inspect.signature(DiTTransformer2DModel.__init__).parameters)
+    parameters = set(inspect.signature(DiTTransformer2DModel.__init__).parameters)
     try:
-        return build_transformer({name: value for name, value in config.items() if name in known})
+        return build_transformer({name: value for name, value in config.items() if name in parameters})
     except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
         raise InputError(f"{title} cannot be built from its configuration: {one_line(error, 160)}") from None
 
@@ -387,17 +387,17 @@ def load_dit(folder: Path, config: GeneratorConfig) -> DiTGenerator:
     vae = load_autoencoder(folder / VAE, f"autoencoder of {title}") if (folder / VAE / CONFIG).is_file() else None
     if (vae is None) != (config.latent == "pixels"):
         raise InputError(f"{title} draws {one_line(config.latent, 60)}, and its folder says otherwise: {VAE} is amiss")
-    known = Conditions.load(folder) if (folder / CONDITIONS).is_file() else None
-    if known is not None and known.dimension != config.condition_dim:
+    conditions = Conditions.load(folder) if (folder / CONDITIONS).is_file() else None
+    if conditions is not None and conditions.dimension != config.condition_dim:
         raise InputError(
-            f"{CONDITIONS} of {title} has {known.dimension} numbers a row, and it takes {config.condition_dim}"
+            f"{CONDITIONS} of {title} has {conditions.dimension} numbers a row, and it takes {config.condition_dim}"
         )
     network.eval().requires_grad_(False)
-    scheduler, seen = (
+    scheduler, records = (
         _scheduler(folder / SCHEDULER, title),
         [read_training_record(part) for part in (folder, folder / VAE)],
     )
-    return DiTGenerator(network, config, scheduler, vae, known, *seen)
+    return DiTGenerator(network, config, scheduler, vae, conditions, *records)
 
 
 def _save_module(module: Any, folder: Path) -> None:
