@@ -105,7 +105,7 @@ def test_a_generators_description_of_other_kinds(tmp_path, change):
     save_description(tmp_path, GeneratorConfig(kind="gan", name="small", size=(16, 16), channels=3))
     file = tmp_path / "generator.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(InputError, match="no description of a generator"):
+    with pytest.raises(InputError, match="not a description of a generator"):
         load_generator(tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_latents_whose_header_is_no_header(tmp_path):
 def test_an_encoder_of_a_size_without_end(tmp_path):
     told = {"format": 1, "kind": "pixels", "name": "x", "channels": 1, "size": [8, 1e999], "latent_shape": [1, 8, 8]}
     (tmp_path / "encoder.json").write_text(json.dumps(told))
-    with pytest.raises(InputError, match="is no description of an encoder: cannot convert float infinity"):
+    with pytest.raises(InputError, match="is not a description of an encoder: cannot convert float infinity"):
         load_encoder(tmp_path)
 
 

@@ -76,7 +76,7 @@ def test_other_arrays_are_refused(images: Any, words: str) -> None:
 
 
 def test_a_misspelt_name_is_told_of_the_one_in_the_box() -> None:
-    with pytest.raises(InputError, match=r"defualt holds no detector: there is no such folder.*`default` is the one"):
+    with pytest.raises(InputError, match=r"defualt holds no detector: the folder does not exist.*`default` is the one"):
         load_detector("defualt")
 
 

@@ -98,7 +98,7 @@ def test_a_detector_is_a_source_of_features(tmp_path: Path, store: ImageStore, m
     assert load_features(store, source, device="cpu").computed == 12
     with pytest.raises(InputError, match="has its own size"):
         load_features(store, source, size=32)
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match="of a detector does not exist"):
         parse_source(f"detector:{tmp_path / 'none'}")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no detector"):
@@ -131,8 +131,8 @@ def test_hashes_of_patients_are_keyed() -> None:
     ("spoil", "message"),
     [
         (lambda f: (f / CONFIG).unlink(), "holds no detector"),
-        (lambda f: (f / CONFIG).write_text("{"), "no description of a detector"),
-        (lambda f: (f / CONFIG).write_text("[1]"), "no description of a detector"),
+        (lambda f: (f / CONFIG).write_text("{"), "not a description of a detector"),
+        (lambda f: (f / CONFIG).write_text("[1]"), "not a description of a detector"),
         (lambda f: _edit(f, kind="lcmen"), "unknown kind of detector 'lcmen'"),
         (lambda f: _edit(f, format=9), "its format is 9"),
         (lambda f: _edit(f, stored=None, drop=True), "it lacks stored"),
@@ -142,7 +142,7 @@ def test_hashes_of_patients_are_keyed() -> None:
         (lambda f: _edit(f, earlier=True), "there is no earlier/origin.json in it"),
         (lambda f: _edit(f, dimension=64), r"projection.weight is \[128, 256\], not \[64, 256\]"),
         (lambda f: (f / WEIGHTS).write_bytes(b"no weights at all"), "is damaged, or of a format that is not read"),
-        (lambda f: (f / WEIGHTS).unlink(), "there is no weights file"),
+        (lambda f: (f / WEIGHTS).unlink(), "weights file .* does not exist"),
         (lambda f: _tensors(f, lambda t: t.pop("projection.bias")), "projection.bias is missing"),
         (lambda f: _tensors(f, lambda t: t.update(more=torch.ones(1))), "more is unknown"),
         (lambda f: _tensors(f, lambda t: t["projection.bias"].fill_(float("nan"))), "projection.bias is not finite"),
@@ -176,7 +176,7 @@ def _tensors(folder: Path, change) -> None:
         ("pixels", "a detector's backbone is a network"),
         ("small_cnn", "need its pre-trained weights"),
         ("resnet5000@none", "unknown features 'resnet5000'"),
-        ("resnet50@missing.safetensors", "there is no weights file"),
+        ("resnet50@missing.safetensors", "weights file missing.safetensors for resnet50 does not exist"),
     ],
 )
 def test_a_backbone_that_is_none_is_refused(backbone: str, message: str) -> None:

@@ -269,9 +269,9 @@ class Runs:
         ({"_class_name": "AutoencoderTiny"}, "it is of class AutoencoderTiny"),
         ({"in_channels": 2}, "images of 2 channels"),
         ({"block_out_channels": None}, "cannot be used"),
-        ({"latent_channels": "4"}, "no whole numbers"),
+        ({"latent_channels": "4"}, "not whole numbers"),
         ({"sample_size": "large"}, "no sample_size"),
-        ({"sample_size": 18}, "18 x 18 pixels are no multiple"),
+        ({"sample_size": 18}, "18 x 18 pixels are not a multiple"),
     ],
 )
 def test_configurations_that_cannot_be_are_refused(folder: Path, tmp_path: Path, change: dict, message: str) -> None:
@@ -292,7 +292,7 @@ def test_configurations_that_cannot_be_are_refused(folder: Path, tmp_path: Path,
         ("pixels:0", "not of the form pixels or pixels:SIDE"),
         ("pixels:8", "names 8 pixels a side and size 16"),
         ("autoencoder:", "unknown encoder of latents"),
-        ("autoencoder:no/such", "there is no folder no/such"),
+        ("autoencoder:no/such", "folder no/such of an autoencoder does not exist"),
         ("latents:given.npz", "are given in place of images"),
     ],
 )

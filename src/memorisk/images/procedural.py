@@ -220,7 +220,7 @@ def threads(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
-    {kind.__name__: kind for kind in (dead_leaves, fractal, noise, layers, cells, blobs, waves, threads)}
+    {made.__name__: made for made in (dead_leaves, fractal, noise, layers, cells, blobs, waves, threads)}
 )
 """The eight kinds by name."""
 _SHARES = (0.25, 0.1, 0.15, 0.13, 0.1, 0.12, 0.05, 0.1)  # of each kind, in their order

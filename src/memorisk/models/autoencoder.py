@@ -146,7 +146,7 @@ def read_config(folder: Path, title: str) -> dict[str, Any]:
             raise ValueError(f"it is of class {one_line(name, 60)}, and {DIFFUSERS_CLASS} is what is read")
         sizes = [config.get("in_channels", 3), config.get("latent_channels", 4), len(config["block_out_channels"])]
         if not all(isinstance(value, int) and value > 0 for value in sizes):
-            raise ValueError("its channels are no whole numbers from 1")
+            raise ValueError("its channels are not whole numbers of at least 1")
         if sizes[0] not in (1, 3):
             raise ValueError(f"it takes images of {sizes[0]} channels, and images have 1 or 3")
     except CONTENT_ERRORS as error:
@@ -279,8 +279,8 @@ def _encoder(
     factor = downsampling(config)
     if size[0] % factor or size[1] % factor:
         raise InputError(
-            f"{name} makes one number of {factor} pixels a side: {size[0]} x {size[1]} pixels are no multiple of it; "
-            f"name a size that is, as {max(factor, size[0] // factor * factor)}"
+            f"{name} makes one number of {factor} pixels a side: {size[0]} x {size[1]} pixels are not a multiple of "
+            f"it; name one, as {max(factor, size[0] // factor * factor)}"
         )
 
     @cache
@@ -361,12 +361,12 @@ def _folder(text: str) -> Path:
         root = Path(text)
     if not root.is_dir():
         raise InputError(
-            f"there is no folder {one_line(text)} of an autoencoder; autoencoder:{one_line(text, 60)}@default looks "
+            f"folder {one_line(text)} of an autoencoder does not exist; autoencoder:{one_line(text, 60)}@default looks "
             "for this name on the hub"
         )
     folder = next((root / part for part in _INSIDE if (root / part / CONFIG).is_file()), None)
     if folder is None:
-        raise InputError(f"{one_line(text)} has no {CONFIG}: it is no folder of an autoencoder of diffusers")
+        raise InputError(f"{one_line(text)} has no {CONFIG}: it is not a folder of an autoencoder of diffusers")
     return folder
 
 

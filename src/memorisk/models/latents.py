@@ -177,7 +177,7 @@ def load_encoder(folder: str | Path) -> LatentEncoder:
         if form != _FORMAT or kind not in KINDS or channels not in (1, 3):
             raise ValueError(f"format {form}, kind {kind}, {channels} channels")
     except CONTENT_ERRORS as error:
-        raise InputError(f"{one_line(file)} is no description of an encoder: {one_line(error, 120)}") from None
+        raise InputError(f"{one_line(file)} is not a description of an encoder: {one_line(error, 120)}") from None
     if kind == "latents":
         return external_encoder(name, (shape[0], shape[1], shape[2]))
     if kind == "pixels":

@@ -195,7 +195,7 @@ def read_config(folder: Path) -> DetectorConfig:
     """
     file = folder / CONFIG
     if not file.is_file():
-        why = f"there is no {CONFIG} in it" if folder.is_dir() else "there is no such folder"
+        why = f"there is no {CONFIG} in it" if folder.is_dir() else "the folder does not exist"
         raise InputError(
             f"{one_line(folder)} holds no detector: {why}. A folder of `memorisk train detector` does, and "
             f"`{DEFAULT_DETECTOR}` is the one that comes with memorisk"
@@ -204,7 +204,7 @@ def read_config(folder: Path) -> DetectorConfig:
         description = read_json(file)
         kind = description["kind"]
     except CONTENT_ERRORS as error:
-        raise InputError(f"{one_line(file)} is no description of a detector: {one_line(error, 120)}") from None
+        raise InputError(f"{one_line(file)} is not a description of a detector: {one_line(error, 120)}") from None
     if kind not in DETECTOR_KINDS:
         raise unknown_name("kind of detector", kind, DETECTOR_KINDS)
     form = _form(kind)

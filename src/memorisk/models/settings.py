@@ -122,7 +122,7 @@ class SamplingOptions:
         for setting in DIFFUSION_SETTINGS:
             if (value := getattr(self, setting)) != getattr(SamplingOptions, setting):
                 raise InputError(
-                    f"{setting} is {value}, and {one_line(name, 60)} is no diffusion model of memorisk's, which alone "
+                    f"{setting} is {value}, and {one_line(name, 60)} is not a diffusion model of memorisk, which alone "
                     f"has it: leave {setting} out"
                 )
 

@@ -57,7 +57,7 @@ def read_state_dict(path: str | Path) -> StateDict:
     """
     file = local_source(path)
     if not file.is_file():
-        raise InputError(f"there is no weights file {one_line(path)}")
+        raise InputError(f"weights file {one_line(path)} does not exist")
     refuse_damaged(file)
     with file.open("rb") as stream:
         start = stream.read(9)

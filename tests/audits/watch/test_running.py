@@ -310,7 +310,7 @@ class TestCommand:
             "--watch",
         ]
         assert main([*asked, "--watching.guidance", "2"]) == 2
-        assert "is 2.0, and a GAN is no diffusion model" in capsys.readouterr().err
+        assert "is 2.0, and a GAN is not a diffusion model" in capsys.readouterr().err
         assert not (tmp_path / "g").exists()
 
     def test_a_training_says_what_its_watch_saw_and_would_see(self, tmp_path, capsys):

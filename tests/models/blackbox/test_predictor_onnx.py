@@ -156,7 +156,7 @@ def test_data_outside_are_found_wherever_a_tensor_may_stand(tmp_path: Path) -> N
 
 def test_data_that_are_missing_or_too_short(tmp_path: Path) -> None:
     file, data = beside(tmp_path, "w.bin")
-    refused(file, r"w\.bin, which is not beside it")
+    refused(file, r"w\.bin, which is not in the same folder")
     (file.parent / "w.bin").write_bytes(data[:-1])
     refused(file, r"w\.bin, which is too short")
 
@@ -214,7 +214,7 @@ def test_a_card_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
     told = load(write_onnx(tmp_path / "m.onnx", small()), device="cuda").describe()
     assert told["device"] == "cpu"
-    assert told["notes"] == ["cuda was asked for; the installed onnxruntime has none: on the processor"]
+    assert told["notes"] == ["cuda was requested; the installed onnxruntime has none: on the processor"]
 
 
 @pytest.mark.parametrize("library", ["onnx", "onnxruntime"])

@@ -68,7 +68,7 @@ def test_squeezenet_sees_more_than_a_random_one(shared_data: Path) -> None:
 
 
 def test_squeezenet_needs_its_weights_named(shared_data: Path) -> None:
-    with pytest.raises(InputError, match="stands for its pre-trained weights"):
+    with pytest.raises(InputError, match="needs its pre-trained weights"):
         create_model("squeezenet1_1_caffe", num_classes=2, seed=0)
     keras = shared_data / "weights_squeezenet_imagenet" / "squeezenet_weights_tf_dim_ordering_tf_kernels_notop.h5"
     with pytest.raises(InputError, match="is HDF5, as Keras writes it: read are safetensors"):

@@ -95,7 +95,7 @@ def test_the_papers_five_are_built_at_their_size(name: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"name": "medsam", "weights": None}, "stands for its pre-trained weights: name their file, or 'none'"),
+        ({"name": "medsam", "weights": None}, "needs its pre-trained weights: name their file, or 'none'"),
         ({"name": "small_cnn", "weights": "default"}, "no weights of small_cnn are published"),
         ({"name": "mae", "weights": "default"}, "no weights of mae are published"),
         ({"name": "resnet50", "weights": "tv_in2k"}, "Did you mean 'tv_in1k'"),
@@ -103,8 +103,8 @@ def test_the_papers_five_are_built_at_their_size(name: str) -> None:
         ({"name": "small_cnn", "num_classes": 0}, "num_classes is 0; it must be at least 1"),
         ({"name": "small_cnn", "seed": -1}, "seed is -1"),
         ({"name": "xcit_nano_12_p16_224", "size": 5}, "cannot be built for 5 px"),
-        ({"name": "small_cnn", "weights": "missing.safetensors"}, "there is no weights file missing.safetensors"),
-        ({"name": "small_cnn", "weights": "folder/without"}, "there is no weights file"),
+        ({"name": "small_cnn", "weights": "missing.safetensors"}, "weights file missing.safetensors does not exist"),
+        ({"name": "small_cnn", "weights": "folder/without"}, "does not exist"),
     ],
 )
 def test_refusals(changed: dict, said: str) -> None:

@@ -234,14 +234,14 @@ def test_a_pipeline_of_pytorch_files_is_read_as_one_of_safetensors(tmp_path):
 def test_weights_that_do_not_fit_are_refused(tmp_path):
     folder = save(small_generator("class", latent=True, learn_sigma=True), tmp_path / "g")
     for asked, said in (
-        ({"channels": 3}, "draws 4 channels, and 3 are asked for"),
+        ({"channels": 3}, "draws 4 channels, and 3 are requested"),
         ({"learn_sigma": False}, "set learn_sigma to true"),
         ({"size": "XL/2"}, "2 blocks of width 32 .* not XL/2"),
         ({"side": 0}, "side"),
     ):
         with pytest.raises(InputError, match=said):
             open_dit(str(folder), **({"side": 5, "channels": 4, "classes": K} | asked))
-    for text, said in ((str(tmp_path / "none"), "there is no folder"), (str(tmp_path), "no DiT of diffusers")):
+    for text, said in ((str(tmp_path / "none"), "does not exist"), (str(tmp_path), "not a DiT of diffusers")):
         with pytest.raises(InputError, match=said):
             find_dit(text)
 

@@ -80,7 +80,7 @@ def test_a_function_with_classes_gets_labels():
 
 @pytest.mark.parametrize(
     ("named", "said"),
-    [("drawn:floats", "uint8"), ("drawn:none", "grey"), ("nowhere", "no folder"), ("drawn:coloured ", "function")],
+    [("drawn:floats", "uint8"), ("drawn:none", "grey"), ("nowhere", "does not exist"), ("drawn:coloured ", "function")],
 )
 def test_what_draws_nothing_is_refused(named, said):
     with pytest.raises(InputError, match=said):
@@ -115,7 +115,7 @@ def test_a_failing_function_is_named_as_the_users_own():
 def test_settings_of_diffusion_models_are_refused():
     generator = load_generator("drawn:grey")
     for setting in ({"sampler": "ddpm"}, {"sampling_steps": 20}, {"guidance": 2.0}):
-        with pytest.raises(InputError, match="drawn:grey is no diffusion model"):
+        with pytest.raises(InputError, match="drawn:grey is not a diffusion model"):
             generator.sample(Draw(np.array([1])), SamplingOptions(**setting))
         how = SamplingOptions(**setting, batch=3)
         assert how.of_kind("dit") == how

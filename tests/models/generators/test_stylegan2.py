@@ -71,7 +71,7 @@ def test_a_folder_gives_the_same_images(folder: Path) -> None:
 
 
 def test_settings_of_diffusion_models_are_refused() -> None:
-    with pytest.raises(InputError, match=r"guidance is 2.0, and .* is no diffusion model"):
+    with pytest.raises(InputError, match=r"guidance is 2.0, and .* is not a diffusion model"):
         generator().sample(Draw(np.arange(2)), SamplingOptions(guidance=2.0), device="cpu")
 
 
@@ -105,7 +105,7 @@ def test_weights_that_do_not_fit_are_refused(folder: Path, change, said: str) ->
     ("change", "said"),
     [
         (lambda d: d["details"].pop("network"), "details lack its network"),
-        (lambda d: d["details"].update(truncation="much"), "truncation is no number"),
+        (lambda d: d["details"].update(truncation="much"), "truncation is not a number"),
         (lambda d: d["details"]["network"].update(size=48), "takes squares of 8, 16"),
         (lambda d: d["details"]["network"].update(style="4"), "whole numbers"),
         (lambda d: d["details"]["network"].update(depth=4), "whole numbers"),

@@ -53,7 +53,7 @@ def test_copies_are_drawn_by_patient(digits: SetData) -> None:
 
 @pytest.mark.parametrize(
     ("size", "copies", "words"),
-    [(211, None, "211 training images are asked for, of 210"), (90, Duplicates((4, 16), 15), "leave none of 30")],
+    [(211, None, "211 training images are requested, of 210"), (90, Duplicates((4, 16), 15), "leave none of 30")],
 )
 def test_too_few_are_refused(digits: SetData, size: int, copies: Duplicates | None, words: str) -> None:
     with pytest.raises(InputError, match=words):

@@ -191,17 +191,17 @@ def test_an_arm_that_is_too_large_is_told_while_others_finish(
     config["arms"] |= {"large": large}
     Path("study.yaml").write_text(yaml.safe_dump(config))
     command = ("study", "generators", "--config", "study.yaml", "--out", "s")
-    why = "Digits, large, 5000 images, seed 0: Digits, large: 5,000 training images are asked for, of 270 that are not"
+    why = "Digits, large, 5000 images, seed 0: Digits, large: 5,000 training images are requested, of 270 that are not"
     code, out, _ = answer(capsys, *command, "--dry-run")
     assert (code, f"would fail: {why}" in out) == (3, True)
     code, out, _ = answer(capsys, *command)
     assert (code, f"failed: {why}" in out) == (3, True)
     page = Path("s/report.html").read_text()
-    assert "5,000 training images are asked for" in page
+    assert "5,000 training images are requested" in page
     assert "Digits, copier" in page
     config["arms"] = {"large": large}
     Path("study.yaml").write_text(yaml.safe_dump(config))
-    assert "5,000 training images are asked for" in refusal(capsys, *command[:-1], "other")
+    assert "5,000 training images are requested" in refusal(capsys, *command[:-1], "other")
     assert not Path("other").exists()
 
 

@@ -134,5 +134,5 @@ def test_a_data_set_without_a_split_among_others_is_drawn(tmp_path: Path) -> Non
 
 
 def test_too_few_patients_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nobody to tell apart"):
+    with pytest.raises(InputError, match="at least two are needed to tell them apart"):
         division(patients(tmp_path / "images", [3] * 2), **GROUPS)

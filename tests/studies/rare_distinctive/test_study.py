@@ -208,8 +208,11 @@ def test_a_plan_counts_the_trainings_and_tells_what_would_fail(tmp_path: Path) -
         ({"explain": {"feature": ["before"]}}, "Did you mean 'features'"),
         ({"explain": {"features": ["resnet5"], "feature_weights": "none"}}, "Did you mean 'resnet50'"),
         ({"explain": {"features": ["resnet50"]}}, "features of resnet50 need its pre-trained weights"),
-        ({"explain": {"features": ["resnet50"], "feature_weights": "no.pth"}}, "there is no weights file no.pth"),
-        ({"explain": {"features": ["gone.npy"]}}, "there is no feature file gone.npy"),
+        (
+            {"explain": {"features": ["resnet50"], "feature_weights": "no.pth"}},
+            "weights file no.pth for resnet50 does not exist",
+        ),
+        ({"explain": {"features": ["gone.npy"]}}, "feature file gone.npy does not exist"),
         ({"explain": {"probes": True}}, "probes need the models of digits, CNN: leave discard_weights out"),
         (
             {"explain": {"probes": True}, "settings": {"epochs": 1}, "seeds": [1]},

@@ -82,7 +82,7 @@ def test_no_picture_unless_asked_for_and_no_id_ever(runs: StudyRuns) -> None:
     assert len(URI.findall(page)) == PICTURES * 11
     ids = pd.read_parquet(runs.cells["CNN", "digits <b>"] / "per_image.parquet")["image"]
     assert not [name for name in ids if f">{name}<" in page]
-    assert "This page holds images, as was asked for, and no id." in page
+    assert "This page holds images, as requested, and no id." in page
     without = render_page(study_page(replace(runs, pictured=frozenset()), tables))
     assert not URI.findall(without)
     assert "This page holds no image and no id." in without

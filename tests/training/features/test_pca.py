@@ -110,7 +110,7 @@ def test_refusals(store: ImageStore, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="fitted on pixels"):
         load_features(png_folder(tmp_path / "big", 5, 9), fit, options=options, processes=1, device="cpu")
     fit.save(tmp_path / "fit.npz")
-    with pytest.raises(InputError, match=r"pca:4@fit\.npz is asked for, and what was fitted is pca:3"):
+    with pytest.raises(InputError, match=r"pca:4@fit\.npz is requested, and what was fitted is pca:3"):
         load_features(store, f"pca:4@{tmp_path / 'fit.npz'}", device="cpu")
     np.savez(tmp_path / "bad.npz", mean=np.zeros(3))
     (tmp_path / "worse.npz").write_bytes(b"PK no zip")

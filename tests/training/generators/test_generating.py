@@ -309,7 +309,7 @@ def test_settings_of_diffusion_models_are_refused_and_not_told_of_others(tmp_pat
     for setting in asked:
         said = " ".join(f"{name} is {value}" for name, value in setting.items())
         for drawn in (generate, plan_generate):
-            with pytest.raises(InputError, match=f"{said}, and .* is no diffusion model"):
+            with pytest.raises(InputError, match=f"{said}, and .* is not a diffusion model"):
                 drawn(OF_CLASSES, tmp_path / "out", images=4, **setting)
     assert entries(tmp_path) == []
     generate(OF_CLASSES, tmp_path / "out", images=2, sampler="ddim")

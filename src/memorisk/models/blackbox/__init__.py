@@ -1,4 +1,4 @@
-"""Models that can only be asked: PyTorch, ONNX, exported programs, saved outputs. Start with `predictors`.
+"""Models that only answer queries: PyTorch, ONNX, exported programs, saved outputs. Start with `predictors`.
 
 `preprocessing` declares how pixels become a network's input.
 """

@@ -49,7 +49,7 @@ def check_onnx(file: Path) -> Any:
     except Exception as error:  # protobuf raises kinds of its own
         raise InputError(f"{title} cannot be read as ONNX: {one_line(error, 120)}; export it again") from error
     if not model.graph.node or not model.graph.output:
-        raise InputError(f"{title} is no ONNX file of a network, or is damaged: it holds no graph; export it again")
+        raise InputError(f"{title} is not an ONNX file of a network, or is damaged: it holds no graph; export it again")
     _check_operators(model, title)
     _check_opset(model, title, onnx.defs.onnx_opset_version())
     for tensor in _tensors(model):
@@ -59,7 +59,7 @@ def check_onnx(file: Path) -> Any:
 
 
 def external_files(model: Any) -> list[str]:
-    """Names of the files beside an ONNX file that hold its weights, sorted; the model was checked before."""
+    """Names of the files next to an ONNX file that hold its weights, sorted; the model was checked before."""
     return sorted({_entries(tensor).get("location", "") for tensor in _tensors(model) if tensor.data_location == 1})
 
 
@@ -107,12 +107,14 @@ def _check_external(tensor: Any, file: Path, title: str) -> None:
     folder = file.parent
     if outside or not (folder / location).resolve().is_relative_to(folder.resolve()):
         raise InputError(
-            f"{title} keeps weights in {name or 'a file without a name'}, outside its own folder: put that file beside "
-            "it and export it so, or save it as one file (external_data=False)"
+            f"{title} keeps weights in {name or 'a file without a name'}, outside its own folder: put that file next "
+            "to it and export it so, or save it as one file (external_data=False)"
         )
     beside = folder / location
     if not beside.is_file():
-        raise InputError(f"{title} keeps weights in {name}, which is not beside it: put it there under that name")
+        raise InputError(
+            f"{title} keeps weights in {name}, which is not in the same folder: put it there under that name"
+        )
     try:
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", 0))
     except ValueError:
@@ -177,13 +179,13 @@ class ImageInput:
 
 
 def open_onnx(file: Path, preprocessing: Preprocessing, device: str, threads: int | None) -> BlackBoxModel:
-    """Check and load an ONNX file; nothing is written, and nothing read but the file and its data beside it.
+    """Check and load an ONNX file; nothing is written, and only the file and its external data are read.
 
     Args:
         file: The ONNX file.
-        preprocessing: As declared; the file's input must fit it.
-        device: "cuda" asks for onnxruntime's CUDA provider; without one the processor is used, and said.
-        threads: Of one operation; None for onnxruntime's own number.
+        preprocessing: Declared preprocessing; the file's input must fit it.
+        device: "cuda" selects onnxruntime's CUDA provider; without one the processor is used, and a note says so.
+        threads: Number of threads of one operation; None for onnxruntime's own number.
 
     Raises:
         MissingExtraError: onnx or onnxruntime is not installed.
@@ -194,7 +196,7 @@ def open_onnx(file: Path, preprocessing: Preprocessing, device: str, threads: in
     try:
         return _open(file, title, preprocessing, device, threads)
     except UnicodeDecodeError as error:  # names are read where they are needed, by two libraries
-        raise InputError(f"{title} is damaged: it holds names that are no text; export it again") from error
+        raise InputError(f"{title} is damaged: it holds names that are not text; export it again") from error
 
 
 def _open(file: Path, title: str, preprocessing: Preprocessing, device: str, threads: int | None) -> BlackBoxModel:
@@ -249,7 +251,7 @@ def _session(file: Path, title: str, device: str, threads: int | None, notes: li
             f"{title} cannot be loaded by onnxruntime {onnxruntime.__version__}: {one_line(why, 240)}; export it again"
         ) from error
     if kind != "cpu" and "CUDAExecutionProvider" not in session.get_providers():
-        notes.append(f"{one_line(device, 40)} was asked for; the installed onnxruntime has none: on the processor")
+        notes.append(f"{one_line(device, 40)} was requested; the installed onnxruntime has none: on the processor")
     return session
 
 

@@ -1,9 +1,9 @@
-"""A black-box model: loaded once, asked in batches, its answers turned into probabilities.
+"""Black-box model: it is loaded once and queried in batches, and its answers are converted to probabilities.
 
 Each kind of model (`models.blackbox.torch_models`, `models.blackbox.onnx`) gives a `BlackBoxModel`; the user's text
 says which kind it is. `BlackBoxPredictor` asserts the declared preprocessing, turns answers into probabilities, and
-proves once, on noise, that an image's answer does not depend on chance or on the images beside it. Whether answers are
-logits is decided once and never changes.
+proves once, on noise, that an image's answer does not depend on chance or on the other images of its batch. Whether
+answers are logits is decided once and never changes.
 """
 
 import difflib
@@ -33,8 +33,8 @@ class OutputReader:
     One column is a binary network's (its sigmoid, or the logit of it): it becomes two, the class "no" first.
 
     Args:
-        name: Of the network or file, for the errors.
-        output: What the answers are; with "auto" the first batch that is read decides.
+        name: Name of the network or file, for error messages.
+        output: Kind of the answers; with "auto" the first batch that is read decides.
 
     Raises:
         InputError: For another word than the three.
@@ -142,10 +142,10 @@ BatchFunction = Callable[[np.ndarray], np.ndarray]
 """[n, C, H, W] float32 -> [n, K], as the network gives it."""
 
 N_PROBE_IMAGES = 6
-"""Images of noise that are asked once a model is loaded."""
+"""Number of images of noise that a model answers once it is loaded."""
 
 STABILITY_TOLERANCE = 0.02
-"""How far an answer may move, as a share of the largest, when other images stand beside it (int8 files round so)."""
+"""How far an answer may move, as a share of the largest, when the batch holds other images (int8 files round so)."""
 
 
 class Predictor(Protocol):
@@ -192,9 +192,9 @@ class BlackBoxPredictor:
 
     Args:
         source: The loaded model.
-        preprocessing: Asserted at every call.
+        preprocessing: Preprocessing of the images, asserted at every call.
         output: "auto", "logits" or "probabilities", as for `OutputReader`.
-        num_classes: How many the user says there are; None if unknown.
+        num_classes: Number of classes that the user states; None if unknown.
 
     Raises:
         InputError: The model cannot take such images, gives no [n, K], gives another number of classes than
@@ -260,7 +260,7 @@ class BlackBoxPredictor:
         if raw.ndim and len(raw) != len(x):
             raise InputError(
                 f"{one_line(self.name, 80)} gives answers of shape {list(raw.shape)} for {len(x)} images; it must give "
-                "[n, classes], a row an image"
+                "[n, classes], one row per image"
             )
         return raw
 
@@ -277,7 +277,7 @@ class BlackBoxPredictor:
         moved = float(np.abs(again.astype(np.float64) - raw[1::2]).max())
         if moved > STABILITY_TOLERANCE * float(np.abs(raw).max()):
             raise InputError(
-                f"{one_line(self.name, 80)} gives the same image other answers beside other images (they move by "
+                f"{one_line(self.name, 80)} gives the same image other answers in other batches (they move by "
                 f"{moved:.2g}): dropout or batch statistics are on; put it in evaluation mode, or export it so"
             )
 
@@ -286,7 +286,7 @@ def predict_in_batches(ask: BatchFunction, x: np.ndarray, size: int) -> np.ndarr
     """Ask a network that only takes batches of one size; the last image is repeated to fill up.
 
     Args:
-        ask: Of a batch of that size.
+        ask: Function that answers a batch of that size.
         x: [n, C, H, W], n at least 1.
         size: Images of a batch.
 
@@ -330,12 +330,12 @@ def load_predictor(
     Args:
         model: ``module:function`` (takes nothing, returns a module or a callable), an ``.onnx`` file, or a
             network's name as for `memorisk.models.classifiers.zoo.create_model`.
-        preprocessing: What the model was trained with; asserted at every call.
+        preprocessing: Preprocessing that the model was trained with; asserted at every call.
         weights: The file of a network given by name; nothing else takes one.
-        num_classes: How many there are, checked against what the model gives; None if unknown.
-        output: What the model gives: "logits", "probabilities", or "auto" to tell from answers to noise, once.
+        num_classes: Number of classes, checked against the model's answers; None if unknown.
+        output: Kind of the model's answers: "logits", "probabilities", or "auto" to decide once by answers to noise.
         device: "cpu", "cuda" or "cuda:1".
-        threads: To compute on; None for the libraries' own number.
+        threads: Number of threads to compute on; None for the libraries' own number.
         python_path: Folders in which the module of ``module:function`` is looked for, after everything installed.
 
     Returns:
@@ -387,18 +387,18 @@ def _open(
 def _file(text: str) -> Path:
     file = Path(text)
     if not file.is_file():
-        raise InputError(f"there is no model file {one_line(text)}")
+        raise InputError(f"model file {one_line(text)} does not exist")
     return file
 
 
 def _refuse_others(text: str, suffix: str) -> None:
-    """Files that are no model by themselves, each with its way out."""
+    """Refuse files that do not hold a whole model, each with its way out."""
     title = one_line(Path(text).name, 80)
     if suffix in WEIGHTS_ALONE:
         raise InputError(
-            f"{title} is no model by itself: such files hold weights alone, TorchScript, or a pickled network whose "
-            f"loading runs code from the file; give the network's name and this file as its weights, or export it to "
-            "ONNX"
+            f"{title} does not hold a whole model: such files hold weights alone, TorchScript, or a pickled network "
+            "whose loading runs code from the file; give the network's name and this file as its weights, or export "
+            "it to ONNX"
         )
     if suffix == ".pt2":
         raise InputError(
@@ -408,6 +408,6 @@ def _refuse_others(text: str, suffix: str) -> None:
     if suffix == ".npz":
         raise InputError(f"{title} holds arrays, no model: give saved outputs as saved outputs, weights as weights")
     if Path(text).is_file() or "/" in text:
-        raise InputError(f"{title} is no kind of model that is known: give {_KINDS}")
-    if difflib.get_close_matches(suffix, [".onnx"], cutoff=0.7):  # net.onx, which is no network of timm either
-        raise InputError(f"there is no model file {title}; its name would end with .onnx")
+        raise InputError(f"{title} is not a model of a known kind: give {_KINDS}")
+    if difflib.get_close_matches(suffix, [".onnx"], cutoff=0.7):  # net.onx, which is not a network of timm either
+        raise InputError(f"model file {title} does not exist; its name would end with .onnx")

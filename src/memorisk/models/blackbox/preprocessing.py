@@ -14,7 +14,7 @@ PRESETS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "half": ((0.5,), (0.5,)),
     "none": ((0.0,), (1.0,)),
 }
-"""Mean and standard deviation by name; one number stands for every channel."""
+"""Mean and standard deviation by name; a single number applies to every channel."""
 
 _ROUNDING = 1e-6
 
@@ -24,7 +24,7 @@ class Preprocessing:
     """Size, channels and normalisation of a network's input.
 
     Raises:
-        InputError: A size below 1, channels other than 1 or 3, a mean or standard deviation that is no finite number
+        InputError: A size below 1, channels other than 1 or 3, a mean or standard deviation without one finite number
             for each channel, or a standard deviation that is not above 0.
     """
 

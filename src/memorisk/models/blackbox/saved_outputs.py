@@ -1,6 +1,6 @@
-"""Outputs of a model that cannot be moved, saved where it stands: an ``.npz`` of its answers to the probes.
+"""Outputs of a model that cannot be moved, saved on its own machine: an ``.npz`` of its answers to the probes.
 
-`write_saved_outputs` is for the one who has the model, `SavedOutputs` for the one who audits it. Arrays are read a
+The owner of the model calls `write_saved_outputs`; the auditor opens the file as `SavedOutputs`. Arrays are read a
 block of images at a time, whatever their size.
 """
 
@@ -43,7 +43,7 @@ class SavedOutputs:
     """
 
     path: Path
-    """The file."""
+    """Path of the file of saved outputs."""
 
     shapes: dict[str, tuple[int, ...]]
     """Shape of each array that is there."""
@@ -75,7 +75,7 @@ class SavedOutputs:
         """
         file = Path(path)
         if not file.is_file():
-            raise InputError(f"there is no file of saved outputs {one_line(path)}")
+            raise InputError(f"file of saved outputs {one_line(path)} does not exist")
         shapes = _shapes(file)
         reader = OutputReader(f"{file.name}: clean", output)
         for name in sorted(shapes, key=list(ARRAY_SHAPES).index):

@@ -33,9 +33,9 @@ def open_function(
     Args:
         name: The function takes no arguments and returns a ``torch.nn.Module``, or a callable from [n, C, H, W]
             float32 to [n, K]. A callable is given a tensor on the device, or a NumPy array if it fails on that.
-        preprocessing: As declared.
-        device: Where a module runs.
-        threads: For PyTorch's own operations, only while the model is asked; None leaves them.
+        preprocessing: Declared preprocessing.
+        device: Device that a module runs on.
+        threads: Number of threads of PyTorch's operations, only while the model answers; None leaves it as it is.
         python_path: Folders in which the module is looked for, after everything installed.
 
     Raises:
@@ -206,7 +206,7 @@ def _weights_file(name: str, weights: str | Path | None) -> Path:
     file = Path(weights)
     if not file.is_file():
         raise InputError(
-            f"there is no weights file {one_line(weights)}; nothing is downloaded for an audit: name a file"
+            f"weights file {one_line(weights)} does not exist; nothing is downloaded for an audit: name a file"
         )
     return file
 

@@ -80,7 +80,7 @@ class PaperNet(nn.Module):
         self.head = nn.Linear(width, num_classes)
 
     def forward_features(self, x: torch.Tensor) -> torch.Tensor:
-        """Map [b, C, H, W] to feature maps, or to the pixels where there is no convolution."""
+        """Map [b, C, H, W] to feature maps, or to the pixels in a network without convolutions."""
         return self.features(x)
 
     def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:

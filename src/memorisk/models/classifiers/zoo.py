@@ -80,7 +80,7 @@ def create_model(
     spec = model_spec(name)
     kind = _kind_of(weights, spec)
     if kind == "none" and weights is None and spec.needs_weights:
-        raise InputError(f"{name} stands for its pre-trained weights: name their file, or 'none' for random ones")
+        raise InputError(f"{name} needs its pre-trained weights: name their file, or 'none' for random ones")
     for what, value in (("num_classes", num_classes), ("in_chans", in_chans), ("image_size", image_size)):
         if value < 1:
             raise InputError(f"{what} is {value}; it must be at least 1")

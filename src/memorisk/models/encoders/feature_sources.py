@@ -86,14 +86,15 @@ def read_saved(path: str | Path, images: np.ndarray, *, order: str = "the order 
     """
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"there is no feature file {one_line(path)}")
+        raise InputError(f"feature file {one_line(path)} does not exist")
     try:
         ids, values = _read(file)
     except ARRAY_ERRORS as error:
         raise InputError(f"features {one_line(path)} cannot be read: {one_line(error, 120)}") from None
     if values.ndim != 2 or values.dtype.kind not in "fiu":
         raise InputError(
-            f"features {one_line(path)} are {values.dtype} of shape {values.shape}; needed are numbers, a row an image"
+            f"features {one_line(path)} are {values.dtype} of shape {values.shape}; needed are numbers, one row per "
+            "image"
         )
     if ids is None:
         if len(values) != len(images):
@@ -131,7 +132,7 @@ def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
             values = archive[FEATURES if FEATURES in names else names[0]]
             ids = archive[IMAGE] if IMAGE in archive.files else None
             if not isinstance(values, np.ndarray) or not isinstance(ids, np.ndarray | None):
-                raise ValueError("a member of it is no array")
+                raise ValueError("a member of it is not an array")
             return (None if ids is None else check_characters(ids).astype(str)), values
     table = read_table(file)
     ids = table.pop(IMAGE).astype(str).to_numpy() if IMAGE in table else None
@@ -236,13 +237,13 @@ def parse_source(source: str | Path) -> FeatureSource:
     if head == "detector" and colon:
         folder = text.removeprefix("detector:")
         if not Path(folder).is_dir():
-            raise InputError(f"there is no folder {one_line(folder)} of a detector")
+            raise InputError(f"folder {one_line(folder)} of a detector does not exist")
         return FeatureSource(text=text, kind="detector", name=folder)
     if head in ("pixels", "pca"):
         return _pixels(text, head)
     if head != "timm" and is_feature_file(text) and ("@" not in text or Path(text).is_file()):
         if not Path(text).is_file():
-            raise InputError(f"there is no feature file {one_line(text)}")
+            raise InputError(f"feature file {one_line(text)} does not exist")
         return FeatureSource(text=text, kind="saved", name=text)
     name, at, weights = text.partition("@")
     if head in ENCODERS.more:
@@ -277,7 +278,7 @@ def check_network(name: str, weights: str | Path | None) -> ModelSpec:
             f"{title}@none for random ones"
         )
     if weights != RANDOM and not is_download(weights, spec) and not local_source(weights).is_file():
-        raise InputError(f"there is no weights file {one_line(weights)} for {title}")
+        raise InputError(f"weights file {one_line(weights)} for {title} does not exist")
     return spec
 
 
@@ -300,7 +301,7 @@ def _transformers(text: str) -> FeatureSource:
         name, weights = rest, ""
     if weights not in ("", DEFAULT, RANDOM):
         raise InputError(
-            f"{one_line(text, 80)}: a folder of transformers holds its own weights; after @ may stand 'default' (the "
+            f"{one_line(text, 80)}: a folder of transformers holds its own weights; after @ give 'default' (the "
             "hub, by name) or 'none' (random ones)"
         )
     if not name:
@@ -310,8 +311,8 @@ def _transformers(text: str) -> FeatureSource:
         raise InputError(f"transformers:{one_line(name, 60)} is a folder, which is not downloaded: leave @default out")
     if weights != DEFAULT and not is_folder:
         raise InputError(
-            f"there is no folder {one_line(name, 60)}; transformers:{one_line(name, 60)}@default looks for this name "
-            "on the hub"
+            f"folder {one_line(name, 60)} does not exist; transformers:{one_line(name, 60)}@default looks for this "
+            "name on the hub"
         )
     return FeatureSource(text=text, kind="transformers", name=name, weights=weights or None)
 
@@ -331,7 +332,7 @@ def _pixels(text: str, kind: str) -> FeatureSource:
         side = int(numbers[0]) if numbers else None
         return FeatureSource(text=text, kind="pixels", name="pixels", side=side)
     if at and not Path(weights).is_file():
-        raise InputError(f"there is no file {one_line(weights)} of a fitted PCA")
+        raise InputError(f"file {one_line(weights)} of a fitted PCA does not exist")
     return FeatureSource(
         text=text,
         kind="pca",

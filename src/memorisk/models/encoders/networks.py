@@ -472,5 +472,5 @@ def _fitted_pca(fitted: PixelPca | None, source: FeatureSource) -> PixelPca:
         raise InputError(f"{source.shown} is fitted on reference images only: name them (reference)")
     if fitted.components != source.components or fitted.side != source.side:
         side = "" if fitted.side is None else f":{fitted.side}"
-        raise InputError(f"{source.shown} is asked for, and what was fitted is pca:{fitted.components}{side}")
+        raise InputError(f"{source.shown} is requested, and what was fitted is pca:{fitted.components}{side}")
     return fitted

@@ -174,7 +174,7 @@ def _config(folder: Path, title: str) -> Any:
     except Exception as error:  # the library raises its own kinds, and asks for trust in some of them
         reason = one_line(error, 160)
         raise InputError(
-            f"{title} is no network that transformers knows without running the folder's code, which is never done: "
+            f"{title} is not a network that transformers knows without running the folder's code, which is never done: "
             f"{reason}"
         ) from None
 
@@ -185,7 +185,7 @@ def _record(file: Path, title: str) -> dict[str, Any]:
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(record, dict):
-            raise ValueError("it is no table")
+            raise ValueError("it is not a table")
     except (OSError, ValueError) as error:
         raise InputError(f"preprocessor_config.json of {title} cannot be read: {one_line(error, 100)}") from None
     return record

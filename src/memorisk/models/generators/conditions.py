@@ -89,4 +89,4 @@ class Conditions:
         except FileNotFoundError:
             raise InputError(f"{one_line(folder)} holds no conditions: there is no {CONDITIONS} in it") from None
         except ARRAY_ERRORS as error:
-            raise InputError(f"{one_line(file)} is no table of conditions: {one_line(error, 120)}") from None
+            raise InputError(f"{one_line(file)} is not a table of conditions: {one_line(error, 120)}") from None

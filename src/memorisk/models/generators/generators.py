@@ -155,7 +155,7 @@ def read_description(folder: Path) -> GeneratorConfig:
         if not good or config.kind not in GENERATOR_KINDS or config.conditioned_on not in CONDITION_KINDS:
             raise ValueError(f"kind {config.kind}, size {config.size}, conditioned on {config.conditioned_on}")
     except CONTENT_ERRORS as error:
-        raise InputError(f"{one_line(file)} is no description of a generator: {one_line(error, 120)}") from None
+        raise InputError(f"{one_line(file)} is not a description of a generator: {one_line(error, 120)}") from None
     return config
 
 
@@ -176,7 +176,7 @@ def load_generator(text: str | Path, *, python_path: Sequence[str | Path] = ()) 
     if not folder.is_dir() and ":" in str(text):
         return _of_function(str(text), python_path)
     if not folder.is_dir():
-        raise InputError(f"there is no folder {one_line(text)} of a generator; a function is named module:function")
+        raise InputError(f"folder {one_line(text)} of a generator does not exist; a function is named module:function")
     if not (folder / DESCRIPTION).is_file() and (folder / "generator" / DESCRIPTION).is_file():
         folder = folder / "generator"
     config = read_description(folder)

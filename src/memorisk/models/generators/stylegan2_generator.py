@@ -164,10 +164,10 @@ def load_gan(folder: str | Path, config: GeneratorConfig) -> GanGenerator:
         InputError: The description does not fit, or weights are missing, unknown, of another shape or not finite.
     """
     target, details = Path(folder), config.details
-    where = f"{one_line(target / DESCRIPTION)} is no description of a GAN"
+    where = f"{one_line(target / DESCRIPTION)} is not a description of a GAN"
     architecture, truncation = details.get(NETWORK), details.get(TRUNCATION, 1.0)
     if not isinstance(architecture, dict) or isinstance(truncation, bool) or not isinstance(truncation, int | float):
-        raise InputError(f"{where}: details lack its network, or truncation is no number")
+        raise InputError(f"{where}: details lack its network, or truncation is not a number")
     try:
         spec = GanSpec.of(architecture)
     except InputError as error:

@@ -130,7 +130,7 @@ def measure_figure(table: StudyTable) -> Figure:
 
 
 CAPTIONS = {
-    "cells": "Every detector that was asked for.",
+    "cells": "Every requested detector.",
     "folders": "Where each detector that was trained lies.",
     "fitted": "What was taken from training images.",
     "refused": "A form that has no number.",
@@ -179,7 +179,7 @@ def _lead(result: Benchmark) -> list[Block]:
         blocks.append(Callout("note", "What is found of the copies of patients who chose nothing?",
                               [Steps(findings(result))]))  # fmt: skip
     else:
-        blocks.append(Callout("warning", "No detector was measured", [Paragraph("What failed is told below.")]))
+        blocks.append(Callout("warning", "No detector was measured", [Paragraph("The failures are listed below.")]))
     blocks.append(
         Facts(
             [
@@ -221,7 +221,7 @@ def findings(result: Benchmark) -> list[Text]:
 
 
 def _first_place(result: Benchmark, row: dict[str, Any]) -> list[str | Name]:
-    """Name the leading detector, and say whether validation patients chose it: a tie is no choice."""
+    """Name the leading detector, and say whether validation patients chose it: a tie chooses none."""
     tied = result.board.tied
     if len(result.board.rows) == 1:
         return ["The only detector is ", Name(tied[0])]
@@ -280,7 +280,7 @@ def _board_blocks(result: Benchmark) -> list[Block]:
     caption = (
         f"Detectors by what they find of {strength} copies of test patients, each by the measure that validation "
         "chose, or the first of equals. A place is a range: paired tests over patients, Holm-adjusted over all pairs, "
-        "say who is ahead of whom."
+        "decide which detector is ahead of which."
     )
     note = (
         "Detected: recognised at the threshold, and the nearest reference is the source; one random copy of each "
@@ -315,10 +315,10 @@ def _pools(result: Benchmark) -> list[Block]:
     ]
     if result.left_out:
         sentences.append(
-            f"{count(result.left_out)} images of one grey level are left out: nobody can recognise a copy."
+            f"{count(result.left_out)} images of one grey level are left out: a copy of them cannot be recognised."
         )
     if not result.groups_given:
-        sentences.append("Whose each image is was not said: each image counts as a patient of its own.")
+        sentences.append("The patients of the images were not given: each image counts as a patient of its own.")
     return [Paragraph(" ".join(sentences))]
 
 
@@ -330,9 +330,9 @@ def _how_to_read(result: Benchmark) -> list[Text]:
         f"Each pool searches as many references and has its own threshold, at which a new patient stays unflagged with "
         f"probability {percent(options.specificity)}; half of the null's patients make it, the other half are the "
         "false flags shown.",
-        "Published: tau is a percentile of training images asked among all validation images; cosine and correlation "
-        "distances are maximised, covariances refitted in every call, as in the published code. It is shown for what "
-        "it does.",
+        "Published: tau is a percentile of training images searched among all validation images; cosine and "
+        "correlation distances are maximised, covariances refitted in every call, as in the published code. It is "
+        "shown for what it does.",
         "Intervals and tests are over patients, for these trainings: another seed may train a better or a worse one.",
         "Each interval holds 95 % by itself, not all of them at once.",
     ]

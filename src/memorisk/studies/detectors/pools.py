@@ -132,7 +132,7 @@ def _refuse_few(patients: dict[str, int], total: int, specificity: float) -> Non
         n_threshold = (patients[name] + 1) // 2
         if n_threshold < needed:
             raise InputError(
-                f"the shares leave {patients[name]} of {total:,} patients for the null of a pool, half of whom make "
+                f"the shares leave {patients[name]} of {total:,} patients for the null of a pool, half of which make "
                 f"its threshold; specificity {specificity:g} needs {2 * needed} of them: give the null (the last of "
                 "shares) a larger share, or lower specificity"
             )

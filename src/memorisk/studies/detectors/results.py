@@ -196,7 +196,7 @@ def folder_table(jobs: list[CellJob]) -> StudyTable:
     """List the folder of each trained detector: one row per finished cell, as ``--features`` takes it."""
     trained = [job for job in jobs if job.cell.trained and job.done]
     rows = [{"detector": job.cell.name, "features": f"detector:{DETECTORS}/{job.detector.name}"} for job in trained]
-    note = "Folders are told from the run folder: put its path behind detector:, and the text behind --features."
+    note = "Folders are relative to the run folder: put its path after detector:, and the text after --features."
     why = "" if rows else "no detector was trained"
     return StudyTable("folders", "Trained detectors", pd.DataFrame(), pd.DataFrame(rows), note, why)
 

@@ -69,8 +69,8 @@ def _table_1(measured: list[Detector], strength: str) -> StudyTable:
     ]  # fmt: skip
     note = (
         "As printed: of each detector the largest detection ratio over all measures, on the very copies on which it "
-        "was found to be the largest, whatever the threshold flags beside copies; how many new patients it flags "
-        "stands beside. Corrected: the measure is chosen on validation patients (the first where several detect as "
+        "was found to be the largest, whatever else the threshold flags; the table also has the number of new patients "
+        "that it flags. Corrected: the measure is chosen on validation patients (the first where several detect as "
         "many) and judged on test patients, whose copies count where the nearest reference is their source."
     )
     return StudyTable("table_1", "Best combinations for each network", pd.DataFrame(paper[:TOP]), ours, note,
@@ -145,16 +145,16 @@ def _training_table(measured: list[Detector], strength: str) -> StudyTable:
     ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
     note = (
         "Not in the paper, which has no untrained detector. Difference: trained less untrained, of test patients' "
-        "copies, each by its own measure. Train copies stand beside: what a detector finds more of there it learned of "
-        "these patients."
+        "copies, each by its own measure. The table also has train copies: what a detector finds more of there it "
+        "learned of these patients."
     )
     why = "" if pairs else "no backbone was measured both trained and untrained"
     return StudyTable("trained", "Trained or not", pd.DataFrame(), ours, note, why)
 
 
 _T_TESTS = (
-    "The paper's p-value is Student's t-test with the measures as replicates (means over them beside): they are "
-    "readings of one embedding, and the p-value says how measures scatter, not what another patient would show. "
+    "The paper's p-value is Student's t-test with the measures as replicates (the table also has their means): they "
+    "are readings of one embedding, and the p-value says how measures scatter, not what another patient would show. "
     "Corrected: exact sign-flip test over patients of who finds which copy, Holm-adjusted over the rows of the table."
 )
 

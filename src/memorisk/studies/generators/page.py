@@ -247,7 +247,7 @@ def generators_page(
     pictures = pair_gallery(reading) if options.gallery and not options.redact else []
     if pictures:
         sections.insert(8, Section("Pictures", pictures, "pictures"))
-    held = "images of the training data, as was asked for" if pictures else "no image"
+    held = "images of the training data, as requested" if pictures else "no image"
     return Page(
         title="What generators memorize",
         subtitle="A study of generators of images, by kind, training-set size, copies and epochs",
@@ -278,13 +278,13 @@ def _how_to_read() -> list[Block]:
     return [
         Steps(
             [
-                "Patients are divided before anything is trained. Of those who are held out no generator saw an image, "
-                "and they are asked for the nearest generated image just as training patients are. Where nobody is "
-                "memorized both are equally near, however narrow or wide the generated set.",
-                "A share whose interval holds the rate without memory is no proof that nobody is memorized: a copy of "
-                "one patient among thousands moves no share. The list and the closest pairs look for that.",
-                "More generated images find more: what a generator knows it shows only when asked often enough. Shares "
-                "compare generators asked for as many images.",
+                "Patients are divided before anything is trained. No generator saw an image of those who are "
+                "held out, and their nearest generated image is searched as that of training patients is. Without "
+                "memorization both are equally near, however narrow or wide the generated set.",
+                "A share whose interval holds the rate without memory does not prove that no patient is memorized: a "
+                "copy of one patient among thousands moves no share. The list and the closest pairs look for that.",
+                "More generated images find more: a generator shows what it knows only in enough images. Shares "
+                "compare generators at the same number of images.",
                 "A detector that does not recognise a changed copy does not see it. Several detectors are read "
                 "side by side; none of them was chosen for its result.",
                 "Generators differ in kind, size and settings at once: a table of two kinds compares these two "

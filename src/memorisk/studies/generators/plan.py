@@ -267,7 +267,7 @@ def draw_training(
     patients, index = np.unique(groups, return_inverse=True)
     n = len(data.pool) if size == ALL else int(size)
     if n > len(data.pool):
-        raise InputError(f"{title}: {n:,} training images are asked for, of {len(data.pool):,} that are not held out")
+        raise InputError(f"{title}: {n:,} training images are requested, of {len(data.pool):,} that are not held out")
     place = np.random.default_rng([_STREAM, seed, _TRAINING]).permutation(len(patients))
     order = np.lexsort((np.arange(len(index)), place[index]))
     training = np.sort(order[:n])
@@ -279,7 +279,7 @@ def draw_training(
         if each * len(duplicates.levels) >= len(who):
             raise InputError(
                 f"{title}: {each} patients for each of {len(duplicates.levels)} levels of copies leave none of "
-                f"{len(who):,} whose images stand once: ask for fewer"
+                f"{len(who):,} whose images occur once: request fewer"
             )
         drawn = np.random.default_rng([_STREAM, seed, _COPIES]).permutation(len(who))
         for i, level in enumerate(duplicates.levels):

@@ -55,7 +55,7 @@ def memorization_table(reading: StudyEvaluations) -> StudyTable:
     ours = mean_over_seeds(table, (*_TRAINING_COLUMNS, "repeated", "detector"), _SHARE, averaged)
     note = (
         "Share: of training patients nearer to the generated images than all but the nominal rate of held-out patients "
-        "are; a generator that memorized nobody has the nominal rate. Exact limits over patients of both parts; of "
+        "are; a generator that memorized no patient has the nominal rate. Exact limits over patients of both parts; of "
         "several seeds the wider of these and Student's. Listed: by Benjamini-Hochberg; “shortest list” says how "
         "many a list needs at least. Ahead: training patients nearer than every held-out one. Numbers of patients are "
         "means over seeds."
@@ -172,7 +172,7 @@ def table_3(reading: StudyEvaluations) -> StudyTable:
     )  # fmt: skip
     note = (
         "MemRate: of training images whose own generated image the detector takes for the same person, patients equal; "
-        "beside it held-out real images, each with a training image of its class, and the difference. A MemRate "
+        "then held-out real images, each with a training image of its class, and the difference. A MemRate "
         "no larger than theirs is the detector's false alarms. The IRS of the first table is over all generated "
         "images; below it is compared with held-out real images at the same number of either. FID is lower where "
         "more images are compared."
@@ -213,7 +213,7 @@ def distance_table(reading: StudyEvaluations) -> StudyTable:
 def _source_table(reading: StudyEvaluations, names: Pseudonyms) -> StudyTable:
     each = source_rows(reading, names)
     note = (
-        "Training patients that stand on the list, each with the image of theirs and the generated image that are "
+        "Training patients on the list, each with the image of theirs and the generated image that are "
         "nearest. A generated image is made again by its seed where generators are kept."
     )
     why = "" if len(each) else "no patient is listed"

@@ -57,7 +57,7 @@ def figure_4_table(measured: Sequence[CopiesScores]) -> StudyTable:
             rows += _add_macro(recalls, {"recall": intervals}, len(m.datasets))
     note = (
         "The threshold of every detector comes from validation patients by one rule. At 50 % specificity half of the "
-        "pairs of two patients count as copies: the rule compares detectors and is no filter. Families are averaged "
+        "pairs of two patients count as copies: the rule compares detectors and is not a filter. Families are averaged "
         "within an image, images within a patient, patients within a data set."
     )
     why = "" if rows else "no detector was measured"

@@ -94,7 +94,7 @@ def divide(store: ImageStore, contenders: Sequence[BenchmarkDetector], options: 
     blank = blank_rows(store.images, np.arange(manifest.n))
     notes = [f"{plural(len(blank), 'image', 'images')} of one grey level left out."] if len(blank) else []
     if not manifest.groups_given:
-        notes.append("Whose each image is was not said: each counts as a patient of its own.")
+        notes.append("The patients of the images were not given: each image counts as a patient of its own.")
     patient_parts, notes_on_patients = _known_patients(store, groups, contenders)
     as_given = options.splits == "given" or (options.splits == "auto" and manifest.splits is not None)
     if as_given:
@@ -106,7 +106,7 @@ def divide(store: ImageStore, contenders: Sequence[BenchmarkDetector], options: 
         part, more = _exclude_known(part, groups, patient_parts, options.leave_out_seen)
         notes += [*notes_on_patients, *more]
         if without_split:
-            what = "drawn by patient there" if options.splits == "auto" else "none of their images is asked about"
+            what = "drawn by patient there" if options.splits == "auto" else "none of their images is tested"
             notes.append(f"No test images are named in {', '.join(without_split)}: {what}.")
     else:
         part = _draw_parts(groups, datasets, patient_parts, options)
@@ -203,7 +203,7 @@ def _exclude_known(
         trained = len(np.unique(groups[(part == VALIDATION) & (met == TRAINING)].astype(str)))
         if trained:
             notes.append(f"{name} was trained on {plural(trained, 'validation patient', 'validation patients')}: its "
-                         "thresholds come from patients whom it knows.")  # fmt: skip
+                         "thresholds come from patients that it knows.")  # fmt: skip
         mine = (part == TEST) & (met != "")
         n = len(np.unique(groups[mine].astype(str)))
         if not n:
@@ -273,7 +273,9 @@ def _refuse_few(division: Division, manifest: Manifest) -> None:
         for part in (TEST, VALIDATION):
             n = division.patients(part, name)
             if n == 1 or (n == 0 and part == TEST):
-                raise InputError(f"{one_line(name, 60)} has one {part} patient: there is nobody to tell apart")
+                raise InputError(
+                    f"{one_line(name, 60)} has one {part} patient: at least two are needed to tell them apart"
+                )
 
 
 KINDS = ("positive", "negative", "negative_paper")

@@ -35,9 +35,9 @@ def joint_figure(result: PairBenchmark) -> list[Block]:
     frame = result.figures.get("figure_1")
     if frame is None:
         other = "copies" if result.kind == "reid" else "reid"
-        return [Paragraph(f"Figure 1 sets this beside bench {other}: name its run folder after --{other}.")]
+        return [Paragraph(f"Figure 1 compares this with bench {other}: name its run folder after --{other}.")]
     if not len(frame):
-        return [Paragraph("No detector stands in both benchmarks under one name, so that figure 1 has no point.")]
+        return [Paragraph("No detector is in both benchmarks under one name, so that figure 1 has no point.")]
     x, y = (estimate_arrays(frame, name) for name in ("auc", "recall"))
     svg = joint_plot(
         column_texts(frame, "detector"), x, y, column_numbers(frame, "dimension"), x_title="Re-identification: AUC",

@@ -109,7 +109,7 @@ def _layout(result: PairBenchmark) -> TableLayout:
 
 CAPTIONS = {
     "parts": "Patients and pairs of each part.",
-    "detectors": "Every detector that was asked for.",
+    "detectors": "Every requested detector.",
     "missing": "Methods of the paper's table 2 without weights at hand.",
 }
 
@@ -126,7 +126,7 @@ def lead(result: PairBenchmark, question: str) -> list[Block]:
         items: list[Text] = [[Name(line)] for line in findings(result)]
         blocks.append(Callout("note", question, [Steps(items)]))
     else:
-        blocks.append(Callout("warning", "No detector was measured", [Paragraph("What failed is told below.")]))
+        blocks.append(Callout("warning", "No detector was measured", [Paragraph("The failures are listed below.")]))
     d = result.division
     facts = [
         Fact("Detectors", count(len(result.board))),
@@ -187,7 +187,7 @@ def reid_page(result: PairBenchmark) -> Page:
     return Page(
         title="Re-identification",
         subtitle=["Which detector tells that two images are of one patient? ", Name(result.source)],
-        lead=lead(result, "What is told of patients who chose nothing?"),
+        lead=lead(result, "What is recognised of patients who chose nothing?"),
         sections=sections,
         footer=[Paragraph("This page holds no image and no id. Scores are in cells/, who is in which part in "
                           "split.parquet.")],
@@ -196,10 +196,10 @@ def reid_page(result: PairBenchmark) -> Page:
 
 _REID_CAPTION = "Detectors by their area under the ROC curve: mean over data sets, where there are several."
 _REID_READING = [
-    "Positive pairs: all pairs of different images of a test patient; beside each one pair of two patients of the same "
-    "data set. Scores of different detectors do not compare, their order does.",
+    "Positive pairs: all pairs of different images of a test patient; for each of them one pair of two patients of the "
+    "same data set. Scores of different detectors do not compare, their order does.",
     "Every patient counts one: a patient's pairs weigh 1 / their number. Counted alike, as papers do, a few patients "
-    "with many images are the result; those numbers stand beside.",
+    "with many images are the result; those numbers are in columns of their own.",
     "Intervals are delete-one-patient jackknives, of 95 % each by itself, not all of them at once. They are for these "
     "trained detectors: another training may be better or worse.",
     "An order of estimates is a selection: the first of many is expected to do less well on the next patients. "
@@ -240,7 +240,7 @@ _COPIES_CAPTION = (
 )
 _COPIES_READING = [
     "A copy is recognised where its score with its own source reaches the threshold. Whether another image scores "
-    "higher is not asked; bench detectors asks that.",
+    "higher does not matter here; bench detectors tests that.",
     "One rule makes the threshold of every detector. Half of the pairs of two patients reach the first one, so that a "
     "detector that knows nothing recognises half of the copies.",
     "Every patient counts one. Intervals are over patients, of 95 % each by itself, not all of them at once, with the "

@@ -64,8 +64,8 @@ def table_2(measured: Sequence[ReidScores], sensitivity: float) -> StudyTable:
     note = (
         "As printed: every pair counts alike, and a negative's second image is any other patient's. Corrected: every "
         "patient counts one, intervals are delete-one-patient jackknives. Below 299 patients with pairs no "
-        "specificity at 99 % sensitivity can be told: it is read at the lowest positive pair, with the lower limit of "
-        "the sensitivity that this has."
+        "specificity at 99 % sensitivity can be measured: it is read at the lowest positive pair, with the lower limit "
+        "of the sensitivity that this has."
     )
     return StudyTable("table_2", "Re-identification across data sets", _table_2_paper(ours), ours, note,
                       "" if rows else "no detector was measured")  # fmt: skip
@@ -236,8 +236,8 @@ def false_matches(measured: Sequence[ReidScores], sensitivity: float) -> StudyTa
     unpaired = [m.name for m in measured if m.why_no_pairs]
     note = (
         "Exact, all pairs of test images of a data set. What a filter would reject of new, real images: the more there "
-        "are to compare with, the more are matched. Intervals are over the patients of the images that are asked "
-        "about, with the others as they are."
+        "are to compare with, the more are matched. Intervals are over the patients of the images that are "
+        "compared, with the others as they are."
     )
     if unpaired:
         note += (
@@ -341,8 +341,9 @@ def _prepare(images: str | Path, out: Path, options: BenchReidOptions, progress:
     ready = prepare(images, out, options, REID_PARTS, progress)
     if not part_pairs(ready.division, TEST, ready.division.names, seed=options.seed):
         raise InputError(
-            f"{one_line(ready.store.manifest.name)}: no test patient has two different images, so that there is nobody "
-            "to recognise again. Say whose each image is (group_column, group_from), or run bench copies"
+            f"{one_line(ready.store.manifest.name)}: no test patient has two different images, so that "
+            "re-identification has nothing to test. Name the patient of each image (group_column, group_from), or run "
+            "bench copies"
         )
     return ready
 

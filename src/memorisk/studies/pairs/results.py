@@ -92,7 +92,7 @@ def _detector_table(cells: Sequence[Cell]) -> StudyTable:
 
 def _missing_table(missing: Mapping[str, str]) -> StudyTable:
     rows = [{"detector": name, "give": give} for name, give in missing.items()]
-    why = "" if rows else "no baseline that was asked for is missing"
+    why = "" if rows else "no requested baseline is missing"
     return StudyTable("missing", "Baselines that are not at hand", pd.DataFrame(), pd.DataFrame(rows), "", why)
 
 
@@ -160,7 +160,7 @@ def _reference_words(result: PairBenchmark) -> list[str]:
         low, high = float(str(values[1])), float(str(values[2]))
         (better if low > 0 else worse if high < 0 else open_).append(str(row["detector"]))
     sentences = []
-    for names, what in ((better, "better than"), (worse, "worse than"), (open_, "not told apart from")):
+    for names, what in ((better, "better than"), (worse, "worse than"), (open_, "not distinguishable from")):
         if names:
             sentences.append(f"By paired intervals over patients {what} {result.reference}: {', '.join(names)}.")
     return sentences
@@ -300,7 +300,7 @@ COPIES_COLUMNS: Mapping[str, Sequence[Column]] = {
         number("recall_paper", "Every image alike", "percent"),
         estimate("difference", "less the reference's [95 %]", "percent"),
         number("adjusted", "p, Holm", "probability"),
-        estimate("specificity", "New pairs told apart [95 %]", "percent"),
+        estimate("specificity", "New pairs distinguished [95 %]", "percent"),
     ),
     "figure_4": (
         DETECTOR,
@@ -333,7 +333,7 @@ COPIES_COLUMNS: Mapping[str, Sequence[Column]] = {
         words("rule", "Rule"),
         number("threshold", "Score", "short"),
         words("made_from", "Made from", wide=True),
-        estimate("specificity", "New test pairs told apart [95 %]", "percent"),
+        estimate("specificity", "New test pairs distinguished [95 %]", "percent"),
         estimate("sensitivity", "Test pairs of one patient found [95 %]", "percent"),
     ),
 }  # fmt: skip

@@ -29,7 +29,7 @@ from memorisk.studies.rare_distinctive.results import StudyCell, StudyReading
 NO_CELL = "no cell is finished"
 _RARITY_NOTE = (
     "The paper's rho counts images as independent and its sign test counts cells that share data sets; ours permutes "
-    "frequencies over classes, tests class means and takes the data set as the unit, each beside the smallest p it "
+    "frequencies over classes, tests class means and takes the data set as the unit, each with the smallest p it "
     "could have had."
 )
 _CLASSES_NOTE = (

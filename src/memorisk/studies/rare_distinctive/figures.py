@@ -147,7 +147,7 @@ def figure_4a(tables: Tables) -> list[Block]:
                 x_title="Difference of success, 95 % interval",
                 cut=False,
             ),
-            title="Figure 4 (a). Does M tell whom an attack finds?",
+            title="Figure 4 (a). Does M predict which images an attack finds?",
             caption="Success of an attack at M > 0.3 less that at M ≤ 0.1. M from other seeds than the attacked "
             "model's answers the question, for the loss threshold, which an attacker can compute, and for the loss "
             "difference. The paper's form sets the loss difference against M from the attacked models, which is the "
@@ -185,7 +185,7 @@ def figure_4b(tables: Tables) -> list[Block]:
 def figure_5(tables: Tables) -> list[Block]:
     """Draw the changes that the intervention made in its target classes, one figure per architecture."""
     return _differences(
-        tables["table_3"].ours, "Figure 5. What the intervention changed, beside retraining.", with_dataset=True
+        tables["table_3"].ours, "Figure 5. What the intervention changed, compared with retraining.", with_dataset=True
     )
 
 
@@ -330,7 +330,7 @@ PICTURES = 3
 
 _NO_PICTURES = (
     "Figure 7 of the paper shows images of patients. Images appear in reports only as the user chose: with gallery: "
-    "true in the settings of the study or of a data set, typical images of each class stand here."
+    "true in the settings of the study or of a data set, this section shows typical images of each class."
 )
 
 

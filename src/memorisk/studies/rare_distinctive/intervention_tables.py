@@ -33,12 +33,12 @@ _DISTINCTIVENESS_NOTE = (
 )
 _INTERVENTION_NOTE = (
     "The percentage grows without bound where little was remembered before, and the architecture shown is the one with "
-    "the largest effect, which is a selection; ours are all of them, as differences with intervals beside what "
+    "the largest effect, which is a selection; ours are all of them, as differences with intervals, next to what "
     "retraining alone does. The paper's means are over images, as in table 5; ours weigh patients alike."
 )
 _INTERVENTION_IN_FULL_NOTE = (
-    "Cohen's d takes before and after as independent images, but they are the same, so the paired d_z stands beside "
-    "it, with the untargeted classes and with what retraining alone does; on images that are grey already the "
+    "Cohen's d takes before and after as independent images, but they are the same, so the table adds the paired d_z, "
+    "the untargeted classes and what retraining alone does; on images that are grey already the "
     "intervention is refused."
 )
 
@@ -252,7 +252,7 @@ NO_DEFENCE = "no comparison of regimes is finished (defences)"
 _NOTE = (
     "The paper's accuracies look like those on members, and so are these in its layout; ours are on images that no "
     "model saw, against always answering the commonest class, and follow one class instead of each regime's worst, "
-    "beside the epsilon promised and what canaries prove of it."
+    "with the epsilon promised and what canaries prove of it."
 )
 _FULL_NOTE = (
     "As table 4; the worst class is the largest of several means and differs from regime to regime, so that comparing "

@@ -61,7 +61,7 @@ def study_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
         sections.append(Section(title, blocks, key))
     sections.append(Section("What the classes look like", figure_7(runs), "images"))
     sections.append(Section("How to read this", _how_to_read(), "reading"))
-    held = "images, as was asked for, and no id" if runs.pictured else "no image and no id"
+    held = "images, as requested, and no id" if runs.pictured else "no image and no id"
     return Page(
         title="Rare, distinctive, memorized",
         subtitle="A study of several architectures and data sets",
@@ -94,7 +94,7 @@ def _how_to_read() -> list[Block]:
                 "in the table below.",
                 "Cells share data sets and architectures share families, so that cells are not independent: the unit "
                 "of a study is the data set, of a data set the class, of a class the patient.",
-                "Where no patient ids were given, every image stands for itself and is counted as a patient.",
+                "Where no patient ids were given, every image counts as a patient of its own.",
                 "Each interval holds 95 % by itself, not all of them at once.",
                 "Choosing the cell, class or architecture with the largest effect is a selection: what is chosen is "
                 "then too large and its interval too sure.",

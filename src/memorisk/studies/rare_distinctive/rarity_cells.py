@@ -147,7 +147,9 @@ def cell_from_run(folder: str | Path, *, architecture: str | None = None, datase
     evidence = evidence_from_table(read_scores(path / SCORES))
     evidence = evidence.select(evidence.items.label != WHOLE)
     if not {"label", "frequency"} <= set(result.per_class.columns):
-        raise InputError(f"{one_line(path)} is no audit of a classifier: its result has no classes with a frequency")
+        raise InputError(
+            f"{one_line(path)} is not an audit of a classifier: its result has no classes with a frequency"
+        )
     shares = column_numbers(result.per_class, "frequency").tolist()
     frequency = dict(zip(column_texts(result.per_class, "label"), shares, strict=True))
     frequency.pop(WHOLE, None)

@@ -104,7 +104,7 @@ class UniqueOptions(MarkOptions, ClusterOptions):
         check_counts(self, mark_scale=1)
         check_between(self, "validation", example="0.1")
         if not (self.random or self.highest or self.lowest or self.latent):
-            raise InputError("no canary is asked for: give random, highest, lowest or latent")
+            raise InputError("no canary is requested: give random, highest, lowest or latent")
         if not 0 < self.opacity <= 1:
             raise InputError(f"opacity is {self.opacity}; it must lie above 0, where nothing is burnt in, and up to 1")
         if not isinstance(self.mark, str) or not self.mark:

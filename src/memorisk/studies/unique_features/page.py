@@ -300,7 +300,7 @@ def _thumbnail(reading: StudyAnswers, answer: TrainingAnswers, score: str, value
 _PROTOCOLS = {
     "paper": "One seed for all models of a run and no references, as published: what is significant here is so by rank "
     "among the mark's controls, which rejects fixed letters too often or too rarely (docs/results/mark_level.md).",
-    "corrected": "Every model has a seed of its own, and beside the canary models stand references, trained alike "
+    "corrected": "Every model has a seed of its own, and the canary models are compared with references, trained alike "
     "without the mark. Tables in the paper's layout are its statistics of these models.",
 }
 
@@ -337,7 +337,7 @@ def unique_page(
     if pictures:
         sections.insert(3, Section("Canaries", pictures, "canaries"))
     names = "" if study.options.redact else "It names the mark, which may be a person's name. "
-    held = "images of the training data, as was asked for" if pictures else "no image; images are named by their row"
+    held = "images of the training data, as requested" if pictures else "no image; images are named by their row"
     return Page(
         title="Unique features",
         subtitle="Does a network remember a mark that it saw once? A study on canaries",
@@ -389,13 +389,13 @@ def _how_to_read() -> list[Block]:
                 "A canary is the one training image that carries the mark. A reference is a model trained alike, "
                 "without it. Canary models and references differ in nothing else, so that what tells them apart is "
                 "the mark.",
-                "“Remembered” is said where the p of all canaries together is at most 5 % or the white-box difference "
-                "lies above 0: of networks that remember nothing up to one in thirteen.",
+                "“Remembered” means that the p of all canaries together is at most 5 % or that the white-box "
+                "difference lies above 0: of networks that remember nothing up to one in thirteen.",
                 "“Found alone” is a test of one model against all references at 5 %: without any "
                 "memory one in twenty is found; it needs 19 references. They share these, so that such findings come "
                 "together or not at all; the p of all canaries together is one test.",
                 "M is a natural logarithm: 0.69 is twice as sensitive to the mark, beyond what references are.",
-                "What is true of canaries drawn at random is no promise for a given image.",
+                "What is true of canaries drawn at random need not hold for a given image.",
                 "Each interval holds 95 % by itself, not all of them at once. The largest of many is a selection.",
             ]
         )

@@ -206,8 +206,8 @@ def influence_table(reading: StudyAnswers) -> StudyTable:
                 }
             )  # fmt: skip
     note = (
-        "Canaries are the extremes of self-influence, so that r is mostly the difference of two groups, which stands "
-        "beside: mean score of the highest less that of the lowest."
+        "Canaries are the extremes of self-influence, so that r is mostly the difference of two groups, which the "
+        "table also has: mean score of the highest less that of the lowest."
     )
     why = "" if rows else "no network trains ten canaries of the highest and lowest self-influence"
     return StudyTable("influence", "Self-influence and M", _NOTHING, pd.DataFrame(rows), note, why)
@@ -234,7 +234,7 @@ def setup_table(reading: StudyAnswers) -> StudyTable:
             }
         )  # fmt: skip
     note = (
-        "Accuracy is on the validation images, which also said "
+        "Accuracy is on the validation images, which also decided "
         "when to stop; “majority” is what always naming the commonest class gives. “Opacity 0” is the largest KL of a "
         "mark that cannot be seen: rounding, or the probing is broken."
     )

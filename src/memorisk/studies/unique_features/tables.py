@@ -202,7 +202,7 @@ def _table_1(reading: StudyAnswers) -> StudyTable:
             )  # fmt: skip
         ours.append(arm_columns(arm) | _white_row(reading, arm, rows))
     note = (
-        "M_w is positive or negative whether or not the model saw the mark: beside it stands M_w of the references, "
+        "M_w is positive or negative whether or not the model saw the mark: the table also has M_w of the references, "
         "models trained alike without the mark, on the very same images. The marked image itself is left out of the "
         "mean. The unit is the canary, its trainings averaged; those found alone, by rank among the references, are "
         "counted in each canary's first training, with 19 references or more. The five largest are a selection. "
@@ -275,7 +275,7 @@ def _table_2(reading: StudyAnswers) -> StudyTable:
         ours.append(arm_columns(arm) | arm_row(reading, arm))
     note = (
         "The paper averages over canaries with M > 0: models that never saw the mark have such an average, too, which "
-        "stands beside. Its Welch test takes probes for replicates"
+        "the table also has. Its Welch test takes probes for replicates"
         f" ({_STAR_NOTE.format('that test').removesuffix('.')}); the share of the references that it calls "
         "significant is its rate of false alarms. In the corrected test the canary models are compared with "
         "references, models trained alike without the mark: M is how many times (natural logarithm) more they answer "
@@ -324,7 +324,7 @@ def _table_3(reading: StudyAnswers) -> StudyTable:
         "Each regulariser has references of its own, trained with it and without the mark. The difference to no "
         "regulariser is of M; its limits are over models. “Same” is the share of the epochs in which the canary showed "
         "the very pixels of the mark that the probes show: augmentation changes them, and a model that remembers "
-        "other forms of the mark is asked about one."
+        "other forms of the mark is tested with one."
     )
     why = "" if ours else "no network is trained with regularisers"
     return StudyTable("table_3", "Regularisers", pd.DataFrame(paper), pd.DataFrame(ours), note, why)

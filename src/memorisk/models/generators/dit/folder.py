@@ -84,8 +84,8 @@ def find_dit(text: str) -> DiTFolder:
         root = root.parent
     if not root.is_dir():
         raise InputError(
-            f"there is no folder {one_line(text)} of a diffusion transformer; {one_line(text, 60)}@{DEFAULT} looks for "
-            "this name on the hub"
+            f"folder {one_line(text)} of a diffusion transformer does not exist; {one_line(text, 60)}@{DEFAULT} looks "
+            "for this name on the hub"
         )
     name = text if text.endswith(f"@{DEFAULT}") else root.resolve().name
     if not (root / TRANSFORMER / CONFIG).is_file() and (root / "generator" / TRANSFORMER / CONFIG).is_file():
@@ -96,7 +96,7 @@ def find_dit(text: str) -> DiTFolder:
         return DiTFolder(one_line(name, 60), root / TRANSFORMER, vae_folder, read_training_record(root))
     if not (root / CONFIG).is_file():
         raise InputError(
-            f"{one_line(text)} holds neither {TRANSFORMER}/{CONFIG} nor {CONFIG}: it is no DiT of diffusers"
+            f"{one_line(text)} holds neither {TRANSFORMER}/{CONFIG} nor {CONFIG}: it is not a DiT of diffusers"
         )
     beside = root.parent / VAE
     vae_folder = beside if (beside / CONFIG).is_file() else None
@@ -186,7 +186,7 @@ def read_architecture(folder: Path, title: str) -> dict[str, Any]:
             not all(isinstance(value, int) and value > 0 for value in sizes)
             or config["sample_size"] % config["patch_size"]
         ):
-            raise ValueError("its sizes are no whole numbers from 1 that fit each other")
+            raise ValueError("its sizes are not whole numbers of at least 1 that fit each other")
     except CONTENT_ERRORS as error:
         raise InputError(f"{CONFIG} of {title} cannot be used: {one_line(error, 120)}") from None
     return config
@@ -211,11 +211,11 @@ def _check_fit(title: str, own: DiTSpec, *, channels: int, learn_sigma: bool | N
     """Refuse weights with another input, output or size."""
     if own.channels != channels:
         raise InputError(
-            f"{title} draws {own.channels} channels, and {channels} are asked for: name the autoencoder whose latents "
+            f"{title} draws {own.channels} channels, and {channels} are requested: name the autoencoder whose latents "
             "have as many, or train without these weights"
         )
     if learn_sigma is not None and own.learn_sigma != learn_sigma:
-        has = "gives a variance beside the noise" if own.learn_sigma else "gives no variance"
+        has = "gives a variance besides the noise" if own.learn_sigma else "gives no variance"
         raise InputError(f"{title} {has}: set learn_sigma to {str(own.learn_sigma).lower()}, or leave it out")
     if size is not None and parse_size(size) != (own.hidden, own.depth, own.heads, own.patch):
         raise InputError(

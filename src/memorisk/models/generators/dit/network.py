@@ -153,7 +153,7 @@ def parse_size(text: str) -> tuple[int, int, int, int]:
     name, slash, patch = text.partition("/")
     if not (slash and patch.isascii() and patch.isdecimal() and int(patch) > 0):
         raise InputError(
-            f"{one_line(text, 40)!r} is no size of a DiT: give NAME/PATCH, as XL/2 or tiny/4, with one of "
+            f"{one_line(text, 40)!r} is not a size of a DiT: give NAME/PATCH, as XL/2 or tiny/4, with one of "
             f"{', '.join(SIZES)}"
         )
     if name not in SIZES:
