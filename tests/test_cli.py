@@ -390,7 +390,7 @@ def test_out_folders_that_cannot_be_used(capsys, images, tmp_path, run):
     file.write_text("mine")
     assert "is a file" in out(file)
     assert "cannot be made" in out(file / "run")
-    assert "no name for a folder" in out(tmp_path / ("n" * 300))
+    assert "cannot name a folder" in out(tmp_path / ("n" * 300))
     assert "lies inside IMAGES" in out(images)
     assert "holds files that are no run" in out(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
@@ -407,8 +407,8 @@ def test_out_folders_that_cannot_be_used(capsys, images, tmp_path, run):
 
 def test_what_is_no_run_cannot_be_compared_or_rendered(capsys, run, tmp_path, images):
     before = {name: (run / name).read_bytes() for name in entries(run) if (run / name).is_file()}
-    assert "no run folder" in refusal(capsys, "report", images)
-    assert "no run folder" in refusal(capsys, "compare", run, tmp_path)
+    assert "not a run folder" in refusal(capsys, "report", images)
+    assert "not a run folder" in refusal(capsys, "compare", run, tmp_path)
     assert "holds other files" in refusal(capsys, "compare", run, run, "--out", run)
     assert "name a file" in refusal(capsys, "report", run, "--out", tmp_path)
     assert "no file" in refusal(capsys, "audit", "losses", tmp_path / "no.csv", "--out", tmp_path / "out")

@@ -125,14 +125,14 @@ def no_characters(n: int) -> np.ndarray:
 
 def test_ids_that_are_no_characters(tmp_path):
     np.savez(tmp_path / "f.npz", features=np.zeros((2, 3)), image=no_characters(2))
-    with pytest.raises(InputError, match="numbers that are no characters"):
+    with pytest.raises(InputError, match="numbers that are not characters"):
         read_features(tmp_path / "f.npz", np.array(["a", "b"], dtype=object))
     np.savez(tmp_path / "l.npz", latents=np.zeros((2, 1, 3, 3), np.float32), image=no_characters(2))
-    with pytest.raises(InputError, match="numbers that are no characters"):
+    with pytest.raises(InputError, match="numbers that are not characters"):
         read_latents(tmp_path / "l.npz")
     parts = {"values": np.zeros((2, 3)), "labels": np.array(["a", "b"]), "conditioning": "x", "notes": np.array(["a"])}
     np.savez(tmp_path / "conditions.npz", images=no_characters(2), **parts)
-    with pytest.raises(InputError, match="numbers that are no characters"):
+    with pytest.raises(InputError, match="numbers that are not characters"):
         Conditions.load(tmp_path)
 
 

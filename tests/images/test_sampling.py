@@ -85,7 +85,7 @@ def test_all_or_none() -> None:
     manifest = _manifest(["a"] * 99 + ["rare"])
     whole = sample_manifest(manifest, 100)
     assert whole.images.tolist() == manifest.images.tolist()
-    assert whole.notes == ("All 100 images are kept: no more than the 100 of the sample asked for.",)
+    assert whole.notes == ("All 100 images are kept: no more than the 100 of the requested sample.",)
     assert "No image of rare was drawn." in sample_manifest(manifest, 10).notes[-1]
     with pytest.raises(InputError, match="sample is 0"):
         sample_manifest(manifest, 0)

@@ -73,7 +73,7 @@ def test_metadata_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="label_column name columns of a table, and there is none"):
         load_manifest(root, ImageOptions(label_column="else"))
     write(root / "metadata.jsonl", b'{"file_name": "a.png"}\n[1, 2]\n')
-    with pytest.raises(InputError, match="line 2 is no object of JSON"):
+    with pytest.raises(InputError, match="line 2 is not a JSON object"):
         load_manifest(root)
     write(root / "labels.csv", b"image,label\na.png,x\nb.png,y\n")
     given = load_manifest(root, ImageOptions(labels_csv=root / "labels.csv"))  # in place of all metadata

@@ -93,7 +93,7 @@ def test_a_set_without_classes_counts_its_images() -> None:
     assert result.report_path is None
     with pytest.raises(InputError, match="flags no images"):
         result.flagged()
-    with pytest.raises(InputError, match="no run folder"):
+    with pytest.raises(InputError, match="not a run folder"):
         result.show("anna")
 
 
@@ -143,7 +143,7 @@ def test_an_empty_list_says_where_nobody_could_have_been_on_it(tmp_path: Path, s
         assert "why_empty" not in found.attrs
         assert told[0].filename == __file__
     untested = tested.assign(testable=False)
-    with pytest.warns(UserWarning, match=r"not tested: nobody could .* \(too few\)") as told:
+    with pytest.warns(UserWarning, match=r"not tested: no patient could .* \(too few\)") as told:
         found = result.replace(per_image=nobody, per_class=untested).flagged()
     assert told[0].filename == __file__
     assert found.attrs["why_empty"] == str(told[0].message)
@@ -200,7 +200,7 @@ def test_a_patients_images_are_drawn_most_memorized_first(tmp_path: Path, scans:
     own = list(Figure().subplots(1, 3))
     assert result.show("bert", axes=own) == own[:2]
     assert [ax.get_title() for ax in result.show("scan3.png")] == ["bert\nscan3.png\nM = 0.40"]
-    with pytest.raises(InputError, match=r"'carl' is no patient.*anna, bert"):
+    with pytest.raises(InputError, match=r"'carl' is not a patient.*anna, bert"):
         result.show("carl")
     (scans / "scan1.png").unlink()
     with pytest.raises(InputError, match=r"no image scan1.png any more"):

@@ -64,7 +64,7 @@ def test_a_plan_reads_a_function_and_runs_nothing_of_its_file(tmp_path: Path, mo
         assert str(inspect.signature(read_named(f"inner.planned_module:{name}", "x", [tmp_path])[0])).startswith("(*")
     with pytest.raises(InputError, match="Did you mean 'train'"):
         read_named("inner.planned_module:trian", "--train", [tmp_path])
-    with pytest.raises(InputError, match=r"there is no module inner\.nosuch"):
+    with pytest.raises(InputError, match=r"module inner\.nosuch is missing"):
         read_named("inner.nosuch:train", "--train", [tmp_path])
     assert not ran.exists()
     assert source_fingerprint(load_named("inner.planned_module:train", "--train", [tmp_path])) == mark
@@ -90,7 +90,7 @@ def test_folders_are_absolute_and_must_be_there(monkeypatch: pytest.MonkeyPatch,
     assert python_folders("code") == (tmp_path / "code",)
     with pytest.raises(InputError, match="python_path is 7; it must be a folder"):
         python_folders(7)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InputError, match=r"python_path names .*code, and there is no such folder"):
+    with pytest.raises(InputError, match=r"python_path names .*code, and this folder does not exist"):
         load_named("json:loads", "the model", "code")
 
 

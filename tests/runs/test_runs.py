@@ -167,7 +167,7 @@ def test_of_other_data_the_settings_that_differ_are_told(tmp_path):
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"mine")
-    with pytest.raises(InputError, match="no run of memorisk"), open_run(tmp_path, {}, identity=[]):
+    with pytest.raises(InputError, match="not a run of memorisk"), open_run(tmp_path, {}, identity=[]):
         pass
     assert [p.name for p in tmp_path.iterdir()] == ["photo.jpg"]
 

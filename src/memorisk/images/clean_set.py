@@ -160,7 +160,7 @@ def _write(
         row, reason = unreadable[0]
         raise InputError(
             f"{plural(len(unreadable), 'image', 'images')} of {n:,} cannot be read, the first is "
-            f"{one_line(sources[row].file, 120)} ({reason}); mend them, or go on without them by skip_unreadable"
+            f"{one_line(sources[row].file, 120)} ({reason}); mend them, or leave them out by skip_unreadable"
         )
     bad = {row for row, _ in unreadable}
     rows = [row for row in range(n) if row not in bad]

@@ -99,7 +99,7 @@ def _csv_form(path: Path, separators: str) -> _CsvForm:
     text = whole.lstrip("\r\n")
     line = text.partition("\n")[0]
     if len(line) > longest:
-        raise InputError(f"{one_line(path)}: its first line has more than {longest:,} characters, so it is no table")
+        raise InputError(f"{one_line(path)}: its first line has more than {longest:,} characters, so it is not a table")
     if separator_line := _SEPARATOR_LINE.fullmatch(line.strip("\r")):
         separators, text = separator_line[1], text.partition("\n")[2]
         lines_above = whole[: len(whole) - len(text)].count("\n")
@@ -307,7 +307,7 @@ def _read_json_lines(path: Path) -> pd.DataFrame:
         for number, line in enumerate(file, 1):
             values = json.loads(line, object_pairs_hook=_once_each) if line.strip() else {}
             if not isinstance(values, dict):
-                raise ValueError(f"line {number} is no object of JSON")
+                raise ValueError(f"line {number} is not a JSON object")
             if values:
                 rows.append({k: None if _is_nested(v) else v for k, v in values.items()})
                 names.update(values)
@@ -329,7 +329,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         twice = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
-        raise ValueError(f"{one_line(twice, 60)!r} stands twice in one object")
+        raise ValueError(f"{one_line(twice, 60)!r} occurs twice in one object")
     return values
 
 

@@ -404,7 +404,7 @@ def sample_manifest(manifest: Manifest, n: int, seed: int = 0) -> Manifest:
     if n < 1:
         raise InputError(f"sample is {n}; give a whole number of at least 1")
     if n >= manifest.n:
-        note = f"All {manifest.n:,} images are kept: no more than the {n:,} of the sample asked for."
+        note = f"All {manifest.n:,} images are kept: no more than the {n:,} of the requested sample."
         return replace(manifest, notes=(*manifest.notes, note))
     first = np.array([label.split("|", 1)[0] for label in manifest.labels], dtype=object)
     classes = sorted(set(first))

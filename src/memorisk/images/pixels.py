@@ -380,12 +380,12 @@ class StackedImages:
     def __init__(self, parts: Sequence[np.ndarray], order: np.ndarray | None = None) -> None:
         kinds = {(part.shape[1:], part.dtype.str) for part in parts}
         if len(kinds) != 1:
-            raise InputError(f"images of {len(kinds)} shapes or types cannot stand in one array: {sorted(kinds)}")
+            raise InputError(f"images of {len(kinds)} shapes or types cannot form one array: {sorted(kinds)}")
         self.parts = list(parts)
         self.starts = np.cumsum([0, *(len(part) for part in parts)])
         self.order = np.arange(self.starts[-1]) if order is None else np.asarray(order, dtype=np.int64)
         if len(self.order) and (self.order.min() < 0 or self.order.max() >= self.starts[-1]):
-            raise InputError(f"rows of {self.starts[-1]:,} images are asked for beyond their number")
+            raise InputError(f"rows of {self.starts[-1]:,} images are requested beyond their number")
         self.shape = (len(self.order), *parts[0].shape[1:])
         self.dtype = parts[0].dtype
         self.ndim = 4

@@ -339,7 +339,9 @@ def merge_linked(groups: Sequence[str] | np.ndarray, linked: Iterable[tuple[str,
     for pair in linked or ():
         for name in pair:
             if str(name) not in place:
-                raise InputError(f"linked group {one_line(name)!r} is no image's group: link groups of the manifest")
+                raise InputError(
+                    f"linked group {one_line(name)!r} is not the group of any image: link groups of the manifest"
+                )
         edges.append((place[str(pair[0])], place[str(pair[1])]))
     if not edges:
         return names[of_image].astype(object)
@@ -410,7 +412,7 @@ def _units(labels: Sequence[str] | np.ndarray, groups: Sequence[str] | np.ndarra
     if len(text) != len(groups):
         raise InputError(f"{len(text)} labels but {len(groups)} groups: a split needs one of each for every image")
     if not len(text):
-        raise InputError("there are no images to split")
+        raise InputError("no images to split: give at least one")
     whole, whole_of_image = np.unique(text, return_inverse=True)
     _, of_image = np.unique(merge_linked(groups, linked).astype(str), return_inverse=True)
     classes = sorted({label for joined in whole for label in joined.split("|")})

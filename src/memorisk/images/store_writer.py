@@ -90,7 +90,7 @@ def unreadable_error(manifest: Manifest, rows: Sequence[int] | np.ndarray, reaso
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
     return InputError(
         f"{len(rows):,} of {manifest.n:,} images cannot be read: {', '.join(examples)}{more}; "
-        "mend them, or go on without them by skip_unreadable"
+        "mend them, or leave them out by skip_unreadable"
     )
 
 

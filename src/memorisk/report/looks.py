@@ -149,7 +149,7 @@ def _untested(classes: pd.DataFrame, n_flagged: int) -> dict[str, str]:
     why = next((text for text in column_texts(untested, "why_not") if text), "")
     why = f" ({one_line(why, 200)})" if why else ""
     if len(untested) == len(classes) and not n_flagged:
-        return {"why_empty": f"not tested: nobody could have been flagged in any class{why}"}
+        return {"why_empty": f"not tested: no patient could have been flagged in any class{why}"}
     names = listed([one_line(name, 60) for name in column_texts(untested, "label")])
     were = "was" if len(untested) == 1 else "were"
     return {"not_tested": f"{len(untested)} of {len(classes)} classes {were} not tested: {names}{why}"}
@@ -280,7 +280,7 @@ def _rows_of(table: pd.DataFrame, column: str, patient: str, result: Result) -> 
     patient_rows = rows(table, [who == patient for who in names])
     if not len(patient_rows):
         raise InputError(
-            f"{one_line(patient, 60)!r} is no patient of {one_line(result.folder or '')}; among them are "
+            f"{one_line(patient, 60)!r} is not a patient of {one_line(result.folder or '')}; among them are "
             f"{listed(sorted(set(names)), 4)}"
         )
     return patient_rows

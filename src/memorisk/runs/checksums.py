@@ -187,7 +187,7 @@ def checksum(path: str | Path) -> Checksum:
         if place.is_file():
             return Checksum(file_sha256(place), 1, place.stat().st_size)
         if not place.is_dir():
-            raise InputError(f"there is no file or folder {one_line(place)}")
+            raise InputError(f"{one_line(place)} does not exist")
         names = files_below(place)
         if not names:
             raise InputError(f"{one_line(place)} holds no file")

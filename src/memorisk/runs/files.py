@@ -204,7 +204,7 @@ def check_characters(values: np.ndarray) -> np.ndarray:
         if values.dtype.kind in "UV":
             values.tolist()
     except SystemError:
-        raise ValueError("text in it is no text: it holds numbers that are no characters") from None
+        raise ValueError("text in it is damaged: it holds numbers that are not characters") from None
     return values
 
 

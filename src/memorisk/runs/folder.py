@@ -210,9 +210,9 @@ def _written_config(folder: Path) -> dict[str, Any]:
         _refuse_damaged_config(folder / CONFIG, text)
         config = parse_yaml(text)
     except FileNotFoundError:
-        raise InputError(f"{one_line(folder)} is no run folder: it holds no {CONFIG}") from None
+        raise InputError(f"{one_line(folder)} is not a run folder: it holds no {CONFIG}") from None
     except NotADirectoryError:
-        raise InputError(f"{one_line(folder)} is no run folder: it is a file") from None
+        raise InputError(f"{one_line(folder)} is not a run folder: it is a file") from None
     except DamagedError:
         raise
     except (yaml.YAMLError, *CONTENT_ERRORS) as error:  # also dates that do not exist, and lists a thousand deep
@@ -260,11 +260,11 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:
-        raise InputError(f"--out {one_line(out)} is no name for a folder: {one_line(error, 60)}") from None
+        raise InputError(f"--out {one_line(out)} cannot name a folder: {one_line(error, 60)}") from None
     if out.is_symlink() and not out.exists():
         raise InputError(f"--out {one_line(out)} is a link to nothing: choose another folder")
     if out.exists() and not out.is_dir():
-        raise InputError(f"--out {one_line(out)} is a file: name a folder that is new, empty or a run to go on with")
+        raise InputError(f"--out {one_line(out)} is a file: name a folder that is new, empty or a run to resume")
     if not out.exists():
         parent = next(p for p in out.absolute().parents if p.exists())
         if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
@@ -285,7 +285,9 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
             f"--out {one_line(out)}: {LOG} in it is a link, and its target would be written to: choose another folder"
         )
     if CONFIG not in entries:
-        raise InputError(f"--out {one_line(out)} holds files that are no run of memorisk: name a new or empty folder")
+        raise InputError(
+            f"--out {one_line(out)} holds files that are not a run of memorisk: name a new or empty folder"
+        )
     before = _written_config(out)
     now = json_value(name_origins(config))
     for key in identity:

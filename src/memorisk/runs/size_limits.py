@@ -157,6 +157,6 @@ class GzipStream(gzip.GzipFile):
         """
         if place > self.limit:
             raise InputError(
-                f"{one_line(self._path)}: goes on to byte {place:,} of what gzip packed in {self._stored:,}, beyond "
+                f"{one_line(self._path)}: reaches byte {place:,} of what gzip packed in {self._stored:,}, beyond "
                 f"the {self.limit:,} allowed (a decompression bomb?); give it unpacked if it is right"
             )

@@ -144,7 +144,7 @@ def read_named(name: str, what: str, python_path: Sequence[Path] = ()) -> tuple[
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         raise InputError(
-            f"{what} {one_line(name, 80)}: there is no module {one_line(module_name, 80)}; the module must be "
+            f"{what} {one_line(name, 80)}: module {one_line(module_name, 80)} is missing; it must be "
             "installed, be on PYTHONPATH, or lie in a folder that python_path names; the current folder is not searched"
         )
     text = file.read_bytes()
@@ -197,7 +197,7 @@ def _append_folders(folders: Sequence[Path]) -> None:
     """
     for folder in folders:
         if not folder.is_dir():
-            raise InputError(f"python_path names {one_line(folder)}, and there is no such folder")
+            raise InputError(f"python_path names {one_line(folder)}, and this folder does not exist")
         if str(folder) not in child_path():
             sys.path.append(str(folder))
 

@@ -98,5 +98,5 @@ def _count_nodes(node: yaml.Node, known: dict[int, int]) -> int:
         parts = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
         count = known[id(node)] = 1 + sum(_count_nodes(part, known) for part in parts)
     if count > _MAX_NODES:
-        raise yaml.YAMLError(f"its aliases stand for more than {_MAX_NODES:,} values (line {node.start_mark.line + 1})")
+        raise yaml.YAMLError(f"its aliases expand to more than {_MAX_NODES:,} values (line {node.start_mark.line + 1})")
     return count

@@ -231,7 +231,7 @@ def _validated(
         )
     if np.isinf(a).any() or np.isinf(b).any():
         raise InputError(
-            "an attack's losses must be finite (NaN where a model was not asked); compute them from logits in float64"
+            "an attack's losses must be finite (NaN where a model was not queried); compute them from logits in float64"
         )
     if not np.isin(signs, (-1, 0, 1)).all():
         raise InputError("signs must be +1 (seen by model A), -1 (seen by its twin) or 0")

@@ -294,7 +294,7 @@ def _checked(values: FloatArray, copies: ArrayLike, level: float) -> tuple[Float
     if len(np.unique(n)) < 2:
         raise InputError("a slope needs patients with at least 2 different numbers of copies")
     if not np.isfinite(values).all():
-        raise InputError("a value is not finite; give a number a patient")
+        raise InputError("a value is not finite; give one number per patient")
     if not 0 < level < 1:
         raise InputError(f"level is {level}; give a coverage between 0 and 1, such as 0.95")
     return values, n

@@ -370,7 +370,7 @@ class ImageCounts:
             return ""
         return (
             f"Training patients have {self.mean_train:.1f} images on average and held-out patients {self.mean_held:.1f}"
-            f" (not alike, p {self.p_value:.2g}): whoever has more images is nearer to any set, without being "
+            f" (not alike, p {self.p_value:.2g}): a patient with more images is nearer to any set, without being "
             "memorized. So every patient of both parts counts by one image, drawn by lot, and copies of the others do "
             "not count in the comparison of the two parts. Give held-out patients with as many images as training "
             "patients have."

@@ -76,7 +76,7 @@ class Interval:
     n_seeds: int
     """Seeds with at least one scored group."""
     level: float
-    """Nominal coverage."""
+    """Nominal coverage of the interval."""
     conditional: bool
     """True when the interval speaks of these trainings only, not of others by the same recipe."""
     method: str
@@ -386,7 +386,7 @@ class Proportion:
     successes: int
     """Units that had the property."""
     trials: int
-    """Independent units."""
+    """Number of independent units."""
     level: float
     """Nominal coverage; the actual one is never below it."""
 
@@ -414,7 +414,7 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Proport
         (0.0, 0.308)
     """
     if not 0 <= successes <= trials:
-        raise InputError(f"{successes} successes in {trials} trials is no share; give 0 <= successes <= trials")
+        raise InputError(f"{successes} successes in {trials} trials is not a share; give 0 <= successes <= trials")
     if not 0 < level < 1:
         raise InputError(f"level is {level}; give a coverage between 0 and 1, such as 0.95")
     tail = (1 - level) / 2

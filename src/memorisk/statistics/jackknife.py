@@ -6,7 +6,7 @@ section 1).
 ``v = (G - 1)/G sum_g (theta_(-g) - mean)^2``; the interval is ``h(theta) +- t sqrt(v) h'(theta)``, carried back by
 the inverse of ``h``: the logit for shares and AUCs, Fisher's z for correlations, none for differences of shares.
 
-Few member groups beside many others leave far fewer degrees of freedom than G - 1, and so do groups of unequal size
+Few member groups among many others leave far fewer degrees of freedom than G - 1, and so do groups of unequal size
 or scores with heavy tails. Hence Satterthwaite over the kinds of groups h (members, non-members, both), with the
 sample's own kurtosis: ``df = v^2 / sum_h v_h^2 / df_h`` and ``df_h = (n_h - 1) / max(1, (kappa_h - 1) / 2)``,
 kappa_h = n_h sum c^2 / (sum c)^2 of the contributions c (3 for Gaussian influences, where df_h = n_h - 1).
@@ -44,7 +44,7 @@ SCALE_RANGES: dict[Scale, tuple[float, float]] = {"logit": (0.0, 1.0), "fisher":
 
 
 MIN_P = 1e-12
-"""p-values below are not told apart."""
+"""Smallest p-value that is resolved; smaller ones are treated as equal to it."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class JackknifeInterval:
     """An estimate with its interval over groups, and over trainings where several were averaged."""
 
     estimate: float
-    """NaN where it cannot be had; ``method`` says why."""
+    """Estimate from all groups; NaN where it cannot be computed, and ``method`` says why."""
     low: float
-    """Lower limit."""
+    """Lower limit of the interval."""
     high: float
-    """Upper limit."""
+    """Upper limit of the interval."""
     df: float
     """Degrees of freedom of t; NaN where the limits do not come from t."""
     n_groups: int
@@ -109,7 +109,7 @@ class JackknifeInterval:
     """Components of the limits, for limits at other levels; None where there are none."""
 
     def p_at_most(self, value: float) -> float:
-        """One-sided p of "the true value is at most ``value``": the level at which the lower limit would stand there.
+        """Return the one-sided p of "at most ``value``": the level at which the lower limit of the interval equals it.
 
         1 where the estimate does not exceed it, or where there are no limits.
         """
@@ -146,12 +146,12 @@ def jackknife(
         estimate: theta, from all groups.
         deleted: [G], theta without group g.
         kind: [G], small integers: the kind of each group (members, non-members, both).
-        scale: Where the interval is symmetric: "logit" (theta in [0, 1]), "fisher" (correlations) or "difference" (of
-            two shares, as it is).
-        n_seeds: Seeds that theta averages, for the record.
+        scale: Scale on which the interval is symmetric: "logit" (theta in [0, 1]), "fisher" (correlations) or
+            "difference" (of two shares, as it is).
+        n_seeds: Number of seeds that theta averages, for the record.
         pairs: Disjoint pairs that theta could be counted on; used where no t interval exists (``counting_bound``).
-        trainings: How theta varies with the trainings; None for an interval over groups alone.
-        level: Of confidence.
+        trainings: Variation of theta with the trainings; None for an interval over groups alone.
+        level: Confidence level of the interval.
 
     Returns:
         The interval. With fewer than two groups, or no variation and no ``pairs``, the whole range of the scale.
@@ -307,7 +307,7 @@ class GroupDeletedAuc:
 def group_deleted_auc(
     score: FloatArray, role: NDArray[np.generic], index: NDArray[np.intp], n_groups: int
 ) -> GroupDeletedAuc:
-    """AUC and its value without each group; the formula stands at the head of this module.
+    """Compute the AUC and its value without each group; the formula is at the head of this module.
 
     Args:
         score: [N], higher = more likely a member.

@@ -41,9 +41,9 @@ class RocCurve:
     threshold: FloatArray
     """[P], falling, from infinity."""
     n_members: int
-    """Members scored."""
+    """Number of scored members."""
     n_non_members: int
-    """Non-members scored."""
+    """Number of scored non-members."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class TprAtFpr:
     low: float
     """Lower limit; 0 where too few non-members surely bound the false-positive rate."""
     high: float
-    """Upper limit."""
+    """Upper limit of the rate."""
     fpr: float
-    """The false-positive rate asked for; the attained one is at most that."""
+    """The requested false-positive rate; the attained one is at most that."""
     n_members: int
     """Groups of members scored, in the seed that has fewest."""
     n_non_members: int
@@ -72,7 +72,7 @@ class TprAtFpr:
 
 @dataclass(frozen=True)
 class ControlCheck:
-    """Verdict of the control on the attacks beside it."""
+    """Verdict of the control on the attacks of the same table."""
 
     passed: bool
     """Whether the control's AUC interval contains 0.5."""
@@ -130,7 +130,7 @@ def log_roc_points(curve: RocCurve, cells: int = 100) -> tuple[FloatArray, Float
     than a cell. The TPR at FPR 0 is drawn from 1/(2n), half a non-member, since a logarithmic axis has no 0.
 
     Args:
-        curve: From ``roc_curve``.
+        curve: Curve from ``roc_curve``.
         cells: Number of cells.
 
     Returns:
@@ -180,7 +180,7 @@ def tpr_at_fpr(
         group: [N], any sortable ids.
         fpr: False-positive rate, in (0, 1).
         value: A rate to test "at most that" of; none if not given.
-        level: Of confidence.
+        level: Confidence level of the limits.
 
     Raises:
         InputError: ``fpr`` outside (0, 1), shapes differ, or an image with a role has a NaN score.
@@ -292,7 +292,7 @@ def auc_jackknife(
         member_group: [m], any sortable ids.
         non_score: [n].
         non_group: [n].
-        level: Of confidence.
+        level: Confidence level of the interval.
 
     Raises:
         InputError: A side is empty or has a NaN, or groups and scores differ in length.
@@ -310,7 +310,7 @@ class PartLeftOut:
     """Mean AUC of an attack without a part of the trainings."""
 
     auc: float
-    """Mean over the other seeds; NaN where it cannot be had."""
+    """Mean over the other seeds; NaN where it cannot be computed."""
     deleted: FloatArray
     """[G], without each group as well, in the order of the sorted groups."""
 
@@ -355,8 +355,8 @@ def seed_auc_jackknife(
         score: [S, N], from ``scores.twin_attacks.attack_scores`` or LiRA / RMIA.
         role: [S, N], 1 member, 0 non-member, anything else left out in that seed.
         group: [N], any sortable ids.
-        without: [B], without each of B equal parts of the trainings; not used where one cannot be had.
-        level: Of confidence.
+        without: [B], without each of B equal parts of the trainings; not used where one cannot be computed.
+        level: Confidence level of the interval.
 
     Returns:
         The interval. Seeds with fewer than two groups on a side are left out; where that leaves none, the AUC of the
@@ -438,7 +438,7 @@ def _trainings(
 
 
 def reject_if_control_fails(control: JackknifeInterval) -> ControlCheck:
-    """Tell if the independent-loss control leaves the attacks beside it standing: its AUC interval must contain 0.5.
+    """Decide whether the independent-loss control invalidates the attacks: its AUC interval must contain 0.5.
 
     Args:
         control: AUC interval of the control (``scores.twin_attacks``, ``independent_loss``).

@@ -1,9 +1,9 @@
 """Balanced accuracy of a membership attack at Youden's threshold, chosen on other folds (METHODS section 1, "Attacks").
 
 Youden's threshold maximises TPR - FPR. Chosen and judged on the same images it flatters the attack (the paper's form,
-given beside): with nothing to find it still finds something. Here folds are made of whole groups, the threshold of each
-fold comes from the others, and the accusations of all folds are judged together. Simulated with nothing to find: 0.495
-to 0.503 for 20 to 200 groups, where the naive form gives 0.59 to 0.53.
+which the report adds): with nothing to find it still finds something. Here folds are made of whole groups, the
+threshold of each fold comes from the others, and the accusations of all folds are judged together. Simulated with
+nothing to find: 0.495 to 0.503 for 20 to 200 groups, where the naive form gives 0.59 to 0.53.
 """
 
 from dataclasses import dataclass
@@ -72,10 +72,10 @@ def youden_by_folds(
         member: [N] bool.
         group: [N], any sortable ids.
         folds: Number of folds, at least 2.
-        seed: Of the deal.
+        seed: Seed of the assignment of groups to folds.
 
     Raises:
-        InputError: Lengths differ, a NaN score, a side is empty, or fewer than 2 folds asked for.
+        InputError: Lengths differ, a NaN score, a side is empty, or fewer than 2 folds requested.
     """
     scores, members = np.asarray(score, dtype=np.float64), np.asarray(member, dtype=bool)
     ids, index = np.unique(np.asarray(group), return_inverse=True)
@@ -113,7 +113,7 @@ def seed_youden_by_folds(
         role: [S, N], 1 member, 0 non-member, anything else left out in that seed.
         group: [N], any sortable ids.
         folds: Number of folds, at least 2.
-        seed: Of the deal.
+        seed: Seed of the assignment of groups to folds.
 
     Raises:
         InputError: Shapes differ, or an image with a role has a NaN score.
@@ -144,7 +144,7 @@ def balanced_accuracy_jackknife(
         accused: [N] bool, ``YoudenAccuracy.accused``.
         member: [N] bool.
         group: [N].
-        level: Of confidence.
+        level: Confidence level of the interval.
 
     Raises:
         InputError: Lengths differ.

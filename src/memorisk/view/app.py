@@ -79,7 +79,7 @@ class Viewer:
         """
         entry = self.runs.get(request.path_params["run"])
         if entry is None:
-            raise InputError("there is no such run here")
+            raise InputError("this run is not among those shown")
         return self._read(entry.folder, entry.name)
 
     def _read(self, folder: Path, name: str) -> RunEntry:
@@ -276,7 +276,7 @@ class Pages:
         pair_run = self.viewer.pairs(run)
         pairs = pair_run.pairs
         if not 0 <= place < len(pairs):
-            raise InputError("there is no such pair")
+            raise InputError("this pair does not exist")
         return _page(
             "pair.html",
             f"Pair {place + 1}",
@@ -306,7 +306,7 @@ class Pages:
         pair_run, place = self.viewer.pairs(self.viewer.run(request)), request.path_params["place"]
         what = request.path_params["what"]
         if what not in ("laid", "difference") or not 0 <= place < len(pair_run.pairs):
-            raise InputError("there is no such picture")
+            raise InputError("this picture does not exist")
         pixels = pair_run.both(place)[1] if what == "laid" else pair_run.difference(place)
         return Response(png(pixels), headers=_PICTURE)
 
@@ -319,7 +319,7 @@ class Pages:
         images = self.viewer.opened(self.viewer.run(request)).images
         part, row = request.path_params["part"].replace("-", " "), request.path_params["row"]
         if part not in images.sources or not 0 <= row < len(images.part(part)):
-            raise InputError("there is no such image")
+            raise InputError("this image does not exist")
         if request.query_params.get("small"):
             return Response(images.thumbnail(part, row), headers=_PICTURE)
         return Response(png(images.part(part).pixels(row)), headers=_PICTURE)
@@ -363,7 +363,7 @@ class Pages:
         filters = CopyFilters(query.get("across", ""), query.get("kind", ""), alone)
         places = check_run.chosen(filters)
         if alone is not None and not len(places):
-            raise InputError("there is no such set of copies")
+            raise InputError("this set of copies does not exist")
         n, each = (len(places), SETS_PER_PAGE) if alone is None else (check_run.size(places[0]), ALONE_PER_PAGE)
         last = max(1, -(-n // each))
         page = min(max(1, _number(query.get("page", "1"))), last)
@@ -398,7 +398,7 @@ class Pages:
         run = self.viewer.run(request)
         patient = str(body.get("label", "")), str(body.get("group", ""))
         if not self.viewer.classifier(run).known(*patient):
-            raise InputError("there is no such patient in this run")
+            raise InputError("this run has no such patient")
         marks = write_mark(run.folder, patient, str(body.get("mark", "")), given=body.get("given") is True)
         return JSONResponse({"marks": marks.get(patient, ())})
 
@@ -473,7 +473,7 @@ async def _body(request: Request) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise InputError("the answer is no JSON object")
+        raise InputError("the answer is not a JSON object")
     return body
 
 

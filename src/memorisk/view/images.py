@@ -171,7 +171,9 @@ class RunImages:
         if value is None:
             raise InputError(f"the run names no {part} images")
         if is_hidden(value):
-            raise InputError("the run was pseudonymised: its images are shown where and for whom it was made")
+            raise InputError(
+                "the run was pseudonymised: its images are shown only on the machine and to the user that made it"
+            )
         source = self._located(str(value))
         names = Pseudonyms.from_options(ReportOptions(**written_settings(ReportOptions, self.config)))
         columns_and_root = self._written(part, source, options) if names.key is None else None

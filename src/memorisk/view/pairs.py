@@ -218,7 +218,7 @@ class PairRun:
     def _pixels(self, part: str, name: str) -> np.ndarray:
         row = self.images.row(part, name)
         if row is None:
-            raise InputError(self.images.reason(part) or f"there is no such {part} image")
+            raise InputError(self.images.reason(part) or f"this {part} image does not exist")
         return self.images.part(part).pixels(row)
 
     def score(self, place: int) -> str:

@@ -58,7 +58,7 @@ class PairReview:
     def __init__(self, folder: Path) -> None:
         path = folder / "tables" / "review.parquet"
         if not path.is_file():
-            raise InputError(f"{one_line(folder)} asks about no pairs: it is no finished run of audit synthetic")
+            raise InputError(f"{one_line(folder)} holds no pairs to judge: it is not a finished run of audit synthetic")
         self.folder, self.path, self._lock = folder, folder / FILE, threading.RLock()
         self.columns = Columns(path)
         self.score = self.columns.numbers("score")
@@ -145,7 +145,7 @@ class PairReview:
             InputError: The pair or the answer does not exist, or a dismissal lacks a name or a reason.
         """
         if key not in self.place_of:
-            raise InputError("there is no such pair in this run")
+            raise InputError("this run has no such pair")
         if verdict not in (CONFIRM, DISMISS):
             raise InputError("say confirm or dismiss")
         by, reason = one_line(by.strip(), _LONGEST), one_line(reason.strip(), _LONGEST)
@@ -227,7 +227,9 @@ class PairReview:
         table = read_described(path, quoted=True)
         lacking = [name for name in ("pair", *ANSWERS) if name not in table]
         if lacking:
-            raise InputError(f"{one_line(path)} is no review of pairs: it lacks the column {lacking[0]}; move it away")
+            raise InputError(
+                f"{one_line(path)} is not a review of pairs: it lacks the column {lacking[0]}; move it away"
+            )
         return self._said({name: table[name].astype(str).tolist() for name in ("pair", *ANSWERS)})
 
     def _said(self, columns: Mapping[str, Sequence[str]]) -> dict[str, Judgement]:

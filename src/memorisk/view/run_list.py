@@ -72,7 +72,7 @@ def find_runs(places: Sequence[Path], read: "Callable[[Path, str], RunEntry] | N
     names: dict[Path, str] = {}
     for place in places:
         if not place.is_dir():
-            raise InputError(f"{one_line(place)} is no folder: name run folders, or a folder that holds some")
+            raise InputError(f"{one_line(place)} is not a folder: name run folders, or a folder that holds some")
         for folder in _below(place.absolute(), 0):
             inside = os.path.relpath(folder, place.absolute())
             names.setdefault(folder, folder.name if inside == "." else inside)

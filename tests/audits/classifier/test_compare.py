@@ -148,7 +148,7 @@ def test_classes_patients_and_designs_that_differ_are_told(runs, tmp_path):
     regrouped = make_run(tmp_path / "r", change=lambda t: t.assign(group="x" + t["group"]))
     with pytest.raises(InputError, match="share no class"):
         compare(runs["before"], regrouped)
-    with pytest.raises(InputError, match="no run folder"):
+    with pytest.raises(InputError, match="not a run folder"):
         compare(runs["before"], tmp_path)
 
 

@@ -272,7 +272,7 @@ def test_what_is_refused_writes_nothing(run, tmp_path):
     (tmp_path / "full" / "mine.txt").write_text("kept")
     with pytest.raises(InputError, match="holds other files"):
         explain(run, out=tmp_path / "full", **QUICK)
-    with pytest.raises(InputError, match="no run folder"):
+    with pytest.raises(InputError, match="not a run folder"):
         explain(tmp_path, out=tmp_path / "o", **QUICK)
     losses = make_run(tmp_path / "l")
     with pytest.raises(InputError, match="no run of audit classifier"):
@@ -317,4 +317,4 @@ def test_the_command(capsys, run, tmp_path):
     assert found["features"] == ["before", "small_resnet"]
     assert len(found["associations"]) == 12
     assert "--feature-weights" in refusal(capsys, "explain", run, "--features", "resnet10t")
-    assert "no run folder" in refusal(capsys, "explain", tmp_path)
+    assert "not a run folder" in refusal(capsys, "explain", tmp_path)

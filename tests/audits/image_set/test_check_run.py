@@ -154,7 +154,7 @@ def test_near_sets_the_threshold_and_says_that_chance_is_not_known(place: Path) 
     source = str(place / "set" / "table.csv")
     loose = check_set(source, CheckOptions(near=0.3))
     assert loose.near_found > 4
-    assert "as was asked for: how many pairs of different people are so alike is not known" in loose.near_rule.words
+    assert "as requested: how many pairs of different people are so alike is not known" in loose.near_rule.words
     assert min(loose.near["similarity"].tolist()) >= 0.3
     for value in (0, 1.5, -1):
         with pytest.raises(InputError, match=r"near is .*; it must be a correlation above 0 and up to 1"):

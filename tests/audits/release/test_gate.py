@@ -132,7 +132,7 @@ def test_bad_input_is_no_answer(runs: Path, stated: Path, tmp_path: Path, capsys
     assert "there is no" in refusal(capsys, "gate", tmp_path / "absent.json", "--images", "clean")
     assert "no file or folder" in refusal(capsys, "gate", stated, "--images", "absent")
     assert "not valid JSON" in refusal(capsys, "gate", "models/net.safetensors", "--images", "clean")
-    assert "is no run folder" in refusal(capsys, "gate", "clean", "--images", "clean")
+    assert "is not a run folder" in refusal(capsys, "gate", "clean", "--images", "clean")
 
 
 def test_a_run_is_asked_where_it_stands_and_weights_are_found_by_content(runs: Path, tmp_path: Path, capsys) -> None:

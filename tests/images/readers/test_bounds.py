@@ -180,7 +180,7 @@ def test_a_table_of_200_000_columns(tmp_path: Path) -> None:
 )
 def test_two_columns_of_one_name(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=r"several columns are called '(image|label)'|'image' stands twice"):
+    with pytest.raises(InputError, match=r"several columns are called '(image|label)'|'image' occurs twice"):
         read_described(tmp_path / name)
 
 

@@ -206,7 +206,7 @@ def test_files_that_are_none(tmp_path):
     save_file({"x": r}, bad)
     with pytest.raises(InputError, match="holds no memorisk distance measure"):
         FittedMeasure.load(bad)
-    with pytest.raises(InputError, match="there is no file"):
+    with pytest.raises(InputError, match="absent does not exist"):
         FittedMeasure.load(tmp_path / "absent")
 
 

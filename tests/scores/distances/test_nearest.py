@@ -306,7 +306,7 @@ def test_refusals():
     for k in (0, -1, 1.5, "a"):
         with pytest.raises(InputError, match="k is"):
             nearest(r, r, measure, k)
-    with pytest.raises(InputError, match="no references"):
+    with pytest.raises(InputError, match="references are empty"):
         nearest(r, r[:0], measure)
     with pytest.raises(InputError, match="must increase"):
         histogram(r, r, measure, [0, 1, 1])

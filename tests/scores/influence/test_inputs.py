@@ -138,7 +138,7 @@ def statistics_of_the_batch():
         (change(batch_size=0), "batch_size"),
         (change(device="tpu"), "device"),
         (change(device="cuda:99"), "not there"),
-        (change(prepare=lambda x: x[:0]), "a row an image"),
+        (change(prepare=lambda x: x[:0]), "one row per image"),
         (change(prepare=lambda x: x.repeat(1, 2, 1, 1)), "cannot be differentiated"),
         (frozen(), "requires_grad_"),
         (change(model=small().half()), "model.float"),

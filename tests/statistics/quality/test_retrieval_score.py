@@ -92,7 +92,7 @@ def test_fifty_thousand_images_take_seconds():
 
 def test_what_is_refused():
     for wrong in ((0, 5, 10), (6, 5, 10), (5, 5, 4)):
-        with pytest.raises(InputError, match="is no count"):
+        with pytest.raises(InputError, match="is not a count"):
             irs(*wrong)
     with pytest.raises(InputError, match="level is 95"):
         irs(3, 5, 10, level=95)

@@ -242,7 +242,7 @@ def test_what_cannot_be_run_is_refused_with_nothing_written(
     assert "no test patient has two different images" in refusal(capsys, "bench", "reid", single, "--out", out)
     assert "Did you mean 'table2'" in refusal(capsys, *command, "--baselines", "table3").replace('"', "'")
     assert "validation-share" in refusal(capsys, *command, "--validation-share", "1")
-    assert "no folder" in refusal(capsys, *command, "--detectors", "detector:nowhere")
+    assert "does not exist" in refusal(capsys, *command, "--detectors", "detector:nowhere")
     assert "never run" in refusal(capsys, *command, "--tables-only")
     assert "no finished run of bench copies" in refusal(capsys, *command, "--copies", tmp_path)
     assert not out.exists()

@@ -174,7 +174,7 @@ def test_a_users_function_is_held_to_what_it_is_given() -> None:
         check_call("m:f", datasets, {"device": "cpu"})
     with pytest.raises(InputError, match="missing a required argument: 'more'"):
         check_call("m:f", one_more, {})
-    with pytest.raises(InputError, match="no Python function"):
+    with pytest.raises(InputError, match="not a Python function"):
         check_call("m:f", min, {})
 
 

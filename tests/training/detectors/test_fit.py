@@ -268,8 +268,10 @@ def test_blank_images_are_left_out_and_named(store: ImageStore, tmp_path: Path) 
     images = store.images.copy()
     images[[3, 50]] = 9
     fitted = fit(with_images(store, images), tmp_path / "d")
-    assert "1 blank training image is left out: no copy of a blank image can be told (image003)." in fitted.notes
-    assert "1 blank validation image is left out: no copy of a blank image can be told (image050)." in fitted.notes
+    assert "1 blank training image is left out: no copy of a blank image can be recognised (image003)." in fitted.notes
+    assert (
+        "1 blank validation image is left out: no copy of a blank image can be recognised (image050)." in fitted.notes
+    )
     assert fitted.detector.seen["part"].value_counts().to_dict() == {"training": 39, "validation": 19}
     with pytest.raises(InputError, match="the training part has 0 images"):
         fit(with_images(store, np.where(np.arange(60)[:, None, None, None] < 40, 7, images).astype(np.uint8)), tmp_path)

@@ -56,7 +56,7 @@ def test_few_held_out_patients_are_told_by_what_they_are_too_few_for(tmp_path: P
 def test_shapes_colours_and_depths_that_are_mixed_are_counted(tmp_path: Path, rule: str) -> None:
     kinds = [((12, 8), "L"), ((8, 9), "RGB"), ((8, 8), "RGB"), ((8, 8), "RGB"), ((8, 8), "I;16"), ((8, 8), "L")]
     said = notes_of(images(tmp_path / "i", kinds, 2 * MIN_HELD_OUT), MIN_HELD_OUT, resize=rule)
-    assert "2 of 6 training images are no squares" in said
+    assert "2 of 6 training images are not square" in said
     assert f"(resize {rule})" in said
     assert "3 are grey and 3 coloured: the generator draws RGB" in said
     assert "1 of 6 training images have more than 8 bits a pixel, 5 have 8" in said
@@ -80,8 +80,8 @@ def test_shapes_and_depths_of_dicom_and_arrays_are_told_too(tmp_path: Path, seve
             stored = rng.integers(0, 200, (8, width)).astype(np.uint16 if deep else np.uint8)
             dicom(stored, PatientID=f"p{i}").save_as(tmp_path / "i" / f"{i:03}.dcm", enforce_file_format=True)
         said = notes_of(tmp_path / "i", MIN_HELD_OUT)
-        assert "1 of 2 training images is no square" in said
+        assert "1 of 2 training images is not square" in said
         assert "1 of 2 training images have more than 8 bits a pixel, 1 have 8" in said
     else:
         np.save(tmp_path / "i" / "a.npy", rng.integers(0, 200, (n, 8, 12)).astype(np.uint8))
-        assert "2 of 2 training images are no squares" in notes_of(tmp_path / "i" / "a.npy", MIN_HELD_OUT)
+        assert "2 of 2 training images are not square" in notes_of(tmp_path / "i" / "a.npy", MIN_HELD_OUT)

@@ -44,17 +44,17 @@ _MISSED = 4
 def watch_workers(
     client: Any, cluster: str, futures: Iterable[Any], only: Sequence[str] | None, patience: float
 ) -> Iterator[None]:
-    """Look after the workers of jobs.
+    """Watch the workers of jobs.
 
-    The jobs of one that gave no sign of life are given to others, and it is taken off the cluster, so that what it
-    answers later is not heard. Where no worker gives a sign, none could take them over: a warning is logged once, and
-    they wait.
+    The jobs of a worker that gave no sign of life are given to others, and the worker is taken off the cluster, so
+    that its later answers are ignored. Where no worker gives a sign, none could take them over: a warning is logged
+    once, and the jobs wait.
     When all workers that jobs are for are gone, the jobs are taken back, so that they are handed out again.
 
     Args:
-        client: Of the cluster.
-        cluster: Its address, for messages.
-        futures: The jobs.
+        client: Client of the cluster.
+        cluster: Address of the cluster, for messages.
+        futures: Futures of the jobs.
         only: Addresses that jobs are for; None for any worker.
         patience: Seconds without a sign of life.
     """
@@ -126,24 +126,24 @@ CONNECT_SECONDS = 10
 RECONNECT_SECONDS = 120.0
 """Seconds for which a scheduler that was there before is called again."""
 SILENT_WORKER_SECONDS = 2.0
-"""For which a worker is waited for that said nothing the last time."""
+"""Seconds to wait for a worker that was silent the last time."""
 _silent_workers: set[str] = set()
 
 
 def dask_outcomes(
     function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, needs: WorkerRequirements
 ) -> Iterator[Outcome]:
-    """Outcomes in the order in which jobs end.
+    """Yield outcomes in the order in which jobs end.
 
     Args:
-        function: Importable by name on every worker.
-        jobs: Picklable arguments.
-        place: The cluster, and what a job needs.
-        threads: Of native code, of each job.
-        needs: What workers must be like.
+        function: Function that is importable by name on every worker.
+        jobs: Picklable arguments of the function, one per job.
+        place: Cluster, with what a job needs.
+        threads: Number of threads of native code of each job.
+        needs: Requirements that workers must meet.
 
     Raises:
-        InputError: There is no such cluster, no worker that may take jobs, or none that has what they need.
+        InputError: The cluster does not exist, no worker may take jobs, or none has what they need.
         MemoriskError: The scheduler was lost, and did not come back.
     """
     waiting, run, again = dict(enumerate(jobs)), secrets.token_hex(6), None
@@ -192,7 +192,7 @@ async def _ask(
 ) -> tuple[dict[str, tuple[str, str | None]], list[str]]:
     """Ask each worker for its versions; return answers by address, and the silent ones. One that dies is left out.
 
-    A stopped worker would hold up the answers of all, were they asked at once.
+    One request to all of them would wait for a stopped worker.
     """
 
     async def one(address: str) -> Any:
@@ -208,7 +208,7 @@ async def _ask(
             )
         except TimeoutError:
             return None
-        except (OSError, ValueError) as error:  # lost while it was asked
+        except (OSError, ValueError) as error:  # lost during the request
             return error
         return answers.get(address)
 
@@ -234,11 +234,11 @@ def _ended(client: Any, futures: dict[Any, int]) -> Iterator[Outcome]:
 
 @contextmanager
 def _open(address: str, again: float | None) -> Iterator[Any]:
-    """A client; of a cluster that was there before, tried again until a moment.
+    """Open a client; for a cluster that existed before, retry until the given moment.
 
     Raises:
-        InputError: There is no such cluster.
-        MemoriskError: It did not come back.
+        InputError: The cluster does not exist.
+        MemoriskError: The cluster did not come back.
     """
     try:
         from distributed import Client
@@ -246,7 +246,7 @@ def _open(address: str, again: float | None) -> Iterator[Any]:
         raise MissingExtraError("dask.distributed", "cluster", "executor dask") from None
 
     class _Quiet(Client):
-        """A client that is not closed again by Python's collector: one that never connected waits for nobody."""
+        """A client that is not closed again by Python's collector: one that never connected has nothing to wait for."""
 
         def __del__(self) -> None:
             """Leave it: `_open` closes those that did connect."""

@@ -23,12 +23,12 @@ class Placement:
     """Place where jobs run.
 
     Attributes:
-        executor: ``local``: processes of this machine; ``dask``: the workers of a cluster.
-        cluster: Its address.
-        memory: Bytes a job needs; None: not asked.
-        gpus: A job needs.
-        folders: That every worker must see as this process does: where jobs read and write.
-        files: That every worker must see, too: what jobs only read, such as weights.
+        executor: ``local`` for processes of this machine, ``dask`` for the workers of a cluster.
+        cluster: Address of the cluster.
+        memory: Bytes that a job needs; None for no requirement.
+        gpus: Number of GPUs that a job needs.
+        folders: Folders that every worker must see as this process does, since jobs read and write there.
+        files: Files that every worker must see, too, since jobs read them, such as weights.
         silence: Seconds without a sign of life after which a worker's job is given to another.
     """
 
@@ -83,13 +83,13 @@ class ClusterOptions:
             )
 
     def reach_cluster(self, *, gpus: int = 0) -> None:
-        """Ask whether anybody answers at the address, before anything is written.
+        """Check that a cluster answers at the address, before anything is written.
 
         Args:
-            gpus: A job needs.
+            gpus: Number of GPUs that a job needs.
 
         Raises:
-            InputError: No address is known, nobody answers there, or no worker offers what a job needs.
+            InputError: No address is known, no cluster answers there, or no worker offers what a job needs.
         """
         place = self.placement(gpus=gpus)
         if place.remote:

@@ -34,7 +34,7 @@ _preloaded: list[str] = []
 
 
 def prepare_workers(*modules: str) -> None:
-    """Start the fork server, which imports these modules while this process goes on with something else.
+    """Start the fork server, which imports these modules while this process continues.
 
     Worth calling before heavy imports of one's own. The first call of a process counts; later ones change nothing.
     """
@@ -56,10 +56,10 @@ def run_jobs(
     """Run ``function(job)`` for every job and return the values in order.
 
     Args:
-        function: Importable by name, since other processes import it.
-        jobs: Picklable arguments.
-        processes: How many run side by side.
-        threads: Threads each may use in native code.
+        function: Function that is importable by name, since other processes import it.
+        jobs: Picklable arguments of the function, one per job.
+        processes: Number of processes that run side by side.
+        threads: Number of threads that each may use in native code.
         on_done: Called in this process as each job ends, in the order they end.
         place: A cluster, and what a job needs of it; None, or one that is local: this machine.
 
@@ -99,14 +99,14 @@ def run_jobs(
 
 @contextmanager
 def worker_pool(processes: int, threads: int, warm_up: Callable[[int], Any]) -> Iterator[None]:
-    """Workers that start now, while this process prepares their jobs.
+    """Start workers now, while this process prepares their jobs.
 
-    They serve every `run_jobs` inside that asks for as many processes with as many threads.
+    They serve every `run_jobs` inside that uses as many processes with as many threads.
 
     Args:
-        processes: How many; with one, nothing is started.
-        threads: Threads each may use in native code.
-        warm_up: Called once in each worker, with its number.
+        processes: Number of processes; with one, nothing is started.
+        threads: Number of threads that each may use in native code.
+        warm_up: Function that is called once in each worker, with its number.
     """
     if processes <= 1:
         yield
@@ -124,7 +124,7 @@ class _Pool:
     """Processes that wait for jobs.
 
     They hold the reading end of a pipe whose writing end is here alone. When it closes, because this process ended
-    (however it ended) or because nobody wants their work any more, they end at once, also in the middle of a job.
+    (however it ended) or because their work is no longer needed, they end at once, also in the middle of a job.
     """
 
     def __init__(self, processes: int, threads: int, modules: Sequence[str]) -> None:

@@ -26,11 +26,11 @@ from memorisk.runs.processes import SAFE_ENVIRONMENT, environment_variables
 
 
 class LifeSigns:
-    """For how long each of several has shown no sign of life, by this machine's clock alone.
+    """Time for which each of several workers has shown no sign of life, by this machine's clock alone.
 
-    Clocks of machines differ, so that what counts is that a sign changes. A look says no more than that nothing was
-    heard since the one before, and adds twice the usual time between looks at the most: whoever could not look for an
-    hour, stopped or cut off, does not take all for dead.
+    Clocks of machines differ, so that only a change of a sign counts. A look shows only that no sign came since the
+    look before, and adds at most twice the usual time between looks: a process that could not look for an hour,
+    stopped or cut off, does not take all workers for dead.
     """
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class LifeSigns:
         self._last: dict[Any, tuple[Any, float]] = {}
 
     def quiet(self, signs: Mapping[Any, Any], every: float) -> dict[Any, float]:
-        """Seconds since each sign last changed.
+        """Return the seconds since each sign last changed.
 
         Args:
-            signs: What each shows now; those that are not named are forgotten.
+            signs: Present sign of each worker, by name; workers that are not named are forgotten.
             every: Seconds between looks.
         """
         now = time.monotonic()
@@ -64,7 +64,7 @@ _VERSIONED_LIBRARIES = ("memorisk", "numpy", "torch", "timm")
 """Libraries whose version a result may depend on."""
 _PATIENCE = 10.0  # seconds that a shared disk may take to show a new file
 INSPECTION_SECONDS = 20.0
-"""For which a worker is waited for that is asked whether it can take jobs; more than a shared disk may take."""
+"""Seconds to wait for a worker that is checked before it takes jobs; more than a shared disk may take."""
 _MARK_PREFIX = ".seen-"
 _process_lock = threading.Lock()
 
@@ -144,8 +144,8 @@ def worker_requirements(folders: Sequence[Path], files: Sequence[Path] = ()) -> 
     """Lay out what workers must see while this lasts: an empty file in each folder, or a file of a read-only one.
 
     Args:
-        folders: Where jobs read and write.
-        files: That jobs read; they are left as they are.
+        folders: Folders that jobs read and write.
+        files: Files that jobs read; they are left as they are.
     """
     own_marks, marks = [], []
     try:
@@ -164,7 +164,7 @@ def worker_requirements(folders: Sequence[Path], files: Sequence[Path] = ()) -> 
 
 
 def inspect_machine(needs: WorkerRequirements) -> tuple[str, str | None]:
-    """Name of a worker's machine, and why it cannot take jobs; None where it can."""
+    """Return the name of a worker's machine, and why it cannot take jobs; None where it can."""
     return socket.gethostname(), needs.refuses()
 
 
@@ -174,11 +174,11 @@ def attempt_remotely(
     """Run a job in a worker of a cluster: alone in its process, with so many threads of native code.
 
     Args:
-        function: Of the job.
-        job: Its argument.
-        index: Its place in the list.
-        threads: Of native code.
-        needs: What this worker must be like.
+        function: Function of the job.
+        job: Argument of the function.
+        index: Place of the job in the list.
+        threads: Number of threads of native code.
+        needs: Requirements that this worker must meet.
     """
     if (why := needs.refuses()) is not None:
         return Outcome(index, error=f"worker {one_line(socket.gethostname(), 60)}: {why}", bad_input=True)
@@ -192,13 +192,13 @@ def check_workers(
     silent: Sequence[str] = (),
     new: Sequence[str] | None = None,
 ) -> None:
-    """Refuse workers whose results would be others, or would not arrive; name those that say nothing.
+    """Refuse workers whose results would be others, or would not arrive; name the silent ones.
 
     Args:
-        seen: What each said.
-        cluster: Address, for messages.
-        silent: Names of those that said nothing in time; the others go on without them.
-        new: Those of them that are to be named; None for all.
+        seen: Answer of each worker: its machine, and why it cannot take jobs.
+        cluster: Address of the cluster, for messages.
+        silent: Names of workers that did not answer in time; the others work without them.
+        new: Names among ``silent`` that the message lists; None for all.
 
     Raises:
         InputError: There are none, all are silent, or one cannot take jobs.

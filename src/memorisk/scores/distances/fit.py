@@ -43,7 +43,7 @@ def fit_measure(
     _check_settings(name, domain, binarise)
     rows = Rows(references, "references")
     if not rows.n:
-        raise InputError("there are no references")
+        raise InputError("the references are empty")
     rows.check()
     parts: dict[str, Any] = {"domain": domain, "binarise": binarise}
     if name in POSITIVE:

@@ -308,7 +308,7 @@ class FittedMeasure:
                 raise InputError(f"{one_line(path)} holds no {FORMAT}; write one with FittedMeasure.save")
             return _checked_measure(cls(**json.loads(metadata["measure"]), **arrays))
         except FileNotFoundError:
-            raise InputError(f"there is no file {one_line(path)}") from None
+            raise InputError(f"file {one_line(path)} does not exist") from None
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{one_line(path)} is damaged or no distance measure: {one_line(error, 120)}") from None
 

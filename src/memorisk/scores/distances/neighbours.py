@@ -123,7 +123,7 @@ def group_codes(exclude_same: Any, left: Rows, right: Rows) -> tuple[Ids, Ids]:
     if exclude_same is None:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     if not isinstance(exclude_same, tuple | list) or len(exclude_same) != 2:
-        raise InputError("exclude_same is no pair; give (groups of the queries, groups of the references)")
+        raise InputError("exclude_same is not a pair; give (groups of the queries, groups of the references)")
     groups = [np.asarray(ids) for ids in exclude_same]
     for ids, rows in zip(groups, (left, right), strict=True):
         if ids.shape != (rows.n,):
@@ -177,7 +177,7 @@ def open_tables(queries: Any, references: Any, measure: FittedMeasure, device: A
     for rows in (query_rows, reference_rows):
         measure.check_rows(rows)
     if not reference_rows.n:
-        raise InputError("there are no references")
+        raise InputError("the references are empty")
     return query_rows, reference_rows
 
 

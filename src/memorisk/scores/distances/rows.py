@@ -78,7 +78,7 @@ class Rows:
         if kind not in _TAKEN:
             raise InputError(f"{what} are of type {one_line(kind, 40)}; give real numbers, float64 or shorter")
         if len(self._table.shape) != 2 or self._table.shape[1] == 0:
-            raise InputError(f"{what} have shape {tuple(self._table.shape)}; give [n, d], a row an image")
+            raise InputError(f"{what} have shape {tuple(self._table.shape)}; give [n, d], one row per image")
         self._half = kind == "bfloat16"
         self.exact = kind in _EXACT
         self.n, self.d = (int(size) for size in self._table.shape)

@@ -42,7 +42,7 @@ def check_images(images: Images) -> None:
             f"got {images.dtype} of shape {images.shape}"
         )
     if not len(images):
-        raise InputError("there are no images: give one or more")
+        raise InputError("no images: give one or more")
 
 
 def read_batch(
@@ -62,7 +62,7 @@ def read_batch(
     if prepare is not None:
         x = prepare(x)
         if not isinstance(x, torch.Tensor) or len(x) != rows.stop - rows.start:
-            raise InputError(f"prepare must return one tensor with a row an image; got {type(x).__name__}")
+            raise InputError(f"prepare must return one tensor with one row per image; got {type(x).__name__}")
     return x.clone() if x.is_inference() else x.detach()
 
 

@@ -311,7 +311,7 @@ class Recorder(TorchFunctionMode):
                 continue
             blocks, remainder = divmod(len(out), self._b)
             if remainder or not blocks or (blocks > 1 and not call.folds):
-                self.oddities[name] = f"the first axis of its {call.kind} is not one row an image"
+                self.oddities[name] = f"the first axis of its {call.kind} is not one row per image"
                 continue
             via = tensor.grad_fn if id(tensor) in self._views else None
             kind = f"{call.kind} x{blocks}"

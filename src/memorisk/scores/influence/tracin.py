@@ -270,8 +270,8 @@ def evenly_spaced_checkpoints(losses: ArrayLike, n: int = 10, share: float = 0.9
     last = int(np.flatnonzero(reduction >= share * reduction.max())[0])
     if last + 1 < n:
         raise InputError(
-            f"only {last + 1} epochs cover {share:.0%} of the loss reduction, {n} checkpoints were asked for: "
-            f"ask for {last + 1} or fewer, or keep checkpoints more often"
+            f"only {last + 1} epochs cover {share:.0%} of the loss reduction, {n} checkpoints were requested: "
+            f"request {last + 1} or fewer, or keep checkpoints more often"
         )
     if n == 1:
         return np.array([last], dtype=np.int64)

@@ -71,7 +71,7 @@ def _numbers(values: Any, what: str) -> FloatArray:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"the head's {what} are no numbers; give an array or a tensor") from None
+        raise InputError(f"the head's {what} are not numbers; give an array or a tensor") from None
 
 
 LANES = 32

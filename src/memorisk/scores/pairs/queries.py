@@ -109,7 +109,7 @@ def merge(parts: Iterable[Survey]) -> Survey:
     """
     listed = list(parts)
     if not listed:
-        raise InputError("there are no answers to merge")
+        raise InputError("no answers to merge: give at least one")
     kinds = {
         (
             part.pairs.limit if part.pairs else "",
@@ -213,7 +213,7 @@ def check_queries(
         InputError: No query, or numbers out of range.
     """
     if threshold is None and k is None and edges is None:
-        raise InputError("nothing is asked of the pairs; give a threshold, k or edges")
+        raise InputError("no query for the pairs; give a threshold, k or edges")
     for what, value, lowest in (("limit", limit, 0), ("k", k, 1), *(("threads or block", c, 1) for c in counts)):
         if value is not None and not _whole(value, lowest):
             raise InputError(f"{what} is {one_line(value, 40)}; give a whole number, at least {lowest}")

@@ -210,7 +210,9 @@ def precedence_p(ahead: int, n_train: int, n_held: int) -> float:
         InputError: Not ``0 <= a <= n_train``, or no held-out unit.
     """
     if not 0 <= ahead <= n_train or n_held < 1:
-        raise InputError(f"{ahead} of {n_train} ahead of {n_held} is no count; at least one held-out patient is needed")
+        raise InputError(
+            f"{ahead} of {n_train} ahead of {n_held} is not a count; at least one held-out patient is needed"
+        )
     i = np.arange(ahead)
     return float(np.exp(np.log1p(-n_held / (n_train + n_held - i)).sum()))
 

@@ -292,7 +292,7 @@ class ChanceThreshold:
             return f"Only identical pixels count as copies: {self.why}."
         if self.given:
             return (
-                f"Two images count as nearly the same from a similarity of {self.similarity:g} on, as was asked for: "
+                f"Two images count as nearly the same from a similarity of {self.similarity:g} on, as requested: "
                 "how many pairs of different people are so alike is not known."
             )
         return (
@@ -377,7 +377,7 @@ def chance_threshold(
     rest = z[apart:]
     depths = _depths(len(rest) - 1)
     if not depths:
-        return without("the most alike pairs of different people stand apart from all others: no tail is left", apart)
+        return without("the most alike pairs of different people are apart from all others: no tail is left", apart)
     reached = [_extrapolated(rest, k, in_tail) for k in depths]
     at = int(np.argmax(reached))
     if reached[at] >= np.arctanh(_LARGEST):

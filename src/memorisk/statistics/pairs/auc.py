@@ -339,5 +339,5 @@ def check_scores(score: ArrayLike, design: PairDesign) -> FloatArray:
 def missing_pairs_reason(design: PairDesign) -> str | None:
     """Explain why the AUC does not exist."""
     if not len(design.own):
-        return "no identity has two images, so that there is no positive pair"
-    return None if len(design.first) else "there is no negative pair"
+        return "no identity has two images, so that no positive pair exists"
+    return None if len(design.first) else "no negative pair exists"

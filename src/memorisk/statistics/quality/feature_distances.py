@@ -110,7 +110,7 @@ def frechet_distance(
     """
     samples = check_samples(real, synthetic, real_group, synthetic_group, level=level)
     if not intervals:
-        return samples.no_interval(_frechet_alone(samples), "none was asked for")
+        return samples.no_interval(_frechet_alone(samples), "none was requested")
     return frechet_figure(samples, frechet(samples))
 
 

@@ -129,7 +129,7 @@ def check_samples(
         if n := int((~np.isfinite(values).all(axis=1)).sum()):
             raise InputError(f"{n:,} of the {what} images have features that are not finite; leave them out")
     if (x == x[0]).all():
-        raise InputError("the features of all real images are the same: nothing can be told from them")
+        raise InputError("the features of all real images are the same: they carry no information")
     units = (_units("real", x, real_group), _units("synthetic", y, synthetic_group))
     return Samples(x, y, *units, level)
 

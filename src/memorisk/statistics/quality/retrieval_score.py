@@ -116,8 +116,8 @@ def irs(
     k, n = n_distinct, n_synthetic
     if not 1 <= k <= min(n, n_training):
         raise InputError(
-            f"{k} distinct nearest images of {n} synthetic ones among {n_training} training images is no count; give "
-            "1 <= distinct <= both"
+            f"{k} distinct nearest images of {n} synthetic ones among {n_training} training images is not a count; "
+            "give 1 <= distinct <= both"
         )
     if not 0 < level < 1:
         raise InputError(f"level is {level}; give a coverage between 0 and 1, such as 0.95")

@@ -151,7 +151,7 @@ def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Late
     file = Path(str(path).removeprefix(LATENTS_PREFIX))
     shown_name = one_line(file.name, 80)
     if not file.is_file():
-        raise InputError(f"there is no file of latents {one_line(file)}")
+        raise InputError(f"file of latents {one_line(file)} does not exist")
     try:
         values, rows = _read(file, table)
     except ARRAY_ERRORS as error:
@@ -296,7 +296,7 @@ def _read(file: Path, table: pd.DataFrame | None) -> tuple[np.ndarray, pd.DataFr
         beside = next((f for f in (file.with_suffix(".csv"), file.with_suffix(".parquet")) if f.is_file()), None)
         if beside is None:
             raise ValueError(
-                f"a .npy names no images: put {file.stem}.csv beside it with columns image and group, or save .npz "
+                f"a .npy names no images: put {file.stem}.csv next to it with columns image and group, or save .npz "
                 "with latents, image and group"
             )
         table = read_csv(beside) if beside.suffix == ".csv" else read_table(beside)

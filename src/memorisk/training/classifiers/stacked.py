@@ -252,7 +252,7 @@ def stack_parameters(
         InputError: The list is empty, the networks have several architectures, or they cannot be stacked.
     """
     if not models:
-        raise InputError("there is no model to train")
+        raise InputError("no model to train: give at least one")
     reason = stacking_obstacle(models[0], options)
     if reason:
         raise InputError(f"{type(models[0]).__name__} cannot be trained stacked: {reason}; train one after another")

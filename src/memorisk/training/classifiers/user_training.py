@@ -80,7 +80,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
     except (ValueError, TypeError):
         name = one_line(getattr(function, "__name__", function), 80)
-        raise InputError(f"--train: {name} is no Python function with named parameters") from None
+        raise InputError(f"--train: {name} is not a Python function with named parameters") from None
 
 
 def takes_classes(function: Callable[..., Any]) -> bool:

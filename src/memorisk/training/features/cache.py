@@ -101,9 +101,7 @@ def check_values(values: np.ndarray, name: str, *, n_distinct: int | None = None
         raise InputError(f"features by {shown_name} are not finite for any of the {n:,} images")
     several = judged > 1 and (n_distinct is None or n_distinct > 1)
     if several and (high - low).max() <= _ROUNDING * max(np.abs(low).max(), np.abs(high).max()):
-        raise InputError(
-            f"features by {shown_name} are the same for all {judged:,} images: nothing can be told from them"
-        )
+        raise InputError(f"features by {shown_name} are the same for all {judged:,} images: they carry no information")
     columns = np.flatnonzero(low == high) if several else np.empty(0, dtype=np.int64)
     return FeatureChecks(np.flatnonzero(~finite), np.flatnonzero(constant), columns)
 

@@ -254,10 +254,10 @@ _FLOAT32 = 4
 
 
 def passes_per_image(source: FeatureSource) -> int:
-    """Count the passes of a network for one image: one for each of its windows, none where there is no network.
+    """Count the passes of a network for one image: one for each of its windows, none without a network.
 
     Args:
-        source: What computes features.
+        source: Source of the features.
     """
     if source.kind in _WITHOUT_NETWORK:
         return 0

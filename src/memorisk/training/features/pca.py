@@ -76,7 +76,7 @@ def fit_pixel_pca(
     rank = int((values > _RANK * max(total * (n - 1), 0.0)).sum())
     if rank < components:
         raise InputError(
-            f"the {n:,} reference images span {rank} of the {components} components asked for: ask for fewer"
+            f"the {n:,} reference images span {rank} of the {components} requested components: request fewer"
         )
     return PixelPca(
         mean=mean,

@@ -58,7 +58,7 @@ def parse_name(image: str) -> tuple[int, int]:
     """
     match = _NAME.fullmatch(image)
     if match is None or image != image_name(int(match[1]), int(match[2] or 0)):
-        raise InputError(f"{one_line(repr(image), 60)} is no id of a generated image, as {image_name(17)} is")
+        raise InputError(f"{one_line(repr(image), 60)} is not an id of a generated image, as {image_name(17)} is")
     return int(match[1]), int(match[2] or 0)
 
 

@@ -296,7 +296,7 @@ def check_drawing(generator: Generator, plan: pd.DataFrame, options: SamplingOpt
     first = plan.iloc[:2]
     if not np.array_equal(draw(generator, first)[-1:], draw(generator, first.iloc[-1:])):
         raise InputError(
-            f"{one_line(generator.config.name, 60)} draws another image of the same seed alone than beside another: "
+            f"{one_line(generator.config.name, 60)} draws another image of the same seed alone than with another: "
             "let it draw from a generator of random numbers of its own for each seed, or no image could be made again"
         )
 

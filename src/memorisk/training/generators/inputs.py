@@ -227,7 +227,7 @@ def _note_shapes(store: ImageStore, rows: np.ndarray, subject: str, options: Ima
     deep, n_headers = sum(header.deep for header in headers), len(headers)
     notes = []
     if oblong and options.size is not None:
-        are = "is no square and was" if oblong == 1 else "are no squares and were"
+        are = "is not square and was" if oblong == 1 else "are not square and were"
         notes.append(f"{oblong:,} of {subject} {are} {_RESIZED[options.resize]} (resize {options.resize}).")
     if 0 < deep < n_headers:
         notes.append(
@@ -332,7 +332,7 @@ def notes_on_latents(options: GeneratorOptions, store: ImageStore, parts: Mappin
         if n := len(set(store.manifest.groups[rows[trained[rows]]].tolist())):
             subject = plural(n, f"{name} patient", f"{name} patients")
             notes.append(
-                f"The autoencoder was trained on {subject}: they are no strangers to what is drawn, and an audit "
+                f"The autoencoder was trained on {subject}: the drawn images may depend on them, and an audit "
                 "refuses them as held-out patients."
             )
     return tuple(notes)

@@ -244,7 +244,7 @@ def augmented_copies(
         raise InputError(f"block is {block}; it must be at least 1")
     copies = np.empty((len(chosen), *images.shape[1:]), images.dtype) if out is None else out
     if copies.shape != (len(chosen), *images.shape[1:]) or copies.dtype != images.dtype:
-        raise InputError(f"out is {copies.dtype} {copies.shape}; needed is {images.dtype} of one image a row")
+        raise InputError(f"out is {copies.dtype} {copies.shape}; needed is {images.dtype} with one image per row")
     for start in range(0, len(chosen), size):
         some = chosen[start : start + size]
         copies[start : start + size] = _copies(images, some, augmentation, seed, copy, where)

@@ -176,7 +176,9 @@ def refuse_rows(rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, n:
         if chosen.min() < 0 or chosen.max() >= n:
             raise InputError(f"{name} rows run from {chosen.min()} to {chosen.max()}; there are {n} images")
         if len(np.unique(groups[chosen].astype(str))) < 2:
-            raise InputError(f"all images of the {name} part are of one patient: there is nobody to tell apart")
+            raise InputError(
+                f"all images of the {name} part are of one patient: at least two are needed to tell them apart"
+            )
     shared = np.intersect1d(groups[rows].astype(str), groups[validation].astype(str))
     if len(shared):
         raise InputError(
@@ -222,7 +224,7 @@ def _without_blanks(store: ImageStore, rows: np.ndarray, part: str, notes: list[
     ids = ", ".join(one_line(image, 40) for image in store.manifest.images[blank[:_NAMED]])
     more = ", ..." if len(blank) > _NAMED else ""
     subject = plural(len(blank), f"blank {part} image is", f"blank {part} images are")
-    notes.append(f"{subject} left out: no copy of a blank image can be told ({ids}{more}).")
+    notes.append(f"{subject} left out: no copy of a blank image can be recognised ({ids}{more}).")
     return rows[~np.isin(rows, blank)]
 
 

@@ -116,7 +116,7 @@ class PairSampler:
         sets = tuple(self._identities(np.flatnonzero(set_of == s)) for s in range(int(set_of.max(initial=-1)) + 1))
         object.__setattr__(self, "_sets", sets)
         if len(np.unique(code)) < 2:
-            raise InputError("all training images are of one identity: there is nobody to tell apart")
+            raise InputError("all training images are of one identity: at least two are needed to tell them apart")
         if not self.n_able:
             raise InputError(
                 "no identity has two different training images: name whose each image is (--group-from), or train "

@@ -83,7 +83,7 @@ def validation_pairs(
         InputError: All images are of one identity.
     """
     if len(np.unique(identity)) < 2:
-        raise InputError("all validation images are of one identity: there is nobody to tell apart")
+        raise InputError("all validation images are of one identity: at least two are needed to tell them apart")
     positive = _limit_pairs(positive_pairs(identity), identity, seed)
     enough = len(positive) or min(len(rows), _MOST_COPIED)
     sets = None if dataset is None or _single_identity(identity, dataset) else dataset
