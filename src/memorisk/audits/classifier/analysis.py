@@ -74,7 +74,7 @@ NO_PATIENTS = Finding(
     "has two images",
     first=True,
 )
-"""Without ids, images of one patient may stand on both sides: the null then holds what it is to be held against."""
+"""Without ids, images of one patient may be on both sides: the null then holds what it is compared with."""
 PER_CLASS = (
     *("label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups"),
     *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "list_level"),
@@ -102,7 +102,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     Args:
         evidence: Score table of S twin pairs by I items.
         options: Level and correction of the lists that are shown, gates, and the gap that a pass must notice.
-        context: What the scores do not contain: design, split, target, placebo, names.
+        context: Facts that the scores do not contain: design, split, target, placebo, names.
 
     Returns:
         The result, not yet saved.
@@ -328,7 +328,7 @@ def class_findings(
     Args:
         evidence: Score table of S twin pairs by I items.
         options: Level and correction of the lists that are shown, and the gap that a pass must notice.
-        context: What the scores do not contain.
+        context: Facts that the scores do not contain.
         design: Outcomes of `design_checks`.
         advise: Whether to compute the number of models that a pass needs where these are too few.
     """
@@ -372,7 +372,7 @@ def _prerequisites(evidence: Evidence) -> dict[str, UnseenCheck]:
 def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None:
     """Compute the mean M of the most memorized class less that of the rarest, with its interval over trainings.
 
-    Likewise that of the rarest less that of the most frequent class, both of which are chosen by their size alone.
+    The same is computed for the rarest less the most frequent class, both of which are chosen by their size alone.
     """
     scored = [f for f in findings if len(f.table) and f.label != WHOLE]
     if len(scored) < 2:
@@ -483,7 +483,7 @@ def other_findings(
 
 
 def unpaired_count(unscored: Unscored, units: UnitNames) -> str:
-    """Count the groups without a partner, as a sentence; images alone where each stands for itself."""
+    """Count the groups without a partner, as a sentence; images alone where each counts as a patient."""
     n = unscored.n_images_without_partner
     images = f"{n} image{'s' if n != 1 else ''}"
     return images if units.one == "image" else f"{units.count(unscored.n_groups_without_partner)} ({images})"

@@ -1,6 +1,6 @@
 """The numbers of attacks: on the audit's models, and on the very model that is to be released.
 
-They stand in ``attacks.parquet``, ``summary.json`` and ``verdict.json`` of a classifier audit; losses are in nats.
+The numbers are in ``attacks.parquet``, ``summary.json`` and ``verdict.json`` of a classifier audit; losses are in nats.
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ class AttackAuc:
     low: float = nan
     high: float = nan
     p_at_most_gate: Annotated[float, Key("p_auc")] = nan
-    """Of the null hypothesis that the AUC is at most that of the gate."""
+    """p-value of the null hypothesis that the AUC is at most that of the gate."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,9 @@
 """Before and after: two runs class by class and patient by patient, with intervals (``memorisk compare``).
 
 The differences of the groups that both runs scored form a groups x seeds table like any other, and its two-way
-interval counts groups and seeds as the units they are. Seeds stand beside each other in their order: the same seeds
+interval counts groups and seeds as the units they are. Seeds are paired in their order: the same seeds
 share their halves and their start where images and split are the same; other seeds are independent trainings, of
-which any may stand beside any. With different numbers of seeds only the groups are paired.
+which any may be paired with any. With different numbers of seeds only the groups are paired.
 """
 
 import os
@@ -42,8 +42,8 @@ class Comparison:
         per_group: ``label, group, M_first, M_second, difference, low, high, flagged_first, flagged_second``; M here
             is the mean over the group's images, and its interval is over seeds.
         aucs: ``attack, auc_first, low_first, high_first, auc_second, low_second, high_second``.
-        notes: What could not be compared, and what else differs between the runs.
-        names: What each run was made of: data set and model, for the page's head.
+        notes: Notes on what could not be compared, and on what else differs between the runs.
+        names: Data set and model of each run, for the head of the page.
         redact: One of the runs leaves ids out of its report; so does the page.
     """
 

@@ -96,7 +96,7 @@ class DryRun:
 
     Attributes:
         network: Name of the network, and why it is this one where it was left to ``auto``.
-        cost: What is still to be done.
+        cost: Cost of what is still to be done.
         bytes_until_the_end: Changed images that an intervention keeps while it trains on them.
         parts: Images in each part.
         design: The design.
@@ -110,8 +110,8 @@ class DryRun:
         without_partner: Groups and images that will not be scored: in a run begun before they were divided between
             twins, those without a partner.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
-        notes: What keeps a pass away whatever is measured.
-        advice: What would take less time, where it is hours.
+        notes: Obstacles to a pass that no measurement can remove.
+        advice: Ways to take less time, where a run takes hours.
     """
 
     network: str
@@ -268,10 +268,10 @@ def _smaller_network(
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words with two digits at most: it is an estimate.
+    """Word a duration with at most two digits, since it is an estimate.
 
     Args:
-        seconds: Of it.
+        seconds: Duration in seconds.
     """
     for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 1.5 * size:
@@ -401,7 +401,7 @@ def _context(plan: Plan) -> Context:
 
 
 def _outlook(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> tuple[ClassOutlook, ...]:
-    """Compute what could be said of each class, by the very analysis, on losses that hold nothing."""
+    """Compute the possible findings of each class, by the very analysis, on losses that hold nothing."""
     return tuple(
         from_json(ClassOutlook, f.row) for f in class_findings(evidence, options, _context(plan), advise=False)
     )

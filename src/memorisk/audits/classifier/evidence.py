@@ -83,7 +83,7 @@ class Evidence:
     """The score table as matrices: S seeds by I items, for model A and for model B.
 
     Attributes:
-        items: What is scored.
+        items: Scored items.
         seeds: [S] the twin pairs.
         design: "balanced", "matched" or "paper".
         loss_a: [S, I] cross-entropy under A (``paper``: the candidate).
@@ -361,24 +361,24 @@ class Context:
         n_validation: Images set aside for the user's own training.
         n_images: Images of the data set; None where only scores are known.
         n_skipped: Images that could not be read and were left out.
-        n_missing: Rows and files of the source that are no images or have no file, and were left out.
+        n_missing: Rows of the source without a file and files that are not images, all left out.
         n_not_sampled: Images that a sample left out.
         model: The network.
         pixels: Height and width of the images as the network sees them; empty where they are not known.
-        training: How it was trained.
-        data_hash: Of ids, labels, groups and pixels.
+        training: Settings of its training.
+        data_hash: Hash of ids, labels, groups and pixels.
         dataset: Name of the data set.
-        versions: Of the libraries.
-        device: Where the models were trained.
+        versions: Versions of the libraries.
+        device: Device that the models were trained on.
         weights_kept: Whether the run folder holds the trained weights.
         pseudonymised: Whether ids are keyed hashes.
         id_doubts: Doubts about who is who.
-        groups_given: The data say whose each image is; else every image stands for itself.
-        n_without_group: Images of which they do not say it although they do of others.
+        groups_given: Whether the data name the patient of each image; otherwise every image counts as a patient.
+        n_without_group: Number of images without a patient in data that name the patients of others.
         look_alikes: Images of different patients that are nearly the same; None where only losses tell.
         notes: Sentences for the report.
-        placebo: What the placebo showed.
-        target: What the audit of the very model showed.
+        placebo: Result of the placebo.
+        target: Result of the audit of the very model.
         privacy: Regime, promise and measured lower bound.
     """
 
@@ -431,13 +431,13 @@ def classes_with_room(per_class: pd.DataFrame) -> np.ndarray:
     """Say in which classes a single patient could have been on the verdict's list, `[C]`: those with room on it.
 
     Args:
-        per_class: Table of the classes; of older runs without ``room``, where the list that is shown stands for it.
+        per_class: Table of the classes; older runs have no ``room``, and the list that is shown takes its place.
     """
     return column_numbers(per_class, "room") >= MIN_ROOM if "room" in per_class else _classes_with_list(per_class)
 
 
 def _classes_with_list(per_class: pd.DataFrame) -> np.ndarray:
-    """Say which classes have a list at the level that was asked for."""
+    """Return which classes have a list at the requested level, `[C]`."""
     return booleans(per_class, "testable") if "testable" in per_class else np.ones(len(per_class), dtype=bool)
 
 

@@ -41,7 +41,7 @@ class FinishedRun:
 
     Attributes:
         folder: The run folder.
-        options: Its settings, on the device asked for now.
+        options: Its settings, on the device requested now.
         store: Its images.
         plan: Its parts, designs and items.
         evidence: Its score table, under the ids that the run wrote (pseudonyms, where it has them).
@@ -127,8 +127,8 @@ def open_finished(
 
     Args:
         folder: The run folder.
-        images: Where its images are now; by default where they were.
-        device: Where its models are to run.
+        images: Present place of its images; by default the place that the run names.
+        device: Device that its models run on.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -167,7 +167,7 @@ def _refuse_pseudonymised(config: dict[str, Any], path: Path, images_given: bool
     """Refuse a pseudonymised run whose paths this user does not know.
 
     Raises:
-        InputError: A path is needed that only a hash stands for.
+        InputError: A path is needed of which only a hash is known.
     """
     hidden = [name for name, value in config.items() if is_hidden(value) and name != "out"]
     if hidden and (hidden != ["images"] or not images_given):

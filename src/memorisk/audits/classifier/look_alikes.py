@@ -1,9 +1,9 @@
 """Images of different patients that are the same or nearly so: perhaps one person under two ids.
 
 Such a person is in both halves of the models: the model that left one id out saw the other, and the gap by which a
-patient is recognised shrinks. In the test part the null holds somebody who was trained on. No rule tells whether two
-ids are one person, so that the pairs are a doubt, which only records can settle. Images with equal pixels are no doubt:
-their patients are merged before anything is drawn.
+patient is recognised shrinks. In the test part the null holds a person who was trained on. No rule tells whether two
+ids are one person, so that the pairs are a doubt, which only records can settle. Images with equal pixels raise no
+doubt: their patients are merged before anything is drawn.
 
 Where images are known, near copies are searched for by `images.copies.near_copies`. Of losses alone only equal ones
 tell: two images with the same loss under every model, which no other image has under most of them.
@@ -29,7 +29,7 @@ LOSSES_ALONE = (
     "Whether one person has two ids: of losses alone only images with equal losses show it, and other images of one "
     "person do not."
 )
-"""Limit of a table of losses. Residuals of two images that correlate over models are no test: of 32 models 9 pairs of
+"""Limit of a table of losses. Correlated residuals of two images over models do not test it: of 32 models 9 pairs of
 10 with a correlation of 0.99 would be seen where noise is normal and 2 of 10 where its tails are heavy, of 16 models
 none, and of pairs that only memory connects none (400 images, at 0.01 expected false pairs)."""
 _UNSCORED = ("train", "val")  # pairs within these parts change no comparison
@@ -62,7 +62,7 @@ def searched_pairs(store: ImageStore, alike: LookAlikes) -> int:
 
     Args:
         store: Images.
-        alike: What a search found.
+        alike: Result of the search.
     """
     n, n_rule = len(store.images), min(RULE_IMAGES, len(set(store.pixel_hashes.tolist())))
     return n_rule * (n_rule - 1) // 2 + (0 if alike.why_not else n * (n - 1) // 2)

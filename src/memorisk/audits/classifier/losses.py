@@ -119,7 +119,7 @@ def loss_id_doubts(evidence: Evidence) -> list[IdDoubt]:
 
 
 def check_models_differ(evidence: Evidence) -> None:
-    """Refuse tables in which a model stands twice, gives every image one loss, or has errors in place of losses.
+    """Refuse tables in which a model occurs twice, gives every image one loss, or has errors in place of losses.
 
     No gap could be noticed in them, and what is read off errors is in no unit that the verdict knows.
 

@@ -1,6 +1,6 @@
-"""What a person says of patients of a classifier audit, after a look at their images: ``marks.csv`` of a run.
+"""Marks that a person gives to patients of a classifier audit, after a look at their images: ``marks.csv`` of a run.
 
-A mark changes no number. ``memorisk view`` writes it, the report and `comparison` show it beside the patient, and a
+A mark changes no number. ``memorisk view`` writes it, the report and `comparison` show it with the patient, and a
 later audit takes it over with ``--review``.
 """
 
@@ -27,7 +27,7 @@ Marks = Mapping[Patient, tuple[str, ...]]
 
 
 def read_marks(folder: Path) -> dict[Patient, tuple[str, ...]]:
-    """Read the marks of a run; none where nobody made any.
+    """Read the marks of a run; empty where no marks were made.
 
     Raises:
         InputError: The file is none of marks.
@@ -57,12 +57,12 @@ def keep_marks(folder: Path, given: Marks, groups: pd.DataFrame, names: Pseudony
 
     Args:
         folder: The run folder.
-        given: As `marks_to_keep`.
+        given: Marks from `marks_to_keep`.
         groups: The run's table of patients, under its pseudonyms where it has some.
-        names: Hide the ids of a run that was not pseudonymised.
+        names: Pseudonyms for the ids of a run that was not pseudonymised.
 
     Returns:
-        How many patients are marked.
+        Number of marked patients.
     """
     hidden = dict(zip(given, names.names(group for _, group in given), strict=True))
     patients = set(_patients(groups))
@@ -78,12 +78,12 @@ def keep_marks(folder: Path, given: Marks, groups: pd.DataFrame, names: Pseudony
 
 
 def marked(groups: pd.DataFrame, folder: Path, column: str = "marked") -> pd.DataFrame:
-    """A table of patients with what was said of them in a run as a column more, where anything was.
+    """Return a table of patients with their marks in a run as a further column, where there are any.
 
     Args:
         groups: The patients, by ``label`` and ``group``.
         folder: The run folder.
-        column: Its name.
+        column: Name of the column of marks.
 
     Raises:
         InputError: The file is none of marks.
@@ -123,7 +123,7 @@ def write_mark(folder: Path, patient: Patient, mark: str, *, given: bool) -> dic
 
     Args:
         folder: The run folder.
-        patient: Whom.
+        patient: Patient to mark, as (label, group).
         mark: One of `MARKS`.
         given: Whether the patient is to have it.
 
@@ -131,7 +131,7 @@ def write_mark(folder: Path, patient: Patient, mark: str, *, given: bool) -> dic
         All marks of the run.
 
     Raises:
-        InputError: There is no such mark, or the file is none of marks.
+        InputError: The mark does not exist, or the file does not hold marks.
     """
     if mark not in MARKS:
         raise unknown_name("mark", mark, MARKS)

@@ -16,7 +16,7 @@ from memorisk.runs.user_functions import NAMES_A_FUNCTION, FunctionOptions
 from memorisk.training.engine.options import Model, SplitSeed, TrainOptions, Weights
 
 WORKER_MODULES = ("memorisk.training.classifiers.jobs", "memorisk.images.pixels")
-"""What the processes of an audit import, once for all of them."""
+"""Modules that the processes of an audit import, once for all of them."""
 
 PAPER_SEEDS = (123, 456, 789, 1024)  # paper 000, section 4
 
@@ -78,7 +78,7 @@ class AnalysisOptions:
 @grouped("design", essential="random_split")
 @dataclass(frozen=True, kw_only=True)
 class LossesOptions(AnalysisOptions, ReportOptions):
-    """Everything that `memorisk audit losses` can be told."""
+    """Settings of `memorisk audit losses`."""
 
     random_split: bool = True
     """Canaries and test images are a random split by group. Without this there are no p-values."""
@@ -93,7 +93,7 @@ class LossesOptions(AnalysisOptions, ReportOptions):
 )
 @dataclass(frozen=True, kw_only=True)
 class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptions, ClusterOptions, FunctionOptions):
-    """Everything that `memorisk audit classifier` can be told."""
+    """Settings of `memorisk audit classifier`."""
 
     model: Model = "auto"
 
@@ -209,7 +209,7 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
             raise InputError("train_settings are for your own training function: name it with --train module:function")
 
     def _refuse_unused_recipe(self) -> None:
-        """Refuse settings of the built-in training beside the user's own, which does not get them.
+        """Refuse settings of the built-in training together with the user's own, which does not get them.
 
         The head is used: it says what the labels are. A target is a network that memorisk builds and scales pixels for.
 

@@ -53,10 +53,10 @@ class Plan:
         design: "balanced", "matched" or "paper".
         parts: Training, canary and test part.
         designs: One a seed.
-        items: What is scored: an image under a label.
+        items: Scored items, each an image under a label.
         item_row: [I] the image of each item.
         item_class: [I] the class number of each item; -1 for all findings together.
-        unmatched: What became of groups without a partner.
+        unmatched: Treatment of groups without a partner.
     """
 
     design: str
@@ -139,13 +139,13 @@ def _carve_validation(
 
 
 def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions, unmatched: Unmatched = "divided") -> Plan:
-    """Designs for every seed, and the items to score.
+    """Make the designs for every seed, and the items to score.
 
     Args:
         manifest: The images.
-        parts: Who may be trained on.
+        parts: Training, canary and test part.
         options: Design and seeds.
-        unmatched: What becomes of groups without a partner; of a run that is there by `unmatched_of`.
+        unmatched: Treatment of groups without a partner; for an existing run from `unmatched_of`.
 
     Raises:
         InputError: There is nothing to score.
@@ -219,7 +219,7 @@ def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarr
 
 
 def unmatched_of(folder: Path) -> Unmatched:
-    """Return what becomes of groups without a partner, as the run began: older runs go on as they were."""
+    """Return the treatment of groups without a partner with which a run began: older runs keep theirs."""
     run = read_config(folder).get("run") if is_run(folder) else None
     return "shared" if isinstance(run, dict) and run.get("unmatched") != "divided" else "divided"
 

@@ -33,10 +33,10 @@ _BOUND = 53  # keeps the shared images of the bound's target apart from other ra
 def privacy_summary(
     options: TrainOptions, groups: np.ndarray, *, known: bool, slots: int | None = None
 ) -> PrivacyPromise | None:
-    """The promise of a private training in numbers; None where it makes none.
+    """Return the promise of a private training in numbers; None where it makes none.
 
     Args:
-        options: Of one training, epochs filled in.
+        options: Settings of one training, epochs filled in.
         groups: [n] patient of each image it is trained on.
         known: Whether the data say whose each image is.
         slots: Places in an epoch, where these are more than images.
@@ -84,7 +84,7 @@ def measure_bound(
     audit: these were trained without wrong labels and without these coins. r is the number of pairs, fixed beforehand.
 
     Returns:
-        The bound, or None where no pairs were asked for.
+        The bound, or None where no pairs were requested.
     """
     if not options.canary_pairs:
         return None

@@ -69,7 +69,7 @@ class Obstacle(StrEnum):
     CLASSES = "classes"
     """A single patient would not be noticed in some class, or the mean gap has a wide interval."""
     UNEVEN = "uneven"
-    """A patient whom some trainings remember would not be noticed."""
+    """A patient that some trainings remember would not be noticed."""
     ATTACKS = "attacks"
     """The interval of an attack's AUC contains the gate."""
 
@@ -82,7 +82,7 @@ class Rehearsal:
     gap: float
     """Noticeable gap in nats; infinite where no gap is noticed in some class, NaN where `obstacles` left it open."""
     obstacles: tuple[Obstacle, ...]
-    """What keeps a pass away; empty where an honest audit passes."""
+    """Obstacles to a pass; empty where an honest audit passes."""
 
     @property
     def can_pass(self) -> bool:
@@ -124,9 +124,9 @@ class Choice:
     options: ClassifierOptions
     """Options of the audit, with the number."""
     named: bool
-    """Whether the user, or the run that goes on, named the number."""
+    """Whether the user, or the run that is resumed, named the number."""
     rehearsal: Rehearsal | None = None
-    """None where no rehearsal was needed: no number of models can pass, or the run goes on as it began."""
+    """Rehearsal that chose the number; None where no number of models can pass, or where a run is resumed."""
     needed: int | None = None
     """Smallest number of models that can pass; None where no number up to `MOST_MODELS` can."""
 
@@ -140,7 +140,7 @@ def choose_models(
         manifest: Images of the audit.
         parts: Training, canary and test part.
         options: Options of the audit.
-        unmatched: What becomes of groups without a partner.
+        unmatched: Treatment of groups without a partner.
         hopeless: Whether something else keeps a pass away, so that the number is the fewest of the design.
     """
     plan = make_plan(manifest, parts, options, unmatched)
@@ -172,7 +172,7 @@ def one_choice() -> ModelChooser:
     def choose(
         manifest: Manifest, parts: Parts, options: ClassifierOptions, unmatched: Unmatched, *, hopeless: bool
     ) -> Choice:
-        """Choose as for the audits before, unless one of them goes on with a number of its own."""
+        """Choose as for the audits before, unless one of them resumes with a number of its own."""
         number = (options.names_models, options.chosen_seeds, unmatched, hopeless)
         if number not in choices:
             choices[number] = choose_models(manifest, parts, options, unmatched, hopeless=hopeless)

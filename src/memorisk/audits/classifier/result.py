@@ -1,8 +1,8 @@
-"""The numbers of a classifier audit: what ``summary.json`` and ``verdict.json`` hold; its tables stand beside them.
+"""Numbers of a classifier audit: the content of ``summary.json`` and ``verdict.json``; tables are files of their own.
 
-Page, terminal, statement and comparison read these dataclasses, and `analysis` fills them; those of attacks stand in
-`attack_numbers`. Losses and what M is made of are in nats. A default is what is taken where an older version, or a
-table of losses, did not say.
+Page, terminal, statement and comparison read these dataclasses, and `analysis` fills them; those of attacks are in
+`attack_numbers`. Losses and the gaps that M averages are in nats. A default applies where an older version, or a
+table of losses, has no value.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEV
 
 SCHEMA = 2
 TRAINED_ELSEWHERE = "trained elsewhere"
-"""In place of a network's name, of models that memorisk did not train."""
+"""Text in place of a network's name, for models that memorisk did not train."""
 INTERVENTION_TABLE = "intervention"
 """Name of the table of an intervention."""
 
@@ -41,9 +41,9 @@ class ImageCounts:
     n_validation: int | None = None
     """Set aside for choosing models."""
     n_skipped: int | None = None
-    """Unreadable."""
+    """Number of unreadable images."""
     n_missing: int | None = None
-    """Rows of the source without a file, and files that are no images."""
+    """Number of rows of the source without a file, and of files that are not images."""
     n_not_sampled: int | None = None
 
     @property
@@ -73,7 +73,7 @@ class ModelsTrained:
 
 @dataclass(frozen=True, kw_only=True)
 class Unscored:
-    """Images and groups of which nothing is said."""
+    """Images and groups that the audit says nothing about."""
 
     n_images: Annotated[int | None, Key("not_scored_images")] = None
     n_groups: Annotated[int | None, Key("not_scored_groups")] = None
@@ -90,7 +90,7 @@ class LookAlikes:
     table: pd.DataFrame
     """Two rows per pair, one per image: ``pair, image, group, part, similarity``, the most alike pair first."""
     how: str
-    """In what they are alike, as in "nearly the same"."""
+    """Kind of likeness, as in "nearly the same"."""
     why_not: str = ""
     """Reason why no search was possible; empty after a search."""
 
@@ -115,7 +115,7 @@ class Noticeable:
     low: float = nan
     high: float = nan
     probability: float = nan
-    """With which a noticeable gap is found."""
+    """Probability with which a noticeable gap is found."""
     notice_nats: Annotated[float, Key("notice")] = nan
     """Gap that a pass must notice."""
 
@@ -127,7 +127,7 @@ class Noticeable:
 
 @dataclass(frozen=True, kw_only=True)
 class NullSample:
-    """Values of M for the figure of members beside chance."""
+    """Values of M for the figure of members against chance."""
 
     members: tuple[float, ...] = ()
     null: tuple[float, ...] = ()
@@ -139,7 +139,7 @@ LEAST_COMPARED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class RarestAgainstTop:
-    """The rarest class beside the most memorized one (top less rarest), and beside the most frequent (rarest less it).
+    """The rarest class against the most memorized one (top less rarest) and against the most frequent (rarest less it).
 
     NaN where nothing was compared: the rarest may be the most memorized itself, or none the most frequent.
     """
@@ -176,12 +176,12 @@ class FindingsUtility:
     balanced_accuracy_low: None = None
     chance: None = None
     majority_share: float
-    """Of the commonest set of findings."""
+    """Share of the commonest set of findings."""
     n_classes: int
     loss_test_nats: Annotated[float, Key("loss_test")]
-    """Of all findings of an image."""
+    """Mean loss of all findings of an image."""
     loss_guessing_nats: Annotated[float, Key("loss_guessing")]
-    """Of naming each finding by its frequency outside the test part."""
+    """Mean loss of naming each finding by its frequency outside the test part."""
     beats_guessing: bool | None
     """Whether the lower 97.5 % limit of the mean difference lies above 0."""
 
@@ -193,7 +193,7 @@ class FindingsUtility:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassUtility:
-    """How good the models are on the test part: mean over models, beside guessing."""
+    """Accuracy of the models on the test part: mean over models, with that of guessing."""
 
     test_accuracy: float = nan
     test_balanced_accuracy: float = nan
@@ -215,7 +215,7 @@ Utility = FindingsUtility | ClassUtility
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceboRepeat:
-    """One repeat of the audit where nobody can be memorized; rare classes are those below 5 % of the images."""
+    """One repeat of the audit where no memorization is possible; rare classes are those below 5 % of the images."""
 
     n_listed: Annotated[int, Key("listed")]
     n_p_values: Annotated[int, Key("all_n")]
@@ -245,7 +245,7 @@ class Placebo:
     repeats: tuple[PlaceboRepeat, ...] = ()
     n_repeats: int | None = None
     n_with_list: Annotated[int | None, Key("with_list")] = None
-    """Repeats in which somebody was flagged."""
+    """Number of repeats in which at least one patient was flagged."""
     every: Annotated[PlaceboShare | None, Key("all"), OMITTED] = None
     rare: Annotated[PlaceboShare | None, OMITTED] = None
 
@@ -255,7 +255,7 @@ class PrivacyPromise:
     """What a private training promises; epsilons are NaN where they are unbounded or not known."""
 
     epsilon: float = nan
-    """Of one image added or removed."""
+    """Epsilon of one image added or removed."""
     delta: float = nan
     noise_multiplier: float = nan
     clip: float = nan
@@ -310,7 +310,7 @@ class ClassifierSummary:
     notes: tuple[str, ...] = ()
     form: str = ""
     list_level: Annotated[float | None, Key("level_q")] = None
-    """Of the list that is shown."""
+    """Level of the list that is shown."""
     correction: str = ""
     noticeable: Noticeable | None = None
     unscored: Annotated[Unscored, INLINE]
@@ -319,7 +319,7 @@ class ClassifierSummary:
     agreement: Agreements | None = None
     rarest_vs_top: RarestAgainstTop | None = None
     prerequisites: Mapping[str, float] = field(default_factory=dict[str, float])
-    """p by class, of unseen canaries beside test images."""
+    """p by class, of unseen canaries against test images."""
     utility: Utility | None = None
     placebo: Placebo | None = None
     target: TargetAudit | None = None
@@ -333,7 +333,7 @@ class ClassifierSummary:
 
     @property
     def units(self) -> UnitNames:
-        """Return what a group is called: an image where each stands for itself, else a patient."""
+        """Return the name of a group: an image where each counts as a patient, else a patient."""
         n, alone = self.images, not self.groups_given
         if self.groups_given is None:
             alone = n.n_groups is not None and n.n_images == n.n_groups
@@ -406,14 +406,14 @@ class ClassifierVerdict:
     gate: str = ""
     status: str = "undecided"
     audited: str = ""
-    """Which models the verdict is about; earlier versions did not write it."""
+    """Description of the audited models; earlier versions did not write it."""
     why: tuple[str, ...] = ()
     what_would_decide: tuple[str, ...] = ()
     tiers: Mapping[str, str] = field(default_factory=dict[str, str])
     flagged_groups: Mapping[str, int] = field(default_factory=dict[str, int])
     """Number by class, on the list that is shown."""
     level: float | None = None
-    """Of the list that is shown."""
+    """Level of the list that is shown."""
     rule: Rule = Rule()
     noticeable: Noticeable | None = None
     left_out: LeftOut = LeftOut()
@@ -444,7 +444,7 @@ class ClassOutlook:
     n_groups_scored: int
     n_test_groups: int
     smallest_list: float
-    """Where the class lists alone; NaN where none is possible."""
+    """Smallest list of a class that lists alone; NaN where none is possible."""
     testable: bool
     why_not: str
     room: float
@@ -453,7 +453,7 @@ class ClassOutlook:
 
 @dataclass(frozen=True, kw_only=True)
 class WithoutPartner:
-    """Whom no model of a pair alone saw, so that they are not scored."""
+    """Groups that no model of a pair alone saw, so that they are not scored."""
 
     n_groups: Annotated[int, Key("without_partner")]
     n_images: Annotated[int, Key("without_partner_images")]

@@ -176,7 +176,7 @@ def target_scores(
 
 
 def unseen_references(evidence: Evidence, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Margins and log-probabilities under one model a seed that did not see the image, [S, I]; NaN where both did."""
+    """Return margins and log-probabilities by one model per seed that did not see the image, [S, I]; else NaN."""
     sign = evidence.sign.astype(np.int8).copy()
     coins = np.random.default_rng(_COINS).choice(np.array([-1, 1], dtype=np.int8), size=sign.shape)
     sign[:, test] = coins[:, test]
@@ -236,7 +236,7 @@ def compare_with_twins(
 def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> None:
     """Load the model that is to be released and try it on images that it was trained on, before any training.
 
-    A model whose outputs stand in another order than the classes answers as badly as one that knows nothing; a model
+    A model whose outputs are in another order than the classes answers as badly as one that knows nothing; a model
     that is no better than guessing has to be named with the order of its outputs, which it does not show.
 
     Raises:

@@ -58,7 +58,7 @@ def one_hot_labels(values: np.ndarray, head: str, k: int) -> np.ndarray:
 
     Args:
         values: Class numbers [n], or for several findings 0 and 1, [n, k].
-        head: As in `one_hot_answers`.
+        head: Kind of the outputs, as in `one_hot_answers`.
         k: Number of classes.
     """
     return values > 0 if head == "multi" else np.eye(k, dtype=bool)[values.astype(np.intp)]

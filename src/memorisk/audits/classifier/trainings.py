@@ -1,4 +1,4 @@
-"""Train the models of an audit, one job a model, and read their losses; repeat the audit as a placebo.
+"""Train the models of an audit, one job per model, and read their losses; repeat the audit as a placebo.
 
 The placebo is the whole audit of images that no model saw (METHODS section 1, "Null and p-value"). The level of the
 lists rests on this, not on a theorem. Each repeat draws a fresh split; decoys fill the canaries' slots.
@@ -47,9 +47,9 @@ class Recipe:
         weights: Pre-trained weights.
         train: Settings with nothing left open.
         targets: Training targets of all images.
-        normalisation: Of the pixels, shared by all models.
-        device: Where the models are trained.
-        threads: Of each training.
+        normalisation: Normalisation of the pixels, shared by all models.
+        device: Device that the models are trained on.
+        threads: Number of threads of each training.
         own: The user's training function.
         own_settings: Its settings.
         own_source: Fingerprint of its file's text, the same for every model of the audit.
@@ -103,8 +103,8 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions, *,
 
     Args:
         store: The images.
-        plan: Who is in which part.
-        options: Of the audit.
+        plan: Parts and designs of the audit.
+        options: Settings of the audit.
         dry_run: Read the user's function and run nothing of its file.
 
     Raises:
@@ -199,7 +199,7 @@ def train_all(
     progress: CountProgress,
     trained: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train what is not trained yet: in processes on a CPU, stacked or one by one on a GPU, on a cluster where asked.
+    """Train what is not trained yet: in processes on a CPU, stacked or one by one on a GPU, on a cluster on request.
 
     Args:
         run: Run folder.
@@ -238,7 +238,7 @@ def train_all(
     raised: list[Exception] = []
 
     def report(now: int, n: int) -> None:
-        """Report steps; what the caller's function raises is no failure of the training that it counts."""
+        """Report steps; an error of the caller's function is not a failure of the training that it counts."""
         try:
             progress(done + now, n + done)
         except Exception as error:
@@ -327,7 +327,7 @@ def score_logits(logits: np.ndarray, plan: Plan, targets: Targets) -> dict[str, 
 
     Multi-label heads are scored per finding, by the binary cross-entropy of a finding that the image has, and per image
     by the sum over all findings, present and absent, ``-log p`` of all that the image was labelled with: what was
-    learned of a finding that an image was said not to have is in that sum alone.
+    learned of a finding that the label denies is in that sum alone.
 
     Args:
         logits: [N, k] of all images.
@@ -364,7 +364,7 @@ def run_placebo(
     options: ClassifierOptions,
     progress: CountProgress,
 ) -> Placebo | None:
-    """Repeat the audit on canaries that no model saw; None when no repeats were asked for.
+    """Repeat the audit on canaries that no model saw; None when no repeats were requested.
 
     Raises:
         InputError: The design is ``paper``, whose roles are not symmetric, or the split is the given one.

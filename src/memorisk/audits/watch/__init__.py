@@ -1,4 +1,4 @@
-"""Does a generator begin to memorize while it trains? METHODS section 5, asked in the middle of a training.
+"""Does a generator begin to memorize while it trains? METHODS section 5, applied in the middle of a training.
 
 Start with `memorization_watch.MemorizationWatch`, which every training loop can call; `run` is `memorisk watch`.
 An evaluation (logged by `evaluations`) compares drawn images (`drawn_images`) with `real_images` by `measurements`;

@@ -1,4 +1,4 @@
-"""A watch as a callback of other trainers: of Lightning and of ``transformers``, each loaded where it is asked for.
+"""A watch as a callback of other trainers: of Lightning and of ``transformers``, each loaded only where it is used.
 
 The network draws in evaluation mode and without gradients, in the first process, which tells the others whether to go
 on.
@@ -89,7 +89,7 @@ def trainer_callback(watch: "MemorizationWatch", sample: ModuleSample, held_out_
 
 
 def _look(watch: "MemorizationWatch", network: nn.Module, step: int, sample: ModuleSample, loss: Any) -> bool:
-    """Look at the network as it is now, and return whether to go on."""
+    """Evaluate the present network, and return whether to continue."""
     training = network.training
     network.eval()
     try:

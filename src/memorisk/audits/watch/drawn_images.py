@@ -1,10 +1,9 @@
 """The drawn images of an evaluation: by a sampler, or from a folder of each step.
 
 A sampler is a user's function, a generator of memorisk, or a pipeline of diffusers. Whatever draws, the random
-numbers of the training are left as they were, so that a watched training gives the weights of one that nobody
-watched.
+numbers of the training are left as they were, so that a watched training gives the weights of an unwatched one.
 
-Folders of images are those that somebody's own training left, as ``step-1000`` or ``samples_2000``.
+Folders of images are those that a user's own training left, as ``step-1000`` or ``samples_2000``.
 """
 
 import inspect
@@ -51,8 +50,8 @@ def sample_generator(generator: Generator, how: SamplingOptions | None = None, d
     """Draw images of a generator, of classes and conditions in the proportions of its training.
 
     Args:
-        generator: Of memorisk.
-        how: How a diffusion model draws.
+        generator: Generator of memorisk.
+        how: Sampling settings of a diffusion model.
         device: cpu, cuda, or auto.
     """
 
@@ -79,9 +78,9 @@ def sample_pipeline(
         pipeline: Any ``DiffusionPipeline`` that gives ``images``; one for classes (``class_labels``, as
             ``DiTPipeline``), for prompts, or for neither.
         classes: Number of classes, or the labels to go round, for a pipeline that takes ``class_labels``.
-        prompts: To go round, for a pipeline that takes ``prompt``.
-        batch: Images a call.
-        **call: Handed to every call, as ``num_inference_steps=50``.
+        prompts: Prompts to use in turn, for a pipeline that takes ``prompt``.
+        batch: Number of images per call.
+        **call: Arguments of every call, as ``num_inference_steps=50``.
 
     Raises:
         InputError: Classes or prompts are missing, or are given to a pipeline that takes none.
@@ -162,14 +161,14 @@ def folder_step(name: str) -> int | None:
 def read_image_folder(
     place: ImageFolder, real: RealImages, options: WatchOptions, progress: Progress, *, fewest: int = 1
 ) -> ImageStore | None:
-    """``options.images`` images of a folder, evenly over its order, decoded as the real ones are.
+    """Read ``options.images`` images of a folder, evenly over its order, decoded as the real ones are.
 
     Args:
         place: The folder.
-        real: What they will be compared with.
-        options: How images are read.
+        real: Real images to compare them with.
+        options: Settings for reading images.
         progress: Called with (stage, done, total).
-        fewest: Where there are fewer, the folder is still being written: None.
+        fewest: Smallest number of images of a complete folder; one with fewer is still being written and gives None.
 
     Raises:
         InputError: They cannot be read, or differ from the real ones in size.

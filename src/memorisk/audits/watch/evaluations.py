@@ -1,8 +1,8 @@
 """The log of all evaluations of a training, and the trackers that show them.
 
-``looks.parquet`` holds a row for each evaluation and is a table that a killed training finds again. ``watch.jsonl``
-holds the same as lines for whoever follows it, ``listed.parquet`` whom each evaluation listed. The first is written
-last: what stands in it is done.
+``looks.parquet`` holds one row per evaluation and is a table that a killed training finds again. ``watch.jsonl``
+holds the same as lines for programs that follow it, ``listed.parquet`` the patients that each evaluation listed. The
+first is written last: its rows are complete.
 
 Trackers are TensorBoard or MLflow, which log into a folder and nowhere else. Nothing is sent anywhere
 (`audits.tracker_libraries`); MLflow's store is a folder.
@@ -46,7 +46,7 @@ class EvaluationLog:
     """All looks at one training.
 
     Args:
-        folder: Where they are written; None for nowhere.
+        folder: Folder that they are written to; None for no files.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -63,7 +63,7 @@ class EvaluationLog:
         return len(self.looks)
 
     def read(self) -> None:
-        """Take what stands in the folder, where another process may have looked meanwhile.
+        """Read the log of the folder, where another process may have looked meanwhile.
 
         Raises:
             InputError: It cannot be read.
@@ -99,7 +99,7 @@ class EvaluationLog:
 
         Args:
             look: The look.
-            listed: `LISTED_COLUMNS` of whom it listed.
+            listed: Patients that it listed, with `LISTED_COLUMNS`.
         """
         self.looks = [*self.before(look.step), look]
         earlier = self.listed.iloc[np.flatnonzero(self.listed["step"] < look.step)]
@@ -107,10 +107,10 @@ class EvaluationLog:
         self._write()
 
     def note_losses(self, losses: Mapping[int, float]) -> None:
-        """Fill in held-out losses that were not known when the looks were had.
+        """Fill in held-out losses that were not known at the time of the looks.
 
         Args:
-            losses: By step.
+            losses: Held-out losses by step.
         """
         missing = [look for look in self.looks if math.isnan(look.held_out_loss) and look.step in losses]
         if missing:
@@ -153,7 +153,7 @@ CURVES = (
     "fid_held_out",
     "held_out_loss",
 )
-"""What is logged of a look; no id of a patient is."""
+"""Numbers of a look that are logged; ids of patients are not."""
 _MLFLOW_RUN = "mlflow.json"
 
 
@@ -170,15 +170,15 @@ class Tracker(Protocol):
 
 
 def open_trackers(options: WatchOptions, folder: Path | None) -> list[Tracker]:
-    """The trackers that were asked for.
+    """Open the requested trackers.
 
     Args:
-        options: With their names and folder.
-        folder: Of the watch.
+        options: Settings with their names and folder.
+        folder: Folder of the watch.
 
     Raises:
         MissingExtraError: A library is not installed.
-        InputError: There is no folder to log to.
+        InputError: No folder to log to is named.
     """
     if not options.log:
         return []
@@ -199,7 +199,7 @@ class TensorBoard:
     """Event files of TensorBoard.
 
     Args:
-        folder: Where they are written.
+        folder: Folder that they are written to.
 
     Raises:
         MissingExtraError: TensorBoard is not installed.
@@ -223,7 +223,7 @@ class Mlflow:
     """A run of MLflow in a store of files.
 
     Args:
-        folder: Where the store is; a watch that goes on continues its run there.
+        folder: Folder of the store; a resumed watch continues its run there.
 
     Raises:
         MissingExtraError: MLflow is not installed.
@@ -248,5 +248,5 @@ class Mlflow:
             self.client.log_metric(self.run, name, value, step=look.step)
 
     def close(self) -> None:
-        """Say that the run is over; a watch that goes on adds to it all the same."""
+        """Mark the run as finished; a resumed watch adds to it all the same."""
         self.client.set_terminated(self.run)

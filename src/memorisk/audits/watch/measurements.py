@@ -1,7 +1,7 @@
 """What an evaluation measures: how near real patients are to the drawn images, who is listed, and FID.
 
 Nearness and the list are those of METHODS section 5. FID says how like the training images the drawn ones are,
-beside what real images have at that number.
+compared with real images at that number.
 """
 
 import math
@@ -28,50 +28,50 @@ _HELD = "held out: "
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Of every real image to its nearest drawn one."""
+    """Distances of every real image to its nearest drawn one."""
 
     train: np.ndarray
-    """[N]."""
+    """[N] distance of each training image."""
     nearest: np.ndarray
     """[N] number of that drawn image."""
     held: np.ndarray
-    """[M]."""
+    """[M] distance of each held-out image."""
     train_group: np.ndarray
-    """[N] patients."""
+    """[N] patient of each training image."""
     held_group: np.ndarray
-    """[M] patients, told apart from training ones."""
+    """[M] patient of each held-out image, with names that no training patient has."""
     compared: int
     """Drawn images that took part."""
 
 
 @dataclass(frozen=True, eq=False)
 class Nearness:
-    """What the distances say."""
+    """Share, list and summaries of the distances."""
 
     share: MemorizedShare
-    """At 95 %."""
+    """Memorized share with 95 % limits."""
     floor: float
     """Lower limit of the share that fails with the error of this look; 0 where it has none."""
     queries: ReversedQueries
     """The list at the level that is shown."""
     listed_at_error: bool
-    """Whether anybody is listed at the error of this look."""
+    """Whether any patient is listed at the error of this look."""
     listed: pd.DataFrame
     """`LISTED_COLUMNS`, without the step."""
     medians: tuple[float, float]
-    """Of training and held-out patients' distances."""
+    """Medians of training and held-out patients' distances."""
     least: tuple[float, float]
-    """Likewise, the smallest."""
+    """Smallest of training and held-out patients' distances."""
 
 
 def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
     """Find the nearest drawn image of every real one.
 
-    Images of which the measure knows no distance (their features not finite, or without direction where that is what
-    is compared) are nobody's copy and take no part.
+    Drawn images for which the measure has no distance (features that are not finite, or that have no direction where
+    directions are compared) cannot be copies and take no part.
 
     Args:
-        real: What is compared.
+        real: Real images to compare.
         drawn: [S, d] features of the drawn images.
 
     Returns:
@@ -101,10 +101,10 @@ def nearness(found: Distances, real: RealImages, options: WatchOptions, error: f
     (`RealImages.counted`); the list compares each patient with held-out ones at as many images, and looks at all.
 
     Args:
-        found: Of `distances`.
-        real: For the names of images, and which count.
+        found: Result of `distances`.
+        real: Real images, for their names and for which of them count.
         options: Rates and levels.
-        error: Of this look; 0 where it can stop nothing.
+        error: Error of this look; 0 where it can stop nothing.
     """
     four = (found.train, found.held, found.train_group, found.held_group)
     train, held = real.counted.train, real.counted.held
@@ -197,11 +197,11 @@ class EvaluationQuality:
 
     Args:
         real: The real images.
-        options: What it is computed of.
+        options: Settings of the watch, with the source of features.
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: There is no such source of features, or it is a file of features or fitted.
+        InputError: The source of features does not exist, or is a file of features or fitted.
     """
 
     def __init__(self, real: RealImages, options: WatchOptions, progress: Progress) -> None:
@@ -212,7 +212,7 @@ class EvaluationQuality:
             self.own = train, held
 
     def __call__(self, drawn: ImageStore, features: Features) -> dict[str, Any]:
-        """The fields of a look; NaN where there is no figure.
+        """Return the fields of a look; NaN for missing figures.
 
         Args:
             drawn: The drawn images.
@@ -225,7 +225,7 @@ class EvaluationQuality:
         generated = features if self.own is None else self._features(drawn, False, no_progress)
         try:
             fid = measure_quality(train, generated, held, figures=("FID",), seed=self.options.seed).of("FID")
-        except InputError:  # features that are not finite, or one image: a training goes on all the same
+        except InputError:  # features that are not finite, or one image: a training continues all the same
             return nothing
         values = (fid[name] for name in ("estimate", "low", "high", "same_number", "reference"))
         return dict(zip(_NUMBERS, values, strict=True)) | {"fid_name": str(fid["name"])}

@@ -1,6 +1,6 @@
-"""Watching a training: every so many steps draw, compare with the training images, and say whether to go on.
+"""Watch a training: every so many steps draw, compare with the training images, and say whether to continue.
 
-METHODS section 5 asked of a generator in the middle of its training. In any loop:
+METHODS section 5 applied to a generator in the middle of its training. In any loop:
 
     watch = MemorizationWatch(train, held_out, out="runs/watch", every=1000, looks=20)
     for step in range(1, 20_001):
@@ -74,7 +74,7 @@ class MemorizationWatch:
     Args:
         train: The images that the generator is trained on: a source as for `memorisk.load_manifest`, an `ImageStore`,
             or an array [N, H, W, C].
-        held_out: Real images of patients whom the training does not see. They choose where it stops, so that the audit
+        held_out: Real images of patients that the training does not see. They choose where it stops, so that the audit
             of what comes out of it needs others.
         out: Folder for the looks, new, empty, or one of this watch; None: they are only returned.
         stop: Whether ``go_on`` may become False; otherwise looks are only noted.
@@ -129,7 +129,7 @@ class MemorizationWatch:
                 warnings.warn(f"This watch can stop nothing. {self.rule}", stacklevel=2)
         self._doubts: list[str] = []
         self.kind: str | None = None
-        """Of memorisk's generator that draws (``dit``, ``gan``); None of a sample of the user's own."""
+        """Kind of memorisk's generator that draws (``dit``, ``gan``); None for a user's own sample."""
         self.quality = EvaluationQuality(self.real, self.options, progress)
         if self.folder is not None:
             check_out_folder(self.folder, self._config(), identity=["run"])
@@ -165,10 +165,10 @@ class MemorizationWatch:
         return tuple((title, text) for title, text in limits if text)
 
     def know(self, generator: Generator) -> None:
-        """Note whom a generator was trained on besides, of whom no look says anything.
+        """Note further patients that a generator was trained on, about whom no look says anything.
 
         Args:
-            generator: Which draws, or draws later.
+            generator: Generator that draws, or will draw later.
         """
         self.kind = generator.config.kind
         more = trained_on_more(generator, self.real.train, "this watch")
@@ -178,7 +178,7 @@ class MemorizationWatch:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what must be said of it, a sentence each."""
+        """Return notes for the reader, one sentence each."""
         sentences = [text for _, text in self.warnings]
         sentences += self.real.notes
         needed = held_out_needed(self.options, self.shared.of_look(1))
@@ -256,15 +256,15 @@ class MemorizationWatch:
         """Draw, compare, write down; a look at the same step and weights is found, not repeated.
 
         Args:
-            step: Of the training.
+            step: Step of the training.
             sample: A function of (number of images, seed) that draws uint8 images [n, H, W, C] (the network in
                 evaluation mode and without gradients is its matter), or images that were drawn already.
-            held_out_loss: Of the training, to be noted.
-            weights: What identifies the weights that draw, or the network: another training's look at the same step is
+            held_out_loss: Held-out loss of the training, to be noted.
+            weights: Identifier of the weights that draw, or the network: another training's look at the same step is
                 then not taken for this one's.
 
         Returns:
-            What was seen; ``go_on`` is False where the training should stop.
+            Evaluation; ``go_on`` is False where the training should stop.
 
         Raises:
             InputError: The function gives no such images.
@@ -289,7 +289,7 @@ class MemorizationWatch:
         return look
 
     def __call__(self, snapshot: "Snapshot") -> bool:
-        """Look at the generator and return whether to go on, as ``on_snapshot`` of `memorisk.train_generator`."""
+        """Look at the generator and return whether to continue, as ``on_snapshot`` of `memorisk.train_generator`."""
         generator = snapshot.generator
         self.know(generator)
         sample = sample_generator(generator, self.options.sampling(), self.options.device)
@@ -357,7 +357,7 @@ class MemorizationWatch:
         """The drawn images, in the form of the real ones.
 
         Raises:
-            InputError: They are something else, or another number than was asked for.
+            InputError: They are something else, or another number than was requested.
         """
         if isinstance(sample, ImageStore):
             pixels = match_channels(

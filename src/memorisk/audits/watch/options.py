@@ -92,7 +92,7 @@ class WatchSettings(SamplingOptions):
 @grouped("images", essential="held_out_split")
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions(ImageOptions, WatchSettings):
-    """Everything that `memorisk watch` can be told; how images are read is the same for training and held-out ones."""
+    """Settings of `memorisk watch`; images are read in the same way for training and held-out ones."""
 
     held_out_split: HeldOutSplit = None
     train_split: TrainSplit = None

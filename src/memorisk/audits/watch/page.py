@@ -1,4 +1,4 @@
-"""The report of a watch: is it beginning to memorize, whom, and at which step; what may be done, what is not said."""
+"""Report of a watch: whether memorization begins, of which patients and at which step; next steps, and limits."""
 
 import numpy as np
 import pandas as pd
@@ -40,7 +40,7 @@ def watch_page(found: WatchResult, *, redact: bool = False) -> Page:
     """Lay out the report.
 
     Args:
-        found: With its looks.
+        found: Result with its looks.
         redact: Leave out every id.
     """
     looks, table = found.looks, evaluation_table(found.looks)
@@ -167,7 +167,7 @@ def _quality(table: pd.DataFrame, columns: dict[str, np.ndarray], found: WatchRe
 
 
 def _tables(table: pd.DataFrame) -> list[Block]:
-    """Tabulate the looks: what was memorized, and beside it quality and loss where there are any."""
+    """Tabulate the looks: what was memorized, with quality and loss where there are any."""
     step = Column(source="step", heading="Step", format="count", row_heading=True)
     columns = [
         step,

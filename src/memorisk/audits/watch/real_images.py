@@ -1,7 +1,7 @@
 """The real images of a watch: training and held-out ones, decoded alike, their features computed once.
 
-The held-out images must be of patients whom the training does not see. They choose when it stops, so that they are
-no held-out images for the audit of what comes out of it (METHODS section 5: "neither chose the checkpoint").
+The held-out images must be of patients that the training does not see. They choose when it stops, so that they cannot
+serve as held-out images for the audit of what comes out of it (METHODS section 5: "neither chose the checkpoint").
 
 Images in memory become an image store: what a training draws, and real images that Python hands in.
 """
@@ -51,7 +51,7 @@ def validate_images(images: object, what: str) -> np.ndarray:
 
     Args:
         images: uint8 or uint16, [n, H, W] or [n, H, W, C] with 1 or 3 channels.
-        what: What they are called in the message.
+        what: Name of the images in the message.
 
     Raises:
         InputError: They are something else.
@@ -93,12 +93,12 @@ def store_of_arrays(
 
     Args:
         images: [n, H, W, C].
-        name: What they are called; with a number it is the id of each.
-        groups: [n] whose each image is; None: each its own.
-        cache: Cache folder beside whose stores features are kept.
+        name: Name of the images; with a number it is the id of each.
+        groups: [n] patient of each image; None for one patient per image.
+        cache: Cache folder that keeps features next to its stores.
 
     Raises:
-        InputError: Not one group an image.
+        InputError: The number of groups is not one per image.
     """
     ids = [f"{name} {i}" for i in range(len(images))]
     whose = ids if groups is None else [str(group) for group in groups]
@@ -117,7 +117,7 @@ Images = Source | np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class RealImages:
-    """What every look compares drawn images with."""
+    """Real images that every look compares drawn images with."""
 
     train: ImageStore
     held: ImageStore
@@ -126,9 +126,9 @@ class RealImages:
     held_features: Features
     similarity: Similarity
     notes: tuple[str, ...]
-    """What was assumed or left out, a sentence each."""
+    """Notes on what was assumed or left out, one sentence each."""
     counted: ImageCounts
-    """By which images patients are compared: all, or one each where their numbers are not alike."""
+    """Images by which patients are compared: all, or one each where their numbers are not alike."""
     decoded: int
     """Bytes of images that were decoded for it; 0 of what was handed in decoded."""
 
@@ -139,12 +139,12 @@ class RealImages:
 
     @property
     def n_train(self) -> int:
-        """Training patients."""
+        """Number of training patients."""
         return len(set(self.train.manifest.groups))
 
     @property
     def n_held(self) -> int:
-        """Held-out patients."""
+        """Number of held-out patients."""
         return len(set(self.held.manifest.groups))
 
     @property
@@ -166,15 +166,15 @@ def open_real(
 
     Args:
         train: The images that the generator is trained on, repeated ones once.
-        held_out: Of other patients; None where ``held_out_split`` names a part of ``train``.
-        options: How images are read and compared.
+        held_out: Images of other patients; None where ``held_out_split`` names a part of ``train``.
+        options: Settings for reading and comparing images.
         progress: Called with (stage, done, total).
         train_groups: [N] patients of an array of training images.
         held_out_groups: [M] of an array of held-out ones.
 
     Raises:
         InputError: A source cannot be read, a patient is on both sides, the detector knows one part better than the
-            other, or there are no held-out images.
+            other, or held-out images are missing.
     """
     ours = _source(train, "training", train_groups, options)
     theirs = None if held_out is None else _source(held_out, "held-out", held_out_groups, options)

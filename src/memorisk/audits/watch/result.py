@@ -13,33 +13,33 @@ from memorisk.statistics.multiple_testing import ErrorSpending
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was seen after so many steps. Limits are at 95 %; numbers are NaN where they could not be had."""
+    """One look at a training. Limits are at 95 %; numbers are NaN where they could not be computed."""
 
     step: int
-    """Of the training."""
+    """Step of the training."""
     number: int
-    """Of the look, from 1."""
+    """Number of the look, from 1."""
     weights: str
-    """What identifies the weights that drew; empty where nobody said."""
+    """Identifier of the weights that drew; empty where none was given."""
     n_images: int
     """Images that were drawn."""
     n_train: int
-    """Training patients: the units of every share."""
+    """Number of training patients, the units of every share."""
     n_held: int
-    """Held-out patients: likewise."""
+    """Number of held-out patients."""
     share: float
-    """Of the training patients, those nearer to the images than all but `nominal` of held-out ones: the memorized
-    share."""
+    """Memorized share: share of the training patients that are nearer to the images than all but `nominal` of held-out
+    ones."""
     share_low: float
     """Its lower limit."""
     share_high: float
     """Its upper limit."""
     nominal: float
-    """What a generator that memorized nothing has."""
+    """Share of a generator that memorized nothing."""
     p_value: float
     """Exact, of the share: training and held-out patients in a random order."""
     error: float
-    """What this look may add to the probability of a false stop."""
+    """Most that this look may add to the probability of a false stop."""
     share_floor: float
     """Lower limit of the share that fails with that probability."""
     listed: int
@@ -49,7 +49,7 @@ class Evaluation:
     ahead: int
     """Training patients nearer than every held-out one."""
     p_ahead: float
-    """Of so many, in a random order."""
+    """p-value of at least so many in a random order."""
     train_nearest: float
     """Median distance of a training patient to the images."""
     held_nearest: float
@@ -67,17 +67,17 @@ class Evaluation:
     fid_same_number: float
     """The same of as many drawn images as there are held-out ones, where these are fewer."""
     fid_held_out: float
-    """Of held-out images in place of those: what real images have."""
+    """The same with held-out images in place of drawn ones: the value of real images."""
     fid_name: str
-    """With its features and numbers of images; empty where none was computed."""
+    """Name of the FID, with its features and numbers of images; empty where none was computed."""
     held_out_loss: float
-    """Of the training, as it was handed in."""
+    """Held-out loss of the training, as it was handed in."""
     exceeded: bool
-    """Whether this look says what `stop_on` waits for."""
+    """Whether this look shows what `stop_on` waits for."""
     go_on: bool
-    """Whether the training is to go on."""
+    """Whether the training is to continue."""
     note: str
-    """What must be said of this look; empty for nothing."""
+    """Note on this look for the reader; empty for none."""
 
     @property
     def compared(self) -> bool:
@@ -122,46 +122,46 @@ class WatchedImages:
     one_image_each: bool
     """Whether patients count by one image each."""
     detector: str
-    """Its name."""
+    """Name of the detector."""
     weak: bool
     """Whether pixels are compared point by point."""
     features: str
-    """In a sentence."""
+    """Description of the features in a sentence."""
     train_hash: str
-    """Of the training images."""
+    """Hash of the training images."""
     held_hash: str
-    """Of the held-out ones."""
+    """Hash of the held-out images."""
     ids: DoubtedIds = NO_DOUBT
     """Doubts about who is who among them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WatchResult:
-    """What was seen of a training."""
+    """Result of a watch: all looks at a training."""
 
     folder: Path | None
-    """With ``looks.parquet``, ``watch.jsonl``, ``listed.parquet`` and ``report.html``; None without one."""
+    """Folder with ``looks.parquet``, ``watch.jsonl``, ``listed.parquet`` and ``report.html``; None without one."""
     options: WatchOptions
-    """With the rule that was taken."""
+    """Settings, with the rule that was taken."""
     real: WatchedImages
     looks: tuple[Evaluation, ...]
-    """By step."""
+    """All looks, by step."""
     stop: Evaluation | None
     """The first look at which the rule says stop; None where none does."""
     may_stop: bool
     """Whether the training is ended where the rule says so."""
     listed: pd.DataFrame
-    """Whom each look listed."""
+    """Patients that each look listed."""
     rule: str
     """The rule and, of ``auto``, why it took that one, in a sentence."""
     warnings: tuple[tuple[str, str], ...]
-    """What limits every share and must not be missed: a title and a sentence or two each."""
+    """Limits of every share that must not be missed: a title and one or two sentences each."""
     notes: tuple[str, ...]
-    """What must be said, a sentence each."""
+    """Notes for the reader, one sentence each."""
     generator: str | None
-    """Kind of memorisk's generator that draws; None of a sample of the user's own."""
+    """Kind of memorisk's generator that draws; None for a user's own sample."""
     headline: str = ""
-    """What may be said after these looks; empty without a look."""
+    """Conclusion after these looks; empty without a look."""
 
     @property
     def shared(self) -> ErrorSpending:

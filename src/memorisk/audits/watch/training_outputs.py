@@ -1,4 +1,4 @@
-"""What a training leaves to evaluate: the generators of a run, or folders of images of somebody's own.
+"""What a training leaves to evaluate: the generators of a run, or folders of images of a user's own training.
 
 A run of ``memorisk train generator``, finished or not, has its images by part and the generators that it has saved.
 A watch takes the validation part as the held-out one, and never the test part: what chooses the step at which a
@@ -38,11 +38,11 @@ class TrainingImages:
     """The images of a training that a watch may look at."""
 
     train: ImageStore
-    """What it learns from."""
+    """Images that the training learns from."""
     validation: ImageStore
-    """Of patients it does not see."""
+    """Images of patients that the training does not see."""
     steps: int
-    """Planned."""
+    """Planned number of steps."""
     every: int
     """Steps between two looks."""
     decoded: int
@@ -50,7 +50,7 @@ class TrainingImages:
 
     @property
     def looks(self) -> int:
-        """That are planned."""
+        """Planned number of looks."""
         return -(-self.steps // self.every)
 
 
@@ -71,10 +71,10 @@ def is_training_run(folder: Path) -> bool:
 
 
 def read_run_images(folder: Path, progress: Progress) -> TrainingImages:
-    """The training and validation images of a run, read as it read them.
+    """Read the training and validation images of a run as it read them.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -98,8 +98,8 @@ def training_images(
     """The parts that ``memorisk train generator`` would train on and measure by, and the hash of all its images.
 
     Args:
-        images: As for that command.
-        options: Its settings.
+        images: Images, as for that command.
+        options: Settings of that command.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -160,17 +160,17 @@ class TrainingOutputs:
     stop_in: Path
     options: WatchOptions
     waiting: WaitingSteps
-    """What there is now."""
+    """Lists the steps that there are now."""
     look: StepEvaluation
-    """At it."""
+    """Evaluates the steps that there are."""
     nothing: str
-    """What is said where there is nothing."""
+    """Message for an empty folder."""
     images: Callable[[int], int]
-    """Of a step that there is something of: how many are looked at."""
+    """Number of images that a look at a step uses."""
     check: Callable[[RealImages], None] = lambda real: None
     """Refuses held-out images that are none to what is left; before anything is written."""
     kind: str = ""
-    """Of the generators that are left; empty where images are."""
+    """Kind of the generators in the folder; empty for folders of images."""
     decoded: int = 0
     """Bytes of images that were decoded to find its own."""
 
@@ -182,12 +182,12 @@ def open_outputs(
     """Find which kind of folder it is, and how it is looked at.
 
     Args:
-        place: Of the training.
-        train: As for `watch_training`.
-        held_out: Likewise.
-        out: Likewise.
-        options: Likewise.
-        progress: Likewise.
+        place: Folder of the training.
+        train: Training images, as for `watch_training`.
+        held_out: Held-out images, as for `watch_training`.
+        out: Folder for the looks, as for `watch_training`.
+        options: Settings of the watch.
+        progress: Called with (stage, done, total).
 
     Raises:
         InputError: It is neither, its images are not named, or ``out`` or ``log_to`` lies inside or around them.
@@ -243,7 +243,7 @@ def _run_outputs(
                 yield watch.look(saved.step, sample, held_out_loss=loss, weights=generator.source)
 
     def check(real: RealImages) -> None:
-        """Refuse a generator that knows held-out patients; its own validation part is no such part."""
+        """Refuse a generator that knows held-out patients; its own validation part does not count as known."""
         for saved in saved_generators(place)[-1:] if own_images else ():
             refuse_known(load_generator(saved.folder), real.held, "the held-out images")
 
@@ -290,12 +290,12 @@ def _folder_outputs(
 
 
 def plan_evaluations(options: WatchOptions, looks: int, every: int) -> WatchOptions:
-    """Choose the settings of a watch for a training whose looks are known, where nobody said how many.
+    """Choose the settings of a watch for a training whose looks are known, where the user did not set their number.
 
     Args:
-        options: As given.
-        looks: Planned.
-        every: Steps between two.
+        options: Settings as given.
+        looks: Planned number of looks.
+        every: Number of steps between two looks.
     """
     return replace(options, every=every, looks=options.looks or looks)
 
@@ -304,12 +304,12 @@ def _refuse_among_steps(place: Path, out: str | Path, *, called: str = "OUT") ->
     """Refuse a folder for looks inside the drawn images of a step, around them, or where a step's would lie.
 
     Args:
-        place: With a folder for each step.
-        out: For the looks, or for logs.
-        called: What it is called.
+        place: Folder with one folder per step.
+        out: Folder for the looks, or for logs.
+        called: Name of ``out`` in the message.
 
     Raises:
-        InputError: It is one.
+        InputError: The folder is one of these.
     """
     steps = {f"the images of step {one.step}": one.folder for one in image_folders(place)}
     refuse_overlap(out, path_sources(steps), called=called)

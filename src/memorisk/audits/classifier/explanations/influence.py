@@ -31,7 +31,7 @@ def influence_view(
     """Write a table of all images by self-influence, and a page of the most influential ones.
 
     Args:
-        found: From `memorisk.scores.influence.self_influence`.
+        found: Result of `memorisk.scores.influence.self_influence`.
         images: [N] ids.
         labels: [N] classes.
         out: A new or empty folder.

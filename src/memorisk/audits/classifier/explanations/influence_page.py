@@ -34,9 +34,9 @@ def influence_page(
     """Lay out the most influential images.
 
     Args:
-        found: From `memorisk.scores.influence.self_influence`.
+        found: Result of `memorisk.scores.influence.self_influence`.
         table: A row for each image, the most influential first.
-        pixels: Of the first of these images, in this order; None for no pictures.
+        pixels: Pixels of the first of these images, in this order; None for no pictures.
         most: Images on the page.
     """
     top = table.head(most)

@@ -41,7 +41,7 @@ def explanation_page(found: Explanation) -> Page:
     """Lay out an explanation.
 
     Args:
-        found: From ``audits.classifier.explanations.run.explain``.
+        found: Explanation from ``audits.classifier.explanations.run.explain``.
     """
     named = "Ids are left out." if found.redact else "This file names images: handle it as personal data."
     sections = [

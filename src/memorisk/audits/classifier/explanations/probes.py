@@ -113,9 +113,9 @@ def probe_layers(
 
     Args:
         run: The run.
-        probed: From ``check_probes``.
+        probed: Sample from ``check_probes``.
         pair: The two trainings of the probed seed.
-        device: Where the networks run.
+        device: Device that the networks run on.
         scratch: A folder for the activations while they are needed; nothing stays in it.
         progress: Called with (stage, done, total).
     """

@@ -12,31 +12,31 @@ from memorisk.statistics.association import Reliability
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedLayers:
-    """Which model and images were probed."""
+    """Model and images that were probed."""
 
     seed: int
     other_seeds: tuple[int, ...]
-    """Of which M is."""
+    """Seeds that M is computed from."""
     n_probed: int
-    """Images."""
+    """Number of probed images."""
     n_compared: int
     """Images that one of the twins was trained on."""
     n_groups_probed: int
     layers: str
-    """How they were chosen."""
+    """Way in which the layers were chosen."""
     model: str
 
 
 @dataclass(frozen=True)
 class LayerFindings:
-    """What the layers tell of M.
+    """Relation of the layers to M.
 
     Attributes:
         probes: A row for each layer and kind of probe: ``layer, kind, auroc, low, high, fold_mean, fold_sd, shuffled,
             n, n_groups, width``.
         distances: A row for each layer: ``layer, high, high_low, high_high, low, low_low, low_high, difference,
             difference_low, difference_high, n_high, n_low, n_groups``.
-        reliability: How well M of the other seeds repeats, and what a probe could reach at most.
+        reliability: Reliability of M over the other seeds, and the most that a probe could reach.
         summary: The probed seed, what was probed, how the layers were chosen.
     """
 
@@ -48,17 +48,17 @@ class LayerFindings:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplanationSummary:
-    """What was examined, and what must be said of it."""
+    """Examined images and settings, with notes for the reader."""
 
     dataset: str
     data_hash: str
     design: str
     seeds: tuple[int, ...]
-    """That M averages."""
+    """Seeds that M averages."""
     features: tuple[str, ...]
     feature_weights: str | None
     n_scored: int
-    """Images."""
+    """Number of scored images."""
     n_groups_scored: int
     n_reference: int
     """Images that the distances are to."""
@@ -71,7 +71,7 @@ class ExplanationSummary:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a finished run's M goes with.
+    """Properties of images and layers that go with M in a finished run.
 
     Attributes:
         atypicality: A row for each scored image and feature space: ``features, image, label, group, M`` and each score
@@ -80,9 +80,9 @@ class Explanation:
         associations: A row for each feature space, form and score: ``features, form, score, rho, low, high,
             rho_residual, low_residual, high_residual, p, smallest_p, p_paper, p_paper_residual, n, n_groups,
             n_movable``.
-        layers: Probes and distances, or None where they were not asked for.
-        summary: What was looked at, and what must be said of it.
-        redact: The run leaves ids out of its report; so does the page.
+        layers: Probes and distances, or None where they were not requested.
+        summary: Examined images and settings, with notes for the reader.
+        redact: Whether the run, and so the page, leaves ids out.
     """
 
     atypicality: pd.DataFrame

@@ -99,19 +99,19 @@ def explain(
         feature_weights: Weights of the named networks: a file (of one network), "default" to download, "none".
         probes: Probe the layers of one of the run's models, too.
         feature_size: Pixels a side that named networks get; by default what they were trained at.
-        out: Where to write; ``explain`` inside the run folder if not given.
-        images: Where the run's images are now, if they have moved.
+        out: Folder to write to; ``explain`` inside the run folder if not given.
+        images: Present place of the run's images, if they have moved.
         probe_seed: The seed whose models are probed; the run's first if not given.
         device: "cpu", "cuda" or "auto".
         permutations: Random permutations behind each p-value.
         progress: Called with (stage, done, total).
 
     Returns:
-        What was found, which is also saved.
+        Explanation, which is also saved.
 
     Raises:
-        InputError: Bad input, a run that is not finished or whose images have changed, features that cannot be had,
-            or weights that are gone; nothing was written.
+        InputError: Bad input, a run that is not finished or whose images have changed, features that cannot be
+            computed, or weights that are gone; nothing was written.
     """
     spaces = check_features(features, feature_weights, feature_size, permutations)
     target = Path(out) if out is not None else Path(run) / FOLDER
@@ -222,8 +222,8 @@ def check_features(
     """The names of the feature spaces, each once; what can be refused without a run is refused.
 
     Args:
-        features: As for `explain`, and so are the others.
-        weights: Of the named networks.
+        features: Feature spaces; these and the other arguments are those of `explain`.
+        weights: Weights of the named networks.
         size: Pixels a side that named networks get.
         permutations: Random permutations behind each p-value.
 

@@ -1,8 +1,8 @@
 """Lay out the page of the classifier audit, in the order in which a data-protection officer asks.
 
-May this model be released? What was asked, and what was not covered? Which classes, how sure, against which null? What
-could an attacker see? Which patients, which images? How was it done, and what does it not say? What a
-result of ``audit losses`` or of an older run does not know leaves its sentence out.
+May this model be released? What was the question, and what was not covered? Which classes, how sure, against which
+null? What could an attacker see? Which patients, which images? How was it done, and what does it not say? The page
+leaves out sentences for which a result of ``audit losses`` or of an older run has no value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
     """Lay out the report of a classifier audit.
 
     Args:
-        result: With the tables of the classifier audit.
+        result: Result with the tables of the classifier audit.
         gallery: Pixels (``[h, w, c]``, uint8 or uint16) by image id, for thumbnails of the most memorized images;
         without
             it no picture is shown.
@@ -122,7 +122,7 @@ def _verdict(reading: ResultView) -> list[Block]:
 
 
 def _flagged(reading: ResultView) -> str:
-    """Count who is flagged; where nobody could have been, 0 would look like a finding."""
+    """Count the flagged patients; where none could have been flagged, 0 would look like a finding."""
     untested = not reading.flagged_total and 0 < len(reading.findings) == len(reading.untestable())
     return "not tested" if untested else count(reading.flagged_total)
 
@@ -135,7 +135,7 @@ def _other_list(reading: ResultView) -> str:
 
 
 def _noticeable_gap(reading: ResultView) -> list[Block]:
-    """Say what the audit would have noticed of one patient, and in which classes nobody; a pass has it as a reason."""
+    """Say what the audit would have noticed of one patient, and in which classes none; a pass has it as a reason."""
     noticeable, untested = reading.summary.noticeable, column_texts(reading.untestable(), "label")
     subject = f"A single {reading.unit} can go unnoticed in {_plural(len(untested), 'class', 'classes')}: "
     missing: list[Block] = [Paragraph([subject, *listed(untested), "."])] if untested else []
@@ -182,7 +182,7 @@ def _sentence(reading: ResultView) -> Text:
 
 
 def _looser_gate(reading: ResultView) -> str:
-    """Name what the gate was told to let through beyond its defaults."""
+    """Name what the gate lets through beyond its defaults by the user's settings."""
     rule, allowances = reading.verdict.rule, []
     if rule.notice_nats is not None and rule.notice_nats > NOTICE:
         allowances.append(
@@ -297,7 +297,7 @@ def _flagged_patients(reading: ResultView) -> list[Block]:
 
 
 def _marked_patients(reading: ResultView) -> list[Block]:
-    """List whom a person marked in `memorisk view` and the audit did not flag."""
+    """List the patients that a person marked in `memorisk view` and the audit did not flag."""
     groups = reading.result.per_group
     if "marked" not in groups:
         return []
@@ -345,7 +345,7 @@ def _look_alikes(reading: ResultView) -> list[Section]:
 
 
 def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:
-    """Lay out the images with the largest M: pictures where they were asked for, else their ids."""
+    """Lay out the images with the largest M: pictures where they were requested, else their ids."""
     top = reading.top_images(MOST_IMAGES)
     if reading.redacted:
         return [Paragraph("Images and their ids are left out of this report.")]

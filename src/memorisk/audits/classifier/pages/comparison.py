@@ -35,7 +35,7 @@ def comparison_page(found: Comparison) -> Page:
     """Lay out the comparison of two runs.
 
     Args:
-        found: From ``audits.classifier.comparison.compare``.
+        found: Comparison from ``audits.classifier.comparison.compare``.
     """
     lower, higher = (direction_of_change(found.per_class, sign) for sign in (-1, 1))
     named = "Ids are left out." if found.redact else "This file names patients: handle it as personal data."

@@ -41,7 +41,7 @@ def defence_page(found: DefenceResult) -> Page:
     """Lay out the comparison of regimes.
 
     Args:
-        found: From ``audits.classifier.retraining.defences.audit_defences``.
+        found: Result of ``audits.classifier.retraining.defences.audit_defences``.
     """
     table = found.table
     return Page(
@@ -213,7 +213,7 @@ _REGIMES = {
 
 
 def privacy_section(reading: ResultView) -> list[Section]:
-    """The section, or none for a plain training whose epsilon nobody measured."""
+    """Lay out the section; none for a plain training whose epsilon was not measured."""
     privacy = reading.summary.privacy
     if privacy is None or (privacy.regime == "full" and privacy.bound is None):
         return []

@@ -1,4 +1,4 @@
-"""Lay out the section of the classifier report on an intervention: what changed beside what retraining changes."""
+"""Lay out the section of the classifier report on an intervention: what changed, compared with retraining alone."""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ NOISE = ("noise", "noise_low", "noise_high")
 
 
 def intervention_section(reading: ResultView) -> list[Section]:
-    """The section, or none where no intervention was asked for."""
+    """Lay out the section; none where no intervention was requested."""
     summary, table = reading.summary.intervention, reading.result.tables.get(TABLE)
     if summary is None or table is None:
         return []
@@ -76,7 +76,7 @@ def _figure(table: pd.DataFrame) -> Figure:
 
 
 def _row_words(table: pd.DataFrame, row: int) -> list[Inline]:
-    """One class in words, for whoever cannot see the figure."""
+    """Word the numbers of one class, for readers who cannot see the figure."""
     values = {c: column_numbers(table, c)[row] for c in (*DIFFERENCE, *NOISE)}
     texts = {k: "unknown" if np.isnan(v) else decimal(v) for k, v in values.items()}
     return [
@@ -103,7 +103,7 @@ def _differences(table: pd.DataFrame, reading: ResultView) -> Table:
 
 
 def _side_effects(table: pd.DataFrame) -> Details:
-    """Lay out how much of the images changed, and how well the classes are told apart: where a shortcut shows."""
+    """Lay out how much of the images changed, and how well the classes are distinguished: where a shortcut shows."""
     columns = [
         words("label", "Class", row=True),
         number("images_changed", "Images changed", "percent"),

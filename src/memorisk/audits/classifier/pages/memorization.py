@@ -1,4 +1,4 @@
-"""Lay out the sections of the classifier report on memorization: classes, rarity, members beside the null."""
+"""Lay out the sections of the classifier report on memorization: classes, rarity, members and the null."""
 
 from math import isnan
 
@@ -31,7 +31,7 @@ from memorisk.statistics.exchangeability import UNSEEN_LEVEL
 from memorisk.statistics.verdicts.tiers import GATES
 
 UNTESTED, NO_GAP = "not tested", "none"
-"""Of a class without a list; of one in which no gap is surely noticed."""
+"""Words for a class without a list, and for one in which no gap is surely noticed."""
 LIMITS = tuple(GATES.values())
 TIER_TONES: dict[str, Tone] = {
     "HIGH": "bad",
@@ -156,7 +156,7 @@ def _other_summaries(table: pd.DataFrame) -> list[Block]:
 
 
 def rarity_section(reading: ResultView) -> list[Block]:
-    """Lay out frequency against M, and the rarest class beside the most memorized one."""
+    """Lay out frequency against M, and the rarest class next to the most memorized one."""
     table = reading.findings
     if not {"frequency", "mean", "low", "high"} <= set(table) or not len(table):
         return [Paragraph("Frequencies of the classes are not part of this result.")]
@@ -243,7 +243,7 @@ def _size(n: int | None, mean: float) -> str:
 
 
 def null_section(reading: ResultView) -> list[Block]:
-    """Lay out members' M beside the null, and the distribution of p-values."""
+    """Lay out members' M against the null, and the distribution of p-values."""
     null = reading.summary.null
     blocks: list[Block] = []
     if null is not None and null.members and null.null:

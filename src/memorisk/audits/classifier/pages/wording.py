@@ -1,7 +1,7 @@
 """The fixed wording of the classifier report, and the counts that its pages read from a result.
 
-The wording is that of METHODS section 1: verdicts, assumptions, limits, and a glossary. It stands apart from the
-pages' layout, so that whoever checks what the report claims reads one file. Counts, words and subsets of a result
+The wording is that of METHODS section 1: verdicts, assumptions, limits, and a glossary. It is apart from the
+pages' layout, so that a reader who checks what the report claims reads one file. Counts, words and subsets of a result
 are read in one place for all pages.
 """
 
@@ -273,7 +273,7 @@ class ResultView:
 
     @classmethod
     def of(cls, result: Result, *, redact: bool) -> "ResultView":
-        """Count with the ids, then leave them out where that is asked for."""
+        """Count with the ids, then leave them out where that is requested."""
         visible = redact_result(result) if redact else result
         flagged = rows(result.per_group, booleans(result.per_group, "flagged"))
         return cls(
@@ -316,8 +316,8 @@ class ResultView:
     def verdict_flagged(self) -> int:
         """Number of groups on the verdict's own list; in older runs, on the list that is shown.
 
-        Where another list is shown, whoever stands on the verdict's own in two classes counts twice: only its counts
-        are kept.
+        Where another list is shown, a group that is on the verdict's own in two classes counts twice: only its
+        counts are kept.
         """
         table = self.result.per_class
         if "verdict_flagged" not in table or not self.list_setting:

@@ -1,7 +1,7 @@
 """Which defence helps, and what does it cost? The same audit under several regimes, side by side.
 
 METHODS section 1, "Defence"; paper 000, section 5, A.10, tables 4 and 11, figure 3. Each regime is a whole audit in a
-folder of its own (``full``, ``lora``, ``dp-lora-8``); this table sets them beside each other: what is remembered, what
+folder of its own (``full``, ``lora``, ``dp-lora-8``); this table compares them: what is remembered, what
 the models are good for on unseen images against always answering the commonest class, what privacy is promised and
 what label-noise canaries prove of it.
 """
@@ -69,9 +69,9 @@ def audit_defences(
     """Audit a classifier under each regime and compare.
 
     Args:
-        images: As for `memorisk.audit_classifier`.
-        out: Folder for a run folder each regime, the table, and ``report.html``. Regimes that an earlier command left
-            there stand in the table, too.
+        images: Images, as for `memorisk.audit_classifier`.
+        out: Folder for one run folder per regime, the table, and ``report.html``. Regimes that an earlier command left
+            there are in the table, too.
         progress: Called with (stage, done, total).
         **settings: Any field of ``ClassifierOptions``; ``regime`` and ``epsilon`` name several.
 

@@ -1,7 +1,7 @@
-"""What an intervention did, class by class.
+"""Effects of an intervention, class by class.
 
 The table is computed from three score tables of the same items, halves and seeds. The paper's columns (table 3 and
-6: percentage, Cohen's d; section 4: attack success) stand beside ours, marked as such in ``COLUMNS``.
+6: percentage, Cohen's d; section 4: attack success) are marked as such in ``COLUMNS``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memorisk.audits.classifier.retraining.interventions import InterventionPlan
 
 TRAININGS = 2
-"""How often every model of the audit is trained once more: changed, and as the re-run."""
+"""Number of further trainings of every model of the audit: one on changed images, one as the re-run."""
 
 COLUMNS = {
     "label": "class",
@@ -92,11 +92,11 @@ ATTACK = "differential"
 
 @dataclass(frozen=True)
 class InterventionEffects:
-    """What an intervention showed.
+    """Effects of an intervention.
 
     Attributes:
         table: One row for each class (``COLUMNS``).
-        summary: What was done, with a sentence for each target class.
+        summary: Description of the intervention, with a sentence for each target class.
     """
 
     table: pd.DataFrame
@@ -104,13 +104,13 @@ class InterventionEffects:
 
 
 def intervention_table(before: Evidence, after: Evidence, rerun: Evidence, intended: InterventionPlan) -> pd.DataFrame:
-    """Return a row for each class, targeted ones first.
+    """Return one row per class, targeted ones first.
 
     Args:
         before: The baseline.
         after: Trained on the changed images; the same items, halves and seeds.
         rerun: The baseline's images once more from another start.
-        intended: Which classes were changed, and by how much.
+        intended: Changed classes, with the size of the change.
 
     Returns:
         The columns of ``COLUMNS``.

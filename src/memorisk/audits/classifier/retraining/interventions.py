@@ -1,20 +1,20 @@
-"""Distinctiveness, intervened on: classes retrained without what makes them stand out (``--intervene``).
+"""Distinctiveness, intervened on: classes retrained without what sets them apart (``--intervene``).
 
 Paper 000, section 4 ("Does visual distinctiveness contribute beyond rarity?"), A.1 and A.3; METHODS section 1. All
 images of the target classes (``--classes``), training, canary and test, are changed; both roles of every seed are
 trained again on them, with the baseline's seeds, halves, order and normalisation of pixels, so that nothing differs
-but those images. Beside them the re-run: the baseline's images and halves once more from another initialisation and
-in another order, which shows what retraining alone does.
+but those images. The re-run repeats the baseline's images and halves from another initialisation and
+in another order, and shows what retraining alone does.
 
-What an intervention will change is found out before anything is trained. An intervention that leaves a class's
+The changes of an intervention are measured before anything is trained. An intervention that leaves a class's
 images as they are could show nothing but retraining noise, as the paper's rows on X-rays and OCT do (METHODS
 section 1, "Distinctiveness, intervened on"); it is refused here, and so is a class of which fewer than 5 % of the
 images change, whether it was named or chosen.
 
 Where things lie: ``intervention/NAME-FINGERPRINT/`` holds the changed models' logits (and weights), the fingerprint
-being of the intervention and its classes, so that a run may be asked for several; ``intervention/rerun/`` those of
+being of the intervention and its classes, so that a run may have several; ``intervention/rerun/`` holds those of
 the re-run, which all of them share. The changed images are a file of the run folder while their models are trained,
-and are deleted then: the run is locked, so nobody else uses them, the user's folders and the cache stay as they
+and are deleted then: the run is locked, so no other process uses them, the user's folders and the cache stay as they
 are, and what is handed on later holds no pictures.
 """
 
@@ -53,14 +53,14 @@ class InterventionPlan:
     """An intervention on some classes, found to change them.
 
     Attributes:
-        intervention: What is done.
+        intervention: Change of the images.
         classes: The target classes, sorted.
-        named: The user named them; else they are those below 5 % of the images.
+        named: Whether the user named them; otherwise they are those below 5 % of the images.
         left_out: Classes below 5 % that are too small to be audited, and are not changed.
         rows: Images that are changed: all that carry a target class.
-        images_changed: By class, the share of its images in which some pixel changes.
-        pixels_changed: By class, the mean share of an image's pixels that change.
-        mean_change: By class, the mean absolute change of its values, as a share of their range.
+        images_changed: Share of the images in which some pixel changes, by class.
+        pixels_changed: Mean share of an image's pixels that change, by class.
+        mean_change: Mean absolute change of the pixel values, as a share of their range, by class.
     """
 
     intervention: Intervention
@@ -90,7 +90,7 @@ def check_classes(parts: Parts, options: ClassifierOptions) -> None:
 
 
 def plan_intervention(store: ImageStore, plan: Plan, options: ClassifierOptions) -> InterventionPlan | None:
-    """Choose the classes and make sure that the intervention changes them; None where none was asked for.
+    """Choose the classes and make sure that the intervention changes them; None where none was requested.
 
     Raises:
         InputError: No class is below 5 % and none was named; a named class is unknown or too small to be audited; or
@@ -186,17 +186,17 @@ def run_intervention(
     names: Pseudonyms,
     progress: CountProgress,
 ) -> InterventionEffects | None:
-    """Train what the intervention needs and say what it did; None where none was asked for.
+    """Train what the intervention needs and measure its effects; None where none was requested.
 
     Args:
         run: The open run folder.
         store: The images.
-        plan: Of the baseline.
-        recipe: Of the baseline.
-        options: Of the audit.
-        intended: From ``audits.classifier.retraining.interventions.plan_intervention``.
+        plan: Plan of the baseline.
+        recipe: Recipe of the baseline.
+        options: Settings of the audit.
+        intended: Plan from ``audits.classifier.retraining.interventions.plan_intervention``.
         before: The baseline's score table.
-        names: Of the ids in the score tables that are written.
+        names: Pseudonyms of the ids in the score tables that are written.
         progress: Called with the trainings done and their number.
 
     Raises:
@@ -213,7 +213,7 @@ def run_intervention(
 
 
 def forget_images(run: RunFolder, *, keep: Path | None = None) -> None:
-    """Remove changed images of an intervention that is no longer asked for."""
+    """Remove changed images of an intervention that is no longer requested."""
     for path in (run / FOLDER).glob(f"*/{IMAGES}"):
         if path != keep:
             remove_recorded(path)

@@ -114,7 +114,7 @@ def attack_rows(evidence: Evidence, scored: Sequence[AttackScores], labels: Sequ
 
 
 def of_label(evidence: Evidence, label: str) -> np.ndarray:
-    """Select the items of a class, or those that stand for whole images: [I] bool."""
+    """Select the items of a class, or those of whole images: [I] bool."""
     return evidence.items.whole if label == ALL else evidence.items.label == label
 
 
@@ -156,7 +156,7 @@ def without_trainings(evidence: Evidence, labels: Sequence[str]) -> dict[tuple[s
     """Score attacks with references again without each part of the trainings, in both their roles.
 
     Returns:
-        What is left without each part, by attack and by class of ``labels``.
+        Results without each part, by attack and by class of ``labels``.
     """
     n_seeds = len(evidence.seeds)
     modes = ["offline"] + (["online"] if 2 * n_seeds >= ONLINE_FROM else [])
@@ -174,7 +174,7 @@ def without_trainings(evidence: Evidence, labels: Sequence[str]) -> dict[tuple[s
 def _lira(evidence: Evidence, s: int, mode: str) -> np.ndarray:
     refs = twin_references(evidence.margin_a, evidence.margin_b, evidence.sign, s)
     target = np.where(evidence.sign[s] != 0, evidence.margin_a[s], np.nan)
-    # Whether there are enough models for a mode is asked once, of the whole audit.
+    # The audit as a whole decides once whether a mode has enough models.
     return lira_scores(target, refs.refs_in, refs.refs_out, mode=mode, variance="pooled_residual", allow_small=True)
 
 

@@ -48,7 +48,7 @@ class ClassCounts:
 
     n_images: int
     share: float
-    """Of all images."""
+    """Share of all images."""
     n_groups: int
     n_images_scored: int
     n_groups_scored: int
@@ -57,22 +57,22 @@ class ClassCounts:
 
 @dataclass(frozen=True)
 class ListPower:
-    """What the verdict's list of a class would have noticed of one patient; NaN without a list."""
+    """Power of the verdict's list of a class to notice one patient; NaN without a list."""
 
     room: float = nan
     gap_nats: float = nan
-    """In the stratum where least is noticed."""
+    """Noticeable gap in nats, in the stratum where least is noticed."""
     stratum: str = ""
-    """That stratum (`noticeable_gap.STRATA`)."""
+    """Name of that stratum (`noticeable_gap.STRATA`)."""
     strata: Mapping[str, float] = field(default_factory=dict)
     """Noticeable gap of each stratum that has scored patients, in nats."""
     power: float = nan
     low: float = nan
     high: float = nan
     notice_power: float = nan
-    """At the gap that a pass must notice."""
+    """Power at the gap that a pass must notice."""
     models_needed: float = nan
-    """For a pass; NaN where these suffice, or none do."""
+    """Number of models needed for a pass; NaN where these suffice, or none do."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,14 @@ class ClassFindings:
     Attributes:
         label: The class.
         counts: Its images and groups.
-        mean: Mean M over groups, nats.
-        median: Likewise.
-        trimmed: Trimmed mean.
-        tier: By the mean.
+        mean: Mean M over groups, in nats.
+        median: Median M over groups, in nats.
+        trimmed: Trimmed mean of M over groups, in nats.
+        tier: Tier by the mean.
         test_mean_nats: Mean gain of unseen images.
-        excess: Mean M less that, where the design needs it.
-        blocked: Why no p-values may be given; empty where they may.
-        prerequisite_p: Of the check that unseen canaries look like test images.
+        excess: Mean M less ``test_mean_nats``, where the design needs it.
+        blocked: Reason why no p-values may be given; empty where they may.
+        prerequisite_p: p-value of the check that unseen canaries look like test images.
         groups: Rows of ``per_group``.
         images: p-values of the scored images, by item index (descriptive where groups hold several images).
         table: [G, S] mean gap of each scored group in each seed, in nats, signed by membership; NaN where the group had
@@ -290,8 +290,8 @@ def list_groups(
 ) -> list[ClassFindings]:
     """Make the lists of all classes, at one level over the whole audit (``statistics.multiple_testing``).
 
-    Two lists a class: the one that is shown, at the level and correction that were asked for, and the verdict's, at
-    its own. By default they are the same.
+    Each class has two lists: the one that is shown, at the requested level and correction, and the verdict's, at its
+    own. By default they are the same.
 
     Args:
         findings: Results of all classes, from `audit_class`.

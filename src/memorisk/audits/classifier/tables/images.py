@@ -1,4 +1,4 @@
-"""The table of the images of an audit, and numbers without a test: images, models, members beside the null."""
+"""The table of the images of an audit, and numbers without a test: images, models, members and the null."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ from memorisk.audits.classifier.result import ImageCounts, ModelsTrained, NullSa
 from memorisk.audits.classifier.tables.classes import ClassFindings
 from memorisk.scores.memorization import feldman_zhang, memorization
 
-NULL_SAMPLE = 4000  # values kept for the figure of members beside the null
+NULL_SAMPLE = 4000  # values kept for the figure of members against the null
 
 
 def image_table(evidence: Evidence, findings: list[ClassFindings], per_group: pd.DataFrame) -> pd.DataFrame:

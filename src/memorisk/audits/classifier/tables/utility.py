@@ -8,7 +8,7 @@ from memorisk.audits.classifier.result import ClassUtility, FindingsUtility
 
 
 def utility_on_test(evidence: Evidence) -> FindingsUtility | ClassUtility:
-    """Accuracy and balanced accuracy on the test part, mean over models, beside the share of the commonest class.
+    """Compute accuracy on the test part, plain and balanced, mean over models, and the share of the commonest class.
 
     The lower 97.5 % limit of the balanced accuracy is over test groups (normal, classes independent) and models; it and
     ``beats_guessing`` are None where images have several labels, since guessing has no such rate there. With rows of
