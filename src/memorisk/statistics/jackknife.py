@@ -111,7 +111,7 @@ class JackknifeInterval:
     def p_at_most(self, value: float) -> float:
         """Return the one-sided p of "at most ``value``": the level at which the lower limit of the interval equals it.
 
-        1 where the estimate does not exceed it, or where there are no limits.
+        1 where the estimate does not exceed it, or where limits are missing.
         """
         spread = self.spread
         if spread is None or not self.estimate > value:

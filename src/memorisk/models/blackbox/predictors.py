@@ -21,10 +21,10 @@ Output = Literal["auto", "logits", "probabilities"]
 OUTPUTS: tuple[Output, ...] = ("auto", "logits", "probabilities")
 
 AUTO_TOLERANCE = 1e-4
-"""How near to 1 rows must sum for ``auto`` to take them as probabilities."""
+"""Largest distance of row sums from 1 at which ``auto`` takes rows as probabilities."""
 
 SUM_TOLERANCE = 1e-3
-"""How far from 1 the rows of declared probabilities may sum; they are then divided by their sum."""
+"""Largest distance of row sums from 1 for declared probabilities; rows are then divided by their sum."""
 
 
 class OutputReader:
@@ -145,7 +145,7 @@ N_PROBE_IMAGES = 6
 """Number of images of noise that a model answers once it is loaded."""
 
 STABILITY_TOLERANCE = 0.02
-"""How far an answer may move, as a share of the largest, when the batch holds other images (int8 files round so)."""
+"""Largest change of an answer, as a share of the largest, when the batch holds other images (int8 files round so)."""
 
 
 class Predictor(Protocol):

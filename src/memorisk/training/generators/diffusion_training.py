@@ -73,7 +73,7 @@ class DiffusionLoop:
         network: Network on its device; trained in place.
         accelerator: Accelerator, an `accelerate.Accelerator`.
         images: Images of the training rows.
-        told: Conditions of the training rows.
+        conditions: Conditions of the training rows.
         loss: Loss of the training.
         plan: Plan of the images in each step.
         share: Rows of a batch that this process takes.
@@ -85,7 +85,7 @@ class DiffusionLoop:
         network: Any,
         accelerator: Any,
         images: RowImages,
-        told: ConditionSource,
+        conditions: ConditionSource,
         loss: DiffusionLoss,
         plan: StepPlan,
         share: slice,
@@ -93,7 +93,7 @@ class DiffusionLoop:
     ) -> None:
         with quiet_diffusers():
             from diffusers.training_utils import EMAModel
-        self.images, self.told, self.loss, self.plan = images, told, loss, plan
+        self.images, self.told, self.loss, self.plan = images, conditions, loss, plan
         self.accelerator, self.share, self.options = accelerator, share, options
         self.device = next(network.parameters()).device
         self.averaged = deepcopy(network).requires_grad_(False).eval()
@@ -435,19 +435,19 @@ class DiffusionTraining:
         )
 
 
-def _network(view: ImageView, told: Conditioning, options: GeneratorOptions) -> tuple[Any, DiTSpec, str]:
+def _network(view: ImageView, conditioning: Conditioning, options: GeneratorOptions) -> tuple[Any, DiTSpec, str]:
     """Open the network that is trained, with its specification and the identity of its initial weights."""
     channels, side, _ = view.shape
-    told_of_it = {
-        "conditioned_on": told.conditioned_on,
-        "classes": len(told.classes),
-        "condition_dim": 0 if told.vectors is None else int(told.vectors.shape[1]),
+    conditions = {
+        "conditioned_on": conditioning.conditioned_on,
+        "classes": len(conditioning.classes),
+        "condition_dim": 0 if conditioning.vectors is None else int(conditioning.vectors.shape[1]),
     }
     wanted = options.learn_sigma
     if options.weights is None:
-        spec = DiTSpec.named(options.network, side=side, channels=channels, learn_sigma=bool(wanted), **told_of_it)
+        spec = DiTSpec.named(options.network, side=side, channels=channels, learn_sigma=bool(wanted), **conditions)
         return new_dit(spec, options.seed), spec, "random"
     shape = {"side": side, "channels": channels, "size": options.network, "seed": options.seed}
-    network = open_dit(options.weights, **shape, learn_sigma=wanted, **told_of_it)
+    network = open_dit(options.weights, **shape, learn_sigma=wanted, **conditions)
     start = [[name, fingerprint(t.numpy())] for name, t in network.state_dict().items()]
     return network, spec_of(network), fingerprint(start, length=32)

@@ -167,18 +167,18 @@ class RowConditions:
     """Conditions of the training rows: labels or vectors.
 
     Args:
-        told: Conditioning of the images.
+        conditioning: Conditioning of the images.
         spec: Specification of the network, which defines the value for no condition.
         device: Device of the conditions.
     """
 
-    def __init__(self, told: Conditioning, spec: DiTSpec, device: torch.device) -> None:
+    def __init__(self, conditioning: Conditioning, spec: DiTSpec, device: torch.device) -> None:
         self.device, self.null = device, null_labels(spec, 1, device)
         self.values: torch.Tensor | None = None
-        if told.vectors is not None:
-            self.values = torch.from_numpy(told.vectors).to(device)
-        elif told.labels is not None:
-            self.values = class_labels(told.labels, self.null)
+        if conditioning.vectors is not None:
+            self.values = torch.from_numpy(conditioning.vectors).to(device)
+        elif conditioning.labels is not None:
+            self.values = class_labels(conditioning.labels, self.null)
 
     def __call__(self, slots: torch.Tensor, drop: torch.Tensor) -> torch.Tensor:
         """Return the conditions of the rows of a batch.
@@ -229,7 +229,7 @@ class HeldOut:
     seed: int
 
     @classmethod
-    def of(cls, images: RowImages, told: Conditioning, spec: DiTSpec, *, drop: float, seed: int) -> "HeldOut":
+    def of(cls, images: RowImages, conditioning: Conditioning, spec: DiTSpec, *, drop: float, seed: int) -> "HeldOut":
         """Choose the held-out images of a training.
 
         An image of a class that the generator does not know, and every image where vectors condition the generator,
@@ -238,20 +238,20 @@ class HeldOut:
 
         Args:
             images: The validation images, on the device.
-            told: Conditioning of the generator.
+            conditioning: Conditioning of the generator.
             spec: Specification of the network.
             drop: Share of the training rows that lose their condition.
             seed: Random seed of the training.
         """
-        numbers = np.zeros(0, dtype=np.int64) if told.held_out is None else told.held_out
+        numbers = np.zeros(0, dtype=np.int64) if conditioning.held_out is None else conditioning.held_out
         device = images.source.device
-        if told.conditioned_on == "none":
+        if conditioning.conditioned_on == "none":
             labels = torch.zeros(len(numbers), dtype=torch.int64, device=device)
-        elif told.conditioned_on == "class":
+        elif conditioning.conditioned_on == "class":
             labels = class_labels(numbers, null_labels(spec, 1, device))
         else:
             labels = null_labels(spec, len(numbers), device)
-        rows = conditioned_held_out(told, drop)
+        rows = conditioned_held_out(conditioning, drop)
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_DRAWS,)))
         even = (generator.permutation(len(rows)) + generator.random(len(rows))) * TIMES / max(1, len(rows))
         times = torch.from_numpy(np.minimum(even, TIMES - 1).astype(np.int64))
@@ -281,15 +281,15 @@ class HeldOut:
         return total / len(self.slots)
 
 
-def conditioned_held_out(told: Conditioning, drop: float) -> np.ndarray:
+def conditioned_held_out(conditioning: Conditioning, drop: float) -> np.ndarray:
     """Return the places of the validation images that are measured, [k]: all whose condition has a meaning.
 
     Args:
-        told: Conditioning of the generator.
+        conditioning: Conditioning of the generator.
         drop: Share of the training rows that lose their condition.
     """
-    numbers = np.zeros(0, dtype=np.int64) if told.held_out is None else told.held_out
-    return np.flatnonzero((numbers >= 0) | (told.conditioned_on == "none") | (drop > 0))
+    numbers = np.zeros(0, dtype=np.int64) if conditioning.held_out is None else conditioning.held_out
+    return np.flatnonzero((numbers >= 0) | (conditioning.conditioned_on == "none") | (drop > 0))
 
 
 def generator_loss(fake: torch.Tensor) -> torch.Tensor:
