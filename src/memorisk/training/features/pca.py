@@ -142,8 +142,8 @@ def _by_images(
     for i, piece in enumerate(pixels.pieces):
         rows_block = pixels.block(piece) - mean
         for j in range(i + 1):
-            right = rows_block if i == j else pixels.block(pixels.pieces[j]) - mean
-            product[starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = part = rows_block @ right.T
+            columns_block = rows_block if i == j else pixels.block(pixels.pieces[j]) - mean
+            product[starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = part = rows_block @ columns_block.T
             product[starts[j] : starts[j + 1], starts[i] : starts[i + 1]] = part.T
         if progress is not None:
             progress(i + 1, len(pixels.pieces))

@@ -169,13 +169,13 @@ class DistributedSearch:
         if not self._leaves(u, v):
             asked_here = {"threshold": threshold, "limit": limit, "k": k, "edges": edges, "exclude_same": exclude_same}
             return LOCAL_SEARCH.survey(u, v, head, device=device, **asked_here)
-        first, right = Rows(u, "first vectors (u)"), None if v is None else Rows(v, "second vectors (v)")
-        for rows in (first, right):
+        first, second = Rows(u, "first vectors (u)"), None if v is None else Rows(v, "second vectors (v)")
+        for rows in (first, second):
             if rows is not None:
                 rows.check()  # before anything is written, like all checks of a worker
-        if right is None and exclude_same is not None and not isinstance(exclude_same, tuple):
+        if second is None and exclude_same is not None and not isinstance(exclude_same, tuple):
             exclude_same = (exclude_same, exclude_same)
-        codes = group_codes(exclude_same, first, right or first)
+        codes = group_codes(exclude_same, first, second or first)
         query = PairQuery("survey", k, threshold, limit, None if edges is None else _numbers(edges))
         with write_guard(self.folder, "tables of a search"):
             job = self._job(u, v, codes if exclude_same is not None else (), query, device)
@@ -195,12 +195,12 @@ class DistributedSearch:
         self, queries: Any, references: Any, measure: FittedMeasure, query: PairQuery, exclude_same: Any, device: str
     ) -> list[Arrays]:
         """Return the answers of all blocks of queries."""
-        queried, right = open_tables(queries, references, measure)
-        codes = group_codes(exclude_same, queried, right)
+        query_rows, reference_rows = open_tables(queries, references, measure)
+        codes = group_codes(exclude_same, query_rows, reference_rows)
         with write_guard(self.folder, "tables of a search"):
             job = self._job(queries, references, codes if exclude_same is not None else (), query, device)
             job = replace(job, measure=_share_measure(self.folder, measure))
-        return self._answers(job, queried.n)
+        return self._answers(job, query_rows.n)
 
     def _job(self, left: Any, right: Any, codes: Sequence[np.ndarray], asked: PairQuery, device: str) -> SearchJob:
         """Build one job of all the work, its tables in a folder that workers see."""
@@ -255,13 +255,13 @@ def _search_by_measure(job: SearchJob) -> Arrays:
     assert job.right is not None
     assert job.measure is not None
     rows, measure = slice(job.first, job.last), _measure_of(job.measure)
-    queries, right, groups = job.left.open()[rows], job.right.open(), tuple(one.open() for one in job.groups)
+    queries, references, groups = job.left.open()[rows], job.right.open(), tuple(one.open() for one in job.groups)
     how: dict[str, Any] = {"device": job.device, "threads": job.threads}
     how["exclude_same"] = (groups[0][rows], groups[1]) if groups else None
     if job.asked.kind == "histogram":
         assert job.asked.edges is not None
-        return {"counts": distances.histogram(queries, right, measure, job.asked.edges, **how)}
-    neighbours = distances.nearest(queries, right, measure, job.asked.k or 1, **how)
+        return {"counts": distances.histogram(queries, references, measure, job.asked.edges, **how)}
+    neighbours = distances.nearest(queries, references, measure, job.asked.k or 1, **how)
     return {"indices": neighbours.indices, "distances": neighbours.distances, "clipped": np.array(neighbours.clipped)}
 
 
@@ -269,9 +269,9 @@ def _search_by_head(job: SearchJob) -> Arrays:
     """Survey a block of rows."""
     assert job.weight is not None
     query, groups = job.asked, tuple(one.open() for one in job.groups)
-    first, right = job.left.open(), None if job.right is None else job.right.open()
+    first, second = job.left.open(), None if job.right is None else job.right.open()
     surveyed = pairs.survey(
-        first, right, job.weight.open(), job.bias, threshold=query.threshold, limit=query.limit, k=query.k,
+        first, second, job.weight.open(), job.bias, threshold=query.threshold, limit=query.limit, k=query.k,
         edges=query.edges, exclude_same=groups or None, job=Job(job.first, job.last), device=job.device,
         threads=job.threads,
     )  # fmt: skip
