@@ -197,7 +197,7 @@ def read_config(folder: Path) -> DetectorConfig:
     if not file.is_file():
         why = f"there is no {CONFIG} in it" if folder.is_dir() else "the folder does not exist"
         raise InputError(
-            f"{one_line(folder)} holds no detector: {why}. A folder of `memorisk train detector` does, and "
+            f"{one_line(folder)} holds no detector: {why}. A folder of `memorisk train detector` holds one, and "
             f"`{DEFAULT_DETECTOR}` is the one that comes with memorisk"
         )
     try:
