@@ -26,8 +26,6 @@ from memorisk.models.weight_files import read_state_dict
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.files import read_table
-from memorisk.runs.storage.bookkeeping import CLAIM, INDEX, Claim
-from memorisk.runs.storage.remote_run import kept_run
 from memorisk.training.autoencoders.latent_store import read_latents
 
 
@@ -148,29 +146,6 @@ def test_an_encoder_of_a_size_without_end(tmp_path):
     (tmp_path / "encoder.json").write_text(json.dumps(told))
     with pytest.raises(InputError, match="is not a description of an encoder: cannot convert float infinity"):
         load_encoder(tmp_path)
-
-
-@pytest.mark.parametrize("part", ["files", "unsure", "gone"])
-def test_an_index_at_a_url_names_nothing_beside_the_run(tmp_path, part):
-    """What an index calls gone is removed at the URL: nothing outside of the run may be called so."""
-    (tmp_path / "mine").write_text("not the run's")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.yaml").write_text("{}\n")
-    told = {"files": {}, "unsure": {}, "gone": [], "whole": True, "version": "0"}
-    told[part] = {"files": {"../mine": [1, "0"]}, "unsure": {"../mine": None}, "gone": ["../mine"]}[part]
-    (tmp_path / "run" / INDEX).write_text(json.dumps(told))
-    with (
-        pytest.raises(InputError, match="lead out of the folder"),
-        kept_run(f"file://{tmp_path / 'run'}", tmp_path / "store"),
-    ):
-        pass
-    assert (tmp_path / "mine").read_text() == "not the run's"
-
-
-def test_a_claim_that_is_a_thousand_lists_deep(tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / CLAIM).write_text("[" * 100_000)
-    assert Claim(f"file://{tmp_path / 'run'}")._read() == {}
 
 
 def test_a_gan_of_widths_that_nobody_builds():

@@ -27,7 +27,6 @@ _PUBLIC = {
     "InputError": "memorisk.runs.errors",
     "gate": "memorisk.audits.release.gate",
     "generate": "memorisk.training.generators.generation",
-    "kept_run": "memorisk.runs.storage.remote_run",
     "load_detector": "memorisk.models.copy_detectors",
     "load_features": "memorisk.training.features.matrix",
     "load_generator": "memorisk.models.generators.generators",

@@ -43,7 +43,6 @@ from memorisk.models.latents import LatentEncoder
 from memorisk.report.result import Result as Result
 from memorisk.runs.errors import InputError as InputError
 from memorisk.runs.errors import MemoriskError as MemoriskError
-from memorisk.runs.storage.remote_run import kept_run as kept_run
 from memorisk.runs.workload import no_progress as no_progress
 from memorisk.studies.detectors.results import Benchmark
 from memorisk.studies.generators.study import study_generators as study_generators
@@ -80,7 +79,6 @@ __all__ = [
     "InputError",
     "gate",
     "generate",
-    "kept_run",
     "load_detector",
     "load_features",
     "load_generator",
@@ -1486,16 +1484,16 @@ def load_manifest(source: ImageSource, options: ImageOptions | None = None) -> M
     """
 
 def local_source(source: ImageSource, store: Path | None = None, *, beside: bool = False) -> Path:
-    """A file or folder of this machine that holds what a source names.
+    """Return a local file or folder with the content of a source.
 
     Args:
-        source: A path, returned as it is, or a URL, of which a copy is brought over or up to date.
+        source: A path, returned as it is, or a URL, whose copy is made or brought up to date.
         store: The cache folder (`cache_folder`).
-        beside: Bring over the whole folder of a URL that is a file: a table and the images beside it.
+        beside: For the URL of a file: also copy the files in its folder, such as the images of a table.
 
     Raises:
-        InputError: The URL names nothing, holds a password, or names of files that lead out of the copy.
-        MemoriskError: The storage does not answer, or the disk is full; what came stays.
+        InputError: The URL names nothing or holds a password, or a file name leads out of the copy.
+        MemoriskError: The storage does not answer, or the disk is full; files that were fetched stay.
     """
 
 class MemorizationWatch(_MemorizationWatch):

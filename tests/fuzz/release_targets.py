@@ -1,4 +1,4 @@
-"""What is read when something is released, and of runs at a URL: statements, sealed results, indexes and claims."""
+"""Inputs of a release: statements, sealed results and keys."""
 
 import contextlib
 import json
@@ -21,19 +21,11 @@ from memorisk.report.statements.signatures import read_private_key, read_public_
 from memorisk.report.statements.statement import content_sha256, read_statement
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from memorisk.runs.errors import MemoriskError
-from memorisk.runs.storage.bookkeeping import CLAIM, INDEX
-from memorisk.runs.storage.remote_run import kept_run, read_run
-from tests.fuzz.folders import made, of_folder
+from tests.fuzz.folders import made
 from tests.fuzz.packing import by_name, inside_json
 from tests.fuzz.target import Target
 
-for _module in (
-    "runs.storage.mirror",
-    "runs.storage.pushing",
-    "runs.storage.storage",
-    "images.sources.registry",
-    "images.store",
-):
+for _module in ("images.sources.registry", "images.store"):
     import_module(f"memorisk.{_module}")  # now, while imports are instrumented
 
 _OWN = ("verdict.json", "summary.json", "config.yaml")
@@ -186,41 +178,10 @@ def ask_key(data: bytes, folder: Path) -> None:
         read_public_key(file)
 
 
-def run_at_url(folder: Path) -> Path:
-    """A run that is kept at a URL, with an old claim of another machine."""
-    with kept_run(f"file://{folder / 'there' / 'run'}", folder / "store") as out:
-        for name in ("config.yaml", "verdict.json"):
-            (out / name).write_text("{}\n")
-    claim = {"token": "0", "host": "a", "pid": 1, "since": "x", "machine": "b", "started": "c"}
-    (folder / "there" / "run" / CLAIM).write_text(json.dumps(claim | {"beat": "2026-01-01T00:00:00+00:00"}))
-    return folder / "there" / "run"
-
-
-def ask_url(folder: Path) -> None:
-    """Read the run, then go on with it; nothing beside it is touched."""
-    from memorisk.runs.storage import bookkeeping
-
-    bookkeeping._SETTLE_SECONDS = bookkeeping.WATCH_SECONDS = 0.0
-    beside, store = folder.parent / "beside", folder.parent / "store"
-    if made(run_at_url) != folder:
-        beside.write_text("somebody's")
-    else:
-        return  # the seeds' own folder stays as it is
-    with contextlib.suppress(MemoriskError):
-        read_run(f"file://{folder}", store)
-    try:
-        with kept_run(f"file://{folder}", store) as out:
-            assert (out / "config.yaml").is_file()
-    finally:
-        assert beside.read_text() == "somebody's"
-
-
 def release_targets() -> Sequence[Target]:
-    """Everything that is read around a release, and around a URL."""
-    at_url = (INDEX, CLAIM, "verdict.json")
+    """Return the targets of a release."""
     return (
         Target("released", "a run of any kind: statement, track", run_seeds, ask_run, repack_run),
         Target("statement", "privacy-statement.json: gate", statement_seeds, ask_statement, repack_statement),
         Target("key", "keys that sign and verify statements", key_seeds, ask_key),
-        of_folder("url", "index and claim of a run at a URL", run_at_url, at_url, ask_url),
     )

@@ -47,12 +47,6 @@ class FtpServer:
                     return None
                 return super().initiate_send()
 
-            def handle_read(self):
-                super().handle_read()
-                if server.cuts and self.receive:
-                    server.cuts -= 1
-                    self.cmd_channel.close()
-
         class Control(FTPHandler):
             use_sendfile = False
             auth_failed_timeout = 0
@@ -65,7 +59,7 @@ class FtpServer:
                 return None
 
         authorizer = DummyAuthorizer()
-        authorizer.add_user(USER, PASSWORD, str(self.root), perm="elradfmwMT")
+        authorizer.add_user(USER, PASSWORD, str(self.root), perm="elr")
         Control.authorizer, Control.abstracted_fs, Control.dtp_handler = authorizer, Files, Data
         listening = ThreadedFTPServer(("127.0.0.1", self.port), Control)
         self.port, self._stopped = listening.address[1], threading.Event()

@@ -71,7 +71,7 @@ def _with_config(
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         from memorisk.cli.urls import local_arguments
 
-        with local_arguments(command, bound.arguments) as arguments:
+        with local_arguments(bound.arguments) as arguments:
             bound.arguments.update(arguments)
             return command(*bound.args, **bound.kwargs)
     finally:

@@ -36,7 +36,7 @@ from memorisk.runs.errors import (
 )
 from memorisk.runs.files import PARTIAL_NAMES, has_shared_permissions, json_value, write_json, write_text
 from memorisk.runs.locks import LOCK, folder_lock, refuse_held
-from memorisk.runs.storage.locations import name_origins, url_of
+from memorisk.runs.storage.locations import name_origins, refuse_run_at_url
 from memorisk.runs.workload import Progress
 from memorisk.runs.yaml_files import dump_yaml, parse_yaml, read_yaml_text
 
@@ -251,10 +251,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
     Raises:
         InputError: The same errors as `check_out_folder`.
     """
-    if (url := url_of(out, refuse_unknown=True)) is not None:
-        raise InputError(
-            f"--out {url}: a run at a URL is made in a folder here: with memorisk.kept_run(URL) as out: ..."
-        )
+    refuse_run_at_url("--out", out)
     try:
         out.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -196,6 +196,6 @@ def test_what_cannot_be_is_said_before_anything_is_written(skin, tmp_path, capsy
     ):
         assert main(arguments) == 2
         assert said in capsys.readouterr().err
-    with pytest.raises(InputError, match="kept_run"):
+    with pytest.raises(InputError, match="run folders and output files are local"):
         check_out_folder(Path("s3://bucket/run"), {}, identity=[])
     assert not Path("s3:").exists()

@@ -1,5 +1,4 @@
-"""Folders at URLs. Start with `filesystem`, which lists, fetches, puts and removes files below a URL.
+"""Inputs at URLs, read only: start with `mirror`, which keeps a local copy of what a URL names.
 
-`mirror` fetches what is read, `remote_run` uploads what is written; `bookkeeping` holds claim and index of a run.
-`locations` says what is a URL and where its private copy lies.
+`filesystem` lists and fetches files through fsspec. `locations` recognises URLs and knows the cache folder.
 """

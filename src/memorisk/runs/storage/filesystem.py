@@ -1,13 +1,10 @@
-"""Files below a URL: listed, fetched, put and removed through fsspec; what breaks is tried again, with waits.
+"""Files below a URL: listed and fetched through fsspec, with repeated tries where a connection breaks.
 
-fsspec's own listing leaves out a folder that could not be read, which here would look like files that are gone, so
-that folders are walked one by one where the storage has folders. A file that is put takes its name when it is whole:
-by a move where the storage has one; object stores write an object whole or not at all.
+fsspec's own listing leaves out a folder that could not be read, and the mirror would take its files for removed ones.
+Therefore this module walks the folders one by one where the storage has folders.
 """
 
 import ftplib
-import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,19 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from memorisk.runs.errors import FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError
 from memorisk.runs.storage.locations import LIBRARIES, child_url, redact_urls, refuse_names
 
 ResultT = TypeVar("ResultT")
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds before each further try of what a broken connection has stopped."""
+"""Seconds before each further try after a broken connection."""
 PART = ".part"
+"""Ending of a file that is being fetched."""
 _OBJECTS = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "memory"))
 _PARALLEL = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "http", "https", "file"))
 _HTTP = frozenset(("http", "https"))
-_READ_ONLY = frozenset((*_HTTP, "hf"))
 _PARALLEL_FETCHES = 8
 _MAX_DEPTH = 64
 _STAMPS = (
@@ -44,9 +41,9 @@ class Entry:
     """A file of a storage.
 
     Attributes:
-        place: Its name for the storage.
-        size: Bytes; None where the storage does not tell.
-        stamp: What the storage tells of its content or its time; empty where it tells nothing.
+        place: Name of the file for the storage.
+        size: Number of bytes; None where the storage does not report it.
+        stamp: Checksum, version and time that the storage reports; empty where it reports none.
     """
 
     place: str
@@ -55,23 +52,16 @@ class Entry:
 
 
 class Storage:
-    """The files below a URL (of `urls.url_of`), for one thread at a time but for `fetch_all`."""
+    """Files below a URL (as `locations.url_of` gives it); a storage is used by one thread, except in `fetch_all`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.protocol = url.partition("://")[0]
         self._fs: Any = None
-        self._made: set[str] = set()
-        self._one = threading.RLock()
         self.root = self._connect()
 
-    @property
-    def writable(self) -> bool:
-        """Return whether the protocol can write."""
-        return self.protocol not in _READ_ONLY
-
     def _connect(self) -> str:
-        """Open the file system anew; the root's name in it.
+        """Open the file system and return the name of its root.
 
         Raises:
             InputError: Its library is missing, or its settings are wrong.
@@ -93,17 +83,16 @@ class Storage:
         return root if self.protocol in _HTTP else root.rstrip("/")
 
     def _again(self, what: str, action: Callable[[], ResultT], *, connect: bool = True) -> ResultT:
-        """Do an action and return its value; a broken connection is opened anew and the action tried again.
+        """Do an action and return its value; reopen a broken connection and try again.
 
         Raises:
-            FileNotFoundError: The thing is not there.
-            InputError: The storage refuses.
-            MemoriskError: It does not answer, or the disk here is full.
+            FileNotFoundError: The file or folder does not exist.
+            InputError: The storage refuses access.
+            MemoriskError: The storage does not answer, or the local disk is full.
         """
         for wait in (*WAITS, None):
             try:
-                with self._one if self.protocol not in _PARALLEL else threading.Lock():
-                    return action()
+                return action()
             except (FileNotFoundError, ImportError, MemoriskError):
                 raise
             except Exception as error:
@@ -127,23 +116,16 @@ class Storage:
         raise AssertionError("the last try returns or raises")
 
     def _reconnect(self) -> None:
-        """Open the file system anew if that works now; else the old one fails once more and it is tried later."""
+        """Reopen the file system; where that fails, the old one fails at the next try, and this is called again."""
         from fsspec.core import url_to_fs
 
-        self._made.clear()
         try:
             self._fs = url_to_fs(self.url, skip_instance_cache=True, use_listings_cache=False)[0]
         except Exception:
             return
 
-    def place(self, name: str) -> str:
-        """Return a file's name for the storage."""
-        if self.protocol in _HTTP:
-            name = quote(name)
-        return f"{self.root.rstrip('/')}/{name}" if name else self.root
-
     def kind(self) -> str | None:
-        """``file``, ``folder``, or None where there is nothing."""
+        """Return ``file``, ``folder``, or None where the URL names nothing."""
 
         def entry_type() -> str | None:
             """Ask the storage for the type of its entry."""
@@ -160,11 +142,11 @@ class Storage:
         return self._again("read", entry_type)
 
     def entries(self) -> dict[str, Entry]:
-        """The files below the URL by their relative names, in order; of a file itself by its own name.
+        """List the files below the URL by relative name, sorted; a file has its own name.
 
         Raises:
-            InputError: A name would lead out of a local copy, or a link is among them.
-            FileNotFoundError: There is nothing.
+            InputError: A name would lead out of a local copy, or a file is a symbolic link.
+            FileNotFoundError: The URL names nothing.
             MemoriskError: The storage does not answer.
         """
         listing = self._again("listed", lambda: list(self._listed()))
@@ -217,11 +199,11 @@ class Storage:
             )
 
     def fetch(self, entry: Entry, target: Path) -> None:
-        """Write a file of the storage to a path; what stood there is replaced.
+        """Write a file of the storage to a path, in place of an earlier file.
 
         Raises:
-            FileNotFoundError: It is gone.
-            MemoriskError: It does not come whole, or the disk is full.
+            FileNotFoundError: The storage no longer has the file.
+            MemoriskError: The transfer stays incomplete, or the disk is full.
         """
 
         def fetched() -> None:
@@ -232,7 +214,7 @@ class Storage:
             else:
                 self._fs.get_file(entry.place, str(target))
             if entry.size is not None and target.stat().st_size != entry.size:
-                raise EOFError(f"{target.stat().st_size:,} bytes came, {entry.size:,} were announced")
+                raise EOFError(f"{target.stat().st_size:,} of {entry.size:,} bytes arrived")
 
         try:
             self._again("read", fetched)
@@ -242,15 +224,15 @@ class Storage:
             raise
 
     def fetch_all(self, jobs: dict[Entry, Path], done: Callable[[Entry], None]) -> None:
-        """Fetch files, several at once where the storage can; ``done`` is called after each, one at a time.
+        """Fetch files, several at once where the storage can; call ``done`` after each file, one call at a time.
 
         Raises:
-            MemoriskError: A file is gone, one does not come whole, or the disk is full.
+            MemoriskError: A file was removed meanwhile, a transfer stays incomplete, or the disk is full.
         """
         try:
             self._fetch_all(jobs, done)
         except FileNotFoundError:
-            raise MemoriskError(f"{self.url}: a file went away while it was read; {RESUME_HINT}") from None
+            raise MemoriskError(f"{self.url}: a file was removed while it was fetched; {RESUME_HINT}") from None
 
     def _fetch_all(self, jobs: dict[Entry, Path], done: Callable[[Entry], None]) -> None:
         if self.protocol not in _PARALLEL or len(jobs) < 2:
@@ -273,90 +255,9 @@ class Storage:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def read(self, name: str) -> bytes | None:
-        """The bytes of a small file; None where it is not there."""
-        try:
-            return self._again("read", lambda: self._fs.cat_file(self.place(name)))
-        except FileNotFoundError:
-            return None
-
-    def put(self, name: str, source: Path | bytes) -> None:
-        """Write a file under a name, whole or not at all; what stood there is replaced.
-
-        Raises:
-            InputError: The storage refuses.
-            MemoriskError: It does not answer, or the file did not arrive whole.
-        """
-        place = self.place(name)
-        above, _, last = place.rpartition("/")
-        temporary = place if self.protocol in _OBJECTS else f"{above}/.{last[:60]}{PART}"
-
-        def put() -> None:
-            """Put the file once, and whole."""
-            if self.protocol == "file":
-                Path(above).mkdir(mode=0o700, parents=True, exist_ok=True)
-            elif self.protocol not in _OBJECTS and above not in self._made:
-                self._fs.makedirs(above, exist_ok=True)
-                self._made.add(above)
-            self._write(temporary, source)
-            size = len(source) if isinstance(source, bytes) else source.stat().st_size
-            if (n_bytes := self._size(temporary)) != size:
-                raise EOFError(f"{n_bytes:,} of {size:,} bytes arrived")
-            if temporary != place:
-                self._move(temporary, place)
-
-        self._again("written to", put)
-
-    def _write(self, place: str, source: Path | bytes) -> None:
-        if self.protocol == "ftp":
-            import io
-
-            with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
-                self._fs.ftp.storbinary(f"STOR {place}", file, blocksize=1 << 20)
-        elif self.protocol == "file":  # for its owner alone, as a run in a folder
-            Path(place).unlink(missing_ok=True)
-            with open(place, "xb", opener=_private) as target:
-                if isinstance(source, bytes):
-                    target.write(source)
-                else:
-                    with source.open("rb") as file:
-                        shutil.copyfileobj(file, target, 1 << 20)
-                target.flush()
-                os.fsync(target.fileno())
-        elif isinstance(source, bytes):
-            self._fs.pipe_file(place, source)
-        else:
-            self._fs.put_file(str(source), place)
-
-    def _move(self, place: str, target: str) -> None:
-        try:
-            self._fs.mv(place, target)
-        except Exception:  # a storage that moves onto nothing that stands
-            if not self._fs.exists(target):
-                raise
-            self._fs.rm_file(target)
-            self._fs.mv(place, target)
-
-    def _size(self, place: str) -> int:
-        if self.protocol == "ftp":  # fsspec would list the whole folder
-            self._fs.ftp.voidcmd("TYPE I")
-            return self._fs.ftp.size(place) or 0
-        return self._fs.info(place)["size"]
-
-    def remove(self, name: str) -> None:
-        """Remove a file; nothing happens where there is none."""
-        try:
-            self._again("written to", lambda: self._fs.rm_file(self.place(name)))
-        except FileNotFoundError:
-            return
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
 
 def _entry(info: dict[str, Any]) -> Entry:
-    """Describe a file by what the storage tells of it."""
+    """Return the entry of a file from the properties that the storage reports."""
     properties = {str(key).lower(): value for key, value in info.items()}
     stamp = " ".join(f"{key}={properties[key]}" for key in _STAMPS if properties.get(key))
     return Entry(info["name"], None if info["size"] is None else int(info["size"]), stamp)

@@ -1,12 +1,12 @@
 """Locations of files: URLs, the private copies of what they name, and the cache folder of this machine.
 
-A URL ends up in settings, reports and messages, so that nothing secret may stand in it. One that holds a password,
-a key or a signed query is refused, and messages show it without what may be secret. Credentials come from the
-environment alone: what the storage's own library reads (``AWS_ACCESS_KEY_ID``, ``GOOGLE_APPLICATION_CREDENTIALS``,
-...), or fsspec's ``FSSPEC_<PROTOCOL>_<SETTING>`` (``FSSPEC_FTP_USERNAME``, ``FSSPEC_FTP_PASSWORD``).
+A URL is kept in settings, reports and messages. A URL with a password, a key or a signed query is therefore refused,
+and messages leave out what may be secret. Credentials come from the environment alone: what the library of the storage
+reads (``AWS_ACCESS_KEY_ID``, ``GOOGLE_APPLICATION_CREDENTIALS``, ...), or fsspec's ``FSSPEC_<PROTOCOL>_<SETTING>``
+(``FSSPEC_FTP_USERNAME``, ``FSSPEC_FTP_PASSWORD``).
 
-A private copy knows its URL, so that settings and messages name what the user named. The cache folder holds decoded
-images, copies of what URLs name, and runs that are kept at a URL while they are made.
+A private copy records its URL, so that settings and messages name what the user named. The cache folder holds decoded
+images and the copies of URLs.
 """
 
 import os
@@ -30,7 +30,7 @@ LIBRARIES = {
     "hf": "huggingface_hub",
     **dict.fromkeys(("ftp", "file", "memory"), ""),
 }
-"""Protocols, and the library that fsspec needs for each; Python has the others."""
+"""Library that fsspec needs for each protocol; empty where Python alone suffices."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)(.*)", re.DOTALL)
 _CHAIN = re.compile(r"[A-Za-z0-9+.-]+::.*:/", re.DOTALL)
 _USER = re.compile(r"([A-Za-z0-9+.-]+)(:/+)([^\s/]*)@")
@@ -40,13 +40,13 @@ _SECRET_NAMES = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|SIGNATURE|A
 
 
 def url_of(place: object, *, refuse_unknown: bool = False) -> str | None:
-    """The URL that a place is, whole and without anything secret; None for a path.
+    """Return the normalised URL of a place, without secrets; None for a path.
 
-    A ``Path`` has one slash where a URL has two: ``Path("s3://bucket/x")`` is known by ``s3:/``. Text needs both.
+    A ``Path`` has one slash where a URL has two: ``Path("s3://bucket/x")`` is recognised by ``s3:/``. Text needs both.
 
     Args:
-        place: What the user named.
-        refuse_unknown: Of a place to write to: an unknown protocol is an error and no folder's name.
+        place: Path or URL from the user.
+        refuse_unknown: Refuse an unknown protocol; a place to write to is then not taken for a folder of that name.
 
     Raises:
         InputError: The URL holds a password, a query or a chain of protocols, or names nothing; or the protocol is
@@ -70,8 +70,25 @@ def url_of(place: object, *, refuse_unknown: bool = False) -> str | None:
     return f"{protocol}:///{rest}" if protocol == "file" else f"{protocol}://{rest}"
 
 
+def refuse_run_at_url(name: str, place: object) -> None:
+    """Refuse a URL as a place that memorisk writes to, or as the folder of a run.
+
+    Args:
+        name: Name of the argument, for the message.
+        place: Path or URL from the user.
+
+    Raises:
+        InputError: The place is a URL.
+    """
+    if (url := url_of(place, refuse_unknown=True)) is not None:
+        raise InputError(
+            f"{name} {url}: run folders and output files are local; name a local path, and copy it there afterwards, "
+            "or from there before, with fsspec, rclone or aws s3 sync"
+        )
+
+
 def path_of(url: str) -> Path | None:
-    """The folder of this machine that a ``file://`` URL names; None for other protocols.
+    """Return the local folder that a ``file://`` URL names; None for other protocols.
 
     Args:
         url: As :func:`url_of` gives it.
@@ -81,10 +98,10 @@ def path_of(url: str) -> Path | None:
 
 
 def _refuse_secrets(protocol: str, rest: str) -> None:
-    """Refuse what would keep a secret in settings, reports and messages.
+    """Refuse a URL that would leave a secret in settings, reports and messages.
 
     Raises:
-        InputError: There is a password or a query, a chain, or a character that no URL holds.
+        InputError: The URL holds a password, a query, a chain of protocols, or a character that URLs do not hold.
     """
     user, at, _ = rest.partition("/")[0].rpartition("@")
     url = redact_urls(f"{protocol}://{rest}")
@@ -104,7 +121,7 @@ def _refuse_secrets(protocol: str, rest: str) -> None:
 
 
 def redact_urls(text: object) -> str:
-    """Any text on one line, without what may be secret: users of URLs, their queries, secrets of the environment."""
+    """Return a text on one line, without users and queries of URLs and without secrets of the environment."""
     redacted = str(text)
     redacted = _USER.sub(
         lambda m: m[0] if m[1].lower() in _MAY_NAME and ":" not in m[3] else f"{m[1]}{m[2]}***@", redacted
@@ -117,22 +134,22 @@ def redact_urls(text: object) -> str:
 
 
 def child_url(url: str, name: str) -> str:
-    """A file's URL below a folder's, as messages show it."""
+    """Return the URL of a file below a folder, for messages."""
     return f"{url.rstrip('/')}/{one_line(name, 120)}"
 
 
 def refuse_names(names: Iterable[str], url: str) -> None:
-    """Refuse names of files that would lead out of a local copy, or that no local file can have.
+    """Refuse file names that would lead out of a local copy, or that no local file can have.
 
     Raises:
-        InputError: There is such a name; the first are listed.
+        InputError: One or more names are refused; the message lists the first.
     """
     bad = [name for name in names if not _is_plain(name)]
     if bad:
         listed = ", ".join(repr(one_line(name.encode("utf-8", "backslashreplace").decode(), 60)) for name in bad[:3])
         raise InputError(
             f"{url} holds {len(bad):,} {'name' if len(bad) == 1 else 'names'} that lead out of the folder or hold "
-            f"control characters ({listed}): rename them there; nothing was brought over"
+            f"control characters ({listed}): rename them there; nothing was fetched"
         )
 
 
@@ -148,11 +165,11 @@ def _is_plain(name: str) -> bool:
 
 
 TREE, ORIGIN = "tree", "origin.txt"
-"""A copy lies in ``KEY/tree/NAME``, its URL in ``KEY/origin.txt``."""
+"""Folder of a copy (``KEY/tree/NAME``), and file with its URL (``KEY/origin.txt``)."""
 
 
 def origin_of(text: str) -> str:
-    """A path in a private copy as the URL that it is a copy of; other text as it is."""
+    """Return the URL of a path in a private copy; other text as it is."""
     if f"/{TREE}/" not in text:
         return text
     head, at, rest = text.partition(":")  # as in detector:FOLDER
@@ -168,7 +185,7 @@ def origin_of(text: str) -> str:
 
 
 def name_origins(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as the user named them: copies are their URLs again, and URLs that a `Path` has shortened are whole."""
+    """Return settings with URLs in place of private copies, and with the second slash that a `Path` drops."""
     return {name: _origin_of_value(value) for name, value in settings.items()}
 
 
@@ -183,12 +200,12 @@ def _origin_of_value(value: Any) -> Any:
 
 
 def cache_folder(store: Path | None) -> Path:
-    """The folder of decoded images: the one given, else $MEMORISK_CACHE, else memorisk in the user's cache folder.
+    """Return the cache folder: ``store``, else $MEMORISK_CACHE, else memorisk in the user's cache folder.
 
-    Created with mode 0700, since decoded images are personal data.
+    It is created with mode 0700, since decoded images are personal data.
 
     Raises:
-        InputError: It cannot be created, or is a URL.
+        InputError: The folder cannot be created, or is a URL.
     """
     folder = Path(store) if store is not None else _default_cache()
     if (url := url_of(folder, refuse_unknown=True)) is not None:

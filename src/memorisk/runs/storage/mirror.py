@@ -1,9 +1,9 @@
-"""What a URL names, as files of this machine: a private copy that is brought up to date when it is asked for.
+"""Local copy of what a URL names, brought up to date at each call.
 
-Below the cache folder, ``mirrors/KEY/`` holds the copy (``tree/NAME``, the name being the URL's last part) and a book
-of what each file was at the storage (size, and its checksum or time where the storage tells one). A file whose entry
-there changed is fetched again, one that is gone is removed here; a copy that was cut short goes on file by file.
-Hidden files (``.name``) are left where they are, as everywhere in memorisk.
+Below the cache folder, ``mirrors/KEY/`` holds the copy (``tree/NAME``, where NAME is the last part of the URL) and a
+record of each file at the storage (size, and checksum or time where the storage reports one). A file whose entry at
+the storage changed is fetched again, and a file that the storage no longer has is removed. An interrupted copy
+continues file by file. Hidden files (``.name``) are not copied.
 """
 
 import json
@@ -26,16 +26,16 @@ TABLES = frozenset((".csv", ".tsv", ".txt", ".parquet", ".pq"))
 
 
 def local_source(source: str | Path, store: Path | None = None, *, beside: bool = False) -> Path:
-    """A file or folder of this machine that holds what a source names.
+    """Return a local file or folder with the content of a source.
 
     Args:
-        source: A path, returned as it is, or a URL, of which a copy is brought over or up to date.
+        source: A path, returned as it is, or a URL, whose copy is made or brought up to date.
         store: The cache folder (`cache_folder`).
-        beside: Bring over the whole folder of a URL that is a file: a table and the images beside it.
+        beside: For the URL of a file: also copy the files in its folder, such as the images of a table.
 
     Raises:
-        InputError: The URL names nothing, holds a password, or names of files that lead out of the copy.
-        MemoriskError: The storage does not answer, or the disk is full; what came stays.
+        InputError: The URL names nothing or holds a password, or a file name leads out of the copy.
+        MemoriskError: The storage does not answer, or the disk is full; files that were fetched stay.
     """
     url = url_of(source)
     if url is None:
@@ -61,9 +61,9 @@ def local_source(source: str | Path, store: Path | None = None, *, beside: bool 
             target.mkdir(mode=0o700, exist_ok=True)
             if not entries:
                 raise InputError(f"{url} holds no files")
-            update_mirror(storage, entries, target, folder / MIRROR_RECORD)
+            _update(storage, entries, target, folder / MIRROR_RECORD)
         else:
-            update_mirror(storage, {target.name: next(iter(entries.values()))}, target.parent, folder / MIRROR_RECORD)
+            _update(storage, {target.name: next(iter(entries.values()))}, target.parent, folder / MIRROR_RECORD)
     return target
 
 
@@ -79,26 +79,26 @@ def _is_hidden(name: str) -> bool:
 
 
 def name_url_in_error(error: MemoriskError, local: Path, source: str | Path) -> MemoriskError:
-    """An error about a copy, in the words of what the user named."""
+    """Return an error about a copy with the URL that the user gave in its place."""
     return type(error)(str(error).replace(str(local), url_of(source) or str(source)))
 
 
-def update_mirror(storage: Storage, entries: Mapping[str, Entry], target: Path, book: Path) -> None:
+def _update(storage: Storage, entries: Mapping[str, Entry], target: Path, book: Path) -> None:
     """Make a folder hold exactly these files of a storage.
 
     Args:
-        storage: Where they are.
+        storage: Storage that holds the files.
         entries: Entries by relative name.
-        target: The folder; whatever else lies in it is removed.
-        book: File that remembers what each was.
+        target: Folder of the copy; other files in it are removed.
+        book: File with the recorded state of each file.
 
     Raises:
-        MemoriskError: The storage does not answer, or the disk is full; what came stays.
+        MemoriskError: The storage does not answer, or the disk is full; files that were fetched stay.
     """
-    known = _read_record(book)
-    current = {n: target / n for n in entries if known.get(n) == _recorded_state(entries[n], target / n)}
-    remove_others(target, set(entries))
-    _write_record(book, {n: known[n] for n in current})
+    states = _read_record(book)
+    current = [n for n in entries if states.get(n) == _recorded_state(entries[n], target / n)]
+    _remove_others(target, set(entries))
+    _write_record(book, {n: states[n] for n in current})
     needed = {n: e for n, e in entries.items() if n not in current}
     if not needed:
         return
@@ -110,7 +110,7 @@ def update_mirror(storage: Storage, entries: Mapping[str, Entry], target: Path, 
     with book.open("a", encoding="utf-8") as lines:
 
         def done(entry: Entry) -> None:
-            """Give a file that came whole its name, and note it."""
+            """Give a complete file its name, and record it."""
             name = names[entry]
             parts[entry].chmod(0o600)
             parts[entry].replace(target / name)
@@ -130,7 +130,7 @@ def _part(path: Path) -> Path:
 
 
 def _recorded_state(entry: Entry, path: Path) -> list[object]:
-    """Return the state of a file for the record: the storage's, and the copy's, which nobody else may change."""
+    """Return the state of a file at the storage and of its copy, so that a change of either is noticed."""
     try:
         status = path.stat(follow_symlinks=False)
     except OSError:
@@ -152,12 +152,12 @@ def _read_record(book: Path) -> dict[str, list[object]]:
     return states
 
 
-def _write_record(book: Path, known: Mapping[str, list[object]]) -> None:
-    write_text(book, "".join(json.dumps([name, *state]) + "\n" for name, state in known.items()))
+def _write_record(book: Path, states: Mapping[str, list[object]]) -> None:
+    write_text(book, "".join(json.dumps([name, *state]) + "\n" for name, state in states.items()))
 
 
-def remove_others(target: Path, names: set[str]) -> None:
-    """Remove files of other names from a folder, and folders that hold nothing any more."""
+def _remove_others(target: Path, names: set[str]) -> None:
+    """Remove files of other names from a folder, and empty folders."""
     for above, folders, files in os.walk(target, topdown=False):
         for name in files:
             path = Path(above) / name
@@ -174,14 +174,14 @@ def remove_others(target: Path, names: set[str]) -> None:
 
 
 def _refuse_too_much(storage: Storage, needed: Mapping[str, Entry], target: Path) -> None:
-    """Say what is about to come, and refuse what does not fit.
+    """Announce the transfer, and refuse one that does not fit on the disk.
 
     Raises:
         MemoriskError: The disk has less space than the files take.
     """
     total, free = sum(e.size or 0 for e in needed.values()), shutil.disk_usage(target).free
     if sys.stderr.isatty():
-        sys.stderr.write(f"bringing over {len(needed):,} files ({total / 1e9:.2g} GB) of {storage.url}\n")
+        sys.stderr.write(f"fetching {len(needed):,} files ({total / 1e9:.2g} GB) of {storage.url}\n")
     if total > free:
         raise MemoriskError(
             f"{storage.url} takes {total / 1e9:.2g} GB here, and {one_line(target)} has {free / 1e9:.2g} GB left: free "
