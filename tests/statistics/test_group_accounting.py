@@ -9,7 +9,7 @@ from dp_accounting.pld import PLDAccountant
 from scipy import integrate, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.epsilon import group_claim, group_epsilon, group_privacy_epsilon, replace_one_epsilon
+from memorisk.statistics.epsilon import group_epsilon, group_privacy_epsilon, replace_one_epsilon
 from memorisk.statistics.privacy_accounting import DEFAULT_ORDERS, epsilon_from_rdp, rdp_epsilon, sampled_gaussian_rdp
 from tests.thorough import thorough
 
@@ -20,15 +20,6 @@ TRAININGS = [(1.0, 0.01, 1000), (2.0, 0.1, 500), (0.7, 0.02, 200)]
 def accountant(z, q, steps):
     rdp = steps * sampled_gaussian_rdp(z, q, DEFAULT_ORDERS)
     return lambda delta: epsilon_from_rdp(DEFAULT_ORDERS, rdp, delta)
-
-
-def test_claims_of_groups_follow_from_the_chain_of_neighbours():
-    for epsilon, delta, size in ((0.5, 1e-6, 4), (2.0, 1e-5, 3), (0.0, 1e-5, 5)):
-        summed = sum(math.exp(j * epsilon) for j in range(size)) * delta
-        assert group_claim(epsilon, delta, size) == pytest.approx((size * epsilon, summed))
-        assert summed <= size * math.exp((size - 1) * epsilon) * delta * (1 + 1e-12)  # the customary form is no smaller
-    assert group_claim(1.5, 1e-5, 2) == pytest.approx((3.0, (1 + math.exp(1.5)) * 1e-5))
-    assert group_claim(1.5, 1e-5, 1) == pytest.approx((1.5, 1e-5))
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
@@ -43,7 +34,7 @@ def test_group_privacy_solves_for_delta_from_the_safe_side(size):
     single = found / size
     delta = 1.25 * math.exp(-((single * z) ** 2) / 2)
     assert epsilon_of(delta) == pytest.approx(single)
-    chained = group_claim(single, delta, size)[1]
+    chained = sum(math.exp(j * single) for j in range(size)) * delta
     assert 0.999 * DELTA < chained <= DELTA * (1 + 1e-9)
     assert group_privacy_epsilon(epsilon_of, DELTA, 1) == epsilon_of(DELTA)
 
@@ -121,7 +112,6 @@ def test_no_noise_and_no_steps():
     [
         lambda: group_epsilon(1.0, 0.1, 10, DELTA, 0),
         lambda: group_privacy_epsilon(lambda d: 1.0, DELTA, 0),
-        lambda: group_claim(1.0, DELTA, 0),
     ],
 )
 def test_groups_without_images_are_refused(call):
@@ -130,7 +120,5 @@ def test_groups_without_images_are_refused(call):
 
 
 def test_impossible_claims_are_refused():
-    with pytest.raises(InputError, match="epsilon is -1"):
-        group_claim(-1.0, DELTA, 2)
     with pytest.raises(InputError, match="delta"):
         group_privacy_epsilon(lambda d: 1.0, 0.0, 2)

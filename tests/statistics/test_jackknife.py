@@ -19,7 +19,6 @@ from memorisk.statistics.jackknife import (
     unavailable,
 )
 from memorisk.statistics.roc import PartLeftOut, auc, auc_jackknife, part_left_out, seed_auc_jackknife
-from memorisk.statistics.thresholds import balanced_accuracy_jackknife
 from tests.thorough import thorough
 
 REPEATS = 1000
@@ -223,17 +222,6 @@ def test_seeds_are_not_independent_units():
     four = seed_auc_jackknife(np.tile(noise, (4, 1)), np.tile(role, (4, 1)), group)
     assert four.low == pytest.approx(one.low, abs=1e-12)
     assert four.high == pytest.approx(one.high, abs=1e-12)
-
-
-def test_balanced_accuracy_intervals_cover():
-    rng = np.random.default_rng(3)
-
-    def draw(_):
-        group, noise = grouped(rng, 60)
-        member = group % 2 == 0
-        return balanced_accuracy_jackknife(noise + member > 0.5, member, group)
-
-    assert in_range(covers(draw, norm.cdf(0.5)))
 
 
 def test_perfect_separation_bound_covers():

@@ -16,7 +16,7 @@ that keeps the class's images in three parts ends with at most two undecided gro
 can be decided with exactly their chances so that never both land there (or never neither, if the chances require
 it), and then no part is off by more than one of the two. The landing minimises the expected excess over all laws
 with these chances, hence finds 0. No such theorem exists for groups with several labels (a split that good need not
-exist): groups are then moved while that helps, and `share_table` reports the result.
+exist): groups are then moved while that helps.
 """
 
 from collections import Counter
@@ -24,7 +24,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import scipy
 
 from memorisk.runs.errors import InputError, one_line
@@ -350,38 +349,6 @@ def merge_linked(groups: Sequence[str] | np.ndarray, linked: Iterable[tuple[str,
     _, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
     first = np.unique(component, return_index=True)[1]  # names are sorted, so the first occurrence is the first name
     return names[first[component[of_image]]].astype(object)
-
-
-def share_table(
-    labels: Sequence[str] | np.ndarray,
-    groups: Sequence[str] | np.ndarray,
-    parts: np.ndarray,
-    *,
-    fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
-) -> pd.DataFrame:
-    """Tabulate the result of a split for each class.
-
-    Returns: One row per class: ``label, images, groups, largest_group, train, canary, test`` (images in each part;
-        those that are "not auditable" count as training), ``*_groups`` and ``off`` (the largest |images in a part - its
-        share|). The share is met within one group where ``off <= largest_group``.
-    """
-    shares = _checked_shares(fractions)
-    units = _units(labels, groups, None)
-    code = np.array([PARTS.index(p) if p in PARTS else 0 for p in np.asarray(parts, dtype=str)])
-    part_of_unit = np.zeros(units.n, dtype=np.intp)
-    part_of_unit[units.of_image] = code
-    one_hot = np.eye(len(PARTS), dtype=np.int64)[part_of_unit]
-    images = units.images.T @ one_hot  # [classes, parts]
-    counts = (units.images > 0).astype(np.int64).T @ one_hot
-    total = units.images.sum(axis=0)
-    table = pd.DataFrame({"label": units.classes, "images": total, "groups": (units.images > 0).sum(axis=0)})
-    table["largest_group"] = units.images.max(axis=0)
-    for p, part in enumerate(PARTS):
-        table[part] = images[:, p]
-    for p, part in enumerate(PARTS):
-        table[f"{part}_groups"] = counts[:, p]
-    table["off"] = np.abs(images - total[:, None] * shares).max(axis=1)
-    return table
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ ids.
 import hashlib
 import hmac
 import re
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -361,11 +360,6 @@ _PARTS = frozenset(("training", "train", "val", "test", "synthetic", "held_out",
 _HEX_DIGITS = 16
 
 
-def new_key() -> bytes:
-    """Return a fresh secret key of 32 bytes for :func:`pseudonyms`; with it and the ids, one can undo these."""
-    return secrets.token_bytes(32)
-
-
 def pseudonyms(ids: Iterable[str], key: bytes) -> dict[str, str]:
     """Replace ids by keyed hashes: the first 16 hexadecimal digits of HMAC-SHA256(key, id).
 
@@ -383,7 +377,7 @@ def pseudonyms(ids: Iterable[str], key: bytes) -> dict[str, str]:
         ValueError: The key is too short, or two ids have the same pseudonym.
     """
     if len(key) < 16:
-        raise ValueError(f"a key of {len(key)} bytes can be guessed; at least 16, as from new_key()")
+        raise ValueError(f"a key of {len(key)} bytes can be guessed; at least 16")
     encoded = {i: i.encode("utf-8", errors="surrogatepass") for i in dict.fromkeys(ids)}
     out = {i: hmac.new(key, e, hashlib.sha256).hexdigest()[:_HEX_DIGITS] for i, e in encoded.items()}
     if len(set(out.values())) < len(out):

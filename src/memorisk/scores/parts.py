@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.similarity import Nearest, Search, ThresholdPairs
+from memorisk.scores.similarity import Nearest, ThresholdPairs
 
 FloatArray = NDArray[np.float64]
 Comparison = Literal["places", "views"]
@@ -144,10 +144,6 @@ class PartsSimilarity:
     def reversed(self) -> "PartsSimilarity":
         """Return the same comparison with the roles of copy and source exchanged."""
         return replace(self, sources_ask=not self.sources_ask)
-
-    def searched_by(self, search: Search) -> "PartsSimilarity":
-        """Return itself: parts are searched by this process."""
-        return self
 
     def scores(self, first: Any, second: Any) -> FloatArray:
         """Compare each image with the image of the same row, by the definition in float64: [n]."""

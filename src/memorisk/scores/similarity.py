@@ -6,7 +6,7 @@ other machines. All answers of every `Search` are exact: those of `memorisk.scor
 `memorisk.scores.distances`, bit for bit.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -189,10 +189,6 @@ class Similarity(Protocol):
         """Count pairs of rows by score, each pair once: [b]; ``exclude_same`` leaves out pairs of one of [n] groups."""
         ...
 
-    def searched_by(self, search: Search) -> "Similarity":
-        """Return the same similarity with another search over all pairs, which gives the same answers."""
-        ...
-
 
 @dataclass(frozen=True, eq=False)
 class HeadSimilarity:
@@ -247,10 +243,6 @@ class HeadSimilarity:
         ).counts
         assert counts is not None
         return counts
-
-    def searched_by(self, search: Search) -> "HeadSimilarity":
-        """Return the same head with another search."""
-        return replace(self, search=search)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +309,3 @@ class MeasureSimilarity:
         bounds = -np.asarray(edges, dtype=np.float64)[::-1]
         how = {"exclude_same": (groups, groups), "device": device}
         return self.search.histogram(values, values, self.measure, bounds, **how)[::-1] // 2
-
-    def searched_by(self, search: Search) -> "MeasureSimilarity":
-        """Return the same measure with another search."""
-        return replace(self, search=search)

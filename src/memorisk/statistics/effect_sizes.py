@@ -173,44 +173,6 @@ def percent_change(before: float, after: float) -> float:
     return 100 * (after - before) / abs(before) if before != 0 else float("nan")
 
 
-def percent_interval(
-    before: float, after: float, decimals: int, percent_decimals: int | None = None
-) -> tuple[float, float]:
-    """Compute the percentages that rounded inputs allow.
-
-    They are the extremes over ``before +- h`` and ``after +- h``, h = 10^-decimals/2.
-
-    Args:
-        before: Value before, as printed.
-        after: Value after, as printed.
-        decimals: Number of decimals that both were printed with.
-        percent_decimals: Number of decimals that the percentage is printed with; None leaves the range as it is, else
-            the
-            range is that of printed percentages.
-
-    Returns:
-        Lowest and highest percentage; (-inf, inf) where the baseline may have been 0.
-
-    Raises:
-        InputError: A value is not finite, or decimals are negative.
-
-    Example:
-        >>> percent_interval(0.36, 3.07, 2, percent_decimals=0)
-        (740.0, 766.0)
-    """
-    if not (np.isfinite(before) and np.isfinite(after)) or decimals < 0 or (percent_decimals or 0) < 0:
-        raise InputError("a percentage needs finite values before and after, and decimals of at least 0")
-    half = 0.5 * 10.0**-decimals
-    if abs(before) <= half * (1 + 1e-9):
-        return -float("inf"), float("inf")
-    # Monotone in either input while the baseline keeps its sign, so that the extremes are at the corners.
-    corners = [percent_change(b, a) for b in (before - half, before + half) for a in (after - half, after + half)]
-    low, high = min(corners), max(corners)
-    if percent_decimals is None:
-        return low, high
-    return round(low, percent_decimals), round(high, percent_decimals)
-
-
 def _with_interval(
     statistic: Callable[[NDArray[np.bool_]], float],
     index: NDArray[np.intp],

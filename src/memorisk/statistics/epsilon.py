@@ -64,34 +64,6 @@ _LEAST_LOG_DELTA = -690.0  # smaller deltas are not floating-point numbers
 _CLAIM_HALVINGS = 40
 
 
-def group_claim(epsilon: float, delta: float, group_size: int) -> tuple[float, float]:
-    """Bound a group of `group_size` by (epsilon, delta) for one record: `(k e, d (exp(k e) - 1) / (exp(e) - 1))`.
-
-    Args:
-        epsilon: Epsilon for one record added or removed, 0 or more.
-        delta: Delta for one record, in [0, 1).
-        group_size: Number k of records in the group, 1 or more; 2 for a replaced record.
-
-    Returns:
-        Epsilon and delta of the group; a delta of 1 or more guarantees nothing.
-
-    Raises:
-        InputError: A number outside its range.
-
-    Source:
-        Vadhan (2017), lemma 2.2, with its sum left as it is.
-
-    Example:
-        >>> epsilon, delta = group_claim(1.0, 1e-5, 2)
-        >>> epsilon, round(delta, 8)
-        (2.0, 3.718e-05)
-    """
-    _check_size(group_size)
-    if not 0 <= epsilon < math.inf or not 0 <= delta < 1:
-        raise InputError(f"epsilon is {epsilon} and delta {delta}; give epsilon from 0 and delta from 0 to below 1")
-    return group_size * epsilon, _exp(_log_of_sum(epsilon, group_size)) * delta
-
-
 def group_privacy_epsilon(epsilon_of: Callable[[float], float], delta: float, group_size: int) -> float:
     """Compute the epsilon of a group at `delta` by group privacy alone, from any accountant.
 
@@ -231,10 +203,6 @@ def _log_of_sum(epsilon: float, size: int) -> float:
         return math.inf
     top = (size - 1) * epsilon
     return top + math.log(-math.expm1(-size * epsilon)) - math.log(-math.expm1(-epsilon))
-
-
-def _exp(x: float) -> float:
-    return math.exp(x) if x < 700 else math.inf
 
 
 def _check_size(group_size: int) -> None:

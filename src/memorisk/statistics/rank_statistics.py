@@ -24,7 +24,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.statistics.jackknife import JackknifeInterval, Scale, jackknife, mid_ranks, unavailable
 
@@ -32,7 +32,6 @@ FloatArray = NDArray[np.float64]
 
 HIGH, LOW = 0.3, 0.1
 """Bands that the paper compares: M above HIGH against M at most LOW."""
-ALTERNATIVES = ("two-sided", "greater", "less")
 
 
 @dataclass(frozen=True)
@@ -78,56 +77,6 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
     """
     a, b = _paired(x, y)
     return _correlate(_standard_ranks(a), _standard_ranks(b))
-
-
-def spearman_permutation_p(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    draws: int = 9999,
-    seed: int = 0,
-    alternative: str = "two-sided",
-    strata: ArrayLike | None = None,
-) -> float:
-    """Compute ``p = (1 + #{permutations of y at least as extreme}) / (draws + 1)``, the identity counted.
-
-    Args:
-        x: First column of values, [n].
-        y: Second column of values, [n], permuted.
-        draws: Number of random permutations, in addition to the identity.
-        seed: Seed of the permutations.
-        alternative: "two-sided" (by absolute value), "greater" or "less".
-        strata: Strata within which alone y is permuted (classes within their data set), [n]; None for one stratum.
-
-    Returns:
-        p-value in [1 / (draws + 1), 1]; NaN where x or y is constant.
-
-    Raises:
-        InputError: As ``spearman``, or an unknown alternative.
-    """
-    if alternative not in ALTERNATIVES:
-        raise unknown_name("alternative", alternative, ALTERNATIVES)
-    a, b = (_standard_ranks(v) for v in _paired(x, y))
-    observed = _correlate(a, b)
-    if np.isnan(observed):
-        return float("nan")
-    blocks = (
-        np.zeros(len(a), dtype=np.intp) if strata is None else np.unique(np.asarray(strata), return_inverse=True)[1]
-    )
-    order = np.argsort(blocks, kind="stable")
-    a, b, blocks = a[order], b[order], blocks[order]
-    rng = np.random.default_rng(seed)
-    # Two equal permutations may differ in the last bits of their sums; they must still count as equal.
-    slack = 1e-12
-    extreme = 1
-    for _ in range(draws):
-        shuffled = b[np.lexsort((rng.random(len(b)), blocks))]
-        value = _correlate(a, shuffled)
-        if alternative == "two-sided":
-            extreme += abs(value) >= abs(observed) - slack
-        else:
-            extreme += (value >= observed - slack) if alternative == "greater" else (value <= observed + slack)
-    return extreme / (draws + 1)
 
 
 def attack_agreement(

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavailable
 from memorisk.statistics.roc import roc_curve
 
 FloatArray = NDArray[np.float64]
@@ -131,42 +130,6 @@ def seed_youden_by_folds(
             accuracies.append(result.balanced_accuracy)
     accuracies = [value for value in accuracies if not np.isnan(value)]
     return float(np.mean(accuracies)) if accuracies else float("nan")
-
-
-def balanced_accuracy_jackknife(
-    accused: ArrayLike, member: ArrayLike, group: ArrayLike, *, level: float = 0.95
-) -> JackknifeInterval:
-    """Balanced accuracy of accusations already made, with a delete-one-group interval (logit scale, ``jackknife.py``).
-
-    The thresholds stay as they are: the interval is of these accusations, not of choosing the threshold again.
-
-    Args:
-        accused: [N] bool, ``YoudenAccuracy.accused``.
-        member: [N] bool.
-        group: [N].
-        level: Confidence level of the interval.
-
-    Raises:
-        InputError: Lengths differ.
-    """
-    accusations, members = np.asarray(accused, dtype=bool), np.asarray(member, dtype=bool)
-    ids, index = np.unique(np.asarray(group), return_inverse=True)
-    if accusations.ndim != 1 or accusations.shape != members.shape or accusations.shape != index.shape:
-        raise InputError(
-            f"accused, member and group must be [images]; got {accusations.shape}, {members.shape}, {index.shape}"
-        )
-    n_groups = len(ids)
-    m_g, n_g = np.bincount(index, members, n_groups), np.bincount(index, ~members, n_groups)
-    pairs = int(min((m_g > 0).sum(), (n_g > 0).sum()))
-    if pairs < 2:
-        return unavailable("fewer than two groups of members or of non-members", n_groups, 1)
-    hit_g = np.bincount(index, accusations & members, n_groups)
-    false_g = np.bincount(index, accusations & ~members, n_groups)
-    tpr = (hit_g.sum() - hit_g) / (m_g.sum() - m_g)
-    fpr = (false_g.sum() - false_g) / (n_g.sum() - n_g)
-    kind = np.where(n_g > 0, np.where(m_g > 0, 2, 0), 1)
-    estimate = _balanced(accusations, members)
-    return jackknife(estimate, (tpr + 1 - fpr) / 2, kind, scale="logit", pairs=pairs, level=level)
 
 
 def _balanced(accused: NDArray[np.bool_], member: NDArray[np.bool_]) -> float:

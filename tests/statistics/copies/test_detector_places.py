@@ -1,11 +1,12 @@
 """Places of detectors against counting; shares over identities against loops."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.copy_detection import (
-    compare_detectors,
     compare_pairs,
     mean_share,
     paired_hits,
@@ -43,13 +44,14 @@ def test_detectors_that_nobody_tells_apart_differ_by_the_share_of_those_who_migh
 def test_places_count_who_is_significantly_ahead():
     rng = np.random.default_rng(2)
     names = ["best", "good", "same", "poor"]
-    hits = {n: rng.random(400) < s for n, s in zip(names, (0.95, 0.6, 0.6, 0.1), strict=True)}
-    found = rank_ranges(names, compare_detectors(hits))
+    pairs = list(combinations(names, 2))
+    hits = {n: rng.random((1, 400)) < s for n, s in zip(names, (0.95, 0.6, 0.6, 0.1), strict=True)}
+    found = rank_ranges(names, compare_pairs(pairs, hits, np.arange(400)))
     assert {name: place.words for name, place in found.items()} == {
         "best": "1", "good": "2 to 3", "same": "2 to 3", "poor": "4",
     }  # fmt: skip
     alike = dict.fromkeys(names, hits["good"])
-    assert {p.words for p in rank_ranges(names, compare_detectors(alike)).values()} == {"1 to 4"}
+    assert {p.words for p in rank_ranges(names, compare_pairs(pairs, alike, np.arange(400))).values()} == {"1 to 4"}
 
 
 def test_a_share_over_identities_by_loops():

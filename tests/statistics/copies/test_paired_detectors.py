@@ -9,7 +9,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.copy_detection import compare_detectors, paired_hits, signed_sums
+from memorisk.statistics.copies.copy_detection import paired_hits, signed_sums
 from memorisk.statistics.multiple_testing import holm
 
 
@@ -75,24 +75,11 @@ def test_holm_is_statsmodels():
     np.testing.assert_array_equal(holm(np.insert(p, 3, np.nan)), np.insert(holm(p), 3, np.nan))
 
 
-def test_comparisons_by_name():
-    rng = np.random.default_rng(5)
-    hits = {"cosine": rng.random(80) < 0.9, "pixels": rng.random(80) < 0.4, "random": rng.random(80) < 0.4}
-    every = compare_detectors(hits)
-    assert [(c.first, c.second) for c in every] == [("cosine", "pixels"), ("cosine", "random"), ("pixels", "random")]
-    np.testing.assert_allclose([c.adjusted for c in every], holm([c.hits.p_value for c in every]))
-    assert every[0].adjusted < 0.001 < every[2].adjusted
-    against = compare_detectors(hits, against="pixels")
-    assert [(c.first, c.second) for c in against] == [("cosine", "pixels"), ("random", "pixels")]
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: paired_hits([], []), "at least one"),
         (lambda: paired_hits([True], [True, False]), "must be"),
-        (lambda: compare_detectors({"one": [True]}), "two detectors"),
-        (lambda: compare_detectors({"one": [True], "two": [True]}, against="three"), "against three"),
         (lambda: holm([-0.1]), "from 0 to 1"),
     ],
 )

@@ -11,7 +11,6 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.regimes import (
     ParameterChangeCheck,
-    adapter_parameters,
     check_parameter_changes,
     merge_adapters,
     prepare_regime,
@@ -25,6 +24,10 @@ DP_FULL = TrainOptions(regime=("dp-full",), epsilon=(8,))
 @pytest.fixture
 def images() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 255, (96, 32, 32, 3), dtype=np.uint8)
+
+
+def adapter_parameters(model: nn.Module) -> int:
+    return sum(p.numel() for name, p in model.named_parameters() if ".lora_" in name)
 
 
 def vit() -> nn.Module:

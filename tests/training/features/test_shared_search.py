@@ -1,5 +1,6 @@
 """Searches as jobs: every answer is that of one search, to the bit, ties included, whatever the blocks."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.executors.placement import Placement
 from memorisk.scores.distances import MEASURES, fit_measure
 from memorisk.scores.pairs import check_head
-from memorisk.scores.similarity import LOCAL_SEARCH, HeadSimilarity, MeasureSimilarity, Similarity
+from memorisk.scores.similarity import LOCAL_SEARCH, HeadSimilarity, MeasureSimilarity
 from memorisk.training.features import search_jobs
 from memorisk.training.features.search_jobs import DistributedSearch
 
@@ -74,8 +75,10 @@ def test_everything_that_is_asked_of_a_head(v: np.ndarray | None, rows: int, tmp
 
 @pytest.mark.parametrize("name", ["head", "cityblock"])
 def test_a_similarity_says_the_same_by_whomever_it_is_searched(name: str, tmp_path: Path) -> None:
-    here: Similarity = HeadSimilarity(HEAD) if name == "head" else MeasureSimilarity(fit_measure(name, V))
-    there, edges = here.searched_by(by_jobs(tmp_path, 16)), [-6.0, -3.0, -1.0, 0.5]
+    here: HeadSimilarity | MeasureSimilarity = (
+        HeadSimilarity(HEAD) if name == "head" else MeasureSimilarity(fit_measure(name, V))
+    )
+    there, edges = replace(here, search=by_jobs(tmp_path, 16)), [-6.0, -3.0, -1.0, 0.5]
     same(there.nearest(U, V, 2), here.nearest(U, V, 2))
     same(there.reaching(U, V, -2.0, limit=9), here.reaching(U, V, -2.0, limit=9))
     counts = here.histogram(U, edges, exclude_same=GROUPS)

@@ -197,8 +197,6 @@ RECORDS = {
     CIFAR100_RECORDS: Record("CIFAR-100", 32, 2, False, "cifar-100-binary.tar.gz"),
     STL10_RECORDS: Record("STL-10", 96, 0, True, "stl10_binary.tar.gz"),
 }
-CIFAR_SIDE = RECORDS[CIFAR10_RECORDS].side
-RECORD_BYTES = RECORDS[CIFAR10_RECORDS].n_bytes
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:

@@ -25,9 +25,8 @@ behind those that find significantly more of the same copies, and ahead of those
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 import scipy
@@ -335,31 +334,6 @@ def signed_sums(sizes: ArrayLike) -> FloatArray:
         spaced[:: 2 * value] = scipy.stats.binom.pmf(np.arange(count + 1), count, 0.5)
         probabilities = np.convolve(probabilities, spaced)
     return probabilities
-
-
-def compare_detectors(
-    hits: Mapping[str, ArrayLike], group: ArrayLike | None = None, *, against: str | None = None
-) -> list[DetectorComparison]:
-    """Compare every pair of detectors, or all against one, on the same copies; p-values are Holm-adjusted over them.
-
-    Args:
-        hits: Whether each copy is found, [N], by the detector's (or measure's) name.
-        group: Identity of each copy's source, [N]; None: each copy its own.
-        against: Compare all others with this one only.
-
-    Returns:
-        Comparisons in the order of the names.
-
-    Raises:
-        InputError: Fewer than two detectors, lengths differ, or ``against`` is not among the names.
-    """
-    names = list(hits)
-    if len(names) < 2 or (against is not None and against not in hits):
-        raise InputError(f"a comparison needs two detectors; got {names} against {against or 'each other'}")
-    pairs = list(combinations(names, 2)) if against is None else [(n, against) for n in names if n != against]
-    tests = [paired_hits(hits[one], hits[other], group) for one, other in pairs]
-    adjusted = holm([test.p_value for test in tests])
-    return [DetectorComparison(*pair, test, float(p)) for pair, test, p in zip(pairs, tests, adjusted, strict=True)]
 
 
 RANK_LEVEL = 0.05

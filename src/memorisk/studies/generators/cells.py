@@ -356,7 +356,6 @@ def _closest(distances: Arrays, n: int) -> np.ndarray:
 
 
 TRAINING = "training"
-SnapshotReader = Callable[[Snapshot], None]
 
 
 def run_cell(cell: Cell, detectors: Detectors, progress: Progress) -> None:

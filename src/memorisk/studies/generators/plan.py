@@ -19,7 +19,6 @@ from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress
-from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.studies.engine.cells import CellFolder
 from memorisk.studies.generators.config import ALL, Arm, Duplicates, GeneratorSet, GeneratorsOptions, GeneratorsStudy
 from memorisk.training.detectors.contrastive.augmentations import blank_rows
@@ -57,10 +56,6 @@ class SetData:
     def n_held(self) -> int:
         """Count the held-out patients."""
         return len(np.unique(self.groups[self.held_out].astype(str)))
-
-    def one_held_each(self, seed: int) -> np.ndarray:
-        """Return one image of each held-out patient, drawn by the seed."""
-        return self.held_out[one_per_group(self.groups[self.held_out].astype(str), seed=seed)]
 
 
 def prepare_set(name: str, dataset: GeneratorSet, progress: Progress) -> SetData:

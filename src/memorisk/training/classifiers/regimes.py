@@ -73,11 +73,6 @@ def merge_adapters(model: nn.Module) -> None:
     model.requires_grad_(True)
 
 
-def adapter_parameters(model: nn.Module) -> int:
-    """Count the parameters in the adapters."""
-    return sum(p.numel() for name, p in model.named_parameters() if ".lora_" in name)
-
-
 def _add_adapters(model: nn.Module, options: TrainOptions, seed: int) -> None:
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     if not any(name.endswith(tuple(f".{suffix}" for suffix in _ADAPTED_LAYERS)) for name in names):

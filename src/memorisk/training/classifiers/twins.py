@@ -172,12 +172,6 @@ def placebo_design(
     return TwinDesign(seed, trained.rows_a, trained.rows_b, drawn.sign.copy(), trained.slots)
 
 
-def unpaired_canaries(designs: Sequence[TwinDesign], canaries: np.ndarray) -> np.ndarray:
-    """Return canary rows that had a partner in no seed: they have no result, and the report lists them."""
-    scored = np.any([d.sign[canaries] != 0 for d in designs], axis=0)
-    return canaries[~scored]
-
-
 def _groups_of_equal_labels(
     labels: Sequence[str] | np.ndarray, groups: Sequence[str] | np.ndarray, rows: np.ndarray
 ) -> dict[tuple, list[np.ndarray]]:
