@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.images.published.mnist import digits_manifest, read_digit
+from memorisk.images.published.digits import digits_manifest
+from memorisk.images.readers.digits import read_digit
 
 
 @dataclass(frozen=True)

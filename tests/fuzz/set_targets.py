@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from memorisk.images.layouts.files import is_within
 from memorisk.images.readers.registry import read_image
-from memorisk.images.sources.files import is_within
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store_writer import manifest_sources
 from tests.fuzz.folders import of_folder

@@ -8,7 +8,7 @@ import pytest
 
 from memorisk.images.manifest import Manifest, sample_manifest, sample_sizes
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.mnist import digits_manifest
+from memorisk.images.published.digits import digits_manifest
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 

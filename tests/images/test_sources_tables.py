@@ -10,7 +10,7 @@ from PIL import Image
 from memorisk.images.columns import label_values, text, with_numbers
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.mnist import digits_manifest
+from memorisk.images.published.digits import digits_manifest
 from memorisk.images.readers.registry import read_image
 from memorisk.images.sources import tables
 from memorisk.images.sources.registry import load_manifest

@@ -317,7 +317,7 @@ def test_memory_does_not_grow_with_the_number_of_images(tmp_path):
 
 
 def test_the_builtin_digits(options):
-    from memorisk.images.published.mnist import digits_manifest
+    from memorisk.images.published.digits import digits_manifest
 
     manifest = digits_manifest()
     store = build_store(manifest, options)

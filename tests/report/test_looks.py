@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import memorisk
-from memorisk.images.sources.in_memory import save_table
+from memorisk.images.layouts.cached_tables import save_table
 from memorisk.report.looks import _image_title
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError

@@ -192,7 +192,7 @@ def _with_paths(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
 
 def _files_folder(config: Mapping[str, Any], setting: str) -> Path:
     """Return the folder to which the paths of a run's manifest are relative."""
-    from memorisk.images.sources.in_memory import TABLE, written_root
+    from memorisk.images.layouts.cached_tables import TABLE, written_root
 
     if config.get("image_root"):
         return Path(str(config["image_root"]))

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 from sklearn.datasets import load_digits
 
-from memorisk.images.published.mnist import digits_manifest, digits_rows, read_digit
+from memorisk.images.published.digits import digits_manifest, digits_rows
+from memorisk.images.readers.digits import read_digit
 from memorisk.images.sources.registry import load_manifest
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.mnist import MEDMNIST_2D, MEDMNIST_3D
+from memorisk.images.published.medmnist import MEDMNIST_2D, MEDMNIST_3D
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from memorisk.images.layouts.draft import Draft, finish_draft
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.layout import find_root, folders_down, note_count, refuse_links_out
 from memorisk.images.readers.records import count_frames, count_svhn, record_labels, svhn_matrix
 from memorisk.images.readers.registry import CIFAR10_RECORDS, CIFAR100_RECORDS, STL10_RECORDS, SVHN_MATRIX, decoding
-from memorisk.images.sources.draft import Draft, finish_draft
 from memorisk.runs.errors import InputError, listed, one_line
 
 

@@ -23,13 +23,13 @@ import pandas as pd
 
 from memorisk.images.columns import NO_FINDING
 from memorisk.images.file_hashes import content_fingerprints
+from memorisk.images.layouts.draft import Draft, finish_draft
+from memorisk.images.layouts.files import plain_stem
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.layout import OfficialFiles, draft_table, find_root, note_skipped
 from memorisk.images.readers.nifti import declared_plane, open_volume
 from memorisk.images.readers.registry import decoding
-from memorisk.images.sources.draft import Draft, finish_draft
-from memorisk.images.sources.files import plain_stem
 from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 from memorisk.runs.executors.pool import run_jobs

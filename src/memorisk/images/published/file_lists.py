@@ -19,10 +19,10 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import NO_FINDING, texts
+from memorisk.images.layouts.draft import Draft
+from memorisk.images.layouts.files import FileFinder, plain_stem, refuse_escape, walk_files
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.layout import PublishedSet, Rows, read_columns
-from memorisk.images.sources.draft import Draft
-from memorisk.images.sources.files import FileFinder, plain_stem, refuse_escape, walk_files
 from memorisk.runs.errors import InputError, listed, one_line
 
 CELEBA_ATTRIBUTES = 40

@@ -16,18 +16,17 @@ import pandas as pd
 
 from memorisk.images.columns import read_described, shown_names, texts, with_numbers
 from memorisk.images.identity import normal_id, normal_ids
-from memorisk.images.manifest import Manifest
-from memorisk.images.options import ImageOptions
-from memorisk.images.readers.registry import Kind
-from memorisk.images.sources.draft import Draft, finish_draft, keep_user_columns
-from memorisk.images.sources.files import (
-    KIND_BY_SUFFIX,
+from memorisk.images.layouts.draft import Draft, finish_draft, keep_user_columns
+from memorisk.images.layouts.files import (
     is_within,
     plain_stem,
     refuse_escape,
-    suffix,
     walk_files,
 )
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.readers.registry import Kind
+from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 _DEPTH = 2  # levels of folders that an archive puts around the data, or that a user named too deep

@@ -22,9 +22,9 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import NO_FINDING
+from memorisk.images.layouts.draft import Draft
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.layout import OfficialFiles, PublishedSet, Rows, column_texts, read_columns
-from memorisk.images.sources.draft import Draft
 from memorisk.runs.errors import InputError, listed, one_line
 
 _LT_PARTS = {"train": "train", "balanced-val": "val", "balanced-test": "test", "test": "test"}

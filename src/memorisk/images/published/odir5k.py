@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import label_values, read_described
+from memorisk.images.layouts.draft import Draft
+from memorisk.images.layouts.files import plain_stem
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.layout import OfficialFiles, PublishedSet, Rows, column_texts
-from memorisk.images.sources.draft import Draft
-from memorisk.images.sources.files import plain_stem
 from memorisk.runs.errors import InputError, listed, one_line
 
 ODIR5K_CLASSES = {

@@ -16,8 +16,9 @@ from memorisk.images.published.arrays import CIFAR10, CIFAR100, STL10, SVHN, Arr
 from memorisk.images.published.ct_rate import load_ct_rate
 from memorisk.images.published.file_lists import CELEBA, IMAGENET_LT
 from memorisk.images.published.layout import PublishedSet, load_published, refuse_choices
+from memorisk.images.published.medmnist import load_medmnist
 from memorisk.images.published.mimic_cxr import MIMIC_CXR, NIH_CXR_LT
-from memorisk.images.published.mnist import load_fashion_mnist, load_medmnist, load_mnist
+from memorisk.images.published.mnist import load_fashion_mnist, load_mnist
 from memorisk.images.published.odir5k import ODIR5K
 from memorisk.images.published.sets import CHESTXRAY14, HAM10000, ISIC2020, KVASIR_CAPSULE, RETINAL_OCT
 from memorisk.runs.errors import InputError, unknown_name

@@ -36,6 +36,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from memorisk.images.columns import plain_name
+from memorisk.images.layouts.draft import Draft
+from memorisk.images.layouts.files import plain_stem
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.layout import (
     OfficialFiles,
@@ -46,8 +48,6 @@ from memorisk.images.published.layout import (
     read_columns,
     table_rows,
 )
-from memorisk.images.sources.draft import Draft
-from memorisk.images.sources.files import plain_stem
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 HAM10000 = PublishedSet(

@@ -18,7 +18,7 @@ from memorisk.images.readers.dicom import pydicom_module
 from memorisk.images.readers.nifti import PLANES, canonical_shape, open_volume
 from memorisk.images.readers.nifti import count_frames as count_slices
 from memorisk.images.readers.registry import count_frames, file_format
-from memorisk.images.sources.files import KIND_BY_SUFFIX, suffix
+from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
 
 _DEEP = ("I", "F")
 """Prefixes of Pillow's modes of more than 8 bits."""

@@ -266,9 +266,7 @@ def read_image(
         MissingExtraError: Its format needs a library of the extra ``medical``.
     """
     if str(path) == BUILTIN_DIGITS:
-        from memorisk.images.published.mnist import (
-            read_digit,  # brings scikit-learn and pandas, which no other image needs
-        )
+        from memorisk.images.readers.digits import read_digit  # brings scikit-learn, which no other image needs
 
         return to_depth(read_digit(frame), depth)
     file = Path(path)

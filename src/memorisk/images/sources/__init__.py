@@ -1,4 +1,4 @@
-"""Sources of images: folders, tables, arrays, DICOM trees, shards, Python data sets, URLs.
+"""Sources that a user names: layouts on a disk, published sets, Python data sets, URLs.
 
-Start with `load_manifest` in `registry`; `draft` has the steps that all sources share.
+Start with `load_manifest` in `registry`, which finds the layout or the published set of a source.
 """

@@ -23,9 +23,9 @@ import numpy as np
 from PIL import Image
 
 from memorisk.images.columns import USUAL_NAMES, pick, plain_name, text
+from memorisk.images.layouts.arrays import array_labels
 from memorisk.images.readers.raster import pixels
 from memorisk.images.readers.registry import ReadOptions
-from memorisk.images.sources.arrays import array_labels
 from memorisk.runs.errors import InputError, one_line
 
 _TRANSFORMS = ("transform", "transforms", "target_transform")

@@ -2,7 +2,7 @@
 
 ``save_dataset`` writes one into the cache folder, as Parquet in the layout of the Hugging Face hub, and returns the
 folder. Every public function of ``memorisk`` does so itself with a data set given as a source. Afterwards
-it is a source like any other (``images.sources.shards``): it is decoded into a store by the same rules, a finished
+it is a source like any other (``images.layouts.shards``): it is decoded into a store by the same rules, a finished
 run can be opened again, and the same pixels have the same hashes as in a folder of files.
 
 The pixels of a ``datasets`` data set are the files' own bytes. Those of any other data set are the images that
@@ -27,10 +27,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memorisk.images.columns import USUAL_NAMES, plain_name, texts
+from memorisk.images.layouts.cached_tables import save_table
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.shards import NOTE
 from memorisk.images.sources.dataset_items import Item, class_names, item_label, plain_items, read_item
-from memorisk.images.sources.in_memory import are_arrays, array_items, is_array, save_table
+from memorisk.images.sources.in_memory import are_arrays, array_items, is_array
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import file_fingerprint, fingerprint, fsync_folder
 from memorisk.runs.storage.locations import cache_folder

@@ -1,6 +1,6 @@
 """Manifests of the sources that a user names: digits, a folder, a table, arrays, a published data set, or several.
 
-Each kind of source has its module; they meet in ``images.sources.draft``, where labels, groups, frames and checks
+Each kind of source has its module; they meet in ``images.layouts.draft``, where labels, groups, frames and checks
 are the same.
 
 Several sources are joined by commas (``celeba:A,nih-cxr-lt:B,table.csv``), each read by its own rules. LCMem (paper
@@ -28,17 +28,17 @@ from pathlib import Path, PurePath
 import pandas as pd
 
 from memorisk.images.identity import IdDoubt
+from memorisk.images.layouts.arrays import load_arrays
+from memorisk.images.layouts.draft import refuse_unused
+from memorisk.images.layouts.folders import load_folder
+from memorisk.images.layouts.shards import Shard, is_saved, is_shard, load_shards, saved_shards
+from memorisk.images.layouts.tables import load_table
 from memorisk.images.manifest import BUILTIN, RESERVED, Manifest, drop_labels, sample_manifest, shared_study_doubts
 from memorisk.images.options import ImageOptions
-from memorisk.images.published.mnist import digits_manifest
+from memorisk.images.published.digits import digits_manifest
 from memorisk.images.published.registry import load_official
 from memorisk.images.readers.registry import SHARDS, file_format, file_head, unknown_kind
-from memorisk.images.sources.arrays import load_arrays
-from memorisk.images.sources.draft import refuse_unused
-from memorisk.images.sources.folders import load_folder
 from memorisk.images.sources.places import nowhere, several_sources
-from memorisk.images.sources.shards import Shard, is_saved, is_shard, load_shards, saved_shards
-from memorisk.images.sources.tables import load_table
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, MemoriskError, listed, one_line
 from memorisk.runs.storage.filesystem import Storage

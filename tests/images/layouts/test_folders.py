@@ -10,10 +10,10 @@ import tifffile
 from PIL import Image
 
 from memorisk.images.identity import normal_id
+from memorisk.images.layouts.folders import folder_labels
 from memorisk.images.manifest import HIDDEN_FILE, leaking_groups, refuse_leaking_splits, require_labels
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import read_image
-from memorisk.images.sources.folders import folder_labels
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write

@@ -14,10 +14,10 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.images.layouts.draft import Draft
 from memorisk.images.manifest import NO_PATIENT_PICTURE, STUDY
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.dicom import content_class, content_name, pydicom_module, refuse_deflate_bomb
-from memorisk.images.sources.draft import Draft
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 _ALWAYS = (

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from memorisk.images.identity import normal_id
 from memorisk.images.manifest import HIDDEN_FILE, LINKED_FOLDER
-from memorisk.images.readers.registry import Kind
 from memorisk.runs.errors import InputError, listed, one_line
 
 
@@ -148,14 +147,6 @@ def _shared_folders(file: str, folders: list[str]) -> int | None:
     return len(pairs) if all(a == b for a, b in pairs) else None
 
 
-KIND_BY_SUFFIX: dict[str, Kind] = {
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff"), "raster"),
-    **dict.fromkeys((".jp2", ".j2k", ".pgm", ".ppm", ".pnm"), "raster"),
-    **dict.fromkeys((".dcm", ".dicom"), "dicom"),
-    **dict.fromkeys((".nii", ".nii.gz"), "nifti"),
-}
-
-
 _OF_SYSTEMS = frozenset(
     (
         *("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "picasa.ini", "zbthumbnail.info"),
@@ -189,12 +180,6 @@ class Walk:
     """Names that are not UTF-8, with the strange bytes escaped."""
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """Hidden files and folders, links within the folder, devices, pipes and the like, with the reason."""
-
-
-def suffix(path: str) -> str:
-    """Return a file's suffix in lower case; ``.nii.gz`` counts as one."""
-    lower = path.lower()
-    return ".nii.gz" if lower.endswith(".nii.gz") else PurePosixPath(lower).suffix
 
 
 def walk_files(root: Path, *, follow_links: bool) -> Walk:

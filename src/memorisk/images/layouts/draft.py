@@ -39,11 +39,11 @@ from memorisk.images.identity import (
     refuse_placeholders,
     study_doubts,
 )
+from memorisk.images.layouts.files import plain_stem
 from memorisk.images.manifest import ALONE, RESERVED, STUDY, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.headers import frame_count, is_stack, is_volume
 from memorisk.images.readers.registry import Kind
-from memorisk.images.sources.files import plain_stem
 from memorisk.runs.errors import InputError, listed, one_line, plural, unknown_name
 
 _SHARED_NAMES = ("SeriesInstanceUID", "StudyInstanceUID", "PatientID")
@@ -272,7 +272,7 @@ def finish_draft(draft: Draft, options: ImageOptions) -> Manifest:
 
     Raises:
         InputError: The draft has no images, duplicate ids, a pattern that does not match, or a group without
-            information, or :func:`memorisk.images.sources.draft.join_labels` refuses it.
+            information, or :func:`memorisk.images.layouts.draft.join_labels` refuses it.
     """
     if draft.table.empty:
         reasons = Counter(reason for _, reason in draft.skipped).most_common(3)
