@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.report.blocks import Page
-from memorisk.report.earlier_verdicts import current_result
+from memorisk.report.earlier_verdicts import refuse_other_form, verdict_form
 from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.errors import FULL_DISK_CODES, InputError, one_line, read_guard
 from memorisk.runs.files import write_text
@@ -68,10 +68,11 @@ def page_of(kind: str) -> Callable[..., Page]:
 
 
 def load_result(folder: Path) -> Result:
-    """The result of a finished run; undecided where an earlier rule gave a verdict that may not stand.
+    """Return the result of a finished run.
 
     Raises:
-        InputError: The folder holds none, or its files were changed since or are damaged.
+        InputError: The folder holds none, its files were changed since or are damaged, or a rule of another form gave
+            the verdict.
     """
     _refuse_others(folder, read_config(folder))
     if (folder / "defence.json").is_file() and not (folder / "verdict.json").is_file():
@@ -79,11 +80,13 @@ def load_result(folder: Path) -> Result:
         raise InputError(f"{one_line(folder)} holds several regimes side by side: name one of {', '.join(inner)} in it")
     refuse_changed(folder)
     try:
-        return current_result(Result.load(folder))
+        result = Result.load(folder)
     except (ValueError, KeyError, TypeError, OSError) as error:  # also what JSON, Parquet and Unicode call broken
         raise InputError(
             f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): issue the run's command again"
         ) from None
+    refuse_other_form(one_line(folder), _kind(result), verdict_form(result.verdict))
+    return result
 
 
 def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:

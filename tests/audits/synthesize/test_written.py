@@ -9,7 +9,7 @@ import pytest
 import memorisk
 from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.run import synthesize
-from memorisk.report.earlier_verdicts import EARLIER_GUARANTEE, EARLIER_PASS, FORMS, verdict_form
+from memorisk.report.earlier_verdicts import FORMS, verdict_form
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from tests.audits.release.conftest import rewritten
@@ -71,12 +71,8 @@ def test_a_finished_loop_that_was_changed_is_not_given_out_again(made: Result, p
         table.write_bytes(before)
 
 
-def test_a_finished_loop_that_an_earlier_rule_passed_is_given_out_as_undecided(made: Result, place: Path) -> None:
+def test_a_finished_loop_of_another_form_is_refused(made: Result, place: Path) -> None:
     assert verdict_form(made.verdict) == FORMS["synthesize"]
-    rewritten(place / "out", place / "earlier", verdict={"status": "pass", "schema": 1})
-    found = run(place, "earlier", images=N)
-    assert (found.status, found.verdict["why"]) == ("undecided", [EARLIER_GUARANTEE])
-    rewritten(place / "out", place / "second", verdict={"status": "pass", "schema": 2})
-    found = run(place, "second", images=N)
-    assert (found.status, found.verdict["why"]) == ("undecided", [EARLIER_PASS])
-    assert found.verdict["guarantee"], "what is promised of single images stands"
+    rewritten(place / "out", place / "earlier", verdict={"status": "pass", "schema": 2})
+    with pytest.raises(InputError, match="verdict of synthesize of form 2"):
+        run(place, "earlier", images=N)

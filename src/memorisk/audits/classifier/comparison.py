@@ -21,7 +21,6 @@ from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.marks import marked
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
 from memorisk.audits.rendering import REPORT, load_result, render
-from memorisk.report.earlier_verdicts import is_earlier
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line, read_guard
 from memorisk.runs.files import write_json, write_table, write_text
@@ -162,9 +161,6 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
             f"the first run would have noticed a patient's gap {noticed[0]}, the second {noticed[1]}: whichever "
             "notices less flags fewer"
         )
-    for name, verdict in zip(("first", "second"), verdicts, strict=True):
-        if is_earlier(verdict.why):
-            notes.append(f"the {name} run: {one_line(verdict.why[0])}")
     if _item_names(first) != _item_names(second):
         notes.append("the runs are on different images or groups: only what both scored is compared")
     elif verdicts[0].data_hash != verdicts[1].data_hash:

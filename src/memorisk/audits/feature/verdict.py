@@ -8,13 +8,13 @@ from math import exp, isfinite, log
 
 from memorisk.audits.feature.options import FeatureOptions
 from memorisk.audits.feature.result import Asked, FeatureSummary, FeatureVerdict, MarkM, MarkTest
-from memorisk.report.earlier_verdicts import BY_REFERENCES, FORMS
+from memorisk.report.earlier_verdicts import FORMS
 from memorisk.statistics.memorization.mark_rank import POWER, MarkRank, references_needed
 from memorisk.statistics.verdicts.tiers import format_against_gates
 
 UNMATCHED = ("letters", "random")
 METHODS = {
-    "references": BY_REFERENCES,
+    "references": "rank among reference models trained without the mark",
     "centred": "rank among the controls, less what the reference models make of each",
     "controls": "rank among the controls",
 }

@@ -14,7 +14,7 @@ from itertools import combinations
 from pathlib import Path
 
 from memorisk.images.pixel_form import PixelForm
-from memorisk.report.earlier_verdicts import current_audit, is_earlier
+from memorisk.report.earlier_verdicts import refuse_other_form
 from memorisk.report.statements.envelope import LARGEST_ENVELOPE, open_envelope
 from memorisk.report.statements.signatures import SignatureError
 from memorisk.report.statements.statement import (
@@ -207,7 +207,8 @@ def gate(
         The answer; a statement that is broken or changed, or that nobody trusted signed, does not pass.
 
     Raises:
-        InputError: Nothing is named for release, or something named is not there, or the source is no statement.
+        InputError: Nothing is named for release, something named does not exist, the source is no statement, or a
+            rule of another form gave a verdict in it.
 
     Example:
         >>> gate("release/privacy-statement.json", weights=["model.safetensors"]).passed  # doctest: +SKIP
@@ -229,6 +230,8 @@ def gate(
         statement, signed = _statement(Path(source), [Path(one) for one in key], given)
     except (InvalidStatementError, SignatureError) as error:
         return GateDecision(False, str(error))
+    for audit in statement.audits:
+        refuse_other_form(one_line(source), audit.kind, audit.settings.get("verdict_form"))
     asked = [audit for audit in statement.audits if audit.kind in GENERATED_SETS]
     tried = tuple(kind for kind in COPY_KINDS if asked and all(kind in _tried(audit) for audit in asked))
     if problem := next(_problems(statement, given, require, kinds, signed, require_signature), None):
@@ -349,17 +352,13 @@ def _problems(
     """List why a release may not go on, the gravest first."""
     if require_signature and not signed.verified:
         yield f"the statement is {signed.words}, and a verified signature is required: name the public key with --key"
-    verdict, of_runs = statement.verdict, worst_verdict(statement.audits).status
-    if verdict.status != of_runs:
-        yield f"the statement says {verdict.status}, and its runs together {of_runs}: write it again"
-    audits = [current_audit(audit) for audit in statement.audits]
-    today = worst_verdict(audits)
-    if today.status != FAIL:
-        yield from _earlier_rules(audits)
-    if today.status != PASS and not (require == "not-fail" and today.status == UNDECIDED):
-        why = one_line(today.why[0], 200) if today.why else "without a reason"
-        yield f"the verdict is {today.status} ({why}): {_TO_DO[today.status]}"
-    yield from _pixels_of_people(audits)
+    verdict = worst_verdict(statement.audits)
+    if verdict.status != statement.verdict.status:
+        yield f"the statement says {statement.verdict.status}, and its runs together {verdict.status}: write it again"
+    if verdict.status != PASS and not (require == "not-fail" and verdict.status == UNDECIDED):
+        why = one_line(verdict.why[0], 200) if verdict.why else "without a reason"
+        yield f"the verdict is {verdict.status} ({why}): {_TO_DO[verdict.status]}"
+    yield from _pixels_of_people(statement.audits)
     yield from _other_settings(statement)
     for one in given:
         if (released := _find_released(statement, one)) is None:
@@ -367,13 +366,6 @@ def _problems(
         elif not any(statement.audits[number].kind in _AUDITS[one.what] for number in released.audits):
             yield f"{one_line(one.path, 120)} was not audited: {_NO_AUDIT}"
     yield from _untried_kinds(statement, kinds)
-
-
-def _earlier_rules(audits: Sequence[AuditStatement]) -> Iterator[str]:
-    """List the runs whose verdict an earlier rule gave; they stop a release whatever it requires."""
-    for number, audit in enumerate(audits, 1):
-        if is_earlier(audit.why):
-            yield f"run {number} ({audit.kind}): {audit.why[0]}; what would decide it: {audit.what_would_decide[0]}"
 
 
 def _pixels_of_people(audits: Sequence[AuditStatement]) -> Iterator[str]:

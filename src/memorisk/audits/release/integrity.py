@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from memorisk.report.columns import booleans, distinct_scored
-from memorisk.report.earlier_verdicts import current_result
+from memorisk.report.earlier_verdicts import refuse_other_form, verdict_form
 from memorisk.report.result import Result, redact, refuse_changed
 from memorisk.runs.checksums import SEAL, file_sha256, refuse_damaged
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, read_guard
@@ -142,6 +142,7 @@ def _open_audit(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedA
         result = Result.load(folder)
     except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): {AGAIN}") from None
+    refuse_other_form(one_line(folder), kind, verdict_form(result.verdict))
     _refuse_other_status(folder, result.status)
     if kind in _LAST_FILE:
         _require_file(folder, _LAST_FILE[kind], kind)
@@ -152,7 +153,7 @@ def _open_audit(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedA
     counted = distinct_scored(result.per_group, "group") if "group" in result.per_group else None
     listed = {"group", "flagged"} <= {*result.per_group.columns}
     flagged = len(set(result.per_group["group"][booleans(result.per_group, "flagged")])) if listed else None
-    clean = _without_paths(redact(current_result(result)), config)
+    clean = _without_paths(redact(result), config)
     tables, seal = clean.all_tables(), file_sha256(folder / SEAL)
     return FinishedAudit(folder, kind, config, clean.verdict, clean.summary, tables, counted, flagged, seal)
 

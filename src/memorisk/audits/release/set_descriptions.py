@@ -90,7 +90,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         units=units,
         n_units=sets.n_train_patients,
         n_models=None,
-        level=n.level if verdict_form(v) == 1 else VERDICT_LEVEL,
+        level=VERDICT_LEVEL,
         correction=f"false discovery rate over all training {units} (Benjamini-Hochberg)"
         + (f", shared by {compared.n_detectors} detectors" if compared.n_detectors > 1 else ""),
         figures=(*_synthetic_figures(n, units), *_to_leave_out(run, units)),

@@ -61,7 +61,7 @@ from memorisk.images.copies.near_copies import SamePixels
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Generator, load_generator
-from memorisk.report.earlier_verdicts import current_result
+from memorisk.report.earlier_verdicts import refuse_other_form, verdict_form
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.environment import check_device, machine, versions
@@ -198,7 +198,9 @@ def _run(
         if (run / COMPLETION_FILE).is_file():
             _clear(run)
             refuse_changed(run.path, "draw again into a new --out")  # kept images may be in use: they are not redrawn
-            return current_result(Result.load(run.path))
+            result = Result.load(run.path)
+            refuse_other_form(one_line(run.path), "synthesize", verdict_form(result.verdict))
+            return result
         run.log("started", versions=versions(), machine=machine())
         result = _loop(run, asked, found, names, run.noting(progress))
         run.log("finished", status=result.status)

@@ -167,7 +167,7 @@ def describing_section(result: Result, summary: SyntheticSummary, redact: bool) 
 def pair_section(result: Result, n: SyntheticNumbers, pictures: Pictures | None, redact: bool) -> list[Block]:
     """Equal and nearly equal pixels, training beside held out, and pictures where they were asked for."""
     terms, pixels = n.terms, n.pixels
-    text = f"{wording.PIXELS} {pixels.near_rule or wording.EARLIER_NEAR}"
+    text = " ".join(filter(None, (wording.PIXELS, pixels.near_rule)))
     if pixels.near_p is not None:
         text += f" Of a random split at least so many would be training {terms.units} with probability "
         text += f"{p_words(pixels.near_p)}."

@@ -123,7 +123,6 @@ PIXELS = (
     "Besides the features, thumbnails of 32 x 32 were compared, as they are and mirrored, less what all real images "
     "share, and the most alike pairs again as they are stored."
 )
-EARLIER_NEAR = "This run was made when a correlation of 0.95 counted as nearly identical, whatever the images."
 REST = (
     "{n} synthetic images expose them. To release the set without these is not enough: a second copy, a little farther "
     "from its source, may remain. Audit the rest again."
