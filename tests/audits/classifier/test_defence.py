@@ -159,10 +159,10 @@ def test_regimes_share_one_rehearsal_and_keep_their_own_training(monkeypatch: py
     choose = one_choice()
     arms = options_from({"regime": ("full", "dp-full"), "epsilon": (8, 3)}).arms.values()
     for arm in arms:
-        assert choose(None, None, arm, "divided", hopeless=False).options == replace(arm, models=10)
+        assert choose(None, None, arm, hopeless=False).options == replace(arm, models=10)
     assert len(chosen) == 1
     begun = replace(next(iter(arms)), models=12)  # an earlier command began this regime with a number of its own
-    assert choose(None, None, begun, "divided", hopeless=False).options == begun
+    assert choose(None, None, begun, hopeless=False).options == begun
     assert len(chosen) == 2
 
 

@@ -12,10 +12,8 @@ from memorisk.audits.classifier.plan import (
     VALIDATION,
     Plan,
     draw_parts,
-    identity,
     make_placebo,
     make_plan,
-    unmatched_of,
 )
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.images.copies.duplicates import linked_groups
@@ -26,7 +24,6 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
-from memorisk.runs.folder import open_run
 
 
 def manifest(sizes: dict[str, int], *, group_size: int = 2, split=None) -> Manifest:
@@ -157,24 +154,6 @@ def nobody_alike() -> Manifest:
 def test_patients_of_whom_no_two_are_alike_are_all_scored():
     plan = plan_of(nobody_alike(), models=4)
     assert all(d.sign[plan.parts.rows("canary")].all() for d in plan.designs)
-
-
-def test_a_run_begun_before_goes_on_as_it_was(tmp_path):
-    """Its designs left out whoever had no partner; a new run says in its identity that it does not."""
-    options = options_from({"models": 2})
-    new = identity(options, "hash", {})
-    assert new["unmatched"] == "divided"
-    old = identity(options, "hash", {}, "shared")
-    assert old == {k: v for k, v in new.items() if k != "unmatched"}
-    for name, run in (("old", old), ("new", new)):
-        with open_run(tmp_path / name, {"run": run}, identity=["run"]) as folder:
-            folder.log("started")
-    assert unmatched_of(tmp_path / "old") == "shared"
-    assert unmatched_of(tmp_path / "new") == unmatched_of(tmp_path / "none") == "divided"
-    images = nobody_alike()
-    parts = draw_parts(images, [], options, 0)
-    with pytest.raises(InputError, match="no group outside the test part has a partner"):
-        make_plan(images, parts, options, "shared")
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def test_honest_losses_have_the_members_of_the_plan_and_remember_nobody() -> Non
 
 def test_sixteen_models_do_where_patients_are_many_and_eight_never_have_room() -> None:
     manifest, parts, options, _ = planned(400, 2)
-    enough = choose_models(manifest, parts, options, "divided", hopeless=False)
+    enough = choose_models(manifest, parts, options, hopeless=False)
     assert enough.options.models == enough.needed == 16
     assert enough.rehearsal is not None
     assert 0.5 < enough.rehearsal.gap <= 2
@@ -118,14 +118,14 @@ def test_the_smallest_number_that_passes_is_taken_and_a_named_one_stays(
 ) -> None:
     tried = passing_from(monkeypatch, fewest)
     manifest, parts, options, _ = planned(60, 3)
-    choice = choose_models(manifest, parts, options, "divided", hopeless=False)
+    choice = choose_models(manifest, parts, options, hopeless=False)
     possible = fewest <= rehearsal.MOST_MODELS
     assert choice.options.models == (fewest if possible else 16)
     assert choice.needed == (fewest if possible else None)
     assert choice.rehearsal is not None
     assert choice.rehearsal.can_pass is possible
     assert len(tried) <= 6
-    named = choose_models(manifest, parts, replace(options, seeds=(7, 5, 3)), "divided", hopeless=False)
+    named = choose_models(manifest, parts, replace(options, seeds=(7, 5, 3)), hopeless=False)
     assert named.options.chosen_seeds == (7, 5, 3)
     assert named.named
     assert named.needed is None or named.needed >= fewest
@@ -135,13 +135,13 @@ def test_no_rehearsal_runs_where_no_number_of_models_could_pass(monkeypatch: pyt
     tried = passing_from(monkeypatch, 16)
     manifest, parts, options, plan = planned(24, 3)
     assert "3 classes have fewer than 10 patients to score" in rehearsal.whatever_models(plan)
-    assert choose_models(manifest, parts, options, "divided", hopeless=False).options.models == 16
+    assert choose_models(manifest, parts, options, hopeless=False).options.models == 16
     manifest, parts, options, plan = planned(120, 2, protocol="paper")
     assert "--design balanced" in rehearsal.whatever_models(plan)
-    assert choose_models(manifest, parts, options, "divided", hopeless=False).options.models == 8
+    assert choose_models(manifest, parts, options, hopeless=False).options.models == 8
     manifest, parts, options, plan = planned(120, 2)
     assert not rehearsal.whatever_models(plan)
-    assert choose_models(manifest, parts, options, "divided", hopeless=True).options.models == 16
+    assert choose_models(manifest, parts, options, hopeless=True).options.models == 16
     assert not tried
 
 

@@ -18,7 +18,7 @@ from torch import nn
 from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, Items, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
-from memorisk.audits.classifier.plan import Plan, draw_parts, make_plan, unmatched_of
+from memorisk.audits.classifier.plan import Plan, draw_parts, make_plan
 from memorisk.audits.classifier.result import ClassifierVerdict
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, prepare_recipe
 from memorisk.audits.pseudonyms import Pseudonyms
@@ -156,7 +156,7 @@ def open_finished(
     parts = draw_parts(
         store.manifest, linked_groups(store.pixel_hashes, store.manifest.groups), options, options.split_seed
     )
-    plan = make_plan(store.manifest, parts, options, unmatched_of(path))
+    plan = make_plan(store.manifest, parts, options)
     evidence = evidence_from_table(read_scores(path / SCORES))
     evidence = evidence.select(evidence.items.label != WHOLE)  # what is explained is explained by finding
     names = Pseudonyms.from_options(options)

@@ -1,7 +1,6 @@
 """What an audit will do before it does it: the parts, the designs, the trainings and their cost."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,7 @@ from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.images.manifest import Manifest, refuse_leaking_splits, require_labels
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
 from memorisk.runs.errors import InputError, listed, one_line
-from memorisk.runs.folder import is_run, read_config
-from memorisk.training.classifiers.twins import TwinDesign, Unmatched, paper_design, placebo_design, twin_design
+from memorisk.training.classifiers.twins import TwinDesign, paper_design, placebo_design, twin_design
 from memorisk.training.engine.data import ordered_classes, training_labels
 
 SHARES = (0.7, 0.15, 0.15)  # paper 000, A.1
@@ -56,7 +54,6 @@ class Plan:
         items: Scored items, each an image under a label.
         item_row: [I] the image of each item.
         item_class: [I] the class number of each item; -1 for all findings together.
-        unmatched: Treatment of groups without a partner.
     """
 
     design: str
@@ -65,7 +62,6 @@ class Plan:
     items: Items
     item_row: np.ndarray
     item_class: np.ndarray
-    unmatched: Unmatched = "divided"
 
 
 def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: ClassifierOptions, seed: int) -> Parts:
@@ -138,14 +134,13 @@ def _carve_validation(
     return carved
 
 
-def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions, unmatched: Unmatched = "divided") -> Plan:
+def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions) -> Plan:
     """Make the designs for every seed, and the items to score.
 
     Args:
         manifest: The images.
         parts: Training, canary and test part.
         options: Design and seeds.
-        unmatched: Treatment of groups without a partner; for an existing run from `unmatched_of`.
 
     Raises:
         InputError: There is nothing to score.
@@ -162,19 +157,17 @@ def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions, unma
         if design == "paper":
             designs.append(paper_design(manifest.n, canaries, shared, seed=seed))
         else:
-            designs.append(twin_design(parts.labels, parts.groups, canaries, shared, seed=seed, unmatched=unmatched))
+            designs.append(twin_design(parts.labels, parts.groups, canaries, shared, seed=seed))
     if not any(d.sign.any() for d in designs):
         raise InputError(
             f"{one_line(manifest.name)}: no group outside the test part has a partner, so nothing can be "
             "compared; use finer groups, or --design paper"
         )
     items, rows, numbers = _items(manifest, parts, options.head)
-    return Plan(design, parts, designs, items, rows, numbers, unmatched)
+    return Plan(design, parts, designs, items, rows, numbers)
 
 
-def make_placebo(
-    manifest: Manifest, parts: Parts, options: ClassifierOptions, *, seed: int, unmatched: Unmatched = "divided"
-) -> tuple[Plan, np.ndarray]:
+def make_placebo(manifest: Manifest, parts: Parts, options: ClassifierOptions, *, seed: int) -> tuple[Plan, np.ndarray]:
     """The same audit of canaries that no model sees: decoys in their slots, on a fresh split.
 
     ``balanced`` has no T to take decoys from: here C gets as many images as E, the rest of the pool are the decoys.
@@ -190,7 +183,7 @@ def make_placebo(
     fresh = Parts(part, parts.labels, parts.groups, parts.classes, parts.too_small, random=True)
     canaries, train = fresh.rows("canary"), fresh.rows("train")
     designs = [
-        placebo_design(parts.labels, parts.groups, canaries, train, seed=s, balanced=balanced, unmatched=unmatched)
+        placebo_design(parts.labels, parts.groups, canaries, train, seed=s, balanced=balanced)
         for s in _placebo_seeds(options, seed)
     ]
     items, rows, numbers = _items(manifest, fresh, options.head)
@@ -218,15 +211,7 @@ def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarr
     return items, at, np.array([number[n] for n in names], dtype=np.int64)
 
 
-def unmatched_of(folder: Path) -> Unmatched:
-    """Return the treatment of groups without a partner with which a run began: older runs keep theirs."""
-    run = read_config(folder).get("run") if is_run(folder) else None
-    return "shared" if isinstance(run, dict) and run.get("unmatched") != "divided" else "divided"
-
-
-def identity(
-    options: ClassifierOptions, data_hash: str, training: dict[str, Any], unmatched: Unmatched = "divided"
-) -> dict[str, Any]:
+def identity(options: ClassifierOptions, data_hash: str, training: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that a later command may not change in a run folder."""
     return {
         "data_hash": data_hash,
@@ -236,6 +221,5 @@ def identity(
         "threads": options.threads,
         "pseudonymise": options.pseudonymise,
         "training": training,
-        **({"unmatched": unmatched} if unmatched == "divided" else {}),  # runs made before do not name theirs
         **({"score_augmentations": options.score_augmentations} if options.score_augmentations else {}),
     }

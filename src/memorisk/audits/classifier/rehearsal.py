@@ -39,7 +39,6 @@ from memorisk.statistics.verdicts.noticeable_gap import MAX_SEEDS
 from memorisk.statistics.verdicts.tiers import MIN_GROUPS
 from memorisk.statistics.verdicts.units import GROUP_NAMES
 from memorisk.statistics.verdicts.verdict import MOST_MODELS, PASS, decide, seed_shortage
-from memorisk.training.classifiers.twins import Unmatched
 
 NOISE, SPREAD, TAILS = 0.1, 0.7, 3.0
 
@@ -131,19 +130,16 @@ class Choice:
     """Smallest number of models that can pass; None where no number up to `MOST_MODELS` can."""
 
 
-def choose_models(
-    manifest: Manifest, parts: Parts, options: ClassifierOptions, unmatched: Unmatched, *, hopeless: bool
-) -> Choice:
+def choose_models(manifest: Manifest, parts: Parts, options: ClassifierOptions, *, hopeless: bool) -> Choice:
     """Take the number of models that is named, or else the smallest with which an honest audit passes.
 
     Args:
         manifest: Images of the audit.
         parts: Training, canary and test part.
         options: Options of the audit.
-        unmatched: Treatment of groups without a partner.
         hopeless: Whether something else keeps a pass away, so that the number is the fewest of the design.
     """
-    plan = make_plan(manifest, parts, options, unmatched)
+    plan = make_plan(manifest, parts, options)
     number = 2 * len(plan.designs)
     fixed = options if options.names_models else replace(options, models=number)
     if hopeless or whatever_models(plan):
@@ -151,7 +147,7 @@ def choose_models(
     rehearsal = rehearse(plan, options)
     if rehearsal.can_pass:
         return Choice(fixed, options.names_models, rehearsal, number)
-    for tried in _search(manifest, parts, options, unmatched, above=number):
+    for tried in _search(manifest, parts, options, above=number):
         if options.names_models:
             return Choice(fixed, True, rehearsal, tried.n_models)
         return Choice(replace(options, models=tried.n_models), False, tried, tried.n_models)
@@ -169,22 +165,18 @@ def one_choice() -> ModelChooser:
     """
     choices: dict[tuple[object, ...], Choice] = {}
 
-    def choose(
-        manifest: Manifest, parts: Parts, options: ClassifierOptions, unmatched: Unmatched, *, hopeless: bool
-    ) -> Choice:
+    def choose(manifest: Manifest, parts: Parts, options: ClassifierOptions, *, hopeless: bool) -> Choice:
         """Choose as for the audits before, unless one of them resumes with a number of its own."""
-        number = (options.names_models, options.chosen_seeds, unmatched, hopeless)
+        number = (options.names_models, options.chosen_seeds, hopeless)
         if number not in choices:
-            choices[number] = choose_models(manifest, parts, options, unmatched, hopeless=hopeless)
+            choices[number] = choose_models(manifest, parts, options, hopeless=hopeless)
         before = choices[number]
         return replace(before, options=replace(options, models=before.options.models, seeds=before.options.seeds))
 
     return choose
 
 
-def _search(
-    manifest: Manifest, parts: Parts, options: ClassifierOptions, unmatched: Unmatched, *, above: int
-) -> list[Rehearsal]:
+def _search(manifest: Manifest, parts: Parts, options: ClassifierOptions, *, above: int) -> list[Rehearsal]:
     """Find the smallest number of models above one that is too small: its rehearsal, or nothing."""
     numbers = [above + step for step in _STEPS if above + step <= MOST_MODELS]
     passed: list[Rehearsal] = []
@@ -192,7 +184,7 @@ def _search(
     while low < high:
         middle = (low + high) // 2
         own = replace(options, models=numbers[middle], seeds=None)
-        tried = rehearse(make_plan(manifest, parts, own, unmatched), own, whole=False)
+        tried = rehearse(make_plan(manifest, parts, own), own, whole=False)
         if tried.can_pass:
             passed, high = [tried], middle
         else:

@@ -19,7 +19,7 @@ from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
-from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan, unmatched_of
+from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan
 from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
 from memorisk.audits.classifier.rehearsal import PILOT, Choice, ModelChooser, choose_models
 from memorisk.audits.classifier.result import ClassifierVerdict, LookAlikes, Placebo, Privacy
@@ -159,7 +159,7 @@ def run_audit(
         names = Pseudonyms.from_options(options)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
         names = names.knowing(config)
-        fixed = identity(options, store.data_hash, recipe.describe(), plan.unmatched)
+        fixed = identity(options, store.data_hash, recipe.describe())
         with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
             foreseen = describe_plan(folder, plan, recipe, store, choice, alike, intended, run.noting(progress))
             for line in (foreseen.models, *foreseen.notes) if foreseen.cost.trainings else ():  # before hours of it
@@ -208,7 +208,7 @@ def _prepare(
     )
     manifest = store.manifest
     linked = linked_groups(store.pixel_hashes, manifest.groups)
-    parts, unmatched = draw_parts(manifest, linked, options, options.split_seed), unmatched_of(folder)
+    parts = draw_parts(manifest, linked, options, options.split_seed)
     alike = alike_images(store, parts.groups, parts.part.astype(str), progress)
     begun = None if dry_run else _as_begun(folder, options)
     if begun is not None and begun.chosen_seeds == options.chosen_seeds:  # the first command said what can pass
@@ -216,9 +216,9 @@ def _prepare(
     else:
         progress("rehearsing the audit on simulated losses", 0, 0)
         hopeless = bool(patient_doubts(store, options, alike))
-        choice = choose(manifest, parts, options, unmatched, hopeless=hopeless)
+        choice = choose(manifest, parts, options, hopeless=hopeless)
     options = choice.options
-    plan = make_plan(manifest, parts, options, unmatched)
+    plan = make_plan(manifest, parts, options)
     recipe = prepare_recipe(store, plan, options, dry_run=dry_run)
     refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
     check_bound(plan, options)

@@ -386,9 +386,7 @@ def run_placebo(
 def placebo_plans(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Iterator[tuple[Plan, np.ndarray]]:
     """The plan of every repeat, and [S, I] the signs that its design would have given its items."""
     for repeat in range(options.placebo):
-        yield make_placebo(
-            store.manifest, plan.parts, options, seed=options.split_seed + 1 + repeat, unmatched=plan.unmatched
-        )
+        yield make_placebo(store.manifest, plan.parts, options, seed=options.split_seed + 1 + repeat)
 
 
 def summarise_placebo(findings: list[ClassFindings]) -> PlaceboRepeat:

@@ -48,7 +48,7 @@ from memorisk.statistics.randomization import halve
 
 Pair = tuple[np.ndarray, np.ndarray]
 Unmatched = Literal["divided", "shared"]
-"""Treatment of groups without a partner: "divided", or as in older runs "shared": in both twins, without a result."""
+"""Treatment of groups without a partner: "divided", or "shared" (in both twins, without a result) to compare with."""
 
 COUNTERWEIGHT = 8
 """Number of images to balance the largest group without a partner, for each image of that group."""
