@@ -46,8 +46,6 @@ class PairPlanOptions:
     """Pairs above a threshold that are listed, at most; 0 for none."""
     bins: int = 0
     """Of a histogram of all pairs; 0 for none."""
-    job_rows: int = JOB_ROWS
-    """Rows of the first table a job."""
     workers: int = 1
     """Processes like the one that is timed here, or machines like this one."""
     card: str | None = None
@@ -69,7 +67,7 @@ class PairPlanOptions:
         Raises:
             InputError: A number below 1, a share beyond 1, half a card, or no such measure.
         """
-        for name in ("synthetic", "width", "neighbours", "job_rows", "workers", "cards"):
+        for name in ("synthetic", "width", "neighbours", "workers", "cards"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; give at least 1")
         for name in ("listed", "bins"):
@@ -170,7 +168,7 @@ def plan_pairs(options: PairPlanOptions) -> PairPlan:
     return PairPlan(
         counts=counts,
         operations=2 * counts.columns,
-        jobs=-(-n // options.job_rows),
+        jobs=-(-n // JOB_ROWS),
         input_bytes=_FLOAT32 * d * (n + (m or 0)),
         answer_bytes=_NEIGHBOUR * n * options.neighbours + _LISTED * options.listed + _BIN * options.bins,
         worker_bytes=_worker_bytes(n, m or n, d, head=head, listed=bool(options.listed)),

@@ -118,7 +118,6 @@ def mark(
     *,
     out: Path,
     size: int | None = None,
-    n_shown: int = 11,
     seed: int = 0,
     arrays: Path | None = None,
     options: Annotated[MarkOptions, FLAT] = _MARK,
@@ -133,8 +132,6 @@ def mark(
         PNG file to write: the image with the mark, then with each control.
     size
         Side in pixels to which the image is resized first, as for the model.
-    n_shown
-        Number of controls to show.
     seed
         Random seed for the controls.
     arrays
@@ -142,7 +139,7 @@ def mark(
     """
     from memorisk.audits.feature.marks import preview
 
-    print(preview(image, out, options, size=size, shown=n_shown, seed=seed, arrays=arrays))  # noqa: T201 (the command's answer)
+    print(preview(image, out, options, size=size, seed=seed, arrays=arrays))  # noqa: T201 (the command's answer)
     return 0
 
 

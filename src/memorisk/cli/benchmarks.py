@@ -150,7 +150,6 @@ def pairs(
     neighbours: int = 1,
     listed: int = 0,
     bins: int = 0,
-    job_rows: int = 8192,
     workers: int = 1,
     card: str | None = None,
     rate: float | None = None,
@@ -180,8 +179,6 @@ def pairs(
         Most pairs above a threshold that are listed.
     bins
         Bins of a histogram of all pairs; 0 for no histogram.
-    job_rows
-        Rows of the first table per job.
     workers
         Number of processes, or of machines like this one.
     card
@@ -208,7 +205,6 @@ def pairs(
         neighbours=neighbours,
         listed=listed,
         bins=bins,
-        job_rows=job_rows,
         workers=workers,
         card=card,
         rate=rate,

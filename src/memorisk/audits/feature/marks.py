@@ -178,6 +178,7 @@ def write_mark_arrays(path: Path, marks: Sequence[Mark], height: int, width: int
 
 
 _BORDER = 4
+_SHOWN_CONTROLS = 11  # with the mark, two rows of six
 
 
 def preview(
@@ -186,7 +187,6 @@ def preview(
     options: MarkOptions,
     *,
     size: int | None = None,
-    shown: int = 11,
     seed: int = 0,
     arrays: Path | None = None,
 ) -> Path:
@@ -197,7 +197,6 @@ def preview(
         out: A new PNG file.
         options: The mark and its controls.
         size: Side in pixels that the image is resized to.
-        shown: Controls shown.
         seed: Of the controls.
         arrays: A new .npz file for the mark and all its controls as arrays (`mark_arrays`).
 
@@ -213,8 +212,6 @@ def preview(
         raise InputError(f"--out {one_line(out)} is there already: name a new file")
     if not out.parent.is_dir():
         raise InputError(f"--out {one_line(out)}: there is no folder {one_line(out.parent)}")
-    if shown < 0:
-        raise InputError(f"n_shown is {shown}; it must be at least 0")
     if size is not None and size < 1:
         raise InputError(f"size is {size}; it must be at least 1")
     if not image.is_file():
@@ -228,7 +225,7 @@ def preview(
     height, width = pixels.shape[1:3]
     mark.corner(height, width)
     controls = fitting_controls(choose_controls(mark, options, checked.where, seed), height, width, mark)
-    marks = [mark, *controls[:shown]]
+    marks = [mark, *controls[:_SHOWN_CONTROLS]]
     buffer = io.BytesIO()
     Image.fromarray(_sheet([burn_stored(pixels, one)[0] for one in marks])).save(buffer, format="PNG")
     if arrays is not None:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from rich.console import Console
 
 from memorisk.audits.classifier.dry_run import duration
-from memorisk.audits.pair_plan import CardPlan, PairPlan, PairPlanOptions
+from memorisk.audits.pair_plan import JOB_ROWS, CardPlan, PairPlan, PairPlanOptions
 from memorisk.cli.show.common import print_json, print_rows
 
 
@@ -23,7 +23,7 @@ def show_pair_search(plan: PairPlan, options: PairPlanOptions, *, as_json: bool)
         ("answers, at most", _size(plan.answer_bytes)),
         ("held by a process beside them, about", _size(plan.worker_bytes)),
         ("blocks", f"{counts.first_blocks:,} of the first table, {counts.second_blocks:,} of the second in all"),
-        ("jobs for --executor", f"{plan.jobs:,} of {options.job_rows:,} rows"),
+        ("jobs for --executor", f"{plan.jobs:,} of {JOB_ROWS:,} rows"),
     ]
     if plan.pairs_per_second is not None and plan.hours_here is not None:
         lines.append(
