@@ -1345,7 +1345,8 @@ def gate(
         The answer; a statement that is broken or changed, or that nobody trusted signed, does not pass.
 
     Raises:
-        InputError: Nothing is named for release, or something named is not there, or the source is no statement.
+        InputError: Nothing is named for release, something named does not exist, the source is no statement, or a
+            rule of another form gave a verdict in it.
 
     Example:
         >>> gate("release/privacy-statement.json", weights=["model.safetensors"]).passed  # doctest: +SKIP
@@ -1469,8 +1470,8 @@ def load_manifest(source: ImageSource, options: ImageOptions | None = None) -> M
         source: Name of a source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class
             folders, DICOM tree, NIfTI volumes, a set that ``memorisk generate`` made), a CSV, TSV or Parquet table,
             arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx), or a published data set as ``NAME:FOLDER``
-            (``images.published.registry``); or several of these by commas (``images.sources.registry``); each also at a
-            URL (``s3://BUCKET/FOLDER``, ``images.sources.registry``). A path that exists is a path, colon and comma
+            (``images.published.registry``); or several of these by commas (``images.sources.joined``); each also at a
+            URL (``s3://BUCKET/FOLDER``, ``images.sources.urls``). A path that exists is a path, colon and comma
             or not.
         options: Options by which images are found, labelled, grouped and sampled.
 

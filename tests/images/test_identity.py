@@ -18,7 +18,8 @@ from memorisk.images.identity import id_doubts, look_alikes, normal_id, normal_l
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.set_check import check_images
-from memorisk.images.sources.registry import join_manifests, load_manifest
+from memorisk.images.sources.joined import join_manifests
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 
 SEEN, UNSEEN = "Zürich 7", ["\u200bZu\u0308rich 7", " Zürich 7\t", "Zürich\ufeff 7\0", "\u202aZürich 7\u202c\xa0"]

@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from memorisk.images.columns import label_values, text, with_numbers
+from memorisk.images.layouts import tables
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.digits import digits_manifest
 from memorisk.images.readers.registry import read_image
-from memorisk.images.layouts import tables
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write

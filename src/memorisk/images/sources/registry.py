@@ -1,203 +1,32 @@
-"""Manifests of the sources that a user names: digits, a folder, a table, arrays, a published data set, or several.
+"""Sources that a user names: digits, a folder, a table, arrays, a published data set, a URL, or several.
 
-Each kind of source has its module; they meet in ``images.layouts.draft``, where labels, groups, frames and checks
-are the same.
-
-Several sources are joined by commas (``celeba:A,nih-cxr-lt:B,table.csv``), each read by its own rules. LCMem (paper
-004) trains on several data sets at once. The data set's name is put before ids and groups, so that patient 17 of
-one and celebrity 17 of another stay two people; the column ``dataset`` names each image's data set, and code that draws
-pairs by data set uses it. A person in two of the sources under two names is not recognised, except by a study in
-both, which is a doubt; two names of one collection of images are refused.
-
-A source at a URL is copied to a private folder, which is then read like any folder, table or array. The images of a
-table lie next to it unless ``image_root`` names another place, so its whole folder is copied; for
-arrays and a published data set (``ham10000:s3://...``) the named path is copied. Several sources by commas are copied
-one by one.
-
+Each layout has its module; they meet in ``images.layouts.draft``, where labels, groups, frames and checks are the same.
 `refuse_overlap` and the functions after it know the places of a source's images, the folders that must not be written
 to, and the generated images that may not be read from there unnoticed.
 """
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path, PurePath
 
-import pandas as pd
-
-from memorisk.images.identity import IdDoubt
 from memorisk.images.layouts.arrays import load_arrays
 from memorisk.images.layouts.draft import refuse_unused
 from memorisk.images.layouts.folders import load_folder
 from memorisk.images.layouts.shards import Shard, is_saved, is_shard, load_shards, saved_shards
 from memorisk.images.layouts.tables import load_table
-from memorisk.images.manifest import BUILTIN, RESERVED, Manifest, drop_labels, sample_manifest, shared_study_doubts
+from memorisk.images.manifest import Manifest, drop_labels, sample_manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.digits import digits_manifest
 from memorisk.images.published.registry import load_official
 from memorisk.images.readers.registry import SHARDS, file_format, file_head, unknown_kind
+from memorisk.images.sources.joined import join_manifests
 from memorisk.images.sources.places import nowhere, several_sources
+from memorisk.images.sources.urls import local_images, local_options
 from memorisk.images.store import ImageStore
-from memorisk.runs.errors import InputError, MemoriskError, listed, one_line
-from memorisk.runs.storage.filesystem import Storage
+from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.storage.locations import path_of, url_of
-from memorisk.runs.storage.mirror import TABLES, local_source, name_url_in_error
-
-_SAME_PEOPLE = (("chestxray14", "nih-cxr-lt"),)
-"""Data sets of the same patients, whose equal numbers would differ by the data set's name."""
-
-
-def join_manifests(manifests: list[Manifest]) -> Manifest:
-    """Join several manifests to one.
-
-    Args:
-        manifests: Manifests with roots of their own; one without a column ``dataset`` is called by its name.
-
-    Returns:
-        Joined manifest with rows in the order given. ``image`` and ``group`` are ``<data set>/<as it was>``, also where
-        nothing would collide, so that adding a source renames no id; ``path`` is relative to the folder above all
-        roots; a column that a source lacks is empty there.
-
-    Raises:
-        InputError: Two have a data set of one name, have the same patients, or lie on different drives.
-    """
-    tables = [_with_name(manifest) for manifest in manifests]
-    names = [list(dict.fromkeys(table["dataset"])) for table in tables]
-    flat = [name for part in names for name in part]
-    twice = sorted({name for name in flat if flat.count(name) > 1})
-    if twice:
-        raise InputError(
-            f"two of the sources hold a data set called {listed([one_line(t, 60) for t in twice])}; give each folder a "
-            "name of its own, or a table with a column dataset"
-        )
-    for pair in _SAME_PEOPLE:
-        if set(pair) <= set(flat):
-            raise InputError(
-                f"{' and '.join(pair)} are images of the same patients under one numbering; give one of them"
-            )
-    root = _common_root(manifests)
-    for table, manifest in zip(tables, manifests, strict=True):
-        if manifest.root is not None and root is not None:
-            above = os.path.relpath(_real(manifest.root), root)
-            table["path"] = [
-                path if path.startswith(BUILTIN) else os.path.normpath(os.path.join(above, path)).replace(os.sep, "/")  # noqa: PTH118
-                for path in table["path"]
-            ]
-    stacked = _stacked(tables)
-    counts = [f"{len(t):,} of {one_line(m.name)}" for t, m in zip(tables, manifests, strict=True)]
-    note = (
-        f"Data sets: {', '.join(counts)}. Ids and groups have the data set's name before them: one id in two sources "
-        "is two people."
-    )
-    joined = Manifest(
-        table=stacked,
-        root=root,
-        name="+".join(manifest.name for manifest in manifests),
-        notes=(note, *(f"{m.name}: {text}" for m in manifests for text in m.notes)),
-        skipped=_skipped(manifests),
-        id_doubts=tuple(
-            replace(doubt, ids=tuple(f"{m.name}: {names}" for names in doubt.ids))
-            for m in manifests
-            for doubt in m.id_doubts
-        )
-        + _doubts_across([replace(m, table=t) for m, t in zip(manifests, tables, strict=True)]),
-    )
-    joined.validate()
-    return joined
-
-
-def _doubts_across(manifests: list[Manifest]) -> tuple[IdDoubt, ...]:
-    """Doubt the ids of studies that lie in several sources, once each."""
-    pairs = combinations(manifests, 2)
-    return tuple(dict.fromkeys(doubt for pair in pairs for doubt in shared_study_doubts(*pair)))
-
-
-def _with_name(manifest: Manifest) -> pd.DataFrame:
-    """Return a manifest's table with its data set's name before ids and groups."""
-    table = manifest.table.copy()
-    names = table["dataset"].tolist() if "dataset" in table else [""] * len(table)
-    table["dataset"] = [name or manifest.name for name in names]
-    for column in ("image", "group"):
-        table[column] = [f"{name}/{value}" for name, value in zip(table["dataset"], table[column], strict=True)]
-    return table
-
-
-def _stacked(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """Stack the tables one below the other, our columns first, as text where a source lacks them."""
-    table = pd.concat(tables, ignore_index=True)
-    own = [column for column in RESERVED if column in table]
-    for column in own:
-        if column != "frame":
-            table[column] = [value if isinstance(value, str) else "" for value in table[column]]
-    if "frame" in table:
-        table["frame"] = pd.array([None if pd.isna(v) else int(v) for v in table["frame"]], dtype="Int64")
-    return table.reindex(columns=[*own, *[c for c in table.columns if c not in RESERVED]])
-
-
-def _common_root(manifests: list[Manifest]) -> Path | None:
-    """Return the folder above the roots of all.
-
-    Raises:
-        InputError: The roots have no folder in common.
-    """
-    roots = [str(_real(manifest.root)) for manifest in manifests if manifest.root is not None]
-    try:
-        return Path(os.path.commonpath(roots)) if roots else None
-    except ValueError:
-        raise InputError("the sources lie on different drives; put them below one folder") from None
-
-
-def _real(root: Path) -> Path:
-    return Path(os.path.realpath(root))
-
-
-def _skipped(manifests: list[Manifest]) -> pd.DataFrame:
-    """List what was left out of each manifest, with the manifest's name."""
-    parts = [m.skipped.assign(path=[f"{m.name}/{path}" for path in m.skipped["path"]]) for m in manifests]
-    return pd.concat(parts, ignore_index=True)
-
-
-_PUBLISHED = re.compile(r"([A-Za-z][A-Za-z0-9_-]+:)(?=[A-Za-z][A-Za-z0-9+.-]+://)")
-_BESIDE = frozenset((*TABLES, ".gz"))  # idx files, too: MNIST's labels lie next to its images
-
-
-def local_options(options: ImageOptions) -> ImageOptions:
-    """Return the options with local copies of ``image_root`` and ``labels_csv`` where they are URLs.
-
-    Raises:
-        InputError: A URL leads to nothing.
-        MemoriskError: The storage does not answer.
-    """
-    places = {"image_root": options.image_root, "labels_csv": options.labels_csv}
-    urls = {name: value for name, value in places.items() if value is not None and url_of(value)}
-    return replace(options, **{n: local_source(v, options.store) for n, v in urls.items()}) if urls else options
-
-
-def local_images(source: str | Path, options: ImageOptions) -> tuple[Path, str | Path] | None:
-    """Copy a source to this machine, and return the copy and the source to read in its place.
-
-    Returns:
-        Local copy and new source; None where the source is not a URL, or is several sources by commas, which are
-        copied one by one.
-
-    Raises:
-        InputError: The URL leads to nothing, or names of its files lead out of the copy.
-        MemoriskError: The storage does not answer, or the disk is full.
-    """
-    text = str(source)
-    published = _PUBLISHED.match(text) if isinstance(source, str) else None
-    head = published[1] if published else ""
-    place = text[len(head) :] if isinstance(source, str) else source
-    url = url_of(place)
-    if url is None or ("," in text and Storage(url).kind() is None):
-        return None
-    suffix = Path(url).suffix.lower()
-    beside = not head and options.image_root is None and (suffix in _BESIDE or "idx" in Path(url).name)
-    local = local_source(url, options.store, beside=beside)
-    return local, f"{head}{local}" if head else local
-
+from memorisk.runs.storage.mirror import name_url_in_error
 
 GENERATED, GENERATED_TABLE, UNFINISHED_TABLE = "generate.json", "manifest.csv", "drawn.csv"
 """Names of files in a folder of ``memorisk generate``: the last file of a finished one, its table of classes, and the
@@ -212,8 +41,8 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
         source: Name of a source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class
             folders, DICOM tree, NIfTI volumes, a set that ``memorisk generate`` made), a CSV, TSV or Parquet table,
             arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx), or a published data set as ``NAME:FOLDER``
-            (``images.published.registry``); or several of these by commas (``images.sources.registry``); each also at a
-            URL (``s3://BUCKET/FOLDER``, ``images.sources.registry``). A path that exists is a path, colon and comma
+            (``images.published.registry``); or several of these by commas (``images.sources.joined``); each also at a
+            URL (``s3://BUCKET/FOLDER``, ``images.sources.urls``). A path that exists is a path, colon and comma
             or not.
         options: Options by which images are found, labelled, grouped and sampled.
 
