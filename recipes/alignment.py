@@ -23,7 +23,8 @@ from scipy import ndimage
 
 from memorisk.audits.generated.distances import CANDIDATES
 from memorisk.audits.synthetic.second_look import MOST_IMAGES, REFINED, KeptDetails, largest_strengths, lay_on_nearest
-from memorisk.images.alterations.plants import PLANT_KINDS, _cast, _sampled, plant_copy
+from memorisk.images.alterations.planting import _cast, _sampled, plant_copy
+from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.alignment import WINDOWS, Alignment, copy_details
 from memorisk.images.readers.registry import read_image
 from memorisk.models.copy_detectors import Detector, load_detector

@@ -25,7 +25,8 @@ from PIL import Image
 
 from copies_found import read_rows, resized
 from memorisk import audit_synthetic
-from memorisk.images.alterations.plants import PLANT_KINDS, plant_copy
+from memorisk.images.alterations.planting import plant_copy
+from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.pixels import hash_pixels
 from memorisk.statistics.intervals import clopper_pearson
 from near_copies import SETS, Set
@@ -37,7 +38,7 @@ LARGEST_WEIGHT = 0.6
 """Of one of two images in a mixture."""
 COMPONENTS = 100
 COPIED = ("cropped", "pasted", "flipped")
-KINDS = tuple(kind for kind, plant in PLANT_KINDS.items() if plant.required)
+KINDS = tuple(PLANT_KINDS)
 
 
 def people_of(one: Set, data: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -18,7 +18,8 @@ from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
 
 from memorisk.audits.synthetic.run import audit_synthetic
-from memorisk.images.alterations.plants import find_plant_kind, plant_copy
+from memorisk.images.alterations.planting import plant_copy
+from memorisk.images.alterations.plants import find_plant_kind
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from networks import cnn2
 
-from memorisk.images.alterations.plants import PLANT_KINDS, plant_copy
+from memorisk.images.alterations.planting import plant_copy
+from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store

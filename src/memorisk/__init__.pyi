@@ -1325,7 +1325,7 @@ def gate(
     weights: Sequence[str | Path] = (),
     images: Sequence[str | Path] = (),
     require: str = "pass",
-    kinds: Sequence[str] = ("exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted"),
+    kinds: Sequence[str] = ("exact", "flipped", "rotated", "noised", "jpeg", "cropped", "pasted"),
     key: Sequence[str | Path] = (),
     require_signature: bool = False,
 ) -> GateDecision:

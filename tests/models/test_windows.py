@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.images.alterations.plants import ANGLES
+from memorisk.images.alterations.plants import ALL_KINDS
 from memorisk.images.copies.duplicates import details, thumbnail
 from memorisk.models.copy_detectors import load_detector
 from memorisk.models.encoders.feature_sources import parse_source
@@ -49,7 +49,7 @@ def test_turned_views_are_the_image_turned():
 def test_every_turn_that_is_planted_lies_near_a_view():
     """Half of the step between two views is the most that a planted copy is away from one."""
     turns = np.array([0.0, *GRIDS[VIEWS].turns])
-    planted = np.concatenate([sign * np.linspace(*ANGLES, 100) for sign in (-1, 1)])
+    planted = np.concatenate([sign * np.linspace(*ALL_KINDS["rotated"].limits, 100) for sign in (-1, 1)])
     assert np.abs(planted[:, None] - turns).min(axis=1).max() <= np.diff(np.sort(turns)).max() / 2
 
 

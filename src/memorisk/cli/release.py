@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from memorisk.cli.settings import AS_JSON, FLAT, PATHS, SWITCH, with_progress_bar
+from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.options import ImageOptions
-from memorisk.report.statements.statement import COPY_KINDS, CopyKind
 from memorisk.runs.errors import UsageError
 
 _IMAGES = ImageOptions()
@@ -71,7 +71,7 @@ def gate(
     weights: PATHS = (),
     images: PATHS = (),
     require: Literal["pass", "not-fail"] = "pass",
-    kinds: Annotated[tuple[CopyKind, ...], Parameter(negative="", consume_multiple=True)] = COPY_KINDS,
+    kinds: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = tuple(PLANT_KINDS),
     key: PATHS = (),
     require_signature: SWITCH = False,
     json: AS_JSON = False,

@@ -122,12 +122,3 @@ Paired = Annotated[
     in_group("generator", help="Draw one image for each training image's condition. Needs a generator trained on "
     "pseudo-conditions."),
 ]  # fmt: skip
-PlantKinds = Annotated[
-    tuple[str, ...],
-    Parameter(consume_multiple=True),
-    in_group(
-        "statistics",
-        help="Kinds of planted copies that a pass covers; by default exact, flipped, "
-        "rotated, noised, jpeg, cropped and pasted. All others are tried, too, and decide nothing.",
-    ),
-]

@@ -15,14 +15,14 @@ from memorisk.audits.filter.calibration import (
     guaranteed_thresholds,
     identities,
 )
-from memorisk.audits.filter.families import PLANTED, REIDENTIFICATION, Family, not_promised, parse_families
+from memorisk.audits.filter.families import REIDENTIFICATION, Family, not_promised, parse_families
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.result import LookAlikeCounts
 from memorisk.audits.filter.screening import open_detectors, open_screening
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.filter.wording import excluded_words
 from memorisk.audits.generated.terms import Terms
-from memorisk.images.alterations.families import FAMILIES
+from memorisk.images.alterations.families import FAMILIES, PLANTED
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import no_progress
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.audits.filter.families import PLANTED
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthesize.plan import SynthesizePlan
@@ -15,7 +14,7 @@ from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary
 from memorisk.audits.synthesize.run import synthesize
 from memorisk.audits.synthesize.verdict import loop_verdict
 from memorisk.cli.show.synthetic_sets import show_synthesis, show_synthesis_plan
-from memorisk.images.alterations.families import FAMILIES
+from memorisk.images.alterations.families import FAMILIES, PLANTED
 from memorisk.images.copies.near_copies import ORIENTATIONS
 from memorisk.report.numbers import from_json
 from memorisk.report.page import render_page

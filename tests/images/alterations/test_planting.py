@@ -3,15 +3,8 @@
 import numpy as np
 import pytest
 
-from memorisk.images.alterations.plants import (
-    ALL_KINDS,
-    NOISE,
-    PLANT_KINDS,
-    REGIONS,
-    find_plant_kind,
-    plant_copy,
-    planted_kinds,
-)
+from memorisk.images.alterations.planting import plant_copy
+from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS, find_plant_kind, planted_kinds
 from memorisk.images.copies.duplicates import details, thumbnail
 from memorisk.runs.errors import InputError
 
@@ -94,7 +87,7 @@ def test_rotation_turns_by_the_angle_it_names():
 def test_noise_has_the_deviation_it_names():
     for i, copy in enumerate(copies("noised", 12, channels=1)):
         share = float(copy.parameter.split()[1])
-        assert NOISE[0] <= share <= NOISE[1]
+        assert ALL_KINDS["noised"].limits[0] <= share <= ALL_KINDS["noised"].limits[1]
         inside = (photograph(i, 1) > 90) & (photograph(i, 1) < 165)  # nothing is clipped there
         gap = (copy.pixels.astype(float) - photograph(i, 1))[inside] / 255
         assert gap.std() == pytest.approx(share, rel=0.2)
@@ -127,7 +120,7 @@ def test_a_paste_holds_both_images():
         own, new = (copy.pixels == image).all(-1), (copy.pixels == base).all(-1)
         assert (own | new).all()
         area = float(copy.parameter.split("%")[0]) / 100
-        assert REGIONS[0] ** 2 - 0.02 <= area <= REGIONS[1] ** 2 + 0.02
+        assert ALL_KINDS["pasted"].limits[0] ** 2 - 0.02 <= area <= ALL_KINDS["pasted"].limits[1] ** 2 + 0.02
         assert (~new).mean() <= area + 0.01
 
 

@@ -11,13 +11,13 @@ from sklearn.metrics import roc_auc_score
 
 import memorisk
 from memorisk.images.alterations.families import FAMILIES
+from memorisk.images.alterations.graded import augmented
 from memorisk.models.lcmem import LatentDetector
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
 from memorisk.statistics.pairs.identity_pairs import negative_pairs, pair_weights, positive_pairs
 from memorisk.training.detectors import command as lcmem_command
 from memorisk.training.detectors.command import plan_detector, train_detector
-from memorisk.training.detectors.lcmem.augmentations import augmented
 from tests.commands import answer, refusal
 from tests.training.siamese import patients
 

@@ -8,16 +8,11 @@ import torch
 from PIL import Image
 from scipy import ndimage
 
+from memorisk.images.alterations.families import FAMILIES
+from memorisk.images.alterations.graded import augmented, to_unit
+from memorisk.images.alterations.operations import rotate, shift_and_scale
 from memorisk.runs.errors import InputError
-from memorisk.training.detectors.lcmem.augmentations import (
-    FAMILIES,
-    MildAugmentation,
-    PairAugmentation,
-    augmented,
-    rotate,
-    shift_and_scale,
-    to_unit,
-)
+from memorisk.training.detectors.lcmem.augmentations import MildAugmentation, PairAugmentation
 
 
 def pictures(n: int = 6, side: int = 16, channels: int = 1, dtype: type = np.uint8) -> np.ndarray:
@@ -89,9 +84,9 @@ def test_jpeg_is_what_pillow_writes_and_reads() -> None:
     ("family", "strength", "rows", "said"),
     [
         ("blurr", 1, [0], "Did you mean 'blur'"),
-        ("jpeg", 0, [0], "quality from 1 to 95"),
+        ("jpeg", 0, [0], "from 1 to 95"),
         ("blur", 0, [0], "above 0"),
-        ("noise", float("nan"), [0], "standard deviation"),
+        ("noise", float("nan"), [0], "0 or more"),
         ("blur", 1, [6], "from 0 to 5"),
     ],
 )

@@ -1,7 +1,7 @@
 """The threshold of each detector, from one random positive pair of each new identity and family of copies.
 
 A family is a kind of copies that the guarantee is about (METHODS section 4, "Guarantee"). ``re-identification``
-pairs two different images of one identity. Every family of `memorisk.training.detectors.lcmem.augmentations` pairs
+pairs two different images of one identity. Every family of `memorisk.images.alterations.graded` pairs
 an image with a copy of it, its strength drawn evenly from the family's. ``flipped`` and ``cropped`` pair it with a
 copy that the audit of a synthetic set plants under that name (`memorisk.images.alterations.plants`).
 
@@ -17,12 +17,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.families import PLANTED, REIDENTIFICATION, Family
+from memorisk.audits.filter.families import Family
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.screening import ScreeningDetector
 from memorisk.audits.filter.sets import FilterSets
-from memorisk.images.alterations.families import FAMILIES
-from memorisk.images.alterations.plants import find_plant_kind, plant_copy
+from memorisk.images.alterations.families import ALL_FAMILIES, PLANTED
+from memorisk.images.alterations.graded import augmented
+from memorisk.images.alterations.planting import plant_copy
+from memorisk.images.alterations.plants import find_plant_kind
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
@@ -31,7 +33,6 @@ from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.statistics.pairs.guarantee import MissGuarantee, Readings, both_readings
 from memorisk.statistics.pairs.identity_pairs import one_positive_each
-from memorisk.training.detectors.lcmem.augmentations import augmented
 
 _STREAM = 61  # keeps these draws apart from others of the same seed
 
@@ -78,8 +79,8 @@ def draw_pairs(family: Family, store: ImageStore, seed: int) -> PositivePairs:
     Raises:
         InputError: Images that cannot be augmented.
     """
-    place = [REIDENTIFICATION, *FAMILIES, *PLANTED].index(family.name)
-    rng = np.random.default_rng([_STREAM, seed, place])
+    stream = 1 + ALL_FAMILIES[family.name].stream if family.copied else 0
+    rng = np.random.default_rng([_STREAM, seed, stream])
     groups = store.manifest.groups.astype(str)
     first_seed, second_seed = (int(value) for value in rng.integers(1 << 32, size=2))
     if not family.copied:

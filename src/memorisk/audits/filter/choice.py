@@ -16,12 +16,12 @@ import numpy as np
 
 from memorisk.audits.filter.calibration import CalibratedThreshold, calibrate, counted_guarantees, guaranteed_thresholds
 from memorisk.audits.filter.decisions import real_share, synthetic_share
-from memorisk.audits.filter.families import COPIES, PLANTED, Family, parse_families
+from memorisk.audits.filter.families import COPIES, Family, parse_families
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import FamilyCost
 from memorisk.audits.filter.screening import Screening, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
-from memorisk.images.alterations.families import FAMILIES
+from memorisk.images.alterations.families import FAMILIES, PLANTED
 from memorisk.runs.errors import InputError, listed
 from memorisk.runs.workload import Progress
 from memorisk.statistics.pairs.guarantee import MissGuarantee

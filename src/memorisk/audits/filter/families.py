@@ -1,16 +1,12 @@
-"""Families of copies that a guarantee is about, by name; without PyTorch, so that settings can check them."""
+"""Families of copies that a guarantee covers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memorisk.images.alterations.families import FAMILIES
+from memorisk.images.alterations.families import FAMILIES, PLANTED, WITHOUT_FAMILY
 from memorisk.images.alterations.plants import find_plant_kind
 from memorisk.runs.errors import InputError, unknown_name
 
-PLANTED = ("flipped", "cropped")
-"""Families that are kinds of copies of `images.alterations.plants`; what is done is drawn there."""
-WITHOUT_FAMILY = ("pasted",)
-"""Kinds of copies that no family makes."""
 REIDENTIFICATION, COPIES = "re-identification", "copies"
 
 

@@ -6,7 +6,10 @@ The same class is the command line, the YAML file and the Python keywords.
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from memorisk.audits.filter.families import parse_families
 from memorisk.audits.generated.options import refuse_sample
+from memorisk.images.alterations.options import PlantKinds, PromisedFamilies
+from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.report.options import ReportOptions
@@ -17,10 +20,8 @@ from memorisk.runs.options import (
     InputSize,
     Normalise,
     OneImagePerPatient,
-    PlantKinds,
     Precision,
     TrainSplit,
-    Words,
     grouped,
 )
 from memorisk.runs.settings import check_between, check_seeds, settings_of
@@ -58,11 +59,7 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
     calibration_unseen: bool = False
     """Assert that no detector was trained or selected on the calibration patients, where this cannot be checked."""
     one_image_per_patient: OneImagePerPatient = False
-    families: Words = ()
-    """Kinds of copies that the guarantee covers: re-identification (another image of the patient), blur, noise,
-    rotation, brightness, darkening, contrast, jpeg, each up to a strength if one is given (noise:0.1); copies: all of
-    these but the first; flipped, cropped: as `audit synthetic` plants them. By default those, each up to the largest
-    strength, whose threshold leaves out at most 10 % of new patients; --dry-run shows them."""
+    families: PromisedFamilies = ()
 
     miss_rate: float = 0.05
     """Largest share of the copies of --families that may be missed."""
@@ -99,13 +96,8 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
         if self.calibration_split is not None and self.calibration_split == self.trained_on:
             raise InputError(f"calibration_split and train_split are both {self.trained_on!r}; name two parts of TRAIN")
         if self.families:
-            from memorisk.audits.filter.families import parse_families  # numpy, which --help does without
-
             parse_families(self.families)
-        if self.plant_kinds:
-            from memorisk.images.alterations.plants import planted_kinds  # numpy, which --help does without
-
-            planted_kinds(self.plant_kinds)
+        planted_kinds(self.plant_kinds)
 
     def _check_lists(self) -> None:
         """Check detectors, families and thresholds.

@@ -9,8 +9,8 @@ that a release holds: a detector that is blind to one of them would pass. Each k
 %. That all reach the recall is wrong for some kind no more often than one of them is, so that no limit has to be
 wider.
 
-Fewer copies of the other kinds are hidden as well. They change no number of the required kinds, since they are drawn
-after these and hidden behind them, and no verdict. They show what would have been missed.
+Fewer copies of the other kinds are hidden as well. They show what would have been missed. They change no number of the
+required kinds, whose turns do not count them and behind which they are hidden, and no verdict.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,9 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS, PlantedCopy, PlantKind, plant_copy
+from memorisk.images.alterations.planting import PlantedCopy, plant_copy
+from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
+from memorisk.images.alterations.transformations import PLACES, PlantKind
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import StackedImages, hash_pixels
 from memorisk.images.store import ImageStore
@@ -31,8 +33,6 @@ from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.verdicts.tiers import format_against_gates
 
 _STREAM = 53  # keeps these draws apart from others of the same seed
-_PLACES = len(PLANT_KINDS)
-_STREAMS = {name: at + (at >= _PLACES) for at, name in enumerate(ALL_KINDS)}  # all but that of the places
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,28 +103,33 @@ def draw_plants(
         per_kind: Copies of each required kind; fewer where there are fewer patients whose images can be copied so.
         seed: Of patients, images and parameters.
         kinds: Required kinds; the draws of a kind are of its own stream, whichever others there are.
-        further: Copies of each other kind, drawn after all of the required ones.
+        further: Number of copies of each other kind.
     """
     if not per_kind:
         return no_plants(train)
     patients, index = np.unique(train.manifest.groups.astype(str), return_inverse=True)
     rows = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
-    given = np.zeros(len(patients), dtype=np.int64)
+    copies = {required: np.zeros(len(patients), dtype=np.int64) for required in (False, True)}
     found: list[tuple[PlantedCopy, str, int, int]] = []
-    for kind in sorted(ALL_KINDS.values(), key=lambda kind: kind.name not in kinds):
-        wanted = per_kind if kind.name in kinds else further
-        rng = np.random.default_rng([_STREAM, seed, _STREAMS[kind.name]])
+    # A patient's turn depends on the copies drawn before. By default kinds are drawn in the order of their entries, so
+    # that a new entry, which is the last, moves no copy of another kind; and further kinds move no required one.
+    first = () if set(kinds) == set(PLANT_KINDS) else kinds
+    for kind in sorted(ALL_KINDS.values(), key=lambda kind: kind.name not in first):
+        required = kind.name in kinds
+        rng = np.random.default_rng([_STREAM, seed, kind.stream])
         made = 0
-        for patient in np.lexsort((rng.permutation(len(patients)), given)):
-            if made == wanted:
+        for patient in np.lexsort((rng.permutation(len(patients)), copies[required])):
+            if made == (per_kind if required else further):
                 break
             copy = _copy(kind, train, synthetic, rng.permutation(rows[patient]), rng)
             if copy is not None:
                 found.append(copy)
-                given[patient] += 1
+                copies[False][patient] += 1
+                copies[True][patient] += required
                 made += 1
     if not found:
         return no_plants(train, per_kind)
+    found.sort(key=lambda one: one[1] not in kinds)
     return Plants(
         pixels=np.stack([copy.pixels for copy, *_ in found]),
         kind=np.array([kind for _, kind, *_ in found], dtype=object),
@@ -144,7 +149,7 @@ def insert_plants(synthetic: ImageStore, plants: Plants, seed: int) -> PlantedSe
         plants: Of `draw_plants`.
         seed: Of the places.
     """
-    n, rng = len(synthetic.images), np.random.default_rng([_STREAM, seed, _PLACES])
+    n, rng = len(synthetic.images), np.random.default_rng([_STREAM, seed, PLACES])
     hidden = n + plants.n_required
     order = rng.permutation(hidden) if plants.n_required else np.arange(n)
     order = np.concatenate([order, np.arange(hidden, n + plants.n)])

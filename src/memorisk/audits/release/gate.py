@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS, find_plant_kind
 from memorisk.images.pixel_form import PixelForm
 from memorisk.report.earlier_verdicts import refuse_other_form
 from memorisk.report.statements.envelope import LARGEST_ENVELOPE, open_envelope
 from memorisk.report.statements.signatures import SignatureError
 from memorisk.report.statements.statement import (
-    COPY_KINDS,
     FAIL,
     FOUND,
     GENERATED_SETS,
@@ -187,7 +187,7 @@ def gate(
     weights: Sequence[str | Path] = (),
     images: Sequence[str | Path] = (),
     require: str = "pass",
-    kinds: Sequence[str] = COPY_KINDS,
+    kinds: Sequence[str] = tuple(PLANT_KINDS),
     key: Sequence[str | Path] = (),
     require_signature: bool = False,
 ) -> GateDecision:
@@ -219,8 +219,7 @@ def gate(
     if not kinds:
         raise InputError("kinds names no kind of copy: name one or more, or leave it out to ask for all")
     for kind in kinds:
-        if kind not in COPY_KINDS:
-            raise unknown_name("kind of copy", kind, COPY_KINDS)
+        find_plant_kind(kind)
     if not weights and not images:
         raise InputError("nothing is named for release: name it with --weights FILE or --images FOLDER")
     given = [_read_release("weights", Path(path)) for path in weights] + [
@@ -233,7 +232,7 @@ def gate(
     for audit in statement.audits:
         refuse_other_form(one_line(source), audit.kind, audit.settings.get("verdict_form"))
     asked = [audit for audit in statement.audits if audit.kind in GENERATED_SETS]
-    tried = tuple(kind for kind in COPY_KINDS if asked and all(kind in _tried(audit) for audit in asked))
+    tried = tuple(kind for kind in ALL_KINDS if asked and all(kind in _tried(audit) for audit in asked))
     if problem := next(_problems(statement, given, require, kinds, signed, require_signature), None):
         return GateDecision(False, problem, statement.verdict.status, tried)
     return GateDecision(
@@ -402,7 +401,7 @@ def _untried_kinds(statement: Statement, kinds: Sequence[str]) -> Iterator[str]:
             yield (
                 f"run {number} ({audit.kind}) passed without looking for copies that are {', '.join(untried)}: audit "
                 "the set with these kinds, too, or let it out without them by naming all others with --kinds "
-                f"({' '.join(kind for kind in COPY_KINDS if kind not in untried)})"
+                f"({' '.join(kind for kind in kinds if kind not in untried)})"
             )
 
 

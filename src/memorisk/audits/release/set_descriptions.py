@@ -26,12 +26,12 @@ from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSettings
 from memorisk.audits.synthetic.wording import LARGEST_BOUND
+from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.report.columns import capitalized
 from memorisk.report.earlier_verdicts import verdict_form
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.statements.statement import (
     ALSO,
-    COPY_KINDS,
     FOUND,
     HELD_OUT_PIXELS,
     NOT_ASKED,
@@ -397,7 +397,7 @@ def _could_not_look(n: SyntheticNumbers) -> list[str]:
 
 def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:
     """List the kinds of copies that nobody planted."""
-    left = [kind for kind in COPY_KINDS if kind not in (*n.power.plant_kinds, *n.power.also_tried)]
+    left = [kind for kind in PLANT_KINDS if kind not in (*n.power.plant_kinds, *n.power.also_tried)]
     if not n.comparison.n_plants:
         return ["No copies were planted: what would have been found is not known."]
     return [f"Copies of the kinds {', '.join(left)}: none was planted."] if left else []

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.audits.generated.options import check_held_out, refuse_sample
+from memorisk.images.alterations.options import PlantKinds
+from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
 from memorisk.report.options import ReportOptions
@@ -20,7 +22,6 @@ from memorisk.runs.options import (
     InputSize,
     Normalise,
     OneImagePerPatient,
-    PlantKinds,
     Precision,
     TrainSplit,
     grouped,
@@ -126,8 +127,6 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
         Raises:
             InputError: There is no kind of a given name.
         """
-        from memorisk.images.alterations.plants import planted_kinds  # numpy, which --help does without
-
         return planted_kinds(self.plant_kinds)
 
     @property

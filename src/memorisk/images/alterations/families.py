@@ -1,13 +1,26 @@
-"""Names and strengths of the families of copies that LCMem is tested on and that a filter promises to remove."""
+"""Families of copies, by name, as `images.alterations.transformations` has them."""
 
-_FACTORS = (1.1, 1.3, 1.6, 2.0)
-FAMILIES: dict[str, tuple[float, ...]] = {
-    "blur": (0.1, 1.0, 2.0, 6.0),
-    "noise": (0.01, 0.1, 0.2, 0.3),
-    "rotation": (5.0, 10.0, 20.0, 30.0),
-    "brightness": _FACTORS,
-    "darkening": _FACTORS,
-    "contrast": _FACTORS,
-    "jpeg": (95.0, 70.0, 40.0, 10.0),
-}
-"""Strengths of each family of copies, from the weakest to the strongest."""
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from memorisk.images.alterations.transformations import TRANSFORMATIONS, CopyFamily
+
+ALL_FAMILIES: Mapping[str, CopyFamily] = MappingProxyType(
+    {
+        family.name: family
+        for family in sorted((one.family for one in TRANSFORMATIONS if one.family), key=lambda family: family.stream)
+    }
+)
+"""Every family that a filter can promise to leave out, by its name."""
+FAMILIES: Mapping[str, tuple[float, ...]] = MappingProxyType(
+    {name: one.strengths for name, one in ALL_FAMILIES.items() if one.strengths}
+)
+"""Strengths of each family that has some, from the weakest to the strongest."""
+PLANTED = tuple(name for name, one in ALL_FAMILIES.items() if not one.strengths)
+"""Families whose copies are drawn as planted ones are."""
+WITHOUT_FAMILY = tuple(
+    one.plant.name
+    for one in TRANSFORMATIONS
+    if one.plant and one.plant.required and not one.family and one.plant.name != "exact"
+)
+"""Required kinds of planted copies that no family makes; exact copies are left out without a guarantee."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
+from memorisk.images.alterations.plants import IN_WORDS, PLANT_KINDS
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -28,7 +29,6 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.statements.statement import (
     ALSO,
-    COPY_KINDS,
     FAIL,
     FOUND,
     GENERATED_SETS,
@@ -116,13 +116,6 @@ _NAMES: Mapping[str, str] = {
     "quality": "quality",
 }
 """Name of the subject of each kind of audit, where there are several."""
-_COPIES: Mapping[str, str] = {"exact": "unchanged", "noised": "noisy", "jpeg": "compressed",
-                              "flipped": "mirrored", "rotated": "turned", "cropped": "cropped",
-                              "pasted": "pasted in part", "inverted": "inverted", "shifted": "shifted",
-                              "toned": "changed in tone", "resized": "made coarser", "posterised": "of few values",
-                              "redrawn": "redrawn in part", "recoloured": "changed in colour",
-                              "blended": "mixed with another image"}  # fmt: skip
-"""Planted copies in plain words, by kind."""
 _OTHER_KINDS = "Copies of the kinds "
 """Beginning of a statement's sentence on the kinds of copies that were not planted."""
 _SCREENED = ("filter", "synthesize")
@@ -188,10 +181,10 @@ def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
         for audit in statement.audits
         if audit.kind in GENERATED_SETS
     ]
-    tried = set.intersection(*planted) if planted else set(COPY_KINDS)
-    others = set(COPY_KINDS) - tried
-    return [said for kind, said in _COPIES.items() if kind in tried], [
-        said for kind, said in _COPIES.items() if kind in others
+    tried = set.intersection(*planted) if planted else set(PLANT_KINDS)
+    others = set(PLANT_KINDS) - tried
+    return [said for kind, said in IN_WORDS.items() if kind in tried], [
+        said for kind, said in IN_WORDS.items() if kind in others
     ]
 
 
@@ -371,7 +364,7 @@ def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
 
 def _noticed(statement: Statement) -> Text:
     """Describe what would have been noticed."""
-    most = len(COPY_KINDS) if len(statement.audits) == 1 else 1
+    most = len(PLANT_KINDS) if len(statement.audits) == 1 else 1
     told = list(dict.fromkeys(sentence for audit in statement.audits for sentence in _would_notice(audit, most)))
     told = [*told[: 2 * _MOST], *_mostly_missed(statement)]
     return _joined(told) or "Not known: nothing was hidden on purpose to find out what would be noticed."
@@ -385,7 +378,7 @@ def _mostly_missed(statement: Statement) -> Iterator[str]:
         for figure in audit.figures
         if figure.name.startswith(ALSO) and figure.value is not None and figure.value < 1 / 2
     }
-    if missed := [words for kind, words in _COPIES.items() if kind in kinds]:
+    if missed := [words for kind, words in IN_WORDS.items() if kind in kinds]:
         most = len(missed) if len(statement.audits) == 1 else _MOST
         more = f", and {len(missed) - most} more" if len(missed) > most else ""
         yield f"Other kinds, mostly missed: {', '.join(missed[:most])}{more}."
@@ -398,7 +391,7 @@ def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
     if planted:
         least = sorted(planted.items(), key=lambda item: item[1].value or 0)[:most]
         counts = [
-            f"{(one.value or 0) * (one.n or 0):.0f} of {one.n} {_COPIES.get(kind, kind)}"
+            f"{(one.value or 0) * (one.n or 0):.0f} of {one.n} {IN_WORDS.get(kind, kind)}"
             for kind, one in (planted.items() if most >= len(planted) else least)
         ]
         yield "Copies were hidden in the set to see which would be noticed."
@@ -433,7 +426,7 @@ def _in_words(text: str) -> str:
     if not text.startswith(_OTHER_KINDS):
         return text
     kinds = text.removeprefix(_OTHER_KINDS).partition(":")[0].split(", ")
-    return f"Copies that are {_either([_COPIES.get(kind, kind) for kind in kinds])}: not tried."
+    return f"Copies that are {_either([IN_WORDS.get(kind, kind) for kind in kinds])}: not tried."
 
 
 def _next(statement: Statement) -> Text:

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 from memorisk.images.pixel_form import PixelForm
 from memorisk.report.statements.envelope import InTotoStatement, ResourceDescriptor
@@ -55,9 +55,6 @@ def run_headline(status: str, audit: object = "") -> str:
     return PASSED.get(str(audit), "Passed") if status == PASS else HEADLINES.get(status, status)
 
 
-CopyKind = Literal["exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted"]
-COPY_KINDS: tuple[CopyKind, ...] = get_args(CopyKind)
-"""Kinds of copies that an audit of a generated set can plant, to know whether it would notice them."""
 FOUND = "found/"
 """Prefix of the names of the figures for the noticed planted copies of a required kind."""
 ALSO = "also/"

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from memorisk.images.alterations.families import FAMILIES
+from memorisk.images.alterations.graded import augmented
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.runs.checksums import is_intact
@@ -29,7 +30,6 @@ from memorisk.studies.pairs.detectors import BenchmarkDetector
 from memorisk.studies.pairs.division import KINDS, TEST, TRAINING, VALIDATION, Division, PartPairs, part_pairs
 from memorisk.studies.pairs.options import BenchCopiesOptions, Options
 from memorisk.studies.pairs.similarity import NO_SEARCH, ImageSimilarity, copies_store, open_similarity
-from memorisk.training.detectors.lcmem.augmentations import augmented
 from memorisk.training.features.compute_backend import LOCAL, ComputeBackend, open_compute_backend
 
 CELLS = "cells"

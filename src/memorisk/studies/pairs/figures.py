@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from memorisk.images.alterations.families import ALL_FAMILIES
 from memorisk.report.blocks import Block, Column, Figure, Inline, Name, Paragraph, Table
 from memorisk.report.columns import column_numbers, column_texts, count, decimal, estimate_arrays, percent, rows
 from memorisk.report.figures.curves import MOST_DETECTORS, strength_plot
@@ -19,15 +20,6 @@ from memorisk.studies.pairs.results import MACRO, PairBenchmark
 from memorisk.studies.pairs.scores import RULE_WORDS
 
 MOST_HISTOGRAMS = 12
-STRENGTH_WORDS = {
-    "blur": "Standard deviation of the blur, pixels",
-    "noise": "Standard deviation of the noise, share of the greys",
-    "rotation": "Rotation, degrees",
-    "brightness": "Pixels times",
-    "darkening": "Pixels divided by",
-    "contrast": "Contrast times",
-    "jpeg": "JPEG quality",
-}
 
 
 def joint_figure(result: PairBenchmark) -> list[Block]:
@@ -129,7 +121,7 @@ def strength_figures(result: PairBenchmark) -> list[Block]:
         strengths = list(dict.fromkeys(float(r["strength"]) for r in own))
         by = {(str(r["detector"]), float(r["strength"])): float(r["recall"]) for r in own}
         lines = {name: [by.get((name, s), np.nan) for s in strengths] for name in chosen}
-        svg = strength_plot(strengths, lines, x_title=STRENGTH_WORDS.get(family, "Strength"), y_title="Recall")
+        svg = strength_plot(strengths, lines, x_title=ALL_FAMILIES[family].axis, y_title="Recall")
         words: list[Inline] = []
         for name, values in lines.items():
             words += [Name(name), f": {percent(values[-1])} at the strongest. "]

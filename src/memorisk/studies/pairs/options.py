@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from memorisk.images.alterations.families import FAMILIES
+from memorisk.images.alterations.options import CopiedFamilies
 from memorisk.images.options import ImageOptions
 from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.runs.errors import InputError, one_line, unknown_name
@@ -101,8 +103,7 @@ class BenchCopiesOptions(PairBenchOptions):
     append =LABEL to name one."""
     test_images: int = 1000
     """Random images of each data set to copy; 0 for all."""
-    families: Words = ()
-    """Kinds of copies: blur, noise, rotation, brightness, darkening, contrast, jpeg; by default all."""
+    families: CopiedFamilies = ()
     no_identities: Literal["own", "mean"] = "own"
     """Threshold of a data set without patient ids: from pairs of its own images (own), or the mean of the others, as
     published (mean), which guarantees no specificity."""
@@ -126,8 +127,6 @@ class BenchCopiesOptions(PairBenchOptions):
         Raises:
             InputError: A family is unknown or given twice.
         """
-        from memorisk.images.alterations.families import FAMILIES
-
         for name in self.families:
             if name not in FAMILIES:
                 raise unknown_name("family", name, FAMILIES)

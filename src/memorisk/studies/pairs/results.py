@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from memorisk.images.alterations.families import FAMILIES
 from memorisk.report.blocks import Column, estimate, number, words
 from memorisk.report.columns import decimal, is_missing, percent
 from memorisk.statistics.jackknife import JackknifeInterval
@@ -185,8 +186,6 @@ def _share(row: dict, name: str) -> str:
 
 
 MACRO = "Macro average"
-FAMILY_NAMES = ("blur", "noise", "rotation", "brightness", "darkening", "contrast", "jpeg")
-"""Names of the families of copies, as in `memorisk.images.alterations.families`."""
 
 
 def limits(name: str, interval: JackknifeInterval) -> dict[str, float]:
@@ -314,7 +313,7 @@ COPIES_COLUMNS: Mapping[str, Sequence[Column]] = {
     "strongest": (
         DETECTOR,
         words("rule", "Threshold"),
-        *(estimate(family, f"{_family(family)} [95 %]", "percent") for family in FAMILY_NAMES),
+        *(estimate(family, f"{_family(family)} [95 %]", "percent") for family in FAMILIES),
     ),
     "differences": (
         words("first", "Detector", row=True),

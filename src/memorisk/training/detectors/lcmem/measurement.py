@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.images.alterations.families import FAMILIES
+from memorisk.images.alterations.graded import augmented
 from memorisk.models.lcmem import LatentDetector
 from memorisk.runs.workload import Cost, Progress, total
 from memorisk.statistics.copies.calibration import one_per_group
@@ -27,7 +28,6 @@ from memorisk.statistics.pairs.decisions import specificity_at_sensitivity
 from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs, positive_pairs
 from memorisk.training.autoencoders.latent_store import Latents
 from memorisk.training.classifiers.joint_jobs import state_bytes, tensor_bytes
-from memorisk.training.detectors.lcmem.augmentations import augmented
 from memorisk.training.detectors.lcmem.fit import DETECTOR_FOLDER, STAGE1, FittedStage, StageTraining
 from memorisk.training.detectors.lcmem.inputs import dataset_names
 from memorisk.training.detectors.lcmem.validation import similarity, validation_pairs

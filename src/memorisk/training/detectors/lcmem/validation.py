@@ -5,7 +5,7 @@ of the same data set for each, every identity counting one: weights are 1 / pair
 more than 50 pairs a random 50 are used.
 
 **Stage 2** takes the highest sum of this AUC and the recall under augmentation: the share of validation identities
-whose copy (one image each, of at most 200 identities; every family of `training.detectors.lcmem.augmentations.FAMILIES`
+whose copy (one image each, of at most 200 identities; every family of `images.alterations.families.FAMILIES`
 at its strongest) scores at least the threshold that half of the negatives, by weight, stay below: the rule of paper
 004's figure 4. The recall is the mean over the families.
 
@@ -20,12 +20,12 @@ import numpy as np
 import torch
 
 from memorisk.images.alterations.families import FAMILIES
+from memorisk.images.alterations.graded import augmented, to_unit
 from memorisk.models.lcmem import LatentNetwork
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs, pair_weights, positive_pairs
 from memorisk.training.autoencoders.latent_store import Latents
-from memorisk.training.detectors.lcmem.augmentations import augmented, to_unit
 from memorisk.training.detectors.lcmem.inputs import AugmentedEncoder, LatentSource, PairData
 from memorisk.training.engine.devices import exact_products
 
