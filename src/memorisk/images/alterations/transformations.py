@@ -86,6 +86,24 @@ class CopyFamily:
 
 
 @dataclass(frozen=True)
+class Augmentation:
+    """Operation on the copies that train LCMem; its strength is drawn for each image."""
+
+    name: str
+    """Name of the operation in options."""
+    place: int
+    """Place of the operation among the others, and of its draws."""
+    function: str = ""
+    """``module:function`` of (images [b, C, H, W], a uniform draw for each [b], a torch generator), which returns
+    copies; by default the function of `augmentations` that has the operation's name."""
+
+    @property
+    def make(self) -> Callable[..., Any]:
+        """Return the function that makes copies of a drawn strength."""
+        return _function(self.function or f"{_HERE}.augmentations:{self.name}")
+
+
+@dataclass(frozen=True)
 class Transformation:
     """One way to copy, in the forms in which it is used."""
 
@@ -93,6 +111,7 @@ class Transformation:
     """Plain word for such a copy: "mirrored"."""
     plant: PlantKind | None = None
     family: CopyFamily | None = None
+    augmentation: Augmentation | None = None
 
 
 TRANSFORMATIONS: tuple[Transformation, ...] = (
@@ -101,21 +120,25 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
         "mirrored",
         PlantKind("flipped", 1, "left to right or top to bottom", required=True),
         CopyFamily("flipped", 7),
+        Augmentation("flip", 1),
     ),
     Transformation(  # 20 degrees are the largest angle of paper 003's weak augmentation
         "turned",
         PlantKind("rotated", 2, "by {:g} to {:g} degrees either way, borders repeated", (5.0, 20.0), required=True),
         CopyFamily("rotation", 2, (5.0, 10.0, 20.0, 30.0), "Rotation, degrees", (-180.0, 180.0)),
+        Augmentation("rotate", 0),
     ),
     Transformation(
         "noisy",
         PlantKind("noised", 3, "Gaussian noise, deviation {:.0%} to {:.0%} of the range", (0.02, 0.10), required=True),
         CopyFamily("noise", 1, (0.01, 0.1, 0.2, 0.3), "Standard deviation of the noise, share of the greys", (0, inf)),
+        Augmentation("noise", 3),
     ),
     Transformation(  # between paper 004's strongest and its second weakest
         "compressed",
         PlantKind("jpeg", 4, "JPEG at quality {} to {}", (10, 70), required=True),
         CopyFamily("jpeg", 6, (95.0, 70.0, 40.0, 10.0), "JPEG quality", (1, 95)),
+        Augmentation("jpeg", 6),
     ),
     Transformation(
         "cropped",
@@ -163,11 +186,21 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
         ),
     ),
     Transformation(
-        "blurred", family=CopyFamily("blur", 0, (0.1, 1.0, 2.0, 6.0), "Standard deviation of the blur, pixels")
+        "blurred",
+        None,
+        CopyFamily("blur", 0, (0.1, 1.0, 2.0, 6.0), "Standard deviation of the blur, pixels"),
+        Augmentation("blur", 2),
     ),
-    Transformation("brighter", family=CopyFamily("brightness", 3, _FACTORS, "Pixels times")),
+    Transformation(
+        "brighter", None, CopyFamily("brightness", 3, _FACTORS, "Pixels times"), Augmentation("brightness", 4)
+    ),
     Transformation("darker", family=CopyFamily("darkening", 4, _FACTORS, "Pixels divided by")),
-    Transformation("changed in contrast", family=CopyFamily("contrast", 5, _FACTORS, "Contrast times")),
+    Transformation(
+        "changed in contrast",
+        None,
+        CopyFamily("contrast", 5, _FACTORS, "Contrast times"),
+        Augmentation("contrast", 5),
+    ),
 )
 """Every way to copy; a new one is an entry here."""
 

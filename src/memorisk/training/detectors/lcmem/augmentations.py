@@ -1,40 +1,24 @@
 """Augmented images: the input of stage 2 of LCMem, and the mild augmentation of stage 1 (paper 004).
 
-`PairAugmentation` draws the input of stage 2: each operation by itself with probability 0.5 (the published code's for
-rotation, flip, brightness, contrast and JPEG), in the order rotation, flip, blur, noise, brightness, contrast, JPEG.
-Magnitudes: rotation uniform to 20 degrees either way, JPEG quality uniform from 10 to 95 (appendix B). The paper gives
-no ranges for the others, and the released configuration had the identity for brightness and contrast; here blur is
-log-uniform from 0.1 to 6 pixels, noise uniform to 0.3, brightness and contrast log-uniform from one half to 2, as in
-the test copies (`images.alterations.graded`). `operations_of` reads some of them from a text, for the single-stage rows
-of table 4.
+`PairAugmentation` draws the input of stage 2. Each augmentation of `images.alterations.transformations` acts by itself
+with probability 0.5 (the published code's for rotation, flip, brightness, contrast and JPEG), at a drawn strength
+(`images.alterations.augmentations`). `operations_of` reads some of them from a text, for the single-stage rows of table
+4.
 
 Pixels are floating point in [0, 1], [b, C, H, W].
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
-from memorisk.images.alterations.operations import (
-    blur,
-    brightness,
-    check_pixels,
-    contrast,
-    jpeg,
-    mirror,
-    noise,
-    rotate,
-    shift_and_scale,
-)
+from memorisk.images.alterations.operations import brightness, check_pixels, noise, shift_and_scale
+from memorisk.images.alterations.transformations import TRANSFORMATIONS, Augmentation
 from memorisk.runs.errors import unknown_name
 
-Operation = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-_PROBABILITY = 0.5
-OPERATIONS = ("rotate", "flip", "blur", "noise", "brightness", "contrast", "jpeg")
+_AUGMENTATIONS = sorted((one.augmentation for one in TRANSFORMATIONS if one.augmentation), key=lambda one: one.place)
+OPERATIONS = tuple(one.name for one in _AUGMENTATIONS)
 """Operations of stage 2, in this order; stage 1 may use some of them."""
-_COLUMNS = 14
 
 
 def operations_of(text: str) -> tuple[str, ...]:
@@ -53,18 +37,8 @@ def operations_of(text: str) -> tuple[str, ...]:
 class PairAugmentation:
     """Augmentation of stage 2: each operation with a probability, its magnitude drawn."""
 
-    probability: float = _PROBABILITY
+    probability: float = 0.5
     """Probability of each operation."""
-    degrees: float = 20.0
-    """Largest rotation either way, in degrees."""
-    sigma: tuple[float, float] = (0.1, 6.0)
-    """Range of the standard deviation of the blur in pixels, log-uniform."""
-    deviation: float = 0.3
-    """Largest standard deviation of the noise, uniform from 0."""
-    factor: float = 2.0
-    """Largest change of brightness and contrast: log-uniform from 1 / factor to factor."""
-    quality: tuple[int, int] = (10, 95)
-    """Range of the quality of JPEG, uniform."""
     operations: tuple[str, ...] = OPERATIONS
     """Operations that are used; the draws of one do not depend on the others."""
 
@@ -79,24 +53,12 @@ class PairAugmentation:
             Copies of the same shape, in [0, 1].
         """
         check_pixels(tuple(x.shape))
-        drawn = torch.rand(len(x), _COLUMNS, generator=generator, dtype=torch.float64)
-        enabled = torch.tensor([name in self.operations for name in OPERATIONS])
-        acts, values = (drawn[:, :7] < self.probability) & enabled, drawn[:, 7:]
-        n_noisy = int(acts[:, 3].sum())
-        normal = torch.randn(n_noisy, *x.shape[1:], generator=generator, dtype=torch.float32).to(x.device, x.dtype)
-        spread = float(np.log(self.factor))
-        low, high = (float(np.log(edge)) for edge in self.sigma)
-        lowest, highest = self.quality
-        turned = (2 * values[:, 0] - 1) * self.degrees
-        x = _apply_where(acts[:, 0], x, rotate, turned)
-        x = _apply_where(acts[:, 1], x, lambda some, _: mirror(some), values[:, 1])
-        x = _apply_where(acts[:, 2], x, blur, (low + values[:, 2] * (high - low)).exp())
-        x = _apply_where(
-            acts[:, 3], x, lambda some, deviation: noise(some, deviation, normal), values[:, 3] * self.deviation
-        )
-        x = _apply_where(acts[:, 4], x, brightness, ((2 * values[:, 4] - 1) * spread).exp())
-        x = _apply_where(acts[:, 5], x, contrast, ((2 * values[:, 5] - 1) * spread).exp())
-        x = _apply_where(acts[:, 6], x, jpeg, (lowest + values[:, 6] * (highest + 1 - lowest)).floor())
+        drawn = torch.rand(len(x), 2 * len(OPERATIONS), generator=generator, dtype=torch.float64)
+        acting, strengths = drawn.chunk(2, dim=1)
+        for place, augmentation in enumerate(_AUGMENTATIONS):
+            if augmentation.name in self.operations:
+                chosen = acting[:, place] < self.probability
+                x = _augment_where(chosen, x, augmentation, strengths[:, place], generator)
         return x.clamp(0, 1)
 
 
@@ -131,11 +93,13 @@ class MildAugmentation:
         return noise(brighter, torch.full((len(x),), self.deviation, device=x.device), normal)
 
 
-def _apply_where(acting: torch.Tensor, x: torch.Tensor, operation: Operation, values: torch.Tensor) -> torch.Tensor:
-    """Apply an operation to the images that it acts on."""
-    if not acting.any():
+def _augment_where(
+    chosen: torch.Tensor, x: torch.Tensor, how: Augmentation, strength: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    """Augment the chosen images [b]."""
+    if not chosen.any():
         return x
-    chosen = acting.nonzero()[:, 0]
+    rows = chosen.nonzero()[:, 0]
     out = x.clone()
-    out[chosen.to(x.device)] = operation(x[chosen.to(x.device)], values[chosen].to(x.device))
+    out[rows.to(x.device)] = how.make(x[rows.to(x.device)], strength[rows], generator)
     return out
