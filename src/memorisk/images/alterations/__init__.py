@@ -1,5 +1,7 @@
 """Changes that are made to images on purpose.
 
-`marks` and `mark_controls` belong to paper 002, `interventions` to paper 000. `plants` makes the copies hidden in a
-synthetic set. `families` holds the names and strengths of the copies of paper 004.
+`transformations` is the registry of ways to copy an image, and the place to start. Its forms have their functions in
+`planting` (copies hidden in a synthetic set), `graded` (copies of stated strengths, paper 004) and `augmentations`
+(training of LCMem), over `operations` on batches; `plants` and `families` list the forms by name, `options` are the
+settings that name some. `marks` and `mark_controls` belong to paper 002, `interventions` to paper 000.
 """

@@ -1,0 +1,58 @@
+"""The registry of ways to copy: its streams are apart, its functions exist, and pages list what it has."""
+
+from pathlib import Path
+
+import pytest
+
+from memorisk.images.alterations.families import ALL_FAMILIES, FAMILIES, PLANTED, WITHOUT_FAMILY
+from memorisk.images.alterations.plants import ALL_KINDS, IN_WORDS, PLANT_KINDS
+from memorisk.images.alterations.transformations import PLACES, TRANSFORMATIONS
+
+DOCS = Path(__file__).parents[3] / "docs"
+PLANTS = [one.plant for one in TRANSFORMATIONS if one.plant]
+COPY_FAMILIES = [one.family for one in TRANSFORMATIONS if one.family]
+AUGMENTATIONS = [one.augmentation for one in TRANSFORMATIONS if one.augmentation]
+
+
+def text(page: str) -> str:
+    return " ".join((DOCS / page).read_text().split())
+
+
+def test_each_form_has_a_name_and_a_stream_of_its_own() -> None:
+    for forms in (PLANTS, COPY_FAMILIES):
+        assert len({form.name for form in forms}) == len({form.stream for form in forms}) == len(forms)
+    assert PLACES not in {kind.stream for kind in PLANTS}
+    assert sorted(one.place for one in AUGMENTATIONS) == list(range(len(AUGMENTATIONS)))
+    assert len(set(IN_WORDS.values())) == len(ALL_KINDS)
+
+
+def test_streams_are_those_of_every_run_before() -> None:
+    kinds = "exact flipped rotated noised jpeg cropped pasted - inverted shifted toned resized posterised redrawn"
+    assert {kind.name: kind.stream for kind in PLANTS} == {
+        name: stream for stream, name in enumerate(f"{kinds} recoloured blended".split()) if name != "-"
+    }
+    families = "blur noise rotation brightness darkening contrast jpeg flipped cropped"
+    assert {family.name: family.stream for family in COPY_FAMILIES} == {
+        name: stream for stream, name in enumerate(families.split())
+    }
+
+
+@pytest.mark.parametrize("form", [*PLANTS, *AUGMENTATIONS, *(ALL_FAMILIES[name] for name in FAMILIES)], ids=str)
+def test_each_form_has_its_function(form) -> None:
+    assert form.make.__doc__
+
+
+def test_a_family_without_strengths_is_a_planted_kind() -> None:
+    assert set(PLANTED) <= set(ALL_KINDS)
+    assert WITHOUT_FAMILY == ("pasted",)
+
+
+def test_pages_list_every_kind_and_every_family() -> None:
+    synthetic, filters, benchmark = (text(page) for page in ("synthetic.md", "filter.md", "bench-reid.md"))
+    required, _, further = synthetic.partition("**Power.**")[2].partition("The audit also tries")
+    assert not [kind for kind in PLANT_KINDS if kind not in required]
+    assert not [kind for kind in ALL_KINDS if kind not in PLANT_KINDS and kind not in further]
+    assert not [name for name in ALL_FAMILIES if f"`{name}`" not in filters]
+    assert f"all {sum(map(len, FAMILIES.values())) + len(PLANTED)} candidates" in filters
+    for strengths in FAMILIES.values():
+        assert ", ".join(f"{strength:g}" for strength in strengths) in benchmark
