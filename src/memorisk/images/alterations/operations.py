@@ -4,13 +4,12 @@ Pixels are floating point in [0, 1], [b, C, H, W]; nothing is drawn here. Pillow
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from io import BytesIO
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 
+from memorisk.images.alterations.planting import through_jpeg
 from memorisk.runs.errors import InputError
 
 SMALLEST_SIDE = 5
@@ -136,25 +135,14 @@ def jpeg(x: torch.Tensor, quality: torch.Tensor) -> torch.Tensor:
         quality: Quality of each image, [b] whole numbers from 1 to 95.
     """
     pixels = x.clamp(0, 1).mul(255).round().to(torch.uint8).movedim(1, -1).cpu().contiguous().numpy()
-    values = quality.tolist()
+    values = [int(value) for value in quality.tolist()]
     if len(pixels) > 1:
         with ThreadPoolExecutor(min(_JPEG_THREADS, torch.get_num_threads())) as pool:
-            found = list(pool.map(_through_jpeg, pixels, values))
+            found = list(pool.map(through_jpeg, pixels, values))
     else:
-        found = [_through_jpeg(image, value) for image, value in zip(pixels, values, strict=True)]
+        found = [through_jpeg(image, value) for image, value in zip(pixels, values, strict=True)]
     stacked = torch.from_numpy(np.stack(found)) if found else torch.from_numpy(pixels)
     return stacked.to(x.device).to(x.dtype).div(255).movedim(-1, 1)
-
-
-def _through_jpeg(image: np.ndarray, quality: float) -> np.ndarray:
-    """Write and read one image [H, W, C] uint8 as JPEG."""
-    grey = image.shape[-1] == 1
-    buffer = BytesIO()
-    Image.fromarray(image[..., 0] if grey else image).save(buffer, format="JPEG", quality=int(quality))
-    buffer.seek(0)
-    with Image.open(buffer) as read:
-        back = np.asarray(read)
-    return back[..., None] if grey else back
 
 
 def _broadcast(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

@@ -74,10 +74,7 @@ def jpeg(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits: 
     quality = _whole(limits, rng)
     scale = np.iinfo(image.dtype).max // 255  # JPEG has 8 bits
     eight = np.rint(image / scale).astype(np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(eight[..., 0] if eight.shape[2] == 1 else eight).save(stream, format="JPEG", quality=quality)
-    with Image.open(io.BytesIO(stream.getvalue())) as reopened:
-        decoded = np.asarray(reopened).reshape(image.shape)
+    decoded = through_jpeg(eight, quality)
     return (decoded.astype(image.dtype) * scale).astype(image.dtype), f"quality {quality}"
 
 
@@ -205,6 +202,19 @@ def plant_copy(kind: PlantKind, image: np.ndarray, base: np.ndarray, rng: np.ran
         if not other and not np.array_equal(pixels, image):
             return PlantedCopy(pixels, parameter)
     return None
+
+
+def through_jpeg(image: np.ndarray, quality: int) -> np.ndarray:
+    """Write an image [H, W, C] of 8 bits as JPEG, and read it again.
+
+    Args:
+        image: Image, uint8 of 1 or 3 channels.
+        quality: Quality from 1 to 95.
+    """
+    stream = io.BytesIO()
+    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(stream, format="JPEG", quality=quality)
+    with Image.open(stream) as reopened:
+        return np.asarray(reopened).reshape(image.shape)
 
 
 def _between(limits: Limits, rng: np.random.Generator) -> float:
