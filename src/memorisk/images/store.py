@@ -12,6 +12,7 @@ when all is written. One process builds, others wait for it.
 """
 
 import mmap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ import pandas as pd
 from memorisk.images.file_hashes import content_fingerprints
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.pixels import PixelRule
+from memorisk.images.pixels import PixelRule, hash_pixels
 from memorisk.images.store_writer import (
     DECODED_IMAGES,
     IMAGES,
@@ -86,6 +87,33 @@ def _unpickle(images: np.ndarray | None, manifest: Manifest, key: str, folder: P
     """Return a store that came from another process; its pixels are read from its folder where they lie there."""
     pixels = read_array(folder / IMAGES, mmap=True) if images is None else images
     return ImageStore(pixels, manifest, key, folder, *rest)
+
+
+def store_of_pixels(
+    images: np.ndarray,
+    store: ImageStore,
+    name: str,
+    *,
+    ids: Sequence[str] | None = None,
+    labels: Sequence[str] | str = "",
+    hashes: np.ndarray | None = None,
+) -> ImageStore:
+    """Make a store of images in memory, each of a group of its own.
+
+    Args:
+        images: Pixels, [n, H, W, C].
+        store: Store in whose folder features of the images are kept.
+        name: Name of the set, and the key of its store.
+        ids: Name of each image; by default its number.
+        labels: Label of each image, or of all.
+        hashes: Hash of the pixels of each image, where they are known.
+    """
+    names = list(map(str, range(len(images)))) if ids is None else list(ids)
+    table = pd.DataFrame({"image": names, "path": "", "label": labels, "group": names}, dtype=object)
+    if hashes is None:
+        hashes = np.array([hash_pixels(image) for image in images], dtype=object)
+    nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
+    return ImageStore(images, Manifest(table, None, name), name, store.folder, nothing, hashes)
 
 
 def build_store(

@@ -12,10 +12,9 @@ once. Each is the more cautious of two: of the identities as given, and of one r
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from memorisk.audits.filter.families import Family
 from memorisk.audits.filter.options import ScreeningOptions
@@ -25,9 +24,7 @@ from memorisk.images.alterations.families import ALL_FAMILIES, PLANTED
 from memorisk.images.alterations.graded import augmented
 from memorisk.images.alterations.planting import plant_copy
 from memorisk.images.alterations.plants import find_plant_kind
-from memorisk.images.manifest import Manifest
-from memorisk.images.pixels import hash_pixels
-from memorisk.images.store import ImageStore
+from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.runs.workload import Progress
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.intervals import Proportion, clopper_pearson
@@ -88,30 +85,16 @@ def draw_pairs(family: Family, store: ImageStore, seed: int) -> PositivePairs:
         return PositivePairs(family, pairs.first, pairs.second, None, np.full(len(pairs), np.nan))
     rows = one_per_group(groups, seed=first_seed)
     if family.name in PLANTED:
-        made = _planted(family, store, rows, second_seed)
-        return PositivePairs(
-            family, rows, np.arange(len(rows)), store_of_copies(store, made), np.full(len(rows), np.nan)
-        )
-    strength = np.array(family.strengths)[rng.integers(len(family.strengths), size=len(rows))]
-    made = np.empty((len(rows), *store.images.shape[1:]), store.images.dtype)
-    for value in family.strengths:
-        here = strength == value
-        if here.any():
-            made[here] = augmented(store.images, rows[here], family.name, value, seed=second_seed)
-    return PositivePairs(family, rows, np.arange(len(rows)), store_of_copies(store, made), strength)
-
-
-def store_of_copies(store: ImageStore, pixels: np.ndarray) -> ImageStore:
-    """Make a store of pixels beside another one, with numbers for names.
-
-    Args:
-        store: The originals'.
-        pixels: [n, H, W, C].
-    """
-    names = [str(i) for i in range(len(pixels))]
-    table = pd.DataFrame({"image": names, "path": "", "label": "", "group": names}, dtype=object)
-    hashes = np.array([hash_pixels(image) for image in pixels], dtype=object)
-    return replace(store, images=pixels, manifest=Manifest(table, None, "calibration copies"), pixel_hashes=hashes)
+        strength, made = np.full(len(rows), np.nan), _planted(family, store, rows, second_seed)
+    else:
+        strength = np.array(family.strengths)[rng.integers(len(family.strengths), size=len(rows))]
+        made = np.empty((len(rows), *store.images.shape[1:]), store.images.dtype)
+        for value in family.strengths:
+            here = strength == value
+            if here.any():
+                made[here] = augmented(store.images, rows[here], family.name, value, seed=second_seed)
+    copies = store_of_pixels(made, store, "calibration copies")
+    return PositivePairs(family, rows, np.arange(len(rows)), copies, strength)
 
 
 def _planted(family: Family, store: ImageStore, rows: np.ndarray, seed: int) -> np.ndarray:

@@ -9,7 +9,6 @@ must be new to it, as they must be to a trained detector.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -204,27 +203,41 @@ def screen(
     options: ScreeningOptions,
     progress: Progress,
 ) -> Screening:
-    """Compare the synthetic images, and the calibration images beside them, with the whole training set.
+    """Compare the synthetic images, and the calibration images, with the whole training set.
 
     Args:
-        opened: The detectors.
-        sets: The images.
-        thresholds: Of each detector.
-        options: What compares them, and where.
+        opened: Detectors, with the training images' features.
+        sets: Images to compare.
+        thresholds: Threshold of each detector.
+        options: Settings of the comparison.
         progress: Called with (stage, done, total).
 
     Raises:
         InputError: Features cannot be had.
     """
-    ask = partial(_matches, sets=sets, options=options, progress=progress)
-    pairs = list(zip(opened, thresholds, strict=True))
-    real = () if sets.calibration is None else tuple(ask(o, sets.calibration, t) for o, t in pairs)
+    calibration = sets.calibration
     return Screening(
         thresholds=tuple(thresholds),
-        synthetic=tuple(ask(o, sets.synthetic, t) for o, t in pairs),
-        real=real,
+        synthetic=matches(opened, sets.synthetic, sets, thresholds, options, progress),
+        real=() if calibration is None else matches(opened, calibration, sets, thresholds, options, progress),
         same=same_pixels(sets.synthetic, sets.train),  # images of one value only count, too
     )
+
+
+def matches(
+    opened: Sequence[ScreeningDetector],
+    store: ImageStore,
+    sets: FilterSets,
+    thresholds: Sequence[float],
+    options: ScreeningOptions,
+    progress: Progress,
+) -> tuple[Matches, ...]:
+    """Find the training image that is most alike to each image of a store, by each detector.
+
+    Arguments and errors are those of `screen`.
+    """
+    pairs = zip(opened, thresholds, strict=True)
+    return tuple(_matches(one, store, cut, sets=sets, options=options, progress=progress) for one, cut in pairs)
 
 
 def _matches(

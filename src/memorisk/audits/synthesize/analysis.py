@@ -25,12 +25,12 @@ from memorisk.audits.filter.analysis import (
 from memorisk.audits.filter.choice import Choice
 from memorisk.audits.filter.decisions import Decision, diversity_of, real_share
 from memorisk.audits.filter.result import KEPT
-from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
+from memorisk.audits.filter.screening import Matches, ScreeningDetector
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthesize.ledger import Ledger, StoredForm, store_of_drawn, store_of_hashes
+from memorisk.audits.synthesize.ledger import Ledger, StoredForm
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.result import (
     LoopNumbers,
@@ -40,13 +40,13 @@ from memorisk.audits.synthesize.result import (
     TableThreeRow,
 )
 from memorisk.audits.synthesize.verdict import is_hopeless, loop_verdict
+from memorisk.images.store import store_of_pixels
 from memorisk.models.generators.generators import Generator
 from memorisk.models.settings import GeneratorConfig
 from memorisk.report.columns import booleans, column_texts, rows
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
-from memorisk.runs.workload import Progress
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.pairs.guarantee import RegeneratedCopies, regenerated_copies
 from memorisk.training.detectors.pair_detectors import PairDetector
@@ -73,20 +73,6 @@ class LoopEvidence:
     """A row of the paper's table 3."""
 
 
-def real_matches(
-    opened: Sequence[ScreeningDetector],
-    sets: FilterSets,
-    thresholds: Sequence[float],
-    options: SynthesizeOptions,
-    progress: Progress,
-) -> tuple[Matches, ...]:
-    """Compare the calibration images with the training images by every detector; nothing without calibration images."""
-    if sets.calibration is None:
-        return ()
-    asked = replace(sets, synthetic=sets.calibration, asked=sets.calibration.manifest, calibration=None)
-    return screen(opened, asked, thresholds, options, progress).synthetic
-
-
 def filter_evidence(
     ledger: Ledger,
     sets: FilterSets,
@@ -106,14 +92,13 @@ def filter_evidence(
         choice: What the guarantee is about.
         opened: The detectors at work.
         thresholds: Of each detector.
-        real: Of `real_matches`.
+        real: Matches of the calibration images.
         seed: Of images drawn for comparisons.
     """
     plan, reason, train = ledger.plan, ledger.reason, sets.train
     no_pixels = np.broadcast_to(np.zeros(1, np.uint8), (len(plan), *train.images.shape[1:]))
-    drawn = store_of_hashes(
-        train, no_pixels, ledger.hashes, plan["image"].tolist(), plan["class"].tolist(), "drawn images"
-    )
+    ids, labels = plan["image"].tolist(), plan["class"].tolist()
+    drawn = store_of_pixels(no_pixels, train, "drawn images", ids=ids, labels=labels, hashes=ledger.hashes)
     sets = replace(sets, synthetic=drawn, asked=drawn.manifest)
     screened = ledger.screened(thresholds, real)
     share, rejected = real_share(screened, sets, seed)
@@ -329,5 +314,5 @@ def rejected_pairs(
     if not len(chosen):
         return {}
     pixels = form.pixels(draw(generator, chosen, options.sampling(), device))
-    again = store_of_drawn(sets.train, pixels, chosen["image"].tolist(), chosen["class"].tolist(), "drawn images")
+    again = store_of_pixels(pixels, sets.train, "drawn images", ids=chosen["image"].tolist())
     return closest_pairs(replace(sets, synthetic=again), result, names)

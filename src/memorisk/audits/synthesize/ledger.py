@@ -7,7 +7,7 @@ A drawn image is brought to the form in which training images are stored, as its
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,8 @@ import pandas as pd
 
 from memorisk.audits.filter.screening import Matches, Screening
 from memorisk.images.copies.near_copies import SamePixels
-from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.pixels import PixelRule, hash_pixels
+from memorisk.images.pixels import PixelRule
 from memorisk.images.store import ImageStore
 from memorisk.models.settings import GeneratorConfig
 from memorisk.runs.checksums import is_intact
@@ -217,30 +216,6 @@ class StoredForm:
             return ""
         drawn, stored = (" x ".join(map(str, form)) for form in ((*config.size, config.channels), self.shape))
         return f"Images are drawn as {drawn}, kept as such, and compared as {stored}, as training images are stored."
-
-
-def store_of_drawn(train: ImageStore, pixels: np.ndarray, names: list[str], labels: list[str], name: str) -> ImageStore:
-    """Pixels in the stored form as a store beside the training images, so that their features are kept there.
-
-    Args:
-        train: The training images.
-        pixels: [n, H, W, C] uint8.
-        names: [n] ids.
-        labels: [n].
-        name: Of the set.
-    """
-    hashes = np.array([hash_pixels(image) for image in pixels], dtype=object)
-    return store_of_hashes(train, pixels, hashes, names, labels, name)
-
-
-def store_of_hashes(
-    train: ImageStore, pixels: np.ndarray, hashes: np.ndarray, names: list[str], labels: list[str], name: str
-) -> ImageStore:
-    """Make a store as `store_of_drawn` does, of images whose hashes are known."""
-    table = pd.DataFrame({"image": names, "path": "", "label": labels, "group": names}, dtype=object)
-    nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
-    manifest = Manifest(table, None, name)
-    return replace(train, images=pixels, manifest=manifest, pixel_hashes=hashes, skipped=nothing, key="drawn")
 
 
 def read_images(folder: Path, names: list[str]) -> np.ndarray:

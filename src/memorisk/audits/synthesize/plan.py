@@ -18,13 +18,12 @@ from memorisk.audits.filter.final_audit import plan_audit
 from memorisk.audits.filter.result import Exclusions, FamilyCost, FamilyCount
 from memorisk.audits.filter.run import describe_sets
 from memorisk.audits.generated.pictures import MAX_PICTURES
-from memorisk.audits.synthesize.ledger import store_of_hashes
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.rounds import BLOCK, TRAINING_BESIDE_BLOCK
 from memorisk.audits.synthesize.sets import RealSets
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
 from memorisk.audits.synthetic.run import SyntheticPlan
-from memorisk.images.store import ImageStore
+from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.models.generators.generators import Generator
 from memorisk.report.numbers import INLINE
 from memorisk.runs.workload import Cost, Progress, total
@@ -97,7 +96,7 @@ def plan_loop_audit(
     train, names = real.filter.train, [f"kept {i}" for i in range(places)]
     blank = np.broadcast_to(np.uint8(0), (places, *train.images.shape[1:]))
     hashes = np.array(names, dtype=object)
-    kept = store_of_hashes(train, blank, hashes, names, [""] * places, "kept images")
+    kept = store_of_pixels(blank, train, "kept images", ids=names, hashes=hashes)
     return plan_audit(train, kept, real.filter.calibration, options, auditors, progress)
 
 

@@ -19,13 +19,13 @@ from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.wording import SCORE
 from memorisk.audits.generated.sets import select_rows, stack_stores
-from memorisk.audits.synthesize.ledger import Block, Ledger, StoredForm, read_images, store_of_drawn
+from memorisk.audits.synthesize.ledger import Block, Ledger, StoredForm, read_images
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
 from memorisk.images.copies.near_copies import SamePixels
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.plain_png import encode_png
-from memorisk.images.store import ImageStore
+from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.models.generators.generators import Generator
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.intervals import Proportion
@@ -69,8 +69,8 @@ class DrawScreening:
             InputError: Features cannot be had.
         """
         train, n = self.sets.train, len(plan)
-        pixels, names = self.form.pixels(images), plan["image"].tolist()
-        drawn = store_of_drawn(train, pixels, names, plan["class"].tolist(), "drawn")
+        ids, labels = plan["image"].tolist(), plan["class"].tolist()
+        drawn = store_of_pixels(self.form.pixels(images), train, "drawn", ids=ids, labels=labels)
         both = stack_stores([drawn, select_rows(train, np.arange(min(TRAINING_BESIDE_BLOCK, len(train.images))))])
         sets = replace(self.sets, synthetic=both, asked=both.manifest, calibration=None)
         found = screen(self.opened, sets, self.thresholds, self.options, no_progress)

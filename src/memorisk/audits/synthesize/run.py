@@ -29,7 +29,14 @@ from memorisk.audits.filter.decisions import Decision, real_share
 from memorisk.audits.filter.final_audit import audit_kept, auditor_names
 from memorisk.audits.filter.result import KEPT, FinalAudit
 from memorisk.audits.filter.run import kept_sha256
-from memorisk.audits.filter.screening import Matches, Screening, ScreeningDetector, open_detectors, open_screening
+from memorisk.audits.filter.screening import (
+    Matches,
+    Screening,
+    ScreeningDetector,
+    matches,
+    open_detectors,
+    open_screening,
+)
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import Pseudonyms
@@ -41,10 +48,9 @@ from memorisk.audits.synthesize.analysis import (
     drawn_image_names,
     filter_evidence,
     kept_table,
-    real_matches,
     rejected_pairs,
 )
-from memorisk.audits.synthesize.ledger import Ledger, store_of_hashes
+from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.loop_quality import table_three_row
 from memorisk.audits.synthesize.options import SynthesizeOptions, synthesize_options
 from memorisk.audits.synthesize.page import loop_page
@@ -59,7 +65,7 @@ from memorisk.images.clean_set import CLEAN_MANIFEST as LABEL_TABLE
 from memorisk.images.clean_set import manifest_bytes
 from memorisk.images.copies.near_copies import SamePixels
 from memorisk.images.sources.registry import refuse_overlap
-from memorisk.images.store import ImageStore
+from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.models.generators.generators import Generator, load_generator
 from memorisk.report.earlier_verdicts import refuse_other_form, verdict_form
 from memorisk.report.page import render_page
@@ -261,7 +267,8 @@ def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
     choice = replace(choice, costs=undrawn)
     if not thresholds:
         return _Calibration(opened, choice)
-    beside = real_matches(opened, sets, thresholds, options, progress)
+    calibration = sets.calibration
+    beside = () if calibration is None else matches(opened, calibration, sets, thresholds, options, progress)
     return _Calibration(
         opened, choice, thresholds, beside, new_patient_rejection(thresholds, beside, sets, options.seed)
     )
@@ -306,7 +313,7 @@ def _empty_evidence(asked: _LoopInputs) -> FilterEvidence:
     """Return the evidence of a loop that may not begin, since identities are missing."""
     sets, n = asked.real.filter, np.empty(0, dtype=np.int64)
     pixels = np.zeros((0, *sets.train.images.shape[1:]), np.uint8)
-    none = store_of_hashes(sets.train, pixels, n.astype(object), [], [], "drawn images")
+    none = store_of_pixels(pixels, sets.train, "drawn images")
     sets = replace(sets, synthetic=none, asked=none.manifest)
     candidates, nothing = asked.candidates, Decision(n, np.empty(0, dtype=object))
     return FilterEvidence(sets, asked.detectors, candidates.families, candidates.counted, nothing)

@@ -13,12 +13,12 @@ from memorisk.audits.filter import sets as filter_sets
 from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
 from memorisk.audits.generated.knowledge import refuse_known, trained_on_more, unknown_weights
 from memorisk.audits.generated.sets import Source, decode_alike, manifest_of, read_source
-from memorisk.audits.synthesize.ledger import StoredForm, store_of_drawn
+from memorisk.audits.synthesize.ledger import StoredForm
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.table_three import COMPLETION_FILE
 from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.sources.registry import GENERATED
-from memorisk.images.store import ImageStore
+from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.models.generators.generators import Generator
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.workload import Progress
@@ -109,7 +109,7 @@ def read_real(
             refuse_generated(what, source)
     stores = decode_alike(given, dict.fromkeys(given, real), progress)
     form = StoredForm.of(stores[TRAIN], generator.config, options.of_synthetic())
-    blank = store_of_drawn(stores[TRAIN], np.zeros((1, *form.shape), np.uint8), ["nothing"], [""], "nothing")
+    blank = store_of_pixels(np.zeros((1, *form.shape), np.uint8), stores[TRAIN], "nothing", ids=["nothing"])
     opened = replace(opened, train=stores[TRAIN], synthetic=blank, unseen=stores.get(CALIBRATION))
     sets = filter_sets.decode_sets(opened, detectors, progress, calibration_unseen=options.calibration_unseen)
     said = [refuse_known(generator, stores[CALIBRATION], "the calibration images")] if CALIBRATION in stores else []

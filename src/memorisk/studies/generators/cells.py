@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from memorisk.images.manifest import Manifest
-from memorisk.images.pixels import hash_pixels
-from memorisk.images.store import ImageStore
+from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.generators import Generator
 from memorisk.runs.errors import InputError, MemoriskError, one_line
@@ -275,15 +272,8 @@ def copies_of(cell: Cell) -> dict[str, ImageStore]:
 def store_of(images: np.ndarray, cell: Cell, name: str) -> ImageStore:
     """Return drawn images as a store whose features are kept in the cell's folder and not among the user's."""
     ids = [f"{name}-{i}" for i in range(len(images))]
-    table = pd.DataFrame({"image": ids, "path": "", "label": "", "group": ids}, dtype=object)
-    return replace(
-        cell.data.store,
-        images=images,
-        manifest=Manifest(table=table, root=None, name=name),
-        key=name,
-        folder=cell.folder / WORK / "stores" / name,
-        pixel_hashes=np.array([hash_pixels(image) for image in images], dtype=object),
-    )
+    store = store_of_pixels(images, cell.data.store, name, ids=ids)
+    return replace(store, folder=cell.folder / WORK / "stores" / name)
 
 
 def _distances(cell: Cell, detectors: Detectors, source: str, values: Mapping[str, np.ndarray]) -> Arrays:
