@@ -30,7 +30,7 @@ from memorisk.audits.generated.plants import Plants, draw_plants
 from memorisk.audits.generated.sets import Sets, select_rows, stack_stores
 from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
+from memorisk.audits.synthetic.reasons import AHEAD_LEVEL
 from memorisk.images.alterations.planting import plant_copy
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches

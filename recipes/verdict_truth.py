@@ -32,8 +32,9 @@ import pandas as pd
 
 from memorisk.audits.classifier.analysis import PER_CLASS, class_findings, design_checks, verdict_table
 from memorisk.audits.classifier.evidence import Context, Evidence, Items, margin_of_loss
-from memorisk.audits.classifier.look_alikes import equal_losses, look_alike_findings
+from memorisk.audits.classifier.look_alikes import equal_losses
 from memorisk.audits.classifier.options import NOTICE, AnalysisOptions
+from memorisk.audits.classifier.reasons import look_alike_reasons
 from memorisk.audits.classifier.tables.attacks import (
     ALL,
     attack_rows,
@@ -45,7 +46,7 @@ from memorisk.audits.classifier.tables.classes import is_asymmetric
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.sign_flips import gap_statistic
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
-from memorisk.statistics.verdicts.check_wording import findings as check_findings
+from memorisk.statistics.verdicts.check_reasons import check_reasons
 from memorisk.statistics.verdicts.noticeable_gap import gap_profiles
 from memorisk.statistics.verdicts.remedies import Way
 from memorisk.statistics.verdicts.units import GROUP_NAMES
@@ -319,7 +320,7 @@ def judged(evidence: Evidence, options: AnalysisOptions, *, advise: bool = True)
     checks = design_checks(evidence, context)
     findings = class_findings(evidence, options, context, checks, advise=advise)
     checks += [f.lists.uneven for f in findings if f.lists.uneven is not None]
-    doubts = check_findings(checks, GROUP_NAMES)
+    doubts = check_reasons(checks, GROUP_NAMES)
     table = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     rule = {"notice": options.notice, "n_seeds": len(evidence.seeds), "flips": not is_asymmetric(evidence)}
     decision = decide(verdict_table(table), **rule, findings=doubts)
@@ -328,7 +329,7 @@ def judged(evidence: Evidence, options: AnalysisOptions, *, advise: bool = True)
         rows = attack_rows(evidence, scored, (ALL,), options.attack_gate)
         tried, n_groups = attacks_for_verdict(rows, None, True, {}), len(np.unique(evidence.items.group.astype(str)))
         found = attack_findings(tried, options.attack_gate, GROUP_NAMES, n_groups)
-        found += look_alike_findings(equal_losses(evidence), GROUP_NAMES)
+        found += look_alike_reasons(equal_losses(evidence), GROUP_NAMES)
         decision = decide(verdict_table(table), **rule, findings=[*doubts, *found])
     asked = [int(one.needed) for one in decision.remedies if one.way is Way.MODELS and one.needed > 0]
     return decision, float(table["noticeable_gap"].max()), max(asked, default=0)
@@ -624,6 +625,9 @@ of ten.
 """
 
 
+_OF_ATTACKS = ("attack-open", "attacks-not-comparable", "no-attack")
+
+
 def kept_away(evidence: Evidence, options: AnalysisOptions) -> tuple[str, float]:
     """Return what keeps a pass away from an audit, empty for a pass, and its noticeable gap."""
     decision, gap, _ = judged(evidence, options, advise=False)
@@ -631,7 +635,7 @@ def kept_away(evidence: Evidence, options: AnalysisOptions) -> tuple[str, float]
         return "", gap
     if decision.status == FAIL:
         return "flags", gap
-    return ("attacks" if all("attack" in why for why in decision.why) else "classes"), gap
+    return ("attacks" if all(one.code in _OF_ATTACKS for one in decision.reasons) else "classes"), gap
 
 
 def small_audits(world: World, seed: int) -> list[tuple[str, float]]:

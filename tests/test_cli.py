@@ -20,7 +20,7 @@ from PIL import Image
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.images.readers.registry import read_image
 from memorisk.models.classifiers.zoo import create_model
-from memorisk.statistics.verdicts.verdict import seed_shortage
+from memorisk.statistics.verdicts.verdict import few_seeds
 from tests.commands import answer, class_folders, entries, environment, memorisk, picture, plain_images, refusal
 from tests.images.making import png_bytes
 
@@ -489,14 +489,15 @@ def test_the_plan_says_that_few_seeds_cannot_pass_in_the_words_of_the_verdict(ca
         return answer(capsys, *command, "--processes", 1, "--dry-run", "--one-image-per-patient", *more)[1]
 
     for models in (2, 4):
-        reason, _ = seed_shortage(models // 2) or ("", "")
+        few = few_seeds(models // 2)
+        assert few is not None
         notes = json.loads(plan(models, "--json"))["notes"]
-        assert reason in notes[0]
+        assert few.text in notes[0]
         assert sum("too few to tell what a training remembers" in note for note in notes) == 1
     assert "note: this audit cannot pass with" in plan(4)
     verdict = json.loads((run / "verdict.json").read_text())
     why, ways = verdict["why"], verdict["what_would_decide"]
-    assert why[2] == (seed_shortage(2) or ("", ""))[0]
+    assert [one["code"] for one in verdict["reasons"]][2] == "few-seeds"
     assert "no patient ids were given" in why[0]
     assert "not surely better than guessing" in why[1]  # more of such models would decide nothing
     assert "--one-image-per-patient" in ways[0]

@@ -118,11 +118,11 @@ def test_a_pass_of_the_audit_does_not_hide_a_doubt_that_it_cannot_have(
     result = Result.load(_run(place, capsys, *_filter(place))[1])
     numbers = from_json(FilterSummary, result.summary).numbers
     assert numbers.audited is not None
-    passed = replace(numbers, audited=replace(numbers.audited, status="pass", why=(), what_would_decide=()))
+    passed = replace(numbers, audited=replace(numbers.audited, status="pass", reasons=(), what_would_decide=()))
     verdict = kept_verdict("filter", passed, FilterOptions())
     assert (verdict["status"], verdict["why"]) == ("undecided", [numbers.ids.id_doubt])
     assert kept_verdict("filter", replace(passed, ids=NO_DOUBT), FilterOptions())["status"] == "pass"
-    undecided = replace(numbers.audited, status="undecided", why=("in other words",), what_would_decide=("so",))
+    undecided = replace(numbers.audited, status="undecided", reasons=({"code": "other", "text": "in other words"},), what_would_decide=("so",))
     for codes, why in (
         (("look-alikes", "study-of-several"), ["in other words"]),
         (("study-of-several",), [numbers.ids.id_doubt, "in other words"]),

@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from memorisk.runs.errors import DamagedError, InputError, listed, plural
+from memorisk.statistics.verdicts.reasons import Gravity, Reason, Words
 
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
@@ -205,6 +206,18 @@ def look_alikes_across(ours: set[str], theirs: set[str]) -> list[tuple[str, ...]
     ]
 
 
+class IdsInDoubt(Reason, code="ids-in-doubt", gravity=Gravity.FIRST):
+    """Doubts about the identity of people, in the words of `IdDoubt`, without ids."""
+
+    doubt: str
+    way: str
+    text = Words("{doubt}")
+    plain = Words(
+        "it is not sure which images are of one person: ids look alike, are rounded or contradict each other"
+    )
+    remedy = Words("{way}")
+
+
 @dataclass(frozen=True)
 class IdDoubt:
     """Doubt about the identity of people, which no rule can settle."""
@@ -292,9 +305,9 @@ class DoubtedIds:
         )
 
     @property
-    def reasons(self) -> list[tuple[str, str]]:
-        """Return the reason why nothing passes, and what would settle it; an empty list without a doubt."""
-        return [(self.id_doubt, self.id_doubt_way)] if self.id_doubt else []
+    def reasons(self) -> list[Reason]:
+        """Return the reason why nothing passes; an empty list without a doubt."""
+        return [IdsInDoubt(doubt=self.id_doubt, way=self.id_doubt_way)] if self.id_doubt else []
 
 
 NO_DOUBT = DoubtedIds()

@@ -250,6 +250,11 @@ class Result:
         return str(self.verdict.get("status") or "undecided")
 
     @property
+    def reasons(self) -> list[dict[str, Any]]:
+        """Return the reasons of the verdict as data: code, bearing, gravity, fields, and their sentences."""
+        return list(self.verdict.get("reasons") or ())
+
+    @property
     def why(self) -> list[str]:
         """Return the reasons of the verdict, one sentence each."""
         return [str(reason) for reason in self.verdict.get("why") or ()]

@@ -10,8 +10,9 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from memorisk.audits.classifier.evidence import Evidence, write_scores
-from memorisk.audits.classifier.look_alikes import COLUMNS, TABLE, alike_images, equal_losses, look_alike_findings
+from memorisk.audits.classifier.look_alikes import COLUMNS, TABLE, alike_images, equal_losses
 from memorisk.audits.classifier.losses import audit_losses
+from memorisk.audits.classifier.reasons import look_alike_reasons
 from memorisk.audits.classifier.result import LookAlikes
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.images.options import ImageOptions
@@ -60,22 +61,22 @@ def test_near_copies_across_patients_are_pairs_and_equal_pixels_are_merged_befor
     few = np.arange(8)
     small = replace(store, images=store.images[few], manifest=store.manifest.subset(few),
                     pixel_hashes=store.pixel_hashes[few])  # fmt: skip
-    (finding,) = look_alike_findings(alike_images(small, groups[few], part[few], no_progress), PATIENTS)
-    assert finding.status == "undecided"
-    assert "could not be seen in the images" in finding.why
+    (finding,) = look_alike_reasons(alike_images(small, groups[few], part[few], no_progress), PATIENTS)
+    assert finding.bears_on == "doubt"
+    assert "could not be seen in the images" in finding.text
 
 
 def test_the_doubt_counts_pairs_and_names_the_way_out() -> None:
     pair = pd.DataFrame({"pair": [1, 1], "image": ["a", "b"]})
-    (finding,) = look_alike_findings(LookAlikes(pair, "nearly the same"), PATIENTS)
-    assert finding.why.startswith("1 pair of images of different patients is nearly the same: one person under two ids")
-    assert "one id for each person" in finding.what_would_decide
-    assert finding.first
-    assert look_alike_findings(LookAlikes(pair, "nearly the same"), PATIENTS, one_image=True)
+    (finding,) = look_alike_reasons(LookAlikes(pair, "nearly the same"), PATIENTS)
+    assert finding.text.startswith("1 pair of images of different patients is nearly the same: one person under two")
+    assert "one id for each person" in finding.remedy
+    assert finding.gravity == "first"
+    assert look_alike_reasons(LookAlikes(pair, "nearly the same"), PATIENTS, one_image=True)
     blind = LookAlikes(pair.head(0), "nearly the same", "too few people")
-    assert look_alike_findings(blind, PATIENTS)
-    assert not look_alike_findings(blind, PATIENTS, one_image=True)
-    assert not look_alike_findings(replace(blind, why_not=""), PATIENTS)
+    assert look_alike_reasons(blind, PATIENTS)
+    assert not look_alike_reasons(blind, PATIENTS, one_image=True)
+    assert not look_alike_reasons(replace(blind, why_not=""), PATIENTS)
 
 
 def test_an_audit_brings_them_to_plan_verdict_and_page_without_ids(people: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from memorisk.audits.filter.result import FilterNumbers, FilterSummary
 from memorisk.audits.filter.run import FilterPlan, filter_synthetic
 from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
 from memorisk.audits.generated.sets import select_rows
-from memorisk.audits.synthetic.verdict import NO_HELD_OUT
+from memorisk.audits.synthetic.reasons import NoHeldOut
 from memorisk.cli.show.synthetic_sets import show_filter
 from memorisk.models.copy_detectors import load_detector
 from memorisk.models.lcmem import LatentDetector
@@ -134,14 +134,14 @@ def test_calibration_people_who_are_mostly_found_in_train_are_doubted(filtered: 
     assert made is not None
     assert numbers.audited is not None
     assert made.successes == (filtered.per_image["reason"] == "score").sum() + 1  # the exact one
-    numbers = replace(numbers, audited=replace(numbers.audited, status="pass", why=("nobody",), what_would_decide=()))
+    numbers = replace(numbers, audited=replace(numbers.audited, status="pass", reasons=(), what_would_decide=()))
     assert kept_verdict("filter", numbers, options)["status"] == "pass"
     assert promise_doubts(numbers) == []
     doubted = replace(numbers, real_rejected=all_new)
     found = kept_verdict("filter", doubted, options)
     assert found["status"] == "undecided"
     assert "either TRAIN holds images of these" in found["why"][0]
-    assert promise_doubts(doubted) == found["why"]
+    assert [doubt.code for doubt in promise_doubts(doubted)] == [one["code"] for one in found["reasons"]]
     all_alike = replace(doubted, synthetic_rejected=replace(made, high=1.0))
     assert kept_verdict("filter", all_alike, options)["status"] == "pass"
 
@@ -170,7 +170,7 @@ def test_a_threshold_of_ones_own_keeps_without_a_guarantee(place: Path) -> None:
     found = run(place, "own", None, threshold=-0.5)
     assert (found.status, found.verdict["guarantee"], found.verdict["threshold_by"]) == ("undecided", None, "user")
     assert contents(place / "own" / KEPT)
-    assert found.verdict["why"] == [NO_HELD_OUT]  # nobody to rank training patients among
+    assert found.verdict["why"] == [NoHeldOut().text]  # nobody to rank training patients among
     assert found.verdict["doubts"] == ["the threshold was given and not calibrated"]
     assert found.verdict["real_rejected"] is None
     with pytest.raises(InputError, match="gives no probability"):

@@ -342,7 +342,7 @@ def test_training_images_that_train_lacks_keep_a_pass_away(made: Result) -> None
     options, numbers = synthesize_options({"detector": "pixels", "generator": "g:f"}), made.summary["numbers"]
 
     def judged(status: str, *doubts: str) -> tuple[str, list[str]]:
-        audited = numbers["audited"] | {"status": status, "why": ["as audited"]}
+        audited = numbers["audited"] | {"status": status, "reasons": [{"code": "other", "text": "as audited"}]}
         found = loop_verdict(from_json(LoopNumbers, numbers | {"audited": audited, "doubts": list(doubts)}), options)
         return found["status"], found["why"]
 

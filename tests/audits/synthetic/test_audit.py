@@ -14,9 +14,10 @@ from PIL import Image
 from memorisk.audits.synthetic import run as audit_module
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
+from memorisk.audits.synthetic.reasons import NoHeldOut
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.run import audit_synthetic
-from memorisk.audits.synthetic.verdict import NO_HELD_OUT, synthetic_verdict
+from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
 from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
 from memorisk.models.settings import DEFAULT_COMPARISONS
@@ -493,7 +494,7 @@ def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "too few copies are planted of" in out
     assert f"--plants {fewest_plants(0.8)} can reach it" in out.replace("\n", " ")
     code, out, _ = answer(capsys, *given[:4], "--dry-run", "--json", "--out", "runs/dry")
-    assert json.loads(out)["lacking"][0] == NO_HELD_OUT
+    assert json.loads(out)["lacking"][0] == NoHeldOut().text
     enough = (*given[:-4], "--plants", 40, "--features", "pixels", "--out", "runs/dry", "--dry-run", "--json")
     assert json.loads(answer(capsys, *enough)[1])["lacking"] == []
     code, out, _ = answer(capsys, *given, "--out", "runs/config", "--print-config")

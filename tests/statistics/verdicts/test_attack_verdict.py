@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import binom
 
 from memorisk.statistics.roc import seed_auc_jackknife, tpr_at_fpr
-from memorisk.statistics.verdicts.attack_verdict import LEVEL, Attack, attack_findings, passed_words
+from memorisk.statistics.verdicts.attack_verdict import LEVEL, Attack, attack_findings, nearest_attack
+from memorisk.statistics.verdicts.reasons import DOUBT, FAIL
 from memorisk.statistics.verdicts.remedies import Way, advice
 from memorisk.statistics.verdicts.units import UnitNames
-from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED
 from tests.thorough import thorough
 
 PATIENTS = UnitNames("patient", "patients")
@@ -24,23 +24,23 @@ def judged(*attacks, gate=0.6, n_groups=600):
 
 def test_nothing_is_said_where_every_limit_lies_below_the_gate():
     assert judged(QUIET, replace(QUIET, name="M")) == []
-    assert passed_words([QUIET, replace(QUIET, name="M", high=0.57)], 0.6, PATIENTS) == (
+    assert nearest_attack([QUIET, replace(QUIET, name="M", high=0.57)], 0.6, PATIENTS).text == (
         "no attack that was tried reaches AUC 0.6 (0.5 is guessing): the nearest, M on the audited models, has at most "
         "0.57 (500 patients, 8 attacked models)"
     )
 
 
 def test_no_rounding_carries_a_number_across_the_gate():
-    assert "has at most 0.598 (" in passed_words([replace(QUIET, high=0.598)], 0.6, PATIENTS)
-    assert "AUC 0.597 (0.55 to 0.604)" in judged(replace(QUIET, auc=0.597, low=0.55, high=0.604))[0].why
-    assert "AUC 0.65, at least 0.604 where less than 0.6" in judged(replace(SURE, auc=0.65, low=0.604))[0].why
-    assert "at least 5.3% of the members" in judged(replace(QUIET, tpr_low=0.053, p_tpr=1e-4))[0].why
+    assert "has at most 0.598 (" in nearest_attack([replace(QUIET, high=0.598)], 0.6, PATIENTS).text
+    assert "AUC 0.597 (0.55 to 0.604)" in judged(replace(QUIET, auc=0.597, low=0.55, high=0.604))[0].text
+    assert "AUC 0.65, at least 0.604 where less than 0.6" in judged(replace(SURE, auc=0.65, low=0.604))[0].text
+    assert "at least 5.3% of the members" in judged(replace(QUIET, tpr_low=0.053, p_tpr=1e-4))[0].text
 
 
 def test_an_auc_surely_above_the_gate_fails():
     found = judged(QUIET, SURE)
-    assert [f.status for f in found] == [FAIL]
-    assert found[0].why == (
+    assert [f.bears_on for f in found] == [FAIL]
+    assert found[0].text == (
         "an attack tells who was in the training (AUC 0.5 is guessing): LiRA on the audited models, AUC 0.90, at least "
         "0.86 where less than 0.6 is allowed (500 patients, 8 attacked models)"
     )
@@ -49,37 +49,37 @@ def test_an_auc_surely_above_the_gate_fails():
 
 def test_many_members_found_at_few_false_positives_fail_whatever_the_auc():
     found = judged(replace(QUIET, tpr_low=0.083, p_tpr=1e-4))
-    assert found[0].status == FAIL
-    assert "at least 8% of the members found at 1 % false positives" in found[0].why
+    assert found[0].bears_on == FAIL
+    assert "at least 8% of the members found at 1 % false positives" in found[0].text
     both = judged(replace(SURE, tpr_low=0.3, p_tpr=1e-5))
-    assert "AUC 0.90, at least 0.86 where less than 0.6 is allowed, and at least 30% of the members" in both[0].why
+    assert "AUC 0.90, at least 0.86 where less than 0.6 is allowed, and at least 30% of the members" in both[0].text
 
 
 def test_failures_are_adjusted_by_holm_over_all_attacks():
     """Ten attacks with two p-values each: the smallest must be below LEVEL / 20, the next below LEVEL / 19."""
     rest = [QUIET] * 9
     held = replace(QUIET, auc=0.7, low=0.62, high=0.77, p_auc=1.01 * LEVEL / 20)
-    assert not any(f.status == FAIL for f in judged(held, *rest))
-    assert [f.status for f in judged(replace(held, p_auc=0.99 * LEVEL / 20), *rest)] == [FAIL]
+    assert not any(f.bears_on == FAIL for f in judged(held, *rest))
+    assert [f.bears_on for f in judged(replace(held, p_auc=0.99 * LEVEL / 20), *rest)] == [FAIL]
     both = [replace(held, p_auc=0.99 * LEVEL / 20), replace(held, name="second", p_auc=0.99 * LEVEL / 19), *rest[1:]]
-    assert "second" in judged(*both)[0].why
+    assert "second" in judged(*both)[0].text
     both[1] = replace(both[1], p_auc=1.01 * LEVEL / 19)
-    assert "second" not in judged(*both)[0].why
+    assert "second" not in judged(*both)[0].text
 
 
 def test_a_limit_above_the_gate_keeps_a_pass_away_and_says_what_would_decide():
     near = replace(QUIET, high=0.61)
     (found,) = judged(near)
-    assert found.status == UNDECIDED
-    assert found.why == (
+    assert found.bears_on == DOUBT
+    assert found.text == (
         "an attack may reach AUC 0.6 (0.5 is guessing): Loss threshold on the audited models, AUC 0.51 (0.47 to 0.61)"
     )
     assert judged(replace(QUIET, high=0.6)) != []  # at the gate is not below it
     not_measured = judged(replace(QUIET, auc=np.nan, low=np.nan, high=np.nan))
-    assert "not measured" in not_measured[0].why
+    assert "not measured" in not_measured[0].text
     four = [replace(near, name=f"attack {i}", high=0.61 + i / 100) for i in range(4)]
-    assert judged(*four)[0].why.startswith("an attack may reach AUC 0.6 (0.5 is guessing): attack 3")
-    assert judged(*four)[0].why.endswith("and 1 more")
+    assert judged(*four)[0].text.startswith("an attack may reach AUC 0.6 (0.5 is guessing): attack 3")
+    assert judged(*four)[0].text.endswith("and 1 more")
 
 
 def test_the_way_out_names_what_makes_the_interval_long():
@@ -112,7 +112,7 @@ def test_the_given_model_is_judged_by_class_too():
     target = replace(QUIET, of_target=True, conditional=True, n_models=1)
     rare = replace(target, label="rare", auc=0.53, low=0.41, high=0.64, n_groups=60, n_non_members=9)
     (found,) = judged(QUIET, target, rare, replace(target, label="common"))
-    assert found.why == (
+    assert found.text == (
         "an attack may reach AUC 0.6 (0.5 is guessing): Loss threshold on class rare of the given model, AUC 0.53 "
         "(0.41 to 0.64)"
     )
@@ -129,22 +129,22 @@ def test_the_given_model_is_judged_by_class_too():
     )
     surely = replace(rare, auc=0.95, low=0.9, high=0.99, p_auc=1e-8)
     (failed,) = judged(QUIET, target, surely)
-    assert "class rare of the given model, AUC 0.95, at least 0.90" in failed.why
-    assert "60 patients, this one model" in failed.why
+    assert "class rare of the given model, AUC 0.95, at least 0.90" in failed.text
+    assert "60 patients, this one model" in failed.text
 
 
 def test_intervals_of_two_trainings_neither_fail_nor_pass_the_twins():
     (found,) = judged(replace(SURE, conditional=True, n_models=2))
-    assert found.status == UNDECIDED
+    assert found.bears_on == DOUBT
     assert found.ways[0].best.needed == 6
 
 
 def test_members_who_differ_otherwise_neither_fail_nor_pass():
     found = judged(replace(SURE, comparable=False), QUIET)
-    assert [f.status for f in found] == [UNDECIDED]
-    assert "cannot be read" in found[0].why
-    assert "drawn at random by patient" in found[0].what_would_decide
-    assert judged(replace(QUIET, comparable=False))[0].status == UNDECIDED
+    assert [f.bears_on for f in found] == [DOUBT]
+    assert "cannot be read" in found[0].text
+    assert "drawn at random by patient" in found[0].remedy
+    assert judged(replace(QUIET, comparable=False))[0].bears_on == DOUBT
 
 
 def world(rng, gap, spread, n_seeds=6, canaries=120, test=60):
@@ -175,7 +175,7 @@ def test_both_errors_hold_their_level(gap, wrong):
     count = 0
     for _ in range(repeats):
         found = judged(*world(rng, gap, 0.2))
-        count += any(f.status == FAIL for f in found) if wrong == FAIL else not found
+        count += any(f.bears_on == FAIL for f in found) if wrong == FAIL else not found
     assert count <= binom.ppf(0.999, repeats, LEVEL)
 
 
@@ -183,10 +183,10 @@ def test_power_where_everybody_is_found_and_where_nobody_is():
     rng, repeats = np.random.default_rng(18), 30
     strong = [judged(*world(rng, 1.2, 0.2)) for _ in range(repeats)]
     quiet = [judged(*world(rng, 0.0, 0.05, canaries=400, test=200)) for _ in range(repeats)]
-    assert np.mean([any(f.status == FAIL for f in found) for found in strong]) > 0.8
+    assert np.mean([any(f.bears_on == FAIL for f in found) for found in strong]) > 0.8
     assert np.mean([not found for found in quiet]) > 0.8
 
 
 def test_an_audit_without_attacks_could_not_look():
     (finding,) = attack_findings([], 0.6, PATIENTS, 100)
-    assert finding.status == "undecided"
+    assert finding.bears_on == DOUBT

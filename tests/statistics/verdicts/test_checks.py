@@ -3,26 +3,17 @@
 import numpy as np
 import pytest
 
-from memorisk.statistics.verdicts.check_wording import SENTENCES, findings
+from memorisk.statistics.verdicts.check_reasons import check_reasons
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.independent_draws import exchanged_roles, independent_draws
 from memorisk.statistics.verdicts.units import GROUP_NAMES
 from memorisk.statistics.verdicts.verdict import decide
 
 SEEDS, GROUPS = 8, 200
-COUNTS = (
-    "n_held",
-    "n_pairs",
-    "n_groups",
-    "n_seeds",
-    "n_draws",
-    "n_needed",
-    "largest_nats",
-    "half_needed",
-    "quarter_needed",
-)
-POWERS = [f"{part}_{what}" for part in ("half", "quarter") for what in ("nats", "seeds", "cases")]
-NUMBERS = dict.fromkeys([*COUNTS, *POWERS], 2.0)
+NUMBERS = {
+    **{f"{part}_{what}": 2.0 for part in ("half", "quarter") for what in ("nats", "seeds", "cases", "needed")},
+    "n_seeds": 8.0,
+}
 FAILING = {
     "label": ["a"], "low": [0.4], "high": [0.6], "tier": ["HIGH"], "flagged": [3], "room": [9.0],
     "noticeable_gap": [1.0], "notice_power": [1.0],
@@ -67,37 +58,28 @@ def test_exchanged_roles_are_seen_in_their_seeds() -> None:
     assert np.flatnonzero(exchanged_roles(remembered, table, np.arange(GROUPS)) <= 0.01).tolist() == [2, 5]
 
 
-@pytest.mark.parametrize("reason", SENTENCES)
-def test_every_doubt_has_its_sentences(reason: str) -> None:
-    for outcome in (NOTICED, COULD_NOT_LOOK):
-        check = Check(name="any", outcome=outcome, reason=reason, label="c0", numbers=NUMBERS, seeds=(3, 5))
-        (finding,) = findings([check, Check(name="other", outcome=NOTHING)], GROUP_NAMES)
-        assert finding.status == "undecided"
-        assert finding.why.startswith("class c0: ")
-        assert "{" not in finding.why + finding.what_would_decide
-        assert decide(FAILING, findings=[finding]).status == "fail"
-
-
 def test_a_check_that_voids_leaves_nothing_to_fail_or_pass() -> None:
-    check = Check(name="any", outcome=NOTICED, reason="shared-halves", numbers=NUMBERS, voids=True)
-    assert decide(FAILING, findings=findings([check], GROUP_NAMES)).status == "undecided"
+    check = Check(name="any", outcome=NOTICED, reason="shared-halves", numbers={"n_draws": 2, "n_seeds": 8}, voids=True)
+    assert decide(FAILING, findings=check_reasons([check], GROUP_NAMES)).status == "undecided"
+
+
+def test_a_check_that_noticed_something_or_could_not_look_is_a_doubt() -> None:
+    for outcome in (NOTICED, COULD_NOT_LOOK):
+        check = Check(name="any", outcome=outcome, reason="tied-losses", label="c0", seeds=(3, 5))
+        (doubt,) = check_reasons([check, Check(name="other", outcome=NOTHING)], GROUP_NAMES)
+        assert (doubt.code, doubt.bears_on, doubt.gravity) == ("tied-losses", "doubt", "first")
+        assert doubt.text.startswith("class c0: ")
+        assert decide(FAILING, findings=[doubt]).status == "fail"
 
 
 def test_classes_that_could_not_be_looked_at_share_one_doubt() -> None:
     blind = [
-        Check(
-            name="uneven-gaps", outcome=COULD_NOT_LOOK, reason="little-power", label=label, power=power, numbers=NUMBERS
-        )
+        Check(name="uneven-gaps", outcome=COULD_NOT_LOOK, reason="little-power", label=label, power=power,
+              numbers=NUMBERS)
         for label, power in (("a", 0.7), ("b", 0.1), ("c", 0.5))
-    ]
-    (doubt,) = findings(blind, GROUP_NAMES)
-    assert doubt.why.startswith("3 classes, least in class b: ")
-    assert "class" not in doubt.what_would_decide
-    assert (
-        len(
-            findings(
-                [*blind, Check(name="other", outcome=COULD_NOT_LOOK, reason="few-coins", numbers=NUMBERS)], GROUP_NAMES
-            )
-        )
-        == 2
-    )
+    ]  # fmt: skip
+    (doubt,) = check_reasons(blind, GROUP_NAMES)
+    assert doubt.text.startswith("3 classes, least in class b: ")
+    assert "class" not in doubt.remedy
+    few = Check(name="other", outcome=COULD_NOT_LOOK, reason="few-patients")
+    assert len(check_reasons([*blind, few], GROUP_NAMES)) == 2

@@ -10,11 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.attack_numbers import ALL, Replication
+from memorisk.audits.classifier.attack_numbers import ALL
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncovered_images
-from memorisk.audits.classifier.look_alikes import TABLE, equal_losses, look_alike_findings
+from memorisk.audits.classifier.look_alikes import TABLE, equal_losses
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.wording import ATTACKS
+from memorisk.audits.classifier.reasons import OneImageByWord, look_alike_reasons, other_reasons
 from memorisk.audits.classifier.result import (
     SCHEMA,
     TRAINED_ELSEWHERE,
@@ -26,55 +27,31 @@ from memorisk.audits.classifier.result import (
     Noticeable,
     RarestAgainstTop,
     Rule,
-    Unscored,
-    Utility,
 )
 from memorisk.audits.classifier.tables.attacks import attack_table, attacks_for_verdict
 from memorisk.audits.classifier.tables.classes import ClassFindings, audit_class, is_asymmetric, list_groups
 from memorisk.audits.classifier.tables.images import count_images, describe_models, image_table, null_sample
 from memorisk.audits.classifier.tables.utility import utility_on_test
-from memorisk.images.identity import IdDoubt
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
-from memorisk.runs.errors import plural
 from memorisk.scores.twin_attacks import ATTACKS as TWIN_ATTACKS
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.exchangeability import UnseenCheck, compare_unseen_losses
 from memorisk.statistics.intervals import these_groups_interval
-from memorisk.statistics.verdicts.attack_verdict import attack_findings, passed_words
-from memorisk.statistics.verdicts.check_wording import findings as check_findings
+from memorisk.statistics.verdicts.attack_verdict import attack_findings, nearest_attack
+from memorisk.statistics.verdicts.check_reasons import check_reasons
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
+from memorisk.statistics.verdicts.class_reasons import VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.independent_draws import ROLES_LEVEL, exchanged_roles, independent_draws
 from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER, POWER, STRATA
-from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.statistics.verdicts.verdict import (
     PASS,
-    UNDECIDED,
-    VERDICT_CORRECTION,
-    VERDICT_LEVEL,
     Decision,
-    Finding,
     decide,
     noticeable_by_stratum,
 )
 
-NOT_RANDOM = Finding(
-    UNDECIDED,
-    "the split is not known to be random by group, so that its test part is no null",
-    "a split drawn at random by patient; if the given one was, say so (--splits given-random; for losses leave out "
-    "--no-random-split)",
-    first=True,
-)
-"""Without such a split no model and no patient more gives a p-value."""
-NO_PATIENTS = Finding(
-    UNDECIDED,
-    "no patient ids were given: a patient with images in training and test part hides what is remembered of them",
-    "patient ids (--group-from, --group-column; of losses a column group); or --one-image-per-patient, where nobody "
-    "has two images",
-    first=True,
-)
-"""Without ids, images of one patient may be on both sides: the null then holds what it is compared with."""
 PER_CLASS = (
     *("label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups"),
     *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "list_level"),
@@ -173,9 +150,9 @@ def _decision(
     titles |= {name: title for name, (title, _) in ATTACKS.items()}
     tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
     others = attack_findings(tried, options.attack_gate, units, n_groups)
-    others += other_findings(context, options, summary.unscored, summary.utility, units)
-    others += check_findings(checks, units)
-    others += look_alike_findings(alike, units, one_image=options.one_image_per_patient)
+    others += other_reasons(context, options, summary.unscored, summary.utility, units)
+    others += check_reasons(checks, units)
+    others += look_alike_reasons(alike, units, one_image=options.one_image_per_patient)
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.
@@ -190,10 +167,8 @@ def _decision(
     )
     if decision.status != PASS:
         return decision
-    by_word = (
-        [] if context.groups_given else ["nobody has two images: whoever ran this said so (--one-image-per-patient)"]
-    )
-    return replace(decision, why=[*decision.why, passed_words(tried, options.attack_gate, units), *by_word])
+    passed = [*decision.reasons, nearest_attack(tried, options.attack_gate, units)]
+    return replace(decision, reasons=(*passed, *([] if context.groups_given else [OneImageByWord()])))
 
 
 def _verdict(
@@ -211,6 +186,7 @@ def _verdict(
         gate=options.fail_on,
         status=decision.status,
         audited=summary.audited,
+        reasons=tuple(reason.as_record() for reason in decision.reasons),
         why=tuple(decision.why),
         what_would_decide=tuple(decision.what_would_decide),
         tiers={f.label: f.tier for f in findings},
@@ -417,92 +393,6 @@ def form_words(evidence: Evidence, context: Context) -> str:
         return f"{form}: a candidate on T + C and an independent on T, {s} seeds"
     kind = "every image outside the test part is a canary" if context.design == "balanced" else "T is shared"
     return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
-
-
-def unknown_patients(n_without: int, *, some_given: bool) -> Finding:
-    """`NO_PATIENTS`; where some images have an id, with how many have none.
-
-    Args:
-        n_without: Images without an id.
-        some_given: Whether any image has one.
-    """
-    if not some_given:
-        return NO_PATIENTS
-    missing = plural(n_without, "image has", "images have") + " no patient id"
-    return replace(NO_PATIENTS, why=NO_PATIENTS.why.replace("no patient ids were given", missing))
-
-
-def identity_findings(doubts: Sequence[IdDoubt]) -> list[Finding]:
-    """Return doubts about who is who as findings that keep a pass away, without ids."""
-    return [Finding(UNDECIDED, doubt.why, doubt.what_would_decide, first=True) for doubt in doubts]
-
-
-def other_findings(
-    context: Context, options: AnalysisOptions, unscored: Unscored, utility: Utility | None, units: UnitNames
-) -> list[Finding]:
-    """List what else keeps a pass away, and must be settled before more models or patients are of use.
-
-    A split that was not drawn at random, patients who are not known or under several ids, people not scored, models
-    that learned nothing, a target unlike its twins.
-    """
-    open_questions = [] if context.random_split else [NOT_RANDOM]
-    if (not context.groups_given or context.n_without_group) and not options.one_image_per_patient:
-        open_questions.append(unknown_patients(context.n_without_group, some_given=bool(context.groups_given)))
-    open_questions += identity_findings(context.id_doubts)
-    if unscored.n_groups_without_partner:
-        reason = f"{unpaired_count(unscored, units)} had no partner, so nothing is known of them"
-        way = (
-            "every image seen by one model of a pair and not by the other: the same audit in a new folder divides them "
-            "between the models, too (audit classifier)"
-        )
-        open_questions.append(Finding(UNDECIDED, reason, way, first=True))
-    if utility is not None and utility.beats_guessing is False:
-        reason = (
-            f"the models are not surely better than guessing on unseen images ({utility.words}): models "
-            "that learned nothing remember nothing, so a pass needs models that learned the task"
-        )
-        way = "the training that the released model really had"
-        here = bool(context.training)  # else only losses are known, of models from elsewhere
-        way += " (--epochs, --lr, --model, --weights)" if here else ", and losses of the models that it makes"
-        open_questions.append(Finding(UNDECIDED, reason, way, first=True))
-    if utility is None or utility.beats_guessing is None:
-        reason = "whether the models learned anything is not known: their answers could not be compared with guessing"
-        way = f"at least two {units.many} in the test part; of images with several labels rows of the label {WHOLE}"
-        open_questions.append(Finding(UNDECIDED, reason, way, first=True))
-    replication = None if context.target is None else context.target.replication
-    if context.target is not None and replication is None:
-        reason = "whether the given model is like its twins is not known: it was not compared with them"
-        open_questions.append(Finding(UNDECIDED, reason, "the audit repeated, with --target", first=True))
-    if replication is not None and not replication.replicated:
-        way = (
-            "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on "
-            "nearly all of its images)"
-        )
-        open_questions.append(Finding(UNDECIDED, _model_mismatch(replication), way, first=True))
-    return open_questions
-
-
-def unpaired_count(unscored: Unscored, units: UnitNames) -> str:
-    """Count the groups without a partner, as a sentence; images alone where each counts as a patient."""
-    n = unscored.n_images_without_partner
-    images = f"{n} image{'s' if n != 1 else ''}"
-    return images if units.one == "image" else f"{units.count(unscored.n_groups_without_partner)} ({images})"
-
-
-def _model_mismatch(replication: Replication) -> str:
-    """Say by which numbers the given model is not one more twin, and that only the attacks speak for it."""
-    parts = {
-        "loss on what it was trained on": replication.loss_members,
-        "test loss": replication.loss,
-        "test accuracy": replication.accuracy,
-    }
-    outside = [
-        f"its {name} is {part.target:.3g}, one more twin's {part.low:.3g} to {part.high:.3g}"
-        for name, part in parts.items()
-        if part is not None and not part.within
-    ]
-    details = f" ({'; '.join(outside)})" if outside else ""
-    return f"the given model is another model than the twins{details}: only the attacks on it speak for it"
 
 
 def _headline_aucs(attacks: pd.DataFrame) -> dict[str, HeadlineAuc]:

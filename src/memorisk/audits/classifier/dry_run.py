@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.classifier.analysis import NOT_RANDOM, class_findings, identity_findings, unknown_patients
+from memorisk.audits.classifier.analysis import class_findings
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
-from memorisk.audits.classifier.look_alikes import look_alike_findings, searched_pairs
+from memorisk.audits.classifier.look_alikes import searched_pairs
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.privacy import bound_job
+from memorisk.audits.classifier.reasons import NotRandom, identity_reasons, look_alike_reasons, unknown_patients
 from memorisk.audits.classifier.rehearsal import (
     GAP_RANGE,
     PILOT,
@@ -34,8 +35,10 @@ from memorisk.models.classifiers.zoo import is_download
 from memorisk.report.numbers import from_json
 from memorisk.runs.errors import InputError, MemoriskError, listed, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.statistics.verdicts.class_reasons import MOST_MODELS
+from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.units import UnitNames
-from memorisk.statistics.verdicts.verdict import MOST_MODELS, Finding, seed_shortage
+from memorisk.statistics.verdicts.verdict import few_seeds
 from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
 from memorisk.training.classifiers.joint_jobs import jobs_cost, tensor_bytes
 from memorisk.training.classifiers.regimes import merge_adapters
@@ -231,7 +234,7 @@ def describe_plan(
     )
 
 
-def patient_doubts(store: ImageStore, options: ClassifierOptions, alike: LookAlikes) -> list[Finding]:
+def patient_doubts(store: ImageStore, options: ClassifierOptions, alike: LookAlikes) -> list[Reason]:
     """Return the doubts about who is who that are known before anything is trained.
 
     Args:
@@ -240,10 +243,10 @@ def patient_doubts(store: ImageStore, options: ClassifierOptions, alike: LookAli
         alike: Images of different patients that are nearly the same.
     """
     without = 0 if options.one_image_per_patient else store.manifest.n_without_group
-    doubts = [unknown_patients(without, some_given=store.manifest.groups_given)] if without else []
-    doubts += identity_findings(store.manifest.id_doubts)
+    doubts: list[Reason] = [unknown_patients(without, some_given=store.manifest.groups_given)] if without else []
+    doubts += identity_reasons(store.manifest.id_doubts)
     units = UnitNames("patient", "patients") if store.manifest.groups_given else UnitNames("image", "images")
-    return doubts + look_alike_findings(alike, units, one_image=options.one_image_per_patient)
+    return doubts + look_alike_reasons(alike, units, one_image=options.one_image_per_patient)
 
 
 def _network(recipe: Recipe, options: ClassifierOptions) -> str:
@@ -343,21 +346,21 @@ _OBSTACLES = {
 }
 
 
-def _cannot_pass(plan: Plan, choice: Choice, doubts: list[Finding]) -> tuple[str, ...]:
+def _cannot_pass(plan: Plan, choice: Choice, doubts: list[Reason]) -> tuple[str, ...]:
     """Say where a pass needs a random split, certain patient ids, or more models."""
     notes = []
-    for doubt in [*([] if plan.parts.random else [NOT_RANDOM]), *doubts]:
-        notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
-    few, rehearsal = seed_shortage(len(plan.designs)), choice.rehearsal
+    for doubt in [*([] if plan.parts.random else [NotRandom()]), *doubts]:
+        notes.append(f"this audit cannot pass: {doubt.text}; a pass needs {doubt.remedy}")
+    few, rehearsal = few_seeds(len(plan.designs)), choice.rehearsal
     if few is not None and rehearsal is None:
-        notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")
+        notes.append(f"this audit cannot pass with {few.text}; a pass needs {few.plan_remedy}")
     if plan.parts.random and (reason := whatever_models(plan)):
         notes.append(f"this audit cannot pass, whatever the number of models: {reason}")
     if rehearsal is None or rehearsal.can_pass:
         return tuple(notes)
     options = choice.options
     why = [_OBSTACLES[one].format(notice=options.notice, gate=options.attack_gate) for one in rehearsal.obstacles]
-    why = why if few is None else [few[0]]
+    why = why if few is None else [few.text]
     way = (
         f"a pass needs at least {choice.needed} models (--models {choice.needed}), and more where trainings differ much"
     )

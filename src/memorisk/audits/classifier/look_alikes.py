@@ -15,15 +15,13 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence
+from memorisk.audits.classifier.reasons import PAIR_TABLE
 from memorisk.audits.classifier.result import LookAlikes
 from memorisk.images.copies.near_copies import RULE_IMAGES, near_copies, rule_of_stores, thumbnails
 from memorisk.images.store import ImageStore
-from memorisk.runs.errors import plural
 from memorisk.runs.workload import Progress
-from memorisk.statistics.verdicts.units import UnitNames
-from memorisk.statistics.verdicts.verdict import UNDECIDED, Finding
 
-TABLE = "look_alikes"
+TABLE = PAIR_TABLE
 COLUMNS = ("pair", "image", "group", "part", "similarity")
 LOSSES_ALONE = (
     "Whether one person has two ids: of losses alone only images with equal losses show it, and other images of one "
@@ -107,30 +105,3 @@ def _pair_table(
     table = pd.DataFrame({name: values.astype(str).astype(object) for name, values in columns.items()})
     table.insert(0, "pair", np.repeat(np.arange(1, len(order) + 1), 2))
     return table.assign(similarity=np.repeat(alike[order].astype(np.float64), 2))
-
-
-def look_alike_findings(alike: LookAlikes, units: UnitNames, *, one_image: bool = False) -> list[Finding]:
-    """Return the doubt that patients who look alike are one person, or that the images could not show it.
-
-    Args:
-        alike: Pairs of images.
-        units: Names of a group.
-        one_image: Whether the user states that no patient has two images; pairs that were seen contradict it.
-    """
-    if alike.n_pairs:
-        pairs = plural(alike.n_pairs, "pair of images", "pairs of images")
-        different = "" if units.one == "image" else f" of different {units.many}"
-        why = (
-            f"{pairs}{different} {'is' if alike.n_pairs == 1 else 'are'} {alike.how}: one person under two ids would "
-            "be in both halves of the models, which hides what is remembered"
-        )
-        way = (
-            "one id for each person, by the records; where two people do look alike, the set without one image of the "
-            f"pair (tables/{TABLE}.parquet lists the pairs)"
-        )
-        return [Finding(UNDECIDED, why, way, first=True)]
-    if alike.why_not and not one_image:
-        why = f"whether one person has two ids could not be seen in the images: {alike.why_not}"
-        way = f"more {units.many}, or larger images, in which different people differ (--size)"
-        return [Finding(UNDECIDED, why, way)]
-    return []

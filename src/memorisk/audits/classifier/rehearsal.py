@@ -35,10 +35,11 @@ from memorisk.audits.classifier.tables.classes import is_asymmetric
 from memorisk.images.manifest import Manifest
 from memorisk.runs.errors import listed, plural
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
+from memorisk.statistics.verdicts.class_reasons import MOST_MODELS
 from memorisk.statistics.verdicts.noticeable_gap import MAX_SEEDS
 from memorisk.statistics.verdicts.tiers import MIN_GROUPS
 from memorisk.statistics.verdicts.units import GROUP_NAMES
-from memorisk.statistics.verdicts.verdict import MOST_MODELS, PASS, decide, seed_shortage
+from memorisk.statistics.verdicts.verdict import PASS, decide, few_seeds
 
 NOISE, SPREAD, TAILS = 0.1, 0.7, 3.0
 
@@ -101,7 +102,7 @@ def rehearse(plan: Plan, options: ClassifierOptions, *, whole: bool = True) -> R
         options: Options of the audit.
         whole: Whether to look at the classes where the attacks alone keep a pass away.
     """
-    if seed_shortage(len(plan.designs)) is not None:
+    if few_seeds(len(plan.designs)) is not None:
         return Rehearsal(2 * len(plan.designs), math.inf, (Obstacle.CLASSES,))
     obstacles, draw, failed = [], 0, 0
     while draw - failed < ENOUGH and failed <= REHEARSALS - ENOUGH:

@@ -17,8 +17,8 @@ from memorisk.report.numbers import INLINE, OMITTED, Key, from_known
 from memorisk.report.result import Result
 from memorisk.statistics.epsilon import EpsilonBound
 from memorisk.statistics.verdicts.checks import Check
+from memorisk.statistics.verdicts.class_reasons import VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.units import UnitNames
-from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 SCHEMA = 2
 TRAINED_ELSEWHERE = "trained elsewhere"
@@ -407,6 +407,8 @@ class ClassifierVerdict:
     status: str = "undecided"
     audited: str = ""
     """Description of the audited models; earlier versions did not write it."""
+    reasons: tuple[Mapping[str, Any], ...] = ()
+    """Reasons of the status, each with code, bearing, gravity, fields and sentences (`Reason.as_record`)."""
     why: tuple[str, ...] = ()
     what_would_decide: tuple[str, ...] = ()
     tiers: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -171,7 +171,11 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
         ),
     )
     doubts = promise_doubts(numbers)
-    promise = replace(numbers.promise, guarantee=None, doubts=tuple(doubts)) if doubts else numbers.promise
+    promise = (
+        replace(numbers.promise, guarantee=None, doubts=tuple(doubt.text for doubt in doubts))
+        if doubts
+        else numbers.promise
+    )
     return replace(numbers, promise=promise)
 
 

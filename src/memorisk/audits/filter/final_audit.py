@@ -157,7 +157,7 @@ def summarise_audit(result: Result, sha256: str) -> FinalAudit:
     return FinalAudit(
         detectors=numbers.comparison.detectors,
         status=result.status,
-        why=tuple(result.why),
+        reasons=tuple(result.reasons),
         what_would_decide=tuple(result.what_would_decide),
         id_doubt_codes=numbers.reading.ids.id_doubt_codes,
         n_listed_patients=None if listing is None else listing.n_listed_patients,

@@ -180,8 +180,8 @@ class FinalAudit:
     """Their names in a report."""
     status: str
     """pass, fail or undecided."""
-    why: tuple[str, ...]
-    """Its reasons."""
+    reasons: tuple[Mapping[str, Any], ...]
+    """Its reasons (`Reason.as_record`)."""
     what_would_decide: tuple[str, ...] = ()
     id_doubt_codes: tuple[str, ...] = ()
     """Codes of the doubts about who is who that are among the reasons of an undecided audit."""

@@ -4,18 +4,25 @@ Where there was nothing to audit, the verdict is undecided: calibration identiti
 threshold, or every image was rejected. A loop may have doubts of its own, of which the audit cannot know.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from memorisk.audits.filter.options import ScreeningOptions
+from memorisk.audits.filter.reasons import (
+    AllRejected,
+    CalibrationExcluded,
+    DetectorMayKnow,
+    IdentitiesMissing,
+    KnownPeople,
+    ThresholdGiven,
+    UnknownCalibration,
+)
 from memorisk.audits.filter.result import FilterNumbers
 from memorisk.audits.filter.wording import PIXELS, excluded_words, exposed_words
-from memorisk.audits.generated.terms import Terms, missing_patients, unread_training
+from memorisk.audits.generated.terms import TrainingUnread
 from memorisk.report.earlier_verdicts import FORMS
-from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.reasons import Reason, verdict_reasons
 
-Doubt = tuple[str, str]
-"""A reason, and what would settle it."""
 HIGHER_THRESHOLD = "a higher --threshold, or one with a guarantee"
 FEWER_COPIES = "a generator that gives fewer copies"
 BETTER_DETECTOR = "a detector that tells copies from other images better, or fewer and weaker --families"
@@ -31,33 +38,34 @@ def kept_verdict(
     kind: Literal["filter", "synthesize"],
     numbers: FilterNumbers,
     options: ScreeningOptions,
-    doubts: Sequence[Doubt] = (),
+    doubts: Sequence[Reason] = (),
 ) -> dict[str, Any]:
     """Decide the status, with reasons and what would decide it.
 
     Args:
-        kind: Of the run.
+        kind: Kind of the run.
         numbers: Of `analysis.numbers_of`.
         options: Settings of the run.
         doubts: Doubts that the audit cannot have.
     """
     audit = numbers.audited
-    status, why, ways = ("undecided", *_not_audited(numbers)) if audit is None else (
-        audit.status, list(audit.why), list(audit.what_would_decide)
-    )  # fmt: skip
-    if audit is not None and status != "pass":
-        ways.append(SAME_AUDIT)
-    own = [*doubts, *_known_people(numbers)] if audit is not None else []
-    doubts = [*own, *([] if _audit_doubts_ids(numbers) else numbers.ids.reasons)]
-    if doubts and status != "fail":
-        why = [*(reason for reason, _ in doubts), *(why if status == "undecided" else [])]
-        status, ways = "undecided", [*(way for _, way in doubts), *ways]
+    reasons: Sequence[Reason | Mapping[str, Any]]
+    if audit is None:
+        reasons = _not_audited(numbers)
+        status, ways, own = "undecided", _ways_to_a_set(numbers), list[Reason]()
+    else:
+        status, reasons, own = audit.status, audit.reasons, [*doubts, *_known_people(numbers)]
+        ways = [*audit.what_would_decide, *([SAME_AUDIT] if status != "pass" else [])]
+    own += [] if _audit_doubts_ids(numbers) else numbers.ids.reasons
+    if own and status != "fail":
+        reasons = [*own, *(reasons if status == "undecided" else [])]
+        status, ways = "undecided", [*(doubt.remedy for doubt in own), *ways]
     return {
         "schema": FORMS[kind],
         "audit": kind,
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
-        "why": why,
+        **verdict_reasons(reasons),
         "what_would_decide": list(dict.fromkeys(ways)),
         "exposed": exposed_words(numbers),
     }
@@ -73,12 +81,35 @@ def _audit_doubts_ids(numbers: FilterNumbers) -> bool:
     )
 
 
-def _not_audited(numbers: FilterNumbers) -> tuple[list[str], list[str]]:
-    """Say why there is no kept set to audit, and what would give one."""
-    if not numbers.sets.filtered:
-        return _missing(numbers, numbers.terms)
-    why = f"every one of the {numbers.sets.n_synthetic_images:,} synthetic images is rejected: no set is there to audit"
-    return [why], _ways_where_nothing_passed(numbers)
+def _not_audited(numbers: FilterNumbers) -> list[Reason]:
+    """Return why there is no kept set to audit."""
+    if numbers.sets.filtered:
+        ways = tuple(_ways_where_nothing_passed(numbers))
+        return [AllRejected(n_images=numbers.sets.n_synthetic_images, ways_out=ways)]
+    promise, units = numbers.promise, numbers.terms.names
+    families: dict[tuple[int, int], list[str]] = {}
+    for lack in promise.lacking:
+        if lack.missing:
+            families.setdefault((lack.needed, lack.identities), []).append(lack.family)
+    missing = [
+        IdentitiesMissing(
+            families=tuple(names),
+            n_needed=needed,
+            n_present=identities,
+            n_shared=promise.shared_by,
+            miss_rate=promise.miss_rate,
+            confidence=promise.confidence,
+            units=units,
+        )
+        for (needed, identities), names in families.items()
+    ]
+    excluded = excluded_words(numbers.calibration.exclusions, numbers.terms)
+    return [*missing, *(CalibrationExcluded(excluded=words) for words in excluded)]
+
+
+def _ways_to_a_set(numbers: FilterNumbers) -> list[str]:
+    """List what would give a kept set."""
+    return _ways_where_missing(numbers) if not numbers.sets.filtered else _ways_where_nothing_passed(numbers)
 
 
 def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:
@@ -92,65 +123,41 @@ def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:
     return [FEWER_COPIES, other] if real.high < _SPARES else [other]
 
 
-def promise_doubts(numbers: FilterNumbers) -> list[str]:
+def promise_doubts(numbers: FilterNumbers) -> list[Reason]:
     """List the reasons why a threshold promises nothing."""
+    units, promise = numbers.terms.names, numbers.promise
     if not numbers.sets.filtered:
         return []
-    terms, promise, found = numbers.terms, numbers.promise, list[str]()
     if promise.threshold_by == "user":
-        return ["the threshold was given and not calibrated"]
-    if not numbers.patients_known:
-        missing = missing_patients(numbers.n_without_patient)
-        found.append(f"{missing}: every calibration image without one counts as another person")
-    found += [f"whether {name} was trained on calibration {terms.units} cannot be checked" for name in promise.unseen]
-    found += [reason for reason, _ in (*numbers.ids.reasons, *_known_people(numbers))]
-    if n := numbers.sets.n_train_unread:
-        found.append(unread_training(n)[0])
-    return found
+        return [ThresholdGiven()]
+    unread = numbers.sets.n_train_unread
+    return [
+        *([] if numbers.patients_known else [UnknownCalibration(n_without=numbers.n_without_patient)]),
+        *(DetectorMayKnow(detector=name, units=units) for name in promise.unseen),
+        *numbers.ids.reasons,
+        *_known_people(numbers),
+        *([TrainingUnread(n_files=unread)] if unread else []),
+    ]
 
 
-def _known_people(numbers: FilterNumbers) -> list[Doubt]:
-    """Doubt calibration people who resemble TRAIN more than the synthetic images do: they are the audit's null, too."""
-    real, made, terms = numbers.real_rejected, numbers.synthetic_rejected, numbers.terms
+def _known_people(numbers: FilterNumbers) -> list[Reason]:
+    """Doubt calibration people who resemble TRAIN more than the synthetic images do."""
+    real, made = numbers.real_rejected, numbers.synthetic_rejected
     if real is None or made is None or real.low <= max(_HALF, made.high):
         return []
-    return [
-        (
-            f"{100 * real.estimate:.0f} % of the calibration {terms.units} would be rejected, and "
-            f"{100 * made.estimate:.0f} % of the synthetic images: either TRAIN holds images of these {terms.units}, "
-            "or the detector takes similar images for copies",
-            f"calibration images of {terms.units} of {terms.whom} TRAIN holds nothing; or a detector that tells "
-            "copies from similar images",
-        )
-    ]
+    return [KnownPeople(rejected_share=real.estimate, synthetic_share=made.estimate, units=numbers.terms.names)]
 
 
-def _missing(numbers: FilterNumbers, terms: Terms) -> tuple[list[str], list[str]]:
-    """Say how many identities are missing: once for all families that lack as many."""
-    promise, calibration = numbers.promise, numbers.calibration
-    target = f"a miss rate of {promise.miss_rate:.4g} with {100 * promise.confidence:.4g} % confidence"
-    shared = f", shared by {promise.shared_by} detectors and families" if promise.shared_by > 1 else ""
-    families: dict[tuple[int, int], list[str]] = {}
-    for lack in promise.lacking:
-        if lack.missing:
-            families.setdefault((lack.needed, lack.identities), []).append(lack.family)
-    why = [
-        f"{target}{shared} needs {needed:,} new identities with a pair{' each' if len(names) > 1 else ''} of "
-        f"{', '.join(names)}; {plural(identities, 'identity is', 'identities are')} there, so {needed - identities:,} "
-        "are missing: no threshold is set, and nothing is kept"
-        for (needed, identities), names in families.items()
-    ]
-    why += [told.removesuffix(".") for told in excluded_words(calibration.exclusions, terms)]
-    n = promise.n_missing_patients
-    ways = [f"{n:,} more calibration {terms.units} {terms.whom} neither the generator nor a detector has seen"]
+def _ways_where_missing(numbers: FilterNumbers) -> list[str]:
+    """List what would give a threshold where identities are missing."""
+    promise, calibration, terms = numbers.promise, numbers.calibration, numbers.terms
+    new = f"{terms.whom} neither the generator nor a detector has seen"
+    ways = [f"{promise.n_missing_patients:,} more calibration {terms.units} {new}"]
     if not calibration.calibration_given:
-        ways = [
-            f"--calibration with {max(lack.needed for lack in promise.lacking):,} {terms.units} or more "
-            f"{terms.whom} neither the generator nor a detector has seen"
-        ]
+        needed = max(lack.needed for lack in promise.lacking)
+        ways = [f"--calibration with {needed:,} {terms.units} or more {new}"]
     alike = calibration.exclusions.look_alikes
     if alike.as_one < alike.as_given:
         ways.append("calibration images of people who look neither alike nor like training images")
     fewer = "fewer --families, or " if len(promise.families) > 1 else ""
-    ways += [f"{fewer}a larger --miss-rate", "a --threshold of your own, without a guarantee"]
-    return why, ways
+    return [*ways, f"{fewer}a larger --miss-rate", "a --threshold of your own, without a guarantee"]

@@ -104,7 +104,7 @@ LEFT_OUT = {
 """Why somebody does not calibrate; "nearly_same" in runs of before 2026-11-23, where likeness excluded."""
 LOOK_ALIKE = (
     "{alike}: they stay in. As given there are {given:,} identities; with look-alikes counted as one person, and "
-    "without those who look like training images, {one:,}. The more cautious threshold of both is used."
+    "without those who look like training images, {one:,}. The more cautious threshold of both is used"
 )
 
 
@@ -194,7 +194,7 @@ def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
 
 
 def excluded_words(exclusions: Exclusions, terms: Terms) -> list[str]:
-    """Say who does not calibrate, by reason, who was counted once, and who looks alike; a sentence each.
+    """Say who does not calibrate, by reason, who was counted once, and who looks alike; a sentence each, without its full stop.
 
     Args:
         exclusions: The counts.
@@ -202,10 +202,10 @@ def excluded_words(exclusions: Exclusions, terms: Terms) -> list[str]:
     """
     left, alike = exclusions.left_out, exclusions.look_alikes
     told = [
-        f"{terms.counted(n)} left out, {terms.fill(why)}." for key, why in LEFT_OUT.items() if (n := getattr(left, key))
+        f"{terms.counted(n)} left out, {terms.fill(why)}" for key, why in LEFT_OUT.items() if (n := getattr(left, key))
     ]
     if n := exclusions.n_merged_patients:
-        told.append(f"{terms.counted(n)} taken for another one: they share an image, under several names.")
+        told.append(f"{terms.counted(n)} taken for another one: they share an image, under several names")
     counts = (alike.of_others, "another one"), (alike.of_training, "a training image")
     if like := [f"{n:,} look like {whom}" for n, whom in counts if n]:
         told.append(LOOK_ALIKE.format(alike=" and ".join(like), given=alike.as_given, one=alike.as_one))

@@ -1,8 +1,9 @@
-"""What a group is called in sentences; shares, p-values and training images that were not read, in words."""
+"""Names of a group in sentences; shares, p-values and training images that were not read, in words."""
 
 from dataclasses import dataclass
 
 from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.reasons import Number, Reason, Words
 from memorisk.statistics.verdicts.units import UnitNames
 
 
@@ -50,27 +51,26 @@ class Terms:
 
 def share(value: float) -> str:
     """Word a share as a whole percentage."""
-    return f"{100 * value:.0f} %"
-
-
-def unread_training(n: int) -> tuple[str, str]:
-    """Word that training images were not read, as a doubt, and what would settle it.
-
-    Args:
-        n: Their number.
-    """
-    return (
-        f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not read: "
-        "copies of these are not found",
-        "training images that can be read, or a folder without these files if nothing was trained on them",
-    )
+    return f"{Number(value):%}"
 
 
 def p_words(p: float) -> str:
     """Word a p-value in a sentence."""
-    return "below 0.001" if p < 0.001 else f"{p:.2g}"
+    return f"{Number(p):p}"
 
 
 def missing_patients(n: int) -> str:
     """Say that no image has a patient id, or, where others have one, how many have none: ``n``, above 0."""
     return f"{plural(n, 'image has', 'images have')} no patient id" if n else "no patient ids were given"
+
+
+class TrainingUnread(Reason, code="training-unread"):
+    """Files of the training set that were not read."""
+
+    n_files: int
+    text = Words(
+        "{n_files:file or image|files or images} of the training set {n_files:|was|were} not read: copies of these are "
+        "not found"
+    )
+    plain = Words("{n_files:training file|training files} could not be read, so that copies of them are not found")
+    remedy = Words("training images that can be read, or a folder without these files if nothing was trained on them")

@@ -46,7 +46,7 @@ from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import read_table
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 from memorisk.statistics.intervals import Proportion
-from memorisk.statistics.verdicts.check_wording import findings
+from memorisk.statistics.verdicts.check_reasons import check_reasons
 
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
 _UNAUDITED = "The run ended without an audit of what it kept, and a promise about families of copies is none."
@@ -392,7 +392,7 @@ def _without_second_look(n: SyntheticNumbers) -> list[str]:
 
 def _could_not_look(n: SyntheticNumbers) -> list[str]:
     """Say which checks could not look."""
-    return [f"{capitalized(one.why)}." for one in findings(n.checks, n.terms.names)]
+    return [f"{capitalized(one.text)}." for one in check_reasons(n.checks, n.terms.names)]
 
 
 def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:

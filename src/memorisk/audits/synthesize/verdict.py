@@ -13,9 +13,20 @@ from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.runs.errors import plural
 from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.verdicts.reasons import Reason, Words
 
 NEARLY_ALL = 0.9
 """A threshold is hopeless where it rejects at least this share of new people: the lower 95 % limit of the share."""
+
+
+class TrainedOnMore(Reason, code="trained-on-more"):
+    """Generator that was trained on images that TRAIN does not hold."""
+
+    doubt: str
+    """Number of images that TRAIN lacks, in words."""
+    text = Words("{doubt}")
+    plain = Words("the generator was trained on images that were not given, so that copies of them are not found")
+    remedy = Words("TRAIN as the generator had it")
 
 
 def is_hopeless(share: Proportion | None) -> bool:
@@ -41,7 +52,7 @@ def loop_verdict(numbers: LoopNumbers, options: SynthesizeOptions) -> dict[str, 
         numbers: Of `analysis.loop_numbers`.
         options: What was asked for.
     """
-    doubts = [(doubt, "TRAIN as the generator had it") for doubt in numbers.doubts]
+    doubts = [TrainedOnMore(doubt=doubt) for doubt in numbers.doubts]
     verdict = kept_verdict("synthesize", numbers.filter, options, doubts)
     if numbers.n_empty and numbers.filter.nothing_kept:
         verdict["what_would_decide"] = list(dict.fromkeys([*verdict["what_would_decide"], _way(numbers)]))

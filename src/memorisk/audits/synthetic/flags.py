@@ -19,8 +19,8 @@ from memorisk.audits.generated.review import pair_keys
 from memorisk.audits.generated.review_files import ANSWERS, COLUMNS, DISMISS
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
+from memorisk.audits.synthetic.reasons import AHEAD_LEVEL
 from memorisk.audits.synthetic.second_look import SecondLook
-from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
 from memorisk.images.copies.near_copies import thumbnails
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import preceding_units

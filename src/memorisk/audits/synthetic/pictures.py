@@ -8,8 +8,8 @@ import pandas as pd
 from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture, laid_on_one_another, side_by_side
 from memorisk.audits.generated.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic.reasons import AHEAD_LEVEL
 from memorisk.audits.synthetic.result import MATRIX, Listing, SyntheticSummary
-from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
 from memorisk.images.copies.near_copies import MIRRORED
 from memorisk.images.store import ImageStore
 from memorisk.report.columns import booleans, column_texts, rows

@@ -43,14 +43,13 @@ from memorisk.audits.generated.sets import (
     read_manifests,
     source_name,
 )
-from memorisk.audits.generated.terms import missing_patients
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
-from memorisk.audits.synthetic.verdict import NO_HELD_OUT, NO_PATIENTS
+from memorisk.audits.synthetic.reasons import NoHeldOut, NoPatientIds
 from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
 from memorisk.images.copies.near_copies import RULE_IMAGES
 from memorisk.images.options import ImageOptions
@@ -170,9 +169,9 @@ def _first_file(store: ImageStore, options: ImageOptions) -> PixelForm | None:
 def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[str]:
     """List what a pass needs and these sets and settings lack, as `synthetic_verdict` will say it of the audit."""
     if sets.held is None:
-        yield NO_HELD_OUT
+        yield NoHeldOut().text
     if not (sets.groups_given and not sets.n_without_group) and not options.one_image_per_patient:
-        yield NO_PATIENTS.format(missing=missing_patients(sets.n_without_group))
+        yield NoPatientIds(n_without=sets.n_without_group).text
     yield from (doubt.why for doubt in sets.id_doubts)
     sources, kinds = sets.train.manifest.groups[plants.source].astype(str), plants.kind.tolist()
     noticed = plant_power(np.ones(plants.n, dtype=bool), sources, kinds=kinds, seed=options.seed).kinds

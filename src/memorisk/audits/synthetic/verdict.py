@@ -22,42 +22,64 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import floor, inf
 from typing import Any
 
-from memorisk.audits.generated.plants import counted, kinds_words, missed_kinds, mostly_missed, recall_doubt
-from memorisk.audits.generated.sets import MIN_GREY_LEVELS
-from memorisk.audits.generated.terms import Terms, missing_patients, p_words, share, unread_training
-from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
-from memorisk.audits.synthetic.result import (
-    AlignedPairs,
-    Listing,
-    Paired,
-    PixelPairs,
-    Reading,
-    SetCounts,
-    SyntheticNumbers,
+from memorisk.audits.generated.plants import missed_kinds, mostly_missed
+from memorisk.audits.generated.terms import TrainingUnread
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.reasons import (
+    AHEAD_LEVEL,
+    ChangedCopies,
+    ChangedPairs,
+    ConfirmedPairs,
+    CopiesAtMost,
+    CopiesNoticed,
+    DetectorUnknown,
+    DismissedIdentical,
+    DismissedNear,
+    DismissedPairs,
+    FramesLeft,
+    HeldOutPixels,
+    KindsCovered,
+    LikeTheirSource,
+    ListedPatients,
+    NearerThanHeldOut,
+    NearHeldOut,
+    NearlyIdentical,
+    NoHeldOut,
+    NoneListed,
+    NoneSingledOut,
+    NoPatientIds,
+    NothingPlanted,
+    OneImageEach,
+    OtherKind,
+    OtherKindsMissed,
+    PartsApart,
+    PartsTogether,
+    PlantsMissed,
+    SamePixels,
+    SecondLook,
+    SingledOut,
+    SyntheticBlank,
+    SyntheticRepeated,
+    SyntheticUnread,
+    TooManyNearlyIdentical,
+    TrainingBlank,
 )
+from memorisk.audits.synthetic.result import PixelPairs, Reading, SetCounts, SyntheticNumbers
 from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.report.earlier_verdicts import FORMS
-from memorisk.runs.errors import plural
-from memorisk.statistics.copies.planted_copies import BOUND_LEVEL, plants_needed
-from memorisk.statistics.copies.tails import CHANCE, MIN_HELD_OUT
+from memorisk.statistics.copies.planted_copies import plants_needed
 from memorisk.statistics.intervals import Proportion
-from memorisk.statistics.verdicts.check_wording import findings
-from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways, alternatives
+from memorisk.statistics.verdicts.check_reasons import check_reasons
+from memorisk.statistics.verdicts.reasons import Reason, verdict_reasons
+from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways
 
-AHEAD_LEVEL = 0.05
-"""At or below this p the training patients nearer than every held-out one are too many for chance."""
 NEAR_LEVEL = 0.01
-"""The same for patients with a nearly identical synthetic image, who are compared with held-out ones besides."""
+"""At or below this p the patients with a nearly identical synthetic image, who are compared with held-out ones besides,
+are too many for chance."""
 DOUBT_LEVEL = 0.05
 """Up to here they are a doubt, and where no held-out patient has such an image they are one at any p."""
 UNLIKE_LEVEL = 0.01
 """At or below this p, in either direction, training and held-out images are no random split."""
-NO_HELD_OUT = (
-    "no held-out images were given: distances alone cannot tell a copy from an image that is like many patients"
-)
-_WITHOUT = "memorisk release SET CLEAN --without RUN"
-"""What writes a set without the images of pairs that nobody dismissed."""
-NO_PATIENTS = "{missing}: a patient with images in training and held out hides copies"
 
 
 def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> dict[str, Any]:
@@ -67,291 +89,192 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
         numbers: Of `analysis.numbers_of`.
         options: What a pass needs.
     """
-    terms, ids = numbers.terms, numbers.reading.ids.reasons
-    status, why, deciding = "fail", _failures(numbers, terms), [_after_failure(numbers)]
-    unlike = _unlike(numbers, terms)
-    apart = numbers.unlike is not None and not numbers.unlike.together
-    if why and unlike is not None and apart and not numbers.pixels.n_certain:
-        status = "undecided"
-        why, deciding = [unlike[0], *why, *(doubt for doubt, _ in ids)], [unlike[1], *(way for _, way in ids)]
-    elif why and unlike is not None and apart:  # copies are copies; a list beside another kind of images says nothing
-        why, deciding = [*_failures(numbers, terms, by_distance=False), unlike[0]], [*deciding, unlike[1]]
-    elif not why and numbers.sets.held is None:
-        status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(terms)]
+    ids, unlike = numbers.reading.ids.reasons, _unlike(numbers)
+    status, reasons = "fail", _failures(numbers)
+    apart = isinstance(unlike, PartsApart)
+    open_reasons = [_lifting(reasons)] if reasons else []
+    if reasons and apart and not numbers.pixels.n_certain:
+        status, open_reasons = "undecided", [unlike, *ids]
+        reasons = [unlike, *reasons, *ids]
+    elif reasons and apart:  # copies are copies; a list beside another kind of images says nothing
+        reasons, open_reasons = [*_failures(numbers, by_distance=False), unlike], [*open_reasons, unlike]
+    elif not reasons and numbers.sets.held is None:
         pixels = numbers.pixels
-        for doubt in (*_dismissed_copies(pixels), _changed_copies(pixels), _near_pairs(pixels, terms), *ids):
-            if doubt is not None:
-                why, deciding = [*why, doubt[0]], [*deciding, doubt[1]]
-    elif not why:
-        why, deciding = _doubts(numbers, options, terms)
-        status = "undecided" if why else "pass"
-        why = why or _passed(numbers, terms)
-    if status == "fail":
-        why = [*why, *([aligned[0]] if (aligned := _aligned(numbers.aligned, terms)) else [])]
-        deciding = [*deciding, *_left_after_failure(numbers, options, terms, deciding)]
-    judged, failed = _review_words(numbers.pixels), status == "fail"  # dismissals are no reason to fail
+        doubts = (*_dismissed_copies(pixels), *_changed_copies(pixels), *_near_pairs(numbers), *ids)
+        status, reasons = "undecided", [NoHeldOut(units=numbers.terms.names), *doubts]
+        open_reasons = reasons
+    elif not reasons:
+        reasons = open_reasons = _doubts(numbers, options)
+        status = "undecided" if reasons else "pass"
+        reasons = reasons or _passed(numbers)
+    deciding = [reason.remedy for reason in open_reasons]
+    judged, failed = _judged(numbers.pixels), status == "fail"  # dismissals are no reason to fail
+    if failed:
+        reasons = [*reasons, *_aligned(numbers)]
+        deciding = [*deciding, *_left_after_failure(numbers, options, deciding)]
+    reasons = [*reasons, *judged] if failed else [*judged, *reasons]
+    if numbers.one_image_each:
+        reasons.append(OneImageEach(note=numbers.one_image_each))
     return {
         "schema": FORMS["synthetic"],
         "audit": "synthetic",
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
-        "why": [*(why if failed else []), *judged, *([] if failed else why), *_one_image_each(numbers.one_image_each)],
+        **verdict_reasons(reasons),
         "what_would_decide": deciding,
         **numbers.in_verdict(),
     }
 
 
-def _failures(numbers: SyntheticNumbers, terms: Terms, *, by_distance: bool = True) -> list[str]:
+def _failures(numbers: SyntheticNumbers, *, by_distance: bool = True) -> list[Reason]:
     """List the reasons to fail, without those by distance to held-out images where these are of another kind."""
-    said, pixels = list[str](), numbers.pixels
+    pixels, listing, units = numbers.pixels, numbers.listing, numbers.terms.names
+    reasons: list[Reason] = []
     if n := pixels.n_confirmed_pairs:
-        said.append(f"a person confirmed {plural(n, 'pair', 'pairs')} as a copy of a training image")
+        reasons.append(ConfirmedPairs(n_pairs=n))
     if n := pixels.n_certain_images:
-        are = "image has" if n == 1 else "images have"
-        shared = "" if numbers.sets.held is None else ", and of no held-out one"
-        said.append(f"{n:,} synthetic {are} the very pixels of a training image, as it is, mirrored or turned{shared}")
-        if n == numbers.sets.n_synthetic_images:
-            said.append("that is the whole set: is it made of the training images themselves?")
-    if numbers.listing is not None and by_distance:
-        said += _listed(numbers.listing, terms)
+        shared, whole = numbers.sets.held is not None, numbers.sets.n_synthetic_images
+        reasons.append(SamePixels(n_images=n, n_synthetic=whole, compared_with_held_out=shared))
+    if listing is not None and by_distance:
+        if n := listing.n_listed_at_verdict:
+            reasons.append(ListedPatients(n_patients=n, units=units))
+        if listing.p_ahead <= AHEAD_LEVEL:
+            reasons.append(NearerThanHeldOut(n_patients=listing.n_ahead_patients, p=listing.p_ahead, units=units))
     if pixels.near_p is not None and pixels.near_p <= NEAR_LEVEL:
-        said.append(_near_words(pixels, terms))
-    return said
+        reasons.append(_near(TooManyNearlyIdentical, numbers))
+    return reasons
 
 
-def _listed(listing: Listing, terms: Terms) -> list[str]:
-    """List the reasons to fail by distance."""
-    said = []
-    if n := listing.n_listed_at_verdict:
-        are = f"{terms.counted(n, 'training')} {'is' if n == 1 else 'are'}"
-        said.append(
-            f"{are} listed as nearer to the set than held-out {terms.units} are; at most {share(VERDICT_LEVEL)} of "
-            "a list are expected to be there by chance"
-        )
-    if listing.p_ahead <= AHEAD_LEVEL:
-        n = listing.n_ahead_patients
-        who = f"{terms.counted(n, 'training')} {'lies' if n == 1 else 'lie'}"
-        by_chance = f"a random split has so many with probability {p_words(listing.p_ahead)}"
-        said.append(f"{who} nearer to the set than every held-out one; {by_chance}")
-    return said
+def _lifting(failures: Sequence[Reason]) -> Reason:
+    """Return the reason whose remedy lifts a failure: copies by their pixels are no matter of chance."""
+    return next((reason for reason in failures if isinstance(reason, SamePixels)), failures[0])
 
 
-def _after_failure(numbers: SyntheticNumbers) -> str:
-    """Say what can be done about a failure, and how often a set without copies fails."""
-    if numbers.pixels.n_certain:
-        return (
-            f"the set drawn anew; or without the images of these pairs ({_WITHOUT}), audited by another detector "
-            "(--detector): this one overlooks again what it overlooked here"
-        )
-    return (
-        f"these pairs, looked at (--gallery), and judged in review.csv (--review): about {share(AHEAD_LEVEL)} of sets "
-        "without any copy fail by chance, and pairs that are dismissed count as no copies"
-    )
-
-
-def _left_after_failure(
-    numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms, said: list[str]
-) -> Iterator[str]:
-    """Say what would keep the set undecided if nothing of it failed: a mended set meets the same doubts.
+def _left_after_failure(numbers: SyntheticNumbers, options: SyntheticOptions, known: Sequence[str]) -> Iterator[str]:
+    """Yield what would keep the set undecided if nothing of it failed: a mended set meets the same doubts.
 
     Doubts of pairs and of single images are not among them, because they may go with what failed.
     """
     if numbers.sets.held is None:
-        yield f"{_give_held_out(terms)}: without them also a set without copies could not be decided"
+        held_out = NoHeldOut(units=numbers.terms.names).remedy
+        yield f"{held_out}: without them also a set without copies could not be decided"
         return
-    reading = numbers.reading
-    for doubt in (
-        _little_power(numbers, options, terms),
-        _unlike(numbers, terms),
-        _unknown_patients(reading),
-        *reading.ids.reasons,
-        _unseen_detector(reading),
-        _train_unread(reading),
-        _frames_left(reading),
-        *_blind(numbers, terms),
-    ):
-        if doubt is not None and doubt[1] not in said:
-            why, way = doubt
-            yield f"{way}: also a set without copies could not be decided, because {why.partition(';')[0]}"
+    for doubt in (*_little_power(numbers, options), *_comparison(numbers), *_parts(numbers)):
+        if doubt.remedy not in known:
+            yield f"{doubt.remedy}: also a set without copies could not be decided, because {doubt.plain}"
 
 
-def _review_words(pixels: PixelPairs) -> list[str]:
-    """Say what a person decided, whatever the verdict; it stands first, or after the reasons to fail."""
-    said = []
+def _judged(pixels: PixelPairs) -> Iterator[Reason]:
+    """Yield what a person decided, whatever the verdict; it comes first, or after the reasons to fail."""
     if n := pixels.n_dismissed_pairs:
-        alike = {
-            "pixel-identical": pixels.n_dismissed_identical_pairs,
-            "nearly identical": pixels.n_dismissed_near_pairs,
-        }
-        told = ", ".join(f"{m:,} {'is' if m == 1 else 'are'} {what}" for what, m in alike.items() if m)
-        patients = f", without which {m:,} more would be listed" if (m := pixels.n_dismissed_patients) else ""
-        said.append(
-            f"{plural(n, 'pair was', 'pairs were')} dismissed by a person and counted as no copies"
-            f"{patients}{f' (of these {told})' if told else ''}; who and why stands under “Pairs that a person judged”"
+        yield DismissedPairs(
+            n_pairs=n,
+            n_identical=pixels.n_dismissed_identical_pairs,
+            n_near=pixels.n_dismissed_near_pairs,
+            n_more_listed=pixels.n_dismissed_patients,
         )
     if n := pixels.n_changed_pairs:
-        said.append(
-            f"{plural(n, 'pair that was judged is', 'pairs that were judged are')} of images that were changed since: "
-            "these judgements do not count, and review.csv asks about the pairs anew, by name"
-        )
-    return said
+        yield ChangedPairs(n_pairs=n)
 
 
-def _one_image_each(said: str) -> list[str]:
-    """Say that patients count by one image each; it stands after the reasons, and is none itself."""
-    return (
-        [f"{said} The list of patients compares each with held-out ones at as many images as they have"] if said else []
-    )
-
-
-def _near_words(pixels: PixelPairs, terms: Terms) -> str:
-    """Say how many patients have a nearly identical synthetic image."""
-    ours, held = pixels.n_near_train_patients, pixels.n_near_held_patients
-    have = "has" if ours == 1 and held is None else "have"
-    if held is None:
-        return f"{terms.counted(ours, 'training')} {have} a nearly identical synthetic image (“Closest pairs”)"
-    by_chance = f" (p {p_words(pixels.near_p)})" if pixels.near_p is not None else ""
-    return (
-        f"{terms.counted(ours, 'training')} and {terms.counted(held, 'held-out')} {have} a nearly identical synthetic "
-        f"image, as it is or mirrored{by_chance}; the pairs are listed under “Closest pairs”"
-    )
-
-
-def _give_held_out(terms: Terms) -> str:
-    return (
-        f"--held-out with {MIN_HELD_OUT:,} {terms.units} or more {terms.whom} the generator never saw, a random "
-        "part of the same data"
-    )
-
-
-def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) -> tuple[list[str], list[str]]:
-    """List why it cannot pass, and what would decide it."""
+def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions) -> list[Reason]:
+    """List why the set cannot pass."""
     pixels, reading = numbers.pixels, numbers.reading
-    found = [
-        _singled_out(numbers.listing, terms),
-        _aligned(numbers.aligned, terms),
+    return [
+        *_singled_out(numbers),
+        *_aligned(numbers),
         *_dismissed_copies(pixels),
-        _changed_copies(pixels),
-        _little_power(numbers, options, terms),
-        _near_pairs(pixels, terms),
-        _memorized_pairs(numbers.paired),
-        _seen_held_out(pixels),
-        _near_held_out(pixels, terms),
-        _unlike(numbers, terms),
-        _unknown_patients(reading),
-        *reading.ids.reasons,
-        _unseen_detector(reading),
-        _not_looked_at(reading, numbers.sets.n_synthetic_images),
-        _another_kind(numbers, terms),
-        _train_unread(reading),
-        _frames_left(reading),
-        *_blind(numbers, terms),
+        *_changed_copies(pixels),
+        *_little_power(numbers, options),
+        *_near_pairs(numbers),
+        *_memorized_pairs(numbers),
+        *_held_out_copies(numbers),
+        *_comparison(numbers),
+        *_not_looked_at(reading, numbers.sets.n_synthetic_images),
+        *_another_kind(numbers),
+        *_parts(numbers),
     ]
-    doubts = [doubt for doubt in found if doubt is not None]
-    return [why for why, _ in doubts], [way for _, way in doubts]
 
 
-def _blind(numbers: SyntheticNumbers, terms: Terms) -> list[tuple[str, str]]:
-    """Doubt checks that could not look."""
-    return [(found.why, found.what_would_decide) for found in findings(numbers.checks, terms.names)]
+def _comparison(numbers: SyntheticNumbers) -> Iterator[Reason]:
+    """Yield doubts of whom the set is compared with: another kind, unknown patients, a detector that knows them."""
+    reading = numbers.reading
+    if (unlike := _unlike(numbers)) is not None:
+        yield unlike
+    if not reading.patients_known:
+        yield NoPatientIds(n_without=reading.n_without_patient)
+    yield from reading.ids.reasons
+    if reading.detector_unseen:
+        yield DetectorUnknown()
 
 
-def _changed_copies(pixels: PixelPairs) -> tuple[str, str] | None:
-    """Doubt a set with confirmed copies that were changed since: a changed copy can be a copy still."""
-    n = pixels.n_changed_copies
-    if not n:
-        return None
-    return (
-        f"{plural(n, 'pair', 'pairs')} that a person confirmed as a copy {'has' if n == 1 else 'have'} other pixels "
-        "now under the same names",
-        "these pairs, judged anew in review.csv (--review); or the set without these images",
-    )
+def _parts(numbers: SyntheticNumbers) -> Iterator[Reason]:
+    """Yield doubts of what was not read, and of checks that could not look."""
+    reading = numbers.reading
+    if n := reading.n_train_unread:  # their copies would not be found
+        yield TrainingUnread(n_files=n)
+    elif n := reading.n_train_blank:
+        yield TrainingBlank(n_images=n)
+    left = reading.n_synthetic_frames_left, reading.n_train_frames_left
+    if any(left):
+        yield FramesLeft(n_synthetic=left[0], n_training=left[1])
+    yield from check_reasons(numbers.checks, numbers.terms.names)
 
 
-def _dismissed_copies(pixels: PixelPairs) -> Iterator[tuple[str, str]]:
+def _changed_copies(pixels: PixelPairs) -> Iterator[Reason]:
+    if n := pixels.n_changed_copies:
+        yield ChangedCopies(n_pairs=n)
+
+
+def _dismissed_copies(pixels: PixelPairs) -> Iterator[Reason]:
     """Doubt dismissed pairs with identical pixels, and more nearly identical ones than held-out patients let expect.
 
     A few look-alikes may be dismissed. Of many, a judgement of each does not explain why training patients alone have
     them.
     """
     if n := pixels.n_dismissed_identical_pairs:
-        yield (
-            f"{plural(n, 'pair', 'pairs')} with identical pixels {'was' if n == 1 else 'were'} dismissed by a person: "
-            "a set with the very pixels of a training image does not pass",
-            f"the set without these images ({_WITHOUT}, the pairs confirmed)",
-        )
+        yield DismissedIdentical(n_pairs=n)
     p = pixels.dismissed_near_p
     if p is not None and p <= DOUBT_LEVEL:
-        n = pixels.n_dismissed_near_pairs
-        yield (
-            f"{plural(n, 'nearly identical pair was', 'nearly identical pairs were')} dismissed by a person, and a "
-            f"random split gives training patients so many more such images than held-out patients with probability "
-            f"{p_words(p)}: dismissals do not explain this",
-            f"the set without these images ({_WITHOUT}, the pairs confirmed); or held-out images of the kind that "
-            "looks alike, which then have such pairs, too",
+        yield DismissedNear(n_pairs=pixels.n_dismissed_near_pairs, p=p)
+
+
+def _singled_out(numbers: SyntheticNumbers) -> Iterator[Reason]:
+    listing = numbers.listing
+    if listing is not None and (n := listing.n_singled_images):
+        yield SingledOut(n_images=n, n_patients=listing.n_singled_patients, units=numbers.terms.names)
+
+
+def _aligned(numbers: SyntheticNumbers) -> Iterator[Reason]:
+    aligned = numbers.aligned
+    if aligned is not None and aligned.n_pairs:
+        yield SecondLook(
+            n_images=aligned.n_confirmed_images,
+            n_patients=aligned.n_confirmed_patients,
+            n_control_beyond=aligned.n_control_beyond,
+            n_control_images=aligned.n_control_images,
+            units=numbers.terms.names,
         )
 
 
-def _singled_out(listing: Listing | None, terms: Terms) -> tuple[str, str] | None:
-    """Doubt a set with images nearer to somebody than chance explains: too few for a list, and no pass."""
-    if listing is None or not (n := listing.n_singled_images):
-        return None
-    are = "image is" if n == 1 else "images are"
-    return (
-        f"{n:,} synthetic {are} singled out: nearer to {terms.counted(listing.n_singled_patients, 'training')} than "
-        f"chance explains; of sets without copies at most {share(CHANCE)} have such an image (the pairs head "
-        "review.csv)",
-        "these pairs, looked at (--gallery), and judged in review.csv (--review); or the set without these images "
-        f"({_WITHOUT})",
-    )
-
-
-def _aligned(aligned: AlignedPairs | None, terms: Terms) -> tuple[str, str] | None:
-    """Doubt a set with pairs that the second look confirms.
-
-    They fail no set by themselves: that the cut keeps its level was counted on few kinds of images
-    (``recipes/alignment.py``).
-    """
-    if aligned is None or not aligned.n_pairs:
-        return None
-    n, beside = aligned.n_confirmed_images, aligned.n_control_beyond
-    as_well = ""
-    if beside:
-        as_well = (
-            f"; but {beside:,} of {aligned.n_control_images:,} synthetic images {'lies' if beside == 1 else 'lie'} as "
-            f"well on a held-out image: the generator may have seen these {terms.units}, or its images be alike to "
-            "anybody's"
-        )
-    return (
-        f"{n:,} synthetic {'image lies' if n == 1 else 'images lie'} on an image of "
-        f"{terms.counted(aligned.n_confirmed_patients, 'training')}, as it is, turned, mirrored, cropped or in part, "
-        f"more alike than chance lets expect (“Second look”){as_well}",
-        "these pairs, looked at (--gallery), and judged in review.csv (--review)",
-    )
-
-
-def _little_power(numbers: SyntheticNumbers, options: SyntheticOptions, terms: Terms) -> tuple[str, str] | None:
-    power, compared = numbers.power, numbers.comparison
-    if power.recall is None or power.recall_by_kind is None:
-        why = "no training image could be copied" if options.plants else "none were asked for"
-        why = "features were computed elsewhere" if compared.saved_features else why
-        return (
-            f"no copies were planted ({why}), so that nothing is known of what would have been found",
-            f"--detector with features that can be computed of new images, and --plants {SyntheticOptions.plants}",
-        )
+def _little_power(numbers: SyntheticNumbers, options: SyntheticOptions) -> Iterator[Reason]:
+    power, compared, units = numbers.power, numbers.comparison, numbers.terms.names
     by_kind, planted = power.recall_by_kind, power.plant_kinds
-    why = recall_doubt(by_kind, planted, options.recall)
-    if why is None:
-        return None
-    ways = ways_to_power(
-        by_kind,
-        planted,
-        options,
-        numbers.sets,
-        weak=compared.weak_features,
-        held_out_needed=power.held_out_patients_for_kinds,
-    )
-    return f"{why}; {power.promise}", alternatives(ways, terms.names)
+    if power.recall is None or by_kind is None:
+        yield NothingPlanted(saved_features=compared.saved_features, n_asked=options.plants)
+    elif missed_kinds(by_kind, planted, options.recall) or any(kind not in by_kind for kind in planted):
+        needed = power.held_out_patients_for_kinds
+        ways = ways_to_power(
+            by_kind, planted, options, numbers.sets, weak=compared.weak_features, held_out_needed=needed
+        )
+        yield PlantsMissed(
+            by_kind=by_kind,
+            planted=tuple(planted),
+            recall=options.recall,
+            promise=str(power.promise),
+            units=units,
+            ways=(ways,),
+        )
 
 
 def ways_to_power(
@@ -406,173 +329,83 @@ def _more_plants(missed: Sequence[Proportion], options: SyntheticOptions, patien
     yield Remedy(way=Way.PLANTS, needed=number, present=options.plants, most=patients)
 
 
-def _near_pairs(pixels: PixelPairs, terms: Terms) -> tuple[str, str] | None:
-    some, p = pixels.n_near_train_patients > 0, pixels.near_p
-    if not some or (pixels.n_near_held_patients and (p is None or p > DOUBT_LEVEL)):
-        return None
-    return _near_words(pixels, terms), "these pairs, looked at (--gallery), and judged in review.csv (--review)"
-
-
-def _near_held_out(pixels: PixelPairs, terms: Terms) -> tuple[str, str] | None:
-    """Doubt held-out people whom the set resembles: the generator saw them, or the two parts were exchanged."""
-    if not (n := pixels.n_near_held_patients):
-        return None
-    return (
-        f"{terms.counted(n, 'held-out')} {'has' if n == 1 else 'have'} a nearly identical synthetic image: the "
-        "generator may have been trained on them, or TRAIN and the held-out images be exchanged",
-        f"held-out images of people {terms.whom} the generator never saw, and TRAIN as it was trained on",
+def _near(kind: type[NearlyIdentical], numbers: SyntheticNumbers) -> NearlyIdentical:
+    """Count the patients with a nearly identical synthetic image."""
+    pixels = numbers.pixels
+    return kind(
+        n_training=pixels.n_near_train_patients,
+        n_held_out=pixels.n_near_held_patients,
+        p=pixels.near_p,
+        units=numbers.terms.names,
     )
 
 
-def _memorized_pairs(paired: Paired | None) -> tuple[str, str] | None:
+def _near_pairs(numbers: SyntheticNumbers) -> Iterator[Reason]:
+    pixels, p = numbers.pixels, numbers.pixels.near_p
+    if pixels.n_near_train_patients and not (pixels.n_near_held_patients and (p is None or p > DOUBT_LEVEL)):
+        yield _near(NearlyIdentical, numbers)
+
+
+def _held_out_copies(numbers: SyntheticNumbers) -> Iterator[Reason]:
+    """Doubt held-out people whom the set copies or resembles."""
+    pixels, units = numbers.pixels, numbers.terms.names
+    if n := pixels.n_held_images:
+        yield HeldOutPixels(n_images=n)
+    if n := pixels.n_near_held_patients:
+        yield NearHeldOut(n_patients=n, units=units)
+
+
+def _memorized_pairs(numbers: SyntheticNumbers) -> Iterator[Reason]:
     """Doubt a set in which more pairs of an image and its source are alike than chance makes of held-out images."""
-    for said in () if paired is None else paired.rates:
-        rate, held, excess = said.rate, said.held, said.excess
+    for one in () if numbers.paired is None else numbers.paired.rates:
+        rate, held, excess = one.rate, one.held, one.excess
         if rate is not None and held is not None and excess is not None and excess.low > 0:
-            return (
-                f"MemRate is {share(rate.estimate)} where held-out images give {share(held.estimate)} "
-                f"(difference {share(excess.low)} or more): images are taken for what they were generated from",
-                "these pairs, looked at (--gallery), and judged in review.csv (--review)",
-            )
-    return None
+            yield LikeTheirSource(rate=rate.estimate, held_out_rate=held.estimate, least_difference=excess.low)
+            return
 
 
-def _unlike(numbers: SyntheticNumbers, terms: Terms) -> tuple[str, str] | None:
-    test = numbers.unlike
+def _unlike(numbers: SyntheticNumbers) -> PartsApart | PartsTogether | None:
+    test, units = numbers.unlike, numbers.terms.names
     if test is None or test.p_value > UNLIKE_LEVEL:
         return None
     by = f" by {numbers.unlike_by}" if numbers.comparison.n_detectors > 1 else ""
-    told = f"training and held-out images are not alike{by} (p {p_words(test.p_value)})"
     if test.together:
-        return (
-            f"{told}: images that are much nearer to one {terms.unit} than to the next are so across the two parts, "
-            f"{share(test.across)} of these leads where a random split has {share(test.across_expected)}; "
-            f"held-out {terms.units} may be training {terms.units} under other ids, and copies of these are near both",
-            f"held-out images of people {terms.whom} the generator never saw, whatever their ids",
+        return PartsTogether(
+            p=test.p_value, by=by, across=test.across, across_expected=test.across_expected, units=units
         )
-    return (
-        f"{told}: {share(test.share)} of nearest neighbours lie in the same part, by a random split "
-        f"{share(test.expected)} would; p-values then compare two data sets, or patients of several images "
-        "hide under several names",
-        "held-out images that are a random part, by patient, of the data that the generator was trained on",
-    )
+    return PartsApart(p=test.p_value, by=by, share=test.share, expected=test.expected, units=units)
 
 
-def _unknown_patients(reading: Reading) -> tuple[str, str] | None:
-    if reading.patients_known:
-        return None
-    return (
-        NO_PATIENTS.format(missing=missing_patients(reading.n_without_patient)),
-        "--group-from or --group-column; or --one-image-per-patient, where nobody has two images",
-    )
-
-
-def _unseen_detector(reading: Reading) -> tuple[str, str] | None:
-    if not reading.detector_unseen:
-        return None
-    return (
-        "whom the detector was trained on cannot be seen: its images were stored at another size, and patients are not "
-        "given; one that knows the held-out images hides copies",
-        "--size as in the detector's training, or patient ids there and here",
-    )
-
-
-def _not_looked_at(reading: Reading, n_synthetic: int) -> tuple[str, str] | None:
+def _not_looked_at(reading: Reading, n_synthetic: int) -> Iterator[Reason]:
     """Doubt a set with images that were not read or show next to nothing, or of one image again and again."""
     distinct = reading.n_synthetic_distinct
     if n := reading.n_synthetic_unread:
-        return (
-            f"{plural(n, 'file or image', 'files or images')} of the synthetic set {'was' if n == 1 else 'were'} not "
-            "read, and nothing is said of them",
-            "a synthetic set of images that can be read, without other files",
-        )
-    if n := reading.n_synthetic_blank:
-        return (
-            f"{plural(n, 'synthetic image shows', 'synthetic images show')} next to nothing (fewer than "
-            f"{MIN_GREY_LEVELS} "
-            "grey levels of 256): what the files hold was not seen, as under transparency, or in 16-bit files of "
-            "values to 255",
-            "the set without these images, or with files that show what they hold (memorisk images check names them)",
-        )
-    if 2 * distinct < n_synthetic:
-        return (
-            f"of {n_synthetic:,} synthetic images {distinct:,} are different: an export that went wrong?",
-            "the images that are to be released, each once",
-        )
-    return None
+        yield SyntheticUnread(n_files=n)
+    elif n := reading.n_synthetic_blank:
+        yield SyntheticBlank(n_images=n)
+    elif 2 * distinct < n_synthetic:
+        yield SyntheticRepeated(n_images=n_synthetic, n_different=distinct)
 
 
-def _another_kind(numbers: SyntheticNumbers, terms: Terms) -> tuple[str, str] | None:
-    """Doubt a set of which most lies far off.
-
-    Planted copies are made of training images as they are stored: they say nothing of copies that are inverted, framed
-    or windowed as the whole set is.
-    """
+def _another_kind(numbers: SyntheticNumbers) -> Iterator[Reason]:
+    """Doubt a set of which most lies far off."""
     n, n_synthetic = numbers.reading.n_synthetic_far, numbers.sets.n_synthetic_images
-    if n is None or 2 * n <= n_synthetic:
-        return None
-    by = f" by {numbers.reading.far_by}" if numbers.comparison.n_detectors > 1 else ""
-    return (
-        f"{n:,} of {n_synthetic:,} synthetic images lie farther from the training images{by} than "
-        f"{share(FAR_SHARE)} of held-out {terms.units} do: images of another kind, or prepared in another way "
-        "(inverted, framed, another window or size), as no planted copy is",
-        "the generator's images, prepared as the training images are; or a detector trained on how they differ "
-        "(--detector)",
-    )
+    if n is not None and 2 * n > n_synthetic:
+        by = f" by {numbers.reading.far_by}" if numbers.comparison.n_detectors > 1 else ""
+        yield OtherKind(n_images=n, n_synthetic=n_synthetic, by=by, units=numbers.terms.names)
 
 
-def _train_unread(reading: Reading) -> tuple[str, str] | None:
-    """Doubt training images that were not read: their copies would not be found."""
-    if n := reading.n_train_unread:
-        return unread_training(n)
-    if n := reading.n_train_blank:
-        return (
-            f"{plural(n, 'training image shows', 'training images show')} next to nothing (fewer than "
-            f"{MIN_GREY_LEVELS} grey levels of 256): copies of what the generator was trained on are not found",
-            "training images as the generator saw them, or without these files if nothing was trained on them "
-            "(memorisk images check names them)",
-        )
-    return None
-
-
-def _frames_left(reading: Reading) -> tuple[str, str] | None:
-    """Doubt files with further pages, frames or slices that were not read."""
-    parts = (("synthetic", reading.n_synthetic_frames_left), ("training", reading.n_train_frames_left))
-    if not (said := [f"{n:,} of {part} files" for part, n in parts if n]):
-        return None
-    return (
-        f"further pages, frames or slices were not read, {' and '.join(said)}: nothing is said of them",
-        "--frames all, which reads every one, or files of one image each",
-    )
-
-
-def _seen_held_out(pixels: PixelPairs) -> tuple[str, str] | None:
-    if not (n := pixels.n_held_images):
-        return None
-    have = "image has" if n == 1 else "images have"
-    return (
-        f"{n:,} synthetic {have} the very pixels of a held-out image: the generator saw it, or images as simple as "
-        "these coincide",
-        "held-out images that the generator cannot have seen; or the set without these images (“Every pair”, "
-        "tables/pairs.parquet)",
-    )
-
-
-def _passed(numbers: SyntheticNumbers, terms: Terms) -> list[str]:
-    """Say what a pass rests on."""
-    power = numbers.power
-    told = [
-        f"this pass is about {kinds_words(power.plant_kinds, power.also_tried)}",
-        f"no training {terms.unit} is listed as nearer to the set than held-out {terms.units} are",
-        "no image is singled out",
-        str(power.promise),
+def _passed(numbers: SyntheticNumbers) -> list[Reason]:
+    """List what a pass rests on."""
+    power, units = numbers.power, numbers.terms.names
+    reasons: list[Reason] = [
+        KindsCovered(kinds=tuple(power.plant_kinds), also=power.also_tried),
+        NoneListed(units=units),
+        NoneSingledOut(),
+        CopiesNoticed(promise=str(power.promise)),
     ]
     if (bound := power.copies_bound_share) is not None and bound < LARGEST_BOUND:
-        told.append(
-            f"at most {100 * bound:.1f} % of the set are copies of images in TRAIN, of the planted "
-            f"kinds in whatever mixture, with {share(BOUND_LEVEL)} confidence, if its images were drawn independently"
-        )
-    if missed := mostly_missed(power.also_tried):
-        each = ", ".join(f"{kind} ({counted(of)} noticed)" for kind, of in missed.items())
-        told.append(f"copies of other kinds may be in the set unseen; of those tried, these were mostly missed: {each}")
-    return told
+        reasons.append(CopiesAtMost(share=bound))
+    if mostly_missed(power.also_tried):
+        reasons.append(OtherKindsMissed(also=power.also_tried))
+    return reasons

@@ -64,7 +64,7 @@ def _noticed(reading: ResultView) -> list[str]:
     if reading.status == "pass":
         return []
     from memorisk.audits.classifier.pages.wording import UNFLAGGED
-    from memorisk.statistics.verdicts.verdict import power_sentence
+    from memorisk.statistics.verdicts.class_reasons import power_sentence
 
     told, units, found = [], reading.summary.units, reading.summary.noticeable
     if found is not None:

@@ -23,19 +23,16 @@ import scipy
 from memorisk.runs.errors import one_line
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.verdicts.class_reasons import models_remedy
+from memorisk.statistics.verdicts.reasons import FAIL, SUPPORT, Reason, Words
 from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways
 from memorisk.statistics.verdicts.tiers import format_against_gates
 from memorisk.statistics.verdicts.units import UnitNames
-from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, Finding, models_remedy
 
 SURE_RATE = 0.05
 """Share of the members that must surely be exceeded at 1 % false positives to fail: five times that of guessing."""
 LEVEL = 0.025
 """One-sided level of all failures together, and of a pass: one side of a 95 % interval."""
-_RANDOM_TEST_PART = (
-    "a test part drawn at random by {one} from the same data; where it was, another draw of it (--split-seed, with all "
-    "models anew), since chance alone fails the control in one of 20 audits"
-)
 MOST_NAMED = 3
 """Largest number of attacks or classes that a sentence names; the others are counted."""
 
@@ -76,8 +73,116 @@ class Attack:
     """Whether the interval is about these models only."""
 
 
-def attack_findings(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: int) -> list[Finding]:
-    """Turn the results of attacks into findings for the verdict (module docstring).
+@dataclass(frozen=True)
+class FoundMembers:
+    """Attack that surely finds members, and by which of its numbers."""
+
+    attack: Attack
+    by_auc: bool
+    by_rate: bool
+
+
+class AttackSucceeds(Reason, code="attack-succeeds", bears_on=FAIL):
+    """Attacks that surely find members, the surest first."""
+
+    failures: tuple[FoundMembers, ...]
+    gate_auc: float
+
+    @Words
+    def text(self) -> str:
+        """Name the attacks, by AUC or by the rate at 1 % false positives."""
+        gate, told = self.gate_auc, []
+        for one in self.failures[:MOST_NAMED]:
+            attack, parts = one.attack, []
+            if one.by_auc:
+                auc, low = format_against_gates(attack.auc, gate), format_against_gates(attack.low, gate)
+                parts.append(f"AUC {auc}, at least {low} where less than {gate:g} is allowed")
+            if one.by_rate:
+                low = format_against_gates(100 * attack.tpr_low, 100 * SURE_RATE, digits=0)
+                parts.append(f"at least {low}% of the members found at 1 % false positives")
+            told.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, self.units)})")
+        more = f"; and {len(self.failures) - MOST_NAMED} more" if len(self.failures) > MOST_NAMED else ""
+        return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(told)}{more}"
+
+    @Words
+    def plain(self) -> str:
+        which = "the model itself" if self.failures[0].attack.of_target else "models trained like it"
+        return f"an outsider can tell from {which} who was in the training"
+
+
+class NoAttack(Reason, code="no-attack"):
+    """Audit in which no attack was tried."""
+
+    text = Words("no attack could be tried")
+    plain = Words("no attack could be tried, so that it is not known what an outsider could find out")
+    remedy = Words("members and others scored by each model")
+
+
+class NotComparable(Reason, code="attacks-not-comparable"):
+    """Attacks whose members and non-members differ by more than membership."""
+
+    attacks: tuple[Attack, ...]
+    text = Words(
+        "{named} cannot be read: members and test {many} differ by more than membership (the control fails, or the "
+        "split was not drawn at random)"
+    )
+    plain = Words(
+        "what an outsider could find out could not be measured, because the {many} in the training and the new ones "
+        "differ in more than that"
+    )
+    remedy = Words(
+        "a test part drawn at random by {one} from the same data; where it was, another draw of it (--split-seed, with "
+        "all models anew), since chance alone fails the control in one of 20 audits"
+    )
+
+    @property
+    def named(self) -> str:
+        """First attacks by name, and the number of the others."""
+        n = len(self.attacks) - MOST_NAMED
+        return "; ".join(map(_where, self.attacks[:MOST_NAMED])) + (f" and {n} more" if n > 0 else "")
+
+
+class AttackOpen(Reason, code="attack-open"):
+    """Attacks whose interval does not end below the gate, the furthest above first."""
+
+    attacks: tuple[Attack, ...]
+    gate_auc: float
+    plain = Words("an outsider might be able to tell who was in the training: this was measured too roughly to decide")
+
+    @Words
+    def text(self) -> str:
+        """Name the attacks with their intervals."""
+        gate = self.gate_auc
+        reached = [
+            f"{_where(a)}, AUC {format_against_gates(a.auc, gate)} ({format_against_gates(a.low, gate)} to "
+            f"{format_against_gates(a.high, gate)})"
+            if not np.isnan(a.auc)
+            else f"{_where(a)}, not measured"
+            for a in self.attacks[:MOST_NAMED]
+        ]
+        more = f" and {len(self.attacks) - MOST_NAMED} more" if len(self.attacks) > MOST_NAMED else ""
+        return f"an attack may reach AUC {gate:g} (0.5 is guessing): {'; '.join(reached)}{more}"
+
+
+class NoAttackSucceeds(Reason, code="no-attack-succeeds", bears_on=SUPPORT):
+    """Pass: attack that came nearest to the gate."""
+
+    nearest: Attack
+    gate_auc: float
+    plain = Words("no attack that was tried tells who was in the training much better than guessing")
+
+    @Words
+    def text(self) -> str:
+        """Name the attack with its upper limit and the units behind it."""
+        return (
+            f"no attack that was tried reaches AUC {self.gate_auc:g} (0.5 is guessing): the nearest, "
+            f"{_where(self.nearest)}, has at most {format_against_gates(self.nearest.high, self.gate_auc)} "
+            f"({_over(self.nearest, self.units)})"
+        )
+
+
+def attack_findings(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: int) -> list[Reason]:
+    """Turn the results of attacks into reasons for the verdict (module docstring).
 
     Args:
         attacks: Every attack that is not a control.
@@ -96,75 +201,45 @@ def attack_findings(attacks: Sequence[Attack], gate: float, units: UnitNames, n_
     counted = [a for a in attacks if a.comparable and (a.of_target or not a.conditional) and not np.isnan(a.auc)]
     adjusted = holm([p for a in counted for p in (a.p_auc, a.p_tpr)]).reshape(-1, 2)
     failed = [
-        (a, bool(row[0] <= LEVEL), bool(row[1] <= LEVEL))
+        FoundMembers(a, bool(row[0] <= LEVEL), bool(row[1] <= LEVEL))
         for a, row in zip(counted, adjusted, strict=True)
         if row.min() <= LEVEL
     ]
-    failed.sort(key=lambda failure: -failure[0].low)
+    failed.sort(key=lambda failure: -failure.attack.low)
     kinds = ((False, False), (True, False), (True, True))  # of the given model, of a class of it
-    findings = []
-    for target, by_class in kinds:
-        own = [failure for failure in failed if (failure[0].of_target, bool(failure[0].label)) == (target, by_class)]
-        if own:
-            findings.append(Finding(FAIL, _failure(own, gate, units)))
+    reasons: list[Reason] = []
+    for kind in kinds:
+        if own := tuple(failure for failure in failed if _kind(failure.attack) == kind):
+            reasons.append(AttackSucceeds(failures=own, gate_auc=gate, units=units))
     if not attacks:
-        findings.append(Finding(UNDECIDED, "no attack could be tried", "members and others scored by each model"))
-    if not findings:
-        for target, by_class in kinds:
-            kind = [a for a in attacks if (a.of_target, bool(a.label)) == (target, by_class)]
-            findings += _doubts(kind, gate, units, n_groups)
-    return findings
+        reasons.append(NoAttack())
+    if not reasons:
+        for kind in kinds:
+            reasons += _doubts([a for a in attacks if _kind(a) == kind], gate, units, n_groups)
+    return reasons
 
 
-def passed_words(attacks: Sequence[Attack], gate: float, units: UnitNames) -> str:
-    """Say in one sentence which attack came nearest to the gate, with its upper limit and the units behind it."""
-    nearest = max(attacks, key=lambda a: a.high)
-    return (
-        f"no attack that was tried reaches AUC {gate:g} (0.5 is guessing): the nearest, {_where(nearest)}, has at most "
-        f"{format_against_gates(nearest.high, gate)} ({_over(nearest, units)})"
-    )
+def nearest_attack(attacks: Sequence[Attack], gate: float, units: UnitNames) -> NoAttackSucceeds:
+    """Return the reason of a pass: the attack that came nearest to the gate."""
+    return NoAttackSucceeds(nearest=max(attacks, key=lambda a: a.high), gate_auc=gate, units=units)
 
 
-def _failure(failures: Sequence[tuple[Attack, bool, bool]], gate: float, units: UnitNames) -> str:
-    """Name the attacks that find members, the surest first, by AUC or by the rate at 1 % false positives."""
-    parts_of_attacks = []
-    for attack, by_auc, by_rate in failures[:MOST_NAMED]:
-        parts = []
-        if by_auc:
-            auc, low = format_against_gates(attack.auc, gate), format_against_gates(attack.low, gate)
-            parts.append(f"AUC {auc}, at least {low} where less than {gate:g} is allowed")
-        if by_rate:
-            found_low = format_against_gates(100 * attack.tpr_low, 100 * SURE_RATE, digits=0)
-            parts.append(f"at least {found_low}% of the members found at 1 % false positives")
-        parts_of_attacks.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, units)})")
-    more = f"; and {len(failures) - MOST_NAMED} more" if len(failures) > MOST_NAMED else ""
-    return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(parts_of_attacks)}{more}"
+def _kind(attack: Attack) -> tuple[bool, bool]:
+    """Return whether an attack is on the given model, and whether it is on a class."""
+    return attack.of_target, bool(attack.label)
 
 
-def _doubts(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: int) -> list[Finding]:
-    """Say why these attacks, all of one kind, keep a pass away, and the way out; the furthest above the gate first."""
-    findings = []
-    other = [a for a in attacks if not a.comparable]
-    if other:
-        why = (
-            f"{_several(other)} cannot be read: members and test {units.many} differ by more than membership (the "
-            "control fails, or the split was not drawn at random)"
-        )
-        findings.append(Finding(UNDECIDED, why, _RANDOM_TEST_PART.format(one=units.one)))
+def _doubts(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: int) -> list[Reason]:
+    """Return why these attacks, all of one kind, keep a pass away; the furthest above the gate first."""
+    reasons: list[Reason] = []
+    if other := tuple(a for a in attacks if not a.comparable):
+        reasons.append(NotComparable(attacks=other, units=units))
     open_ones = [a for a in attacks if a.comparable and not a.high < gate]
     if not open_ones:
-        return findings
-    furthest = sorted(open_ones, key=lambda a: -a.high if not np.isnan(a.high) else -2.0)
-    reached = [
-        f"{_where(a)}, AUC {format_against_gates(a.auc, gate)} ({format_against_gates(a.low, gate)} to "
-        f"{format_against_gates(a.high, gate)})"
-        if not np.isnan(a.auc)
-        else f"{_where(a)}, not measured"
-        for a in furthest[:MOST_NAMED]
-    ]
-    more = f" and {len(furthest) - MOST_NAMED} more" if len(furthest) > MOST_NAMED else ""
-    why = f"an attack may reach AUC {gate:g} (0.5 is guessing): {'; '.join(reached)}{more}"
-    return [*findings, Finding(UNDECIDED, why, ways=_ways_out(furthest, gate, n_groups))]
+        return reasons
+    furthest = tuple(sorted(open_ones, key=lambda a: -a.high if not np.isnan(a.high) else -2.0))
+    ways = _ways_out(furthest, gate, n_groups)
+    return [*reasons, AttackOpen(attacks=furthest, gate_auc=gate, units=units, ways=ways)]
 
 
 def _ways_out(attacks: Sequence[Attack], gate: float, n_groups: int) -> tuple[Ways, ...]:
@@ -218,11 +293,6 @@ def _models(attack: Attack, gate: float) -> float:
 def _where(attack: Attack) -> str:
     target = "the given model" if attack.of_target else "the audited models"
     return f"{attack.name} on {f'class {one_line(attack.label, 60)} of ' if attack.label else ''}{target}"
-
-
-def _several(attacks: Sequence[Attack]) -> str:
-    places = [_where(a) for a in attacks[:MOST_NAMED]]
-    return "; ".join(places) + (f" and {len(attacks) - MOST_NAMED} more" if len(attacks) > MOST_NAMED else "")
 
 
 def _over(attack: Attack, units: UnitNames) -> str:

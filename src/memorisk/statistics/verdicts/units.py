@@ -10,6 +10,11 @@ class UnitNames:
     one: str = "group"
     many: str = "groups"
 
+    @property
+    def whom(self) -> str:
+        """Pronoun of several: "whom" for people, "which" for images and groups."""
+        return "whom" if self.many == "patients" else "which"
+
     def count(self, n: int) -> str:
         """``1 group``, ``3 groups``."""
         return f"{n} {self.one if n == 1 else self.many}"

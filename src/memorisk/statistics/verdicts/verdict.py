@@ -19,10 +19,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, unknown_name
 from memorisk.statistics.intervals import MIN_SEEDS
-from memorisk.statistics.multiple_testing import DEFAULT_Q
-from memorisk.statistics.verdicts.noticeable_gap import EVERY, GAPS, MAX_SEEDS, MIN_ROOM, PASS_POWER, STRATA
+from memorisk.statistics.verdicts.class_reasons import (
+    ClassFails,
+    FewSeeds,
+    FlaggedByChance,
+    GateInInterval,
+    InsufficientEvidence,
+    LittleNoticed,
+    MeanBelowZero,
+    MeansBelowGate,
+    NoClass,
+    NoMeanInterval,
+    NoneFlagged,
+    NoRoom,
+    NotTestable,
+    PowerOfPass,
+    models_remedy,
+)
+from memorisk.statistics.verdicts.noticeable_gap import GAPS, MIN_ROOM, PASS_POWER, STRATA
+from memorisk.statistics.verdicts.reasons import Bearing, Gravity, Reason
 from memorisk.statistics.verdicts.remedies import (
     Claim,
     Remedy,
@@ -34,31 +51,12 @@ from memorisk.statistics.verdicts.remedies import (
     claims_instead,
     rounded_up,
 )
-from memorisk.statistics.verdicts.tiers import (
-    GATES,
-    GRAVEST_FIRST,
-    INSUFFICIENT,
-    MIN_GROUPS,
-    format_against_gates,
-    reaches_gate,
-)
+from memorisk.statistics.verdicts.tiers import GATES, GRAVEST_FIRST, INSUFFICIENT, MIN_GROUPS, reaches_gate
 from memorisk.statistics.verdicts.units import GROUP_NAMES, UnitNames
 
 PASS = "pass"
 FAIL = "fail"
 UNDECIDED = "undecided"
-
-
-VERDICT_LEVEL, VERDICT_CORRECTION = DEFAULT_Q, "bh"
-"""Level and correction of the verdict's list: somebody is listed in at most 10 % of audits in which nothing is
-memorized (`families`)."""
-
-MANY_FLAGGED = round(1 / VERDICT_LEVEL)
-"""From so many on the list holds nine for each that chance explains: more models would change little."""
-
-MOST_MODELS = 2 * MAX_SEEDS
-"""Largest number of models that is advised, and that an audit takes by default: four times the fewest, and so four
-times their time."""
 
 COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
 """What the table must have; `n_groups_scored`, `n_test_groups`, `n_groups`, `models_needed`, `why_not`,
@@ -73,8 +71,7 @@ class Decision:
     """`"pass"`, `"fail"` or `"undecided"`; only the first is a pass (exit code 0)."""
     gate: str
     """`"high"` or `"moderate"`."""
-    why: list[str]
-    """One sentence per reason for the status."""
+    reasons: tuple[Reason, ...]
     what_would_decide: list[str]
     """Sentences of `remedies.advice`, in the order in which to act on them; empty where nothing is open."""
     remedies: list[Remedy] = field(default_factory=list)
@@ -84,28 +81,10 @@ class Decision:
     tiers: dict[str, str] = field(default_factory=dict)
     """Tier of every class."""
 
-
-@dataclass(frozen=True)
-class Finding:
-    """Finding of another part of an audit (attacks, target, coverage) for the verdict."""
-
-    status: str
-    """`"fail"`, or `"undecided"` for what keeps a pass away. What raises no objection is no finding."""
-    why: str
-    """One sentence."""
-    what_would_decide: str = ""
-    """The way out in a sentence; empty for a failure, and where `ways` say it."""
-    ways: tuple[Ways, ...] = ()
-    """The way out in numbers; each of them is needed."""
-    first: bool = False
-    """Whether it must be settled before more models or patients are of use; reported ahead of the classes then."""
-    voids: bool = False
-    """Whether the finding leaves the audit undecided, whatever else was found."""
-
     @property
-    def way_out(self) -> tuple[str | Ways, ...]:
-        """The way out, in numbers where there are any."""
-        return self.ways or (self.what_would_decide,)
+    def why(self) -> list[str]:
+        """Sentences of the reasons."""
+        return [reason.text for reason in self.reasons]
 
 
 def decide(
@@ -118,7 +97,7 @@ def decide(
     flips: bool = True,
     design: str = "balanced",
     elsewhere: bool = False,
-    findings: Sequence[Finding] = (),
+    findings: Sequence[Reason] = (),
 ) -> Decision:
     """Apply the verdict rule to the table of classes.
 
@@ -141,8 +120,9 @@ def decide(
             a list no more room.
         design: Design of the audit; each but `balanced` leaves patients unscored whom `balanced` would score.
         elsewhere: Whether the models were trained by something else than this command (`audit losses`).
-        findings: What other parts of the audit found. One that fails fails the audit; one that is undecided keeps
-            every pass away, and is reported where the audit fails, too. One that voids leaves the audit undecided.
+        findings: Reasons of other parts of the audit (attacks, target, coverage). One that bears on a failure fails
+            the audit; a doubt keeps every pass away, and is reported where the audit fails, too. One whose gravity is
+            void leaves the audit undecided.
 
     Returns:
         Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
@@ -163,52 +143,46 @@ def decide(
         raise InputError(f"the class table lacks {', '.join(missing)}; a verdict needs {', '.join(COLUMNS)}")
     rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
     tiers = {str(row["label"]): str(row["tier"]) for row in rows}
-    if void := [f for f in findings if f.voids]:
-        return Decision(UNDECIDED, gate, [f.why for f in void], [f.what_would_decide for f in void], tiers=tiers)
-    few = seed_shortage(n_seeds)
-    failures = sorted(
-        (failure for row in rows if (failure := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
-    )
-    failed = [reason for _, reason in failures] + [f.why for f in findings if f.status == FAIL]
-    others = sorted((f for f in findings if f.status == UNDECIDED), key=lambda f: not f.first)
-    ahead = sum(f.first for f in others)
+    if void := tuple(f for f in findings if f.gravity is Gravity.VOID):
+        return Decision(UNDECIDED, gate, void, [f.remedy for f in void], tiers=tiers)
+    few = few_seeds(n_seeds)
+    failures = [failure for row in rows if (failure := _failure(row, gate, units, few is not None))]
+    failures.sort(key=lambda one: one.severity)
+    failed = [*failures, *(f for f in findings if f.bears_on is Bearing.FAIL)]
+    others = sorted((f for f in findings if f.bears_on is Bearing.DOUBT), key=lambda f: f.gravity is not Gravity.FIRST)
+    ahead = sum(f.gravity is Gravity.FIRST for f in others)
     doubts = [
         doubt
         for row in sorted(rows, key=_gravity)
         for doubt in _doubts(row, gate, notice, units, flips, design, n_seeds)
     ]
     if failed:
-        doubts = []
-        if flagged := sum(int(row["flagged"]) for row in rows):
-            doubts = [Finding(FAIL, "", _after_flags(flagged, units))]
+        flagged = sum(int(row["flagged"]) for row in rows)
+        doubts = [FlaggedByChance(n_flagged=flagged, units=units)] if flagged else []
     elif not rows:
-        doubts = [Finding(UNDECIDED, "no class was audited", "a class with enough images to be split")]
+        doubts = [NoClass()]
     elif few is not None:
-        doubts.insert(0, Finding(UNDECIDED, few[0], ways=(Ways((models_remedy(2 * MIN_SEEDS),)),)))
+        doubts.insert(0, few)
     doubts = [*others[:ahead], *doubts, *others[ahead:]]
     if failed or doubts:
         ways = [way for f in doubts for way in f.way_out]
         deciding = advice(ways, units, n_models=2 * n_seeds, elsewhere=elsewhere)
         numbered = [way for way in ways if isinstance(way, Ways)]
-        why = [*failed, *(f.why for f in doubts if f.why)]
         status, remedies, claims = FAIL if failed else UNDECIDED, chosen_remedies(numbered), claims_instead(numbered)
-        return Decision(status, gate, why, deciding, remedies, claims, tiers)
+        return Decision(status, gate, (*failed, *doubts), deciding, remedies, claims, tiers)
     worst = max(rows, key=lambda row: float(row["noticeable_gap"]))
     chance, low, high = (worst.get(f"noticeable_{k}") for k in ("power", "low", "high"))
-    simulated = None if chance is None or low is None or high is None else (chance, low, high)
-    passed = [
-        f"no {units.one} is flagged",
-        power_sentence(
-            worst["noticeable_gap"],
-            simulated,
-            units,
-            one_line(worst["label"], 80),
-            str(worst.get("noticeable_stratum", "")),
-            noticeable_by_stratum(table),
-        ),
-        f"the mean gap M of every class is below {GATES[gate]} nats, by the upper limit of its interval",
-    ]
-    return Decision(PASS, gate, passed, [], tiers=tiers)
+    power = PowerOfPass(
+        label=str(worst["label"]),
+        gap_nats=worst["noticeable_gap"],
+        simulated=None if chance is None or low is None or high is None else (chance, low, high),
+        stratum=str(worst.get("noticeable_stratum", "")),
+        strata=noticeable_by_stratum(table),
+        units=units,
+    )
+    return Decision(
+        PASS, gate, (NoneFlagged(units=units), power, MeansBelowGate(gate_nats=GATES[gate])), [], tiers=tiers
+    )
 
 
 def noticeable_by_stratum(per_class: pd.DataFrame) -> dict[str, float]:
@@ -227,96 +201,13 @@ def noticeable_by_stratum(per_class: pd.DataFrame) -> dict[str, float]:
     return {name: float(np.nanmax(gap)) for name, gap in gaps.items() if not np.isnan(gap).all()}
 
 
-def stratum_words(stratum: str, units: UnitNames) -> str:
-    """Name the patients of a stratum in a sentence; empty for all of them, and for an unknown one."""
-    return {
-        "one": f"{units.many} with one image",
-        "few": f"{units.many} with 2 to 9 images",
-        "many": f"{units.many} with 10 or more images",
-        "noisiest": f"the tenth of the {units.many} with the noisiest gaps",
-    }.get(stratum, "")
-
-
-def power_sentence(
-    gap: float,
-    simulated: tuple[float, float, float] | None,
-    units: UnitNames,
-    label: str,
-    stratum: str = EVERY,
-    strata: Mapping[str, float] | None = None,
-) -> str:
-    """Say in one sentence what the audit would have noticed of one patient; on the first screen of every report.
-
-    Args:
-        gap: In nats; NaN or infinite: no gap is surely noticed.
-        simulated: Power at the gap with its lower and upper limit, where known.
-        units: What a group is called.
-        label: The class in which least is noticed, as it may be shown.
-        stratum: Patients of this class among whom least is noticed.
-        strata: Gap of each stratum, in nats, where known.
-    """
-    among = f", {words}" if (words := stratum_words(stratum, units)) else ""
-    if not math.isfinite(gap):
-        return f"in class {label}{among} a single {units.one} can go unnoticed, even if strongly remembered"
-    limits = ""
-    if simulated is not None:
-        cases, low, high = (f"{100 * share:.0f}" for share in simulated)
-        limits = f"; simulated: {cases} of 100, {low} to {high}"
-    times = math.exp(gap)
-    return (
-        f"a single {units.one} with a gap of {gap:.2g} nats or more would have been noticed in at least four of five "
-        f"cases (class {label}{among}, where least is noticed{limits}). At {gap:.2g} nats training on an image makes "
-        f"its right answer {times:{',.0f' if times >= 10 else '.2g'}} times as probable. Smaller gaps may be missed"
-        f"{_by_stratum(strata or {}, units)}"
-    )
-
-
-def _by_stratum(strata: Mapping[str, float], units: UnitNames) -> str:
-    """List from which gap on the patients of each stratum are noticed; empty where there is only one gap."""
-    parts = [
-        f"{words} from {gap:.2g} nats" if math.isfinite(gap) else f"{words} at no gap"
-        for stratum, gap in strata.items()
-        if (words := stratum_words(stratum, units))
-    ]
-    return f". By {units.one}: {', '.join(parts)}" if parts else ""
-
-
-def _after_flags(flagged: int, units: UnitNames) -> str:
-    """Say how many flags chance explains, and what tells them from memorization; of many, what to do about them."""
-    level = f"{100 * VERDICT_LEVEL:.0f} %"
-    if flagged >= MANY_FLAGGED:
-        return (
-            f"another model: leave the flagged {units.many} out, mend their labels or train with a defence "
-            f"(docs/defences.md), and audit it anew. At most {level} of the flagged are expected to be so by chance; "
-            "more models would flag the others again"
-        )
-    return (
-        f"more models, which tell chance from memorization: at most {level} of the flagged {units.many} are expected "
-        f"to be so by chance, and where nobody is remembered at most {level} of audits flag anybody"
-    )
-
-
-def models_remedy(needed: float, label: str = "") -> Remedy:
-    """Make the remedy of more models, of which `MOST_MODELS` are the most that is advised.
-
-    Args:
-        needed: Number of models; infinite where none suffices, NaN where it is not known.
-        label: Class that needs them.
-    """
-    return Remedy(way=Way.MODELS, needed=needed, most=MOST_MODELS, label=label)
-
-
-def seed_shortage(n_seeds: int) -> tuple[str, str] | None:
-    """Return why so few seeds keep every pass away, and what would decide it; None where there are enough.
+def few_seeds(n_seeds: int) -> FewSeeds | None:
+    """Return the doubt that so few seeds raise; None where there are enough.
 
     Args:
         n_seeds: Seeds of the audit; 0 for unknown.
     """
-    if not 0 < n_seeds < MIN_SEEDS:
-        return None
-    seeds = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}"
-    reason = f"{seeds}: too few to tell what a training remembers from how any two trainings differ"
-    return reason, f"at least {MIN_SEEDS} seeds (--models {2 * MIN_SEEDS})"
+    return FewSeeds(n_seeds=n_seeds, ways=(Ways((models_remedy(2 * MIN_SEEDS),)),)) if 0 < n_seeds < MIN_SEEDS else None
 
 
 def _gravity(row: dict[str, Any]) -> tuple[int, float]:
@@ -325,52 +216,39 @@ def _gravity(row: dict[str, Any]) -> tuple[int, float]:
     return GRAVEST_FIRST.index(str(row["tier"])), 0.0 if pd.isna(n) else -float(n)
 
 
-def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> tuple[tuple[float, int], str] | None:
-    """Return why this class fails the gate, with its place in the order of severity; None where it does not.
+def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> ClassFails | None:
+    """Return the failure of a class at the gate; None where it does not fail.
 
     With few seeds its limits do not count: they are conditional on these trainings, and a candidate that came out
     better than its partner fits everything better, seen or not. With few groups they do not cover.
     """
-    name, low, flagged = one_line(row["label"], 80), float(row["low"]), int(row["flagged"])
-    reasons, above = [], reaches_gate(low, gate) and not few and row["tier"] != INSUFFICIENT
-    if above:
-        where = f"above {GATES[gate]}" if gate == "high" else f"at or above {GATES[gate]}"
-        limit = format_against_gates(low, GATES[gate], digits=3, kind="g")
-        reasons.append(f"its mean gap M is {where} nats, by the lower limit of its interval, {limit}")
-    if flagged > 0:
-        reasons.append(f"{units.count(flagged)} {'is' if flagged == 1 else 'are'} flagged")
-    if not reasons:
+    low, flagged = float(row["low"]), int(row["flagged"])
+    above = reaches_gate(low, gate) and not few and row["tier"] != INSUFFICIENT
+    if not above and flagged <= 0:
         return None
-    return (-low if above else math.inf, -flagged), f"class {name}: {', and '.join(reasons)}"
+    return ClassFails(
+        label=str(row["label"]), low_nats=low if above else math.nan, gate=gate, n_flagged=flagged, units=units
+    )
 
 
 def _doubts(
     row: dict[str, Any], gate: str, notice: float, units: UnitNames, flips: bool, design: str, n_seeds: int
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """Find why this class leaves the gate undecided, each with what would decide it."""
-    name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
-    limits = " to ".join(format_against_gates(limit, GATES[gate], digits=3, kind="g") for limit in (low, high))
+    label, low, high = str(row["label"]), float(row["low"]), float(row["high"])
     if row["tier"] == INSUFFICIENT:
         n = row.get("n_groups_scored", math.nan)
-        counted = "too few" if pd.isna(n) else f"{int(n)}"
-        why = f"class {name}: insufficient evidence ({counted} scored {units.many}, {MIN_GROUPS} needed)"
-        yield Finding(UNDECIDED, why, ways=(_to_score(row, design),))
+        scored = None if pd.isna(n) else int(n)
+        yield InsufficientEvidence(label=label, n_scored=scored, units=units, ways=(_to_score(row, design),))
     elif math.isnan(high):
-        way = f"class {name}: more images of it, or more seeds"
-        yield Finding(UNDECIDED, f"class {name}: its mean gap M has no interval", way)
+        yield NoMeanInterval(label=label)
     elif not high < GATES[gate]:
-        why = f"class {name}: the interval of its mean gap M, {limits} nats, contains {GATES[gate]}"
-        models = models_remedy(_for_interval(row, gate, n_seeds), str(row["label"]))
-        yield Finding(UNDECIDED, why, ways=(Ways((models,)),))
+        ways = (Ways((models_remedy(_for_interval(row, gate, n_seeds), label),)),)
+        yield GateInInterval(label=label, low_nats=low, high_nats=high, gate=gate, ways=ways)
     if high + (high - low) / 2 < 0:
-        yield Finding(
-            UNDECIDED,
-            f"class {name}: its mean gap M is surely below 0 ({low:.3g} to {high:.3g} nats): the models that were "
-            "trained on an image answer it worse, which no training does",
-            f"class {name}: a check of who was trained on what (members and others may be exchanged)",
-        )
-    if unnoticed := _unnoticed(row, notice, units):
-        yield Finding(UNDECIDED, f"class {name}{unnoticed}", **_to_notice(row, units, flips, design, n_seeds))
+        yield MeanBelowZero(label=label, low_nats=low, high_nats=high)
+    if unnoticed := _unnoticed(row, notice, units, _to_notice(row, flips, design, n_seeds)):
+        yield unnoticed
 
 
 def _to_score(row: dict[str, Any], design: str) -> Ways:
@@ -399,57 +277,37 @@ def _for_interval(row: dict[str, Any], gate: str, n_seeds: int) -> float:
     return 2 * math.ceil(n_seeds * (half / apart) ** 2 + 1) if apart > 0 else math.inf
 
 
-def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames) -> str:
-    """Return why a single patient of this class would not have been noticed; empty where one would have been."""
-    reason, room, gap = row.get("why_not"), float(row["room"]), float(row["noticeable_gap"])
-    among = f", {words}" if (words := stratum_words(str(row.get("noticeable_stratum", "")), units)) else ""
-    if isinstance(reason, str) and reason:
-        return f" cannot be tested: {one_line(reason)}"
-    if math.isnan(room):
-        return f" cannot be tested: no list of {units.many} was possible"
+def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames, ways: tuple[Ways, ...]) -> Reason | None:
+    """Return why a single patient of this class would not have been noticed; None where one would have been."""
+    blocked, room, gap = row.get("why_not"), float(row["room"]), float(row["noticeable_gap"])
+    label, power = str(row["label"]), float(row["notice_power"])
+    blocked = blocked if isinstance(blocked, str) else ""
+    if blocked or math.isnan(room):
+        return NotTestable(label=label, blocked_by=blocked, units=units, ways=ways)
     if room < MIN_ROOM:
         n = row.get("n_groups_scored", math.nan) + row.get("n_test_groups", math.nan)
-        compared = "" if pd.isna(n) else f", with {units.count(int(n))} scored or in the test part,"
-        return (
-            f": the models{compared} are too few to flag a single {units.one}, even a strongly remembered one "
-            f"(room on the list {format_against_gates(room, MIN_ROOM, kind='g')}, {MIN_ROOM:.0f} needed)"
-        )
-    if math.isinf(gap):
-        return (
-            f"{among}: no gap of a single {units.one} up to {GAPS[-1]:.0f} nats would have been noticed in four of "
-            "five cases"
-        )
-    if gap > notice:
-        return (
-            f"{among}: a single {units.one} would have been noticed in four of five cases only with a gap of "
-            f"at least {format_against_gates(gap, notice, kind='g')} nats; a pass needs {notice:g}"
-        )
-    chance = float(row["notice_power"])
-    if not chance >= PASS_POWER:
-        cases = 0 if math.isnan(chance) else int(100 * chance)
-        return (
-            f": a single {units.one} with a gap of {notice:g} nats would have been noticed in {cases} of 100 cases, "
-            f"and a pass needs {100 * PASS_POWER:.0f}"
-        )
-    return ""
+        return NoRoom(label=label, room=room, n_compared=None if pd.isna(n) else int(n), units=units, ways=ways)
+    if not gap > notice and power >= PASS_POWER:
+        return None
+    stratum = str(row.get("noticeable_stratum", ""))
+    return LittleNoticed(
+        label=label, gap_nats=gap, notice_nats=notice, power=power, stratum=stratum, units=units, ways=ways
+    )
 
 
-def _to_notice(row: dict[str, Any], units: UnitNames, flips: bool, design: str, n_seeds: int) -> dict[str, Any]:
-    """Find what would let the class's list notice one patient, as fields of a finding."""
+def _to_notice(row: dict[str, Any], flips: bool, design: str, n_seeds: int) -> tuple[Ways, ...]:
+    """Find what would let the class's list notice one patient; nothing where it needs patients in the test part."""
     models, room = row.get("models_needed", math.nan), float(row["room"])
     label, gap, n_groups = str(row["label"]), float(row["noticeable_gap"]), row.get("n_groups", math.nan)
     if not flips and room < MIN_ROOM:
-        return {"ways": (Ways((Remedy(way=Way.BALANCED, label=label),)),)}
+        return (Ways((Remedy(way=Way.BALANCED, label=label),)),)
     if math.isnan(room):
-        if n_groups <= MIN_GROUPS:
-            return {"ways": (_to_score(row, design),)}
-        name = one_line(label, 80)
-        return {"what_would_decide": f"class {name}: {units.many} of it in the test part, from one random split"}
+        return (_to_score(row, design),) if n_groups <= MIN_GROUPS else ()
     if pd.isna(models):  # of one or two seeds the spread of trainings is not known
         models = math.nan if 0 < n_seeds < MIN_SEEDS else math.inf
     more = Remedy(way=Way.PATIENTS, needed=math.inf, present=n_groups, label=label)
     instead = (SmallerClaim(claim=Claim.NOTICE, value=_noticed_gap(gap)),) if math.isfinite(gap) else ()
-    return {"ways": (Ways((models_remedy(models, label), more), instead),)}
+    return (Ways((models_remedy(models, label), more), instead),)
 
 
 def _noticed_gap(gap: float) -> float:

@@ -44,7 +44,7 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import booleans, capitalized, column_texts, count, decimal, largest_first, percent, rows
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
-from memorisk.statistics.verdicts.verdict import VERDICT_LEVEL, power_sentence
+from memorisk.statistics.verdicts.class_reasons import VERDICT_LEVEL, power_sentence
 
 MOST_IMAGES = 12
 MOST_REASONS = 6

@@ -20,6 +20,7 @@ from memorisk.statistics.memorization.nulls import UnitPValues, unit_p_values
 from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
 from memorisk.statistics.multiple_testing import FamilyLists, benjamini_hochberg, family_lists
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
+from memorisk.statistics.verdicts.class_reasons import VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.noticeable_gap import (
     MIN_ROOM,
     PASS_POWER,
@@ -39,7 +40,6 @@ from memorisk.statistics.verdicts.uneven_gaps import (
     uneven_gaps,
     uneven_seeds_needed,
 )
-from memorisk.statistics.verdicts.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,237 @@
+"""Reasons of a classifier audit besides its classes, attacks and checks: split, patients, coverage, models, target."""
+
+from collections.abc import Sequence
+
+from memorisk.audits.classifier.attack_numbers import BesideTwins, Replication
+from memorisk.audits.classifier.evidence import WHOLE, Context
+from memorisk.audits.classifier.options import AnalysisOptions
+from memorisk.audits.classifier.result import LookAlikes, Unscored, Utility
+from memorisk.images.identity import IdDoubt, IdsInDoubt
+from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.reasons import SUPPORT, Gravity, Reason, Words
+from memorisk.statistics.verdicts.units import UnitNames
+
+PAIR_TABLE = "look_alikes"
+"""Name of the table that lists pairs of look-alikes."""
+_FIRST = Gravity.FIRST
+
+
+class NotRandom(Reason, code="split-not-random", gravity=_FIRST):
+    """Split without which no model and no patient more gives a p-value."""
+
+    text = Words("the split is not known to be random by group, so that its test part is no null")
+    plain = Words(
+        "the people whom no model saw were not chosen at random, so that they cannot be compared with the others"
+    )
+    remedy = Words(
+        "a split drawn at random by patient; if the given one was, say so (--splits given-random; for losses leave out "
+        "--no-random-split)"
+    )
+
+
+class UnknownPatients(Reason, code="unknown-patients", gravity=_FIRST):
+    """Images without a patient id: the null then may hold the patient it is to be held against."""
+
+    n_without: int
+    """Number of images without an id; 0 where no image has one."""
+    plain = Words("it is not known whose each image is, so that what is remembered of a person may have stayed hidden")
+    remedy = Words(
+        "patient ids (--group-from, --group-column; of losses a column group); or --one-image-per-patient, where no "
+        "patient has two images"
+    )
+
+    @Words
+    def text(self) -> str:
+        missing = plural(self.n_without, "image has", "images have") + " no patient id"
+        return (
+            f"{missing if self.n_without else 'no patient ids were given'}: a patient with images in training and test "
+            "part hides what is remembered of them"
+        )
+
+
+class WithoutPartner(Reason, code="without-partner", gravity=_FIRST):
+    """Groups that no model of a pair alone saw."""
+
+    n_groups: int
+    n_images: int
+    text = Words("{counted} had no partner, so nothing is known of them")
+    plain = Words("{counted} could not be compared, so that nothing is known of them")
+    remedy = Words(
+        "every image seen by one model of a pair and not by the other: the same audit in a new folder divides them "
+        "between the models, too (audit classifier)"
+    )
+
+    @property
+    def counted(self) -> str:
+        """Groups and images in words."""
+        return unpaired_count(self.n_groups, self.n_images, self.units)
+
+
+class NothingLearned(Reason, code="nothing-learned", gravity=_FIRST):
+    """Models that are not surely better than guessing."""
+
+    utility: str
+    """Accuracy and guessing, in words."""
+    trained_here: bool
+    text = Words(
+        "the models are not surely better than guessing on unseen images ({utility}): models that learned nothing "
+        "remember nothing, so a pass needs models that learned the task"
+    )
+    plain = Words(
+        "the audited models did not surely learn their task, and models that learned nothing remember nothing"
+    )
+
+    @Words
+    def remedy(self) -> str:
+        how = (
+            " (--epochs, --lr, --model, --weights)" if self.trained_here else ", and losses of the models that it makes"
+        )
+        return f"the training that the released model really had{how}"
+
+
+class UnknownLearning(Reason, code="learning-unknown", gravity=_FIRST):
+    """Models of which it is not known whether they learned anything."""
+
+    text = Words("whether the models learned anything is not known: their answers could not be compared with guessing")
+    plain = Words("whether the audited models learned their task is not known")
+    remedy = Words(f"at least two {{many}} in the test part; of images with several labels rows of the label {WHOLE}")
+
+
+class TargetNotCompared(Reason, code="target-not-compared", gravity=_FIRST):
+    """Given model that was not compared with its twins."""
+
+    text = Words("whether the given model is like its twins is not known: it was not compared with them")
+    plain = Words("whether the model to be released is like the audited ones is not known")
+    remedy = Words("the audit repeated, with --target")
+
+
+class OtherModel(Reason, code="target-unlike-twins", gravity=_FIRST):
+    """Given model that is not one more twin, so that only the attacks on it speak for it."""
+
+    outside: tuple[BesideTwins, ...]
+    names: tuple[str, ...]
+    """Name of each number in which it differs."""
+    plain = Words("the model to be released is unlike the audited ones, so that these do not speak for it")
+    remedy = Words(
+        "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on nearly "
+        "all of its images)"
+    )
+
+    @Words
+    def text(self) -> str:
+        parts = [
+            f"its {name} is {part.target:.3g}, one more twin's {part.low:.3g} to {part.high:.3g}"
+            for name, part in zip(self.names, self.outside, strict=True)
+        ]
+        told = f" ({'; '.join(parts)})" if parts else ""
+        return f"the given model is another model than the twins{told}: only the attacks on it speak for it"
+
+
+class PatientsLookAlike(Reason, code="patients-look-alike", gravity=_FIRST):
+    """Pairs of images of different patients that are the same or nearly so."""
+
+    n_pairs: int
+    how: str
+    """In what they are alike, in words."""
+    plain = Words("{n_pairs:pair of images suggests|pairs of images suggest} that one person was counted as two")
+    remedy = Words(
+        "one id for each person, by the records; where two people do look alike, the set without one image of the pair "
+        f"(tables/{PAIR_TABLE}.parquet lists the pairs)"
+    )
+
+    @Words
+    def text(self) -> str:
+        different = "" if self.units.one == "image" else f" of different {self.units.many}"
+        return (
+            f"{plural(self.n_pairs, f'pair of images{different} is', f'pairs of images{different} are')} {self.how}: "
+            "one person under two ids would be in both halves of the models, which hides what is remembered"
+        )
+
+
+class LookAlikesUnseen(Reason, code="look-alikes-unseen"):
+    """Images that cannot show whether one person has two ids."""
+
+    because: str
+    text = Words("whether one person has two ids could not be seen in the images: {because}")
+    plain = Words("whether one person was counted as two could not be seen in the images")
+    remedy = Words("more {many}, or larger images, in which different people differ (--size)")
+
+
+class OneImageByWord(Reason, code="one-image-by-word", bears_on=SUPPORT):
+    """Pass that rests on the user's word that no patient has two images."""
+
+    text = Words("no patient has two images, as the user stated (--one-image-per-patient)")
+    plain = Words("that no person has two images is the word of the user")
+
+
+def unknown_patients(n_without: int, *, some_given: bool) -> UnknownPatients:
+    """Return the doubt of images without a patient id.
+
+    Args:
+        n_without: Number of images without an id.
+        some_given: Whether any image has one.
+    """
+    return UnknownPatients(n_without=n_without if some_given else 0)
+
+
+def identity_reasons(doubts: Sequence[IdDoubt]) -> list[Reason]:
+    """Return doubts about the identity of people as reasons, without ids."""
+    return [IdsInDoubt(doubt=doubt.why, way=doubt.what_would_decide) for doubt in doubts]
+
+
+def look_alike_reasons(alike: LookAlikes, units: UnitNames, *, one_image: bool = False) -> list[Reason]:
+    """Return the doubt that patients who look alike are one person, or that the images could not show it.
+
+    Args:
+        alike: Pairs of images.
+        units: Names of a group.
+        one_image: Whether the user states that no patient has two images; pairs that were seen contradict it.
+    """
+    if alike.n_pairs:
+        return [PatientsLookAlike(n_pairs=alike.n_pairs, how=alike.how, units=units)]
+    return [LookAlikesUnseen(because=alike.why_not, units=units)] if alike.why_not and not one_image else []
+
+
+def other_reasons(
+    context: Context, options: AnalysisOptions, unscored: Unscored, utility: Utility | None, units: UnitNames
+) -> list[Reason]:
+    """List what else keeps a pass away, and must be settled before more models or patients are of use.
+
+    A split that was not drawn at random, patients who are not known or under several ids, people not scored, models
+    that learned nothing, a target unlike its twins.
+    """
+    reasons: list[Reason] = [] if context.random_split else [NotRandom()]
+    if (not context.groups_given or context.n_without_group) and not options.one_image_per_patient:
+        reasons.append(unknown_patients(context.n_without_group, some_given=bool(context.groups_given)))
+    reasons += identity_reasons(context.id_doubts)
+    if n := unscored.n_groups_without_partner:
+        reasons.append(WithoutPartner(n_groups=n, n_images=unscored.n_images_without_partner, units=units))
+    if utility is None or utility.beats_guessing is None:
+        reasons.append(UnknownLearning(units=units))
+    elif utility.beats_guessing is False:
+        reasons.append(NothingLearned(utility=utility.words, trained_here=bool(context.training)))
+    if context.target is None:
+        return reasons
+    replication = context.target.replication
+    if replication is None:
+        reasons.append(TargetNotCompared())
+    elif not replication.replicated:
+        reasons.append(_other_model(replication))
+    return reasons
+
+
+def unpaired_count(n_groups: int, n_images: int, units: UnitNames) -> str:
+    """Count the groups without a partner, as a sentence; images alone where each stands for itself."""
+    images = f"{n_images} image{'s' if n_images != 1 else ''}"
+    return images if units.one == "image" else f"{units.count(n_groups)} ({images})"
+
+
+def _other_model(replication: Replication) -> OtherModel:
+    """Name the numbers by which the given model is not one more twin."""
+    parts = {
+        "loss on what it was trained on": replication.loss_members,
+        "test loss": replication.loss,
+        "test accuracy": replication.accuracy,
+    }
+    outside = {name: part for name, part in parts.items() if part is not None and not part.within}
+    return OtherModel(outside=tuple(outside.values()), names=tuple(outside))

@@ -1,0 +1,88 @@
+"""The contract of every reason: each form renders from example numbers, and plain words stay plain."""
+
+import dataclasses
+import importlib
+import json
+import re
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memorisk
+from memorisk.report.numbers import to_json
+from memorisk.statistics.verdicts.reasons import REASONS, Reason
+from memorisk.statistics.verdicts.remedies import Ways
+from memorisk.statistics.verdicts.units import UnitNames
+
+SOURCES = Path(memorisk.__file__).parent
+for path in sorted(SOURCES.rglob("*.py")):
+    if re.search(r"\(.*Reason, code=", path.read_text()):
+        importlib.import_module(".".join(path.relative_to(SOURCES.parent).with_suffix("").parts))
+
+TECHNICAL = re.compile(
+    r"\b(p|M|MemRate|nats?|epsilon|null|adjusted|level|logit|recall|AUC|TPR|FPR|METHODS)\b|[=<>≤≥±σεδ%{}]|--|_"
+)
+"""Words and signs that a sentence for the data-protection officer must not contain."""
+WORDS = {"gate": "high", "strata": "few"}
+
+
+def example(kind: Any, name: str, n: int) -> Any:
+    """Make a value of a type: numbers are ``n`` or a share, texts are a word."""
+    if kind in (int, float, str, bool):
+        return {int: n, float: 0.25, str: WORDS.get(name, "scanner"), bool: n > 1}[kind]
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return None if n == 1 and type(None) in parts else example(parts[0], name, n)
+    if origin is typing.Literal:
+        return parts[0]
+    if origin is tuple:
+        kinds = parts[:1] * n if parts[-1] is Ellipsis else parts
+        return tuple(example(one, name, n) for one in kinds)
+    if origin in (dict, Mapping):
+        return {"few": example(parts[1], name, n)}
+    if kind is UnitNames:
+        return UnitNames("patient", "patients") if n > 1 else UnitNames("image", "images")
+    assert dataclasses.is_dataclass(kind), kind
+    return example_of(typing.cast(Any, kind), n)
+
+
+def example_of(kind: Any, n: int) -> Any:
+    """Make an example of a dataclass from the types of its fields."""
+    hints = typing.get_type_hints(kind)
+    own = [field.name for field in dataclasses.fields(kind) if field.init and hints[field.name] != tuple[Ways, ...]]
+    return kind(**{name: example(hints[name], name, n) for name in own})
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("code", REASONS)
+def test_a_reason_renders_in_every_form(code: str, n: int) -> None:
+    reason: Reason = example_of(REASONS[code], n)
+    assert reason.text, "a reason has a sentence for the engineer"
+    assert not re.search(r"[{}]|\bnan\b", reason.text + reason.remedy)
+    assert reason.plain, "a reason has a sentence for the data-protection officer"
+    assert TECHNICAL.findall(reason.plain) == []
+    assert not reason.plain.endswith("."), "pages join plain sentences"
+    record = json.loads(json.dumps(to_json(reason) | reason.as_record()))
+    assert {"code", "bears_on", "gravity", "text", "plain", "remedy"} <= record.keys()
+    assert record["code"] == code
+
+
+@pytest.mark.parametrize("code", REASONS)
+def test_a_field_says_its_unit(code: str) -> None:
+    """A number's name begins or ends with what it counts; shares and p-values are named in full."""
+    for field in dataclasses.fields(REASONS[code]):
+        if field.type is int:
+            assert field.name.startswith("n_"), f"{code}: {field.name}"
+
+
+def test_codes_are_words_joined_by_hyphens() -> None:
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", code) for code in REASONS)
+
+
+def test_two_reasons_have_different_codes() -> None:
+    with pytest.raises(ValueError, match="two reasons have the code few-seeds"):
+        type("Other", (Reason,), {}, code="few-seeds")
