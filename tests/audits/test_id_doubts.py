@@ -122,7 +122,8 @@ def test_a_pass_of_the_audit_does_not_hide_a_doubt_that_it_cannot_have(
     verdict = kept_verdict("filter", passed, FilterOptions())
     assert (verdict["status"], verdict["why"]) == ("undecided", [numbers.ids.id_doubt])
     assert kept_verdict("filter", replace(passed, ids=NO_DOUBT), FilterOptions())["status"] == "pass"
-    undecided = replace(numbers.audited, status="undecided", reasons=({"code": "other", "text": "in other words"},), what_would_decide=("so",))
+    others = ({"code": "other", "text": "in other words"},)
+    undecided = replace(numbers.audited, status="undecided", reasons=others, what_would_decide=("so",))
     for codes, why in (
         (("look-alikes", "study-of-several"), ["in other words"]),
         (("study-of-several",), [numbers.ids.id_doubt, "in other words"]),

@@ -159,6 +159,8 @@ class FeatureVerdict:
     status: str
     gate: float | str
     """How many times as sensitive; or ``never``."""
+    reasons: tuple[Mapping[str, Any], ...]
+    """Reasons of the status (`Reason.as_record`)."""
     why: tuple[str, ...]
     what_would_decide: tuple[str, ...]
     m: Annotated[MarkM, INLINE]

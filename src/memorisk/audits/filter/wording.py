@@ -194,7 +194,7 @@ def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
 
 
 def excluded_words(exclusions: Exclusions, terms: Terms) -> list[str]:
-    """Say who does not calibrate, by reason, who was counted once, and who looks alike; a sentence each, without its full stop.
+    """Say who does not calibrate, by reason, who was counted once, and who looks alike, in a clause each.
 
     Args:
         exclusions: The counts.

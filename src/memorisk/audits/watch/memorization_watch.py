@@ -159,7 +159,7 @@ class MemorizationWatch:
         """Return what limits every share and must not be missed: a title and a sentence or two each."""
         limits = [("Every patient counts by one image", self.real.counted.words)]
         limits += [
-            ("It is not certain who is who", f"{capitalized(why)}: {way}.") for why, way in self.real.ids.reasons
+            ("It is not certain who is who", f"{capitalized(one.text)}: {one.remedy}.") for one in self.real.ids.reasons
         ]
         limits += [("Training patients that this watch does not cover", doubt) for doubt in self._doubts]
         return tuple((title, text) for title, text in limits if text)
@@ -434,5 +434,5 @@ class MemorizationWatch:
             "detector": self.real.detector.name,
             "features": [described.encoder, described.weights_fingerprint, described.preprocessing],
             **{name: getattr(o, name) for name in (*names, *drawn)},
-            **({"id_doubts": [list(doubt) for doubt in doubts]} if (doubts := self.real.ids.reasons) else {}),
+            **({"id_doubts": [doubt.as_record() for doubt in doubts]} if (doubts := self.real.ids.reasons) else {}),
         }

@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.watch.reasons import RULES
 from memorisk.audits.watch.result import Evaluation, WatchResult, evaluation_table
-from memorisk.audits.watch.verdict import RULES, watch_verdict
+from memorisk.audits.watch.verdict import watch_verdict
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -69,7 +70,7 @@ def _lead(found: WatchResult) -> list[Block]:
     last = looks[-1]
     verdict = watch_verdict(found)
     blocks: list[Block] = [Paragraph(verdict.sentence)]
-    blocks += [Heading("Why"), Steps([capitalized(why) for why in verdict.why])]
+    blocks += [Heading("Why"), Steps([capitalized(reason.text) for reason in verdict.reasons])]
     blocks += [Heading("What to do next"), Steps([capitalized(step) for step in verdict.next_steps])]
     facts = [
         Fact("Looks", count(len(looks)), "" if found.options.looks is None else f"of {count(found.options.looks)}"),
@@ -283,13 +284,11 @@ def _setup(found: WatchResult, redact: bool) -> list[Block]:
         ("Looks in a row", count(o.patience)),
         *_sampling(found),
         ("Seed", str(o.seed)),
-        ("Fingerprint, training", Name(real.train_hash)),
-        ("Fingerprint, held out", Name(real.held_hash)),
+        *([] if redact else [("Fingerprint, training", Name(real.train_hash))]),
+        *([] if redact else [("Fingerprint, held out", Name(real.held_hash))]),
         *((name, Name(version)) for name, version in versions().items()),
     ]
-    return [
-        Definitions([row for row in settings if not (redact and str(row[0]).startswith("Fingerprint"))], compact=True)
-    ]
+    return [Definitions(settings, compact=True)]
 
 
 def _sampling(found: WatchResult) -> list[tuple[Text, Text]]:

@@ -7,14 +7,23 @@ same. Its error is not shared with the others.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memorisk.audits.watch.options import WatchOptions
+from memorisk.audits.watch.reasons import (
+    BlindLooks,
+    ChanceOfStop,
+    LookByItself,
+    LookShows,
+    RuleOfWatch,
+    StoppedAt,
+)
 from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.report.blocks import Kind
-from memorisk.report.columns import count, percent
 from memorisk.runs.errors import InputError, plural
 from memorisk.statistics.multiple_testing import ErrorSpending, held_out_for_limit
+from memorisk.statistics.verdicts.reasons import Reason
 
 
 def choose_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> WatchOptions:
@@ -128,16 +137,7 @@ def evaluation_note(nothing: bool, error: float, drawn: int, compared: int, few:
     return " ".join(said)
 
 
-RULES = {
-    "share": "the memorized share lies above the rate without memorization, by its lower limit at this look's part of "
-    "the error",
-    "test": "the memorized share is larger than chance explains: its exact p-value is at most this look's part of the "
-    "error",
-    "listed": "a patient is listed with this look's part of the error as the level of the list",
-    "never": "nothing: looks are only noted",
-}
 _UNTESTED = "Nothing was tested, and nothing could have stopped the training: that it went on says nothing."
-_BY_ITSELF = "taken by itself, without regard to other looks, this step points to memorization"
 _AUDIT = (
     "an audit of the images that are to be shared (memorisk audit synthetic), beside patients who had no part in this "
     "watch"
@@ -159,8 +159,7 @@ class WatchVerdict:
     """The conclusion in a line."""
     sentence: str
     """The conclusion, and what does not follow."""
-    why: tuple[str, ...]
-    """The reasons, each in a sentence."""
+    reasons: tuple[Reason, ...]
     next_steps: tuple[str, ...]
     """What is to be done or audited next."""
 
@@ -193,11 +192,8 @@ def watch_verdict(found: WatchResult) -> WatchVerdict:
         found: With a look at least.
     """
     verdict, doubts = _by_looks(found), found.real.ids.reasons
-    return replace(
-        verdict,
-        why=(*verdict.why, *(why for why, _ in doubts)),
-        next_steps=(*verdict.next_steps, *(way for _, way in doubts)),
-    )
+    steps = (*verdict.next_steps, *(doubt.remedy for doubt in doubts))
+    return replace(verdict, reasons=(*verdict.reasons, *doubts), next_steps=steps)
 
 
 def _by_looks(found: WatchResult) -> WatchVerdict:
@@ -205,26 +201,25 @@ def _by_looks(found: WatchResult) -> WatchVerdict:
     if found.stop is not None:
         return _stopped(found, found.stop)
     look = next((look for look in found.looks if look.exceeded), found.looks[-1])
-    shows, seen = shows_memorization(look), _evaluation_words(look, found)
-    why = (seen, *([_BY_ITSELF] if shows else []), found.rule)
+    shows, by_itself = shows_memorization(look), LookByItself(n_step=look.step)
+    reasons = (_seen(look, found), *([by_itself] if shows else []), RuleOfWatch(rule=found.rule))
     if not can_stop(found):
         title = "No rule could stop it: nothing was tested"
         title += f", but step {look.step:,} points to memorization" if shows else ""
         sentence = f"This is not a pass. {_UNTESTED}"
-        return WatchVerdict("warning" if shows else "note", title, sentence, why, (_AUDIT, _A_RULE))
+        return WatchVerdict("warning" if shows else "note", title, sentence, reasons, (_AUDIT, _A_RULE))
     if shows:
         title = f"The rule did not say stop, but step {look.step:,} points to memorization"
         sentence = "This is not a pass. The looks together do not settle whether the generator memorizes."
-        return WatchVerdict("warning", title, sentence, why, (_AUDIT,))
+        return WatchVerdict("warning", title, sentence, reasons, (_AUDIT,))
     title, n_held = "No memorization was shown", found.real.n_held_patients
     if is_share_unattainable(found.options, found.shared, n_held):
         title += f", and could hardly have been, with {plural(n_held, 'held-out patient', 'held-out patients')}"
-    if blind := [look.step for look in found.looks if not could_stop(found.options, look)]:
-        told = f"{len(blind):,} of {plural(len(found.looks), 'look', 'looks')} (the first at step {blind[0]:,})"
-        title += f", and {told} could not have shown any"
-        why = (*why, f"{told} could stop nothing: nothing was compared, or the error left to them is too small")
+    if (blind := blind_looks(found.options, found.looks)) is not None:
+        title += f", and {blind.counted} could not have shown any"
+        reasons = (*reasons, blind)
     sentence = "This is not a pass: a look is an audit of few images, and memorization can go unnoticed."
-    return WatchVerdict("note", title, sentence, why, (_AUDIT,))
+    return WatchVerdict("note", title, sentence, reasons, (_AUDIT,))
 
 
 def _stopped(found: WatchResult, stop: Evaluation) -> WatchVerdict:
@@ -235,11 +230,10 @@ def _stopped(found: WatchResult, stop: Evaluation) -> WatchVerdict:
         "Do not release this generator, nor images of it: it draws images nearer to its training patients than chance "
         "explains.",
         (
-            f"at step {stop.step:,} {RULES[found.options.stop_on]}",
-            "a generator that memorizes nothing comes to this at any look of its training with a probability of at "
-            f"most {found.options.error:.0%}",
-            _evaluation_words(stop, found),
-            found.rule,
+            StoppedAt(n_step=stop.step, rule=found.options.stop_on),
+            ChanceOfStop(error=found.options.error),
+            _seen(stop, found),
+            RuleOfWatch(rule=found.rule),
         ),
         (_EARLIER,),
     )
@@ -250,18 +244,16 @@ def shows_memorization(look: Evaluation) -> bool:
     return look.exceeded or look.share_low > look.nominal or look.listed > 0
 
 
-def _evaluation_words(look: Evaluation, found: WatchResult) -> str:
-    """Say the memorized share, what it would be without memorization, and how many are listed."""
-    listed = f"; {plural(look.listed, 'patient is', 'patients are')} listed" if look.listed else ""
-    each = ", every patient by one image" if found.real.one_image_each else ""
-    if not look.compared:
-        return f"at step {look.step:,} no drawn image could be compared"
-    if look.share != look.share:
-        few = plural(look.n_held, "held-out patient is", "held-out patients are")
-        return f"{few} too few to estimate the memorized share{listed}"
-    return (
-        f"at step {look.step:,}, {percent(look.share)} ({percent(look.share_low)} to {percent(look.share_high)}) of "
-        f"{count(look.n_train)} training patients are nearer to the drawn images than all but {percent(look.nominal)} "
-        f"of held-out patients are, judged by {count(look.n_held)} of them{each}; without memorization "
-        f"{percent(look.nominal)} would be{listed}"
-    )
+def blind_looks(options: WatchOptions, looks: Sequence[Evaluation]) -> BlindLooks | None:
+    """Count the looks that could have stopped nothing; None where each could.
+
+    Args:
+        options: Options with the rule.
+        looks: Looks of a watch.
+    """
+    blind = [look.step for look in looks if not could_stop(options, look)]
+    return BlindLooks(n_blind=len(blind), n_looks=len(looks), n_first_step=blind[0]) if blind else None
+
+
+def _seen(look: Evaluation, found: WatchResult) -> LookShows:
+    return LookShows(look=look, one_image_each=bool(found.real.one_image_each))

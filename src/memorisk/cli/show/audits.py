@@ -13,8 +13,9 @@ from memorisk.audits.feature.page import SENTENCES, TITLES, noticeable_sensitivi
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.synthetic.result import DetectorRate, PixelPairs, SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.wording import HEADLINES
+from memorisk.audits.watch.reasons import RULES
 from memorisk.audits.watch.result import Evaluation, WatchResult
-from memorisk.audits.watch.verdict import RULES, can_stop, watch_verdict
+from memorisk.audits.watch.verdict import can_stop, watch_verdict
 from memorisk.cli.show.common import (
     limits,
     percent,
@@ -233,8 +234,8 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
         console.print(Text(found.rule), soft_wrap=True)
     else:
         console.print(Text(verdict.sentence), soft_wrap=True)
-        for why in verdict.why:
-            console.print(Text(f"  {why}"), soft_wrap=True)
+        for reason in verdict.reasons:
+            console.print(Text(f"  {reason.text}"), soft_wrap=True)
         print_list(console, "What to do next", verdict.next_steps)
     if found.looks and found.looks[-1].fid_name:
         told = "as many: of no more drawn images than are held out; held-out: of real images in the place of these"

@@ -307,8 +307,8 @@ def show_quality(found: Quality, *, as_json: bool) -> None:
     console = Console()
     for line in (*_quality_lines(found.figures), *(() if found.transfer is None else _compared(found.transfer))):
         console.print(Text(line), soft_wrap=True)
-    for why, way in found.numbers.ids.reasons:
-        console.print(Text(f"Doubt: {why}: {way}."), soft_wrap=True)
+    for doubt in found.numbers.ids.reasons:
+        console.print(Text(f"Doubt: {doubt.text}: {doubt.remedy}."), soft_wrap=True)
     console.print(Text("Quality says nothing about privacy: memorisk audit synthetic does."), soft_wrap=True)
     console.print(Text(f"Report: {found.folder / 'report.html'}"), soft_wrap=True)
 

@@ -1,0 +1,129 @@
+"""Reasons of a watch: what its looks showed, and why a watch that showed nothing is no pass."""
+
+from memorisk.audits.watch.result import Evaluation
+from memorisk.report.columns import count, percent
+from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, Reason, Words
+
+AUDIT_IT = "an audit of the set that is to be released (memorisk audit synthetic)"
+RULES = {
+    "share": "the memorized share lies above the rate without memorization, by its lower limit at this look's part of "
+    "the error",
+    "test": "the memorized share is larger than chance explains: its exact p-value is at most this look's part of the "
+    "error",
+    "listed": "a patient is listed with this look's part of the error as the level of the list",
+    "never": "nothing: looks are only noted",
+}
+"""Rule at which a training stops, in words."""
+
+
+class StoppedAt(Reason, code="watch-stopped", bears_on=FAIL):
+    """Look at which the rule says stop."""
+
+    n_step: int
+    rule: str
+    text = Words("memorization was shown at step {n_step:,}: {rule_words}; earlier steps may have memorized, too")
+    plain = Words("at step {n_step:,} the generator drew images nearer to training people than chance explains")
+
+    @property
+    def rule_words(self) -> str:
+        """Rule in words."""
+        return RULES[self.rule]
+
+
+class ChanceOfStop(Reason, code="watch-chance-of-stop", bears_on=LIMIT):
+    """Probability of a stop without memorization."""
+
+    error: float
+    text = Words(
+        "a generator that memorizes nothing comes to this at any look of its training with a probability of at most "
+        "{error:.0%}"
+    )
+    plain = Words("a generator that repeats nothing is stopped in at most {error:100} of 100 trainings")
+
+
+class LookShows(Reason, code="watch-look", bears_on=LIMIT):
+    """Memorized share at a look, beside what it would be without memorization."""
+
+    look: Evaluation
+    one_image_each: bool
+    plain = Words("at the last look at the training {nearer}")
+
+    @property
+    def nearer(self) -> str:
+        """Share in plain words."""
+        look = self.look
+        if not look.compared or look.share != look.share:
+            return "nothing could be compared"
+        return (
+            f"{100 * look.share:.0f} in 100 training patients were nearer to the drawn images than nearly all new "
+            f"ones, and {100 * look.nominal:.0f} in 100 would be by chance"
+        )
+
+    @Words
+    def text(self) -> str:
+        look = self.look
+        listed = f"; {plural(look.listed, 'patient is', 'patients are')} listed" if look.listed else ""
+        each = ", every patient by one image" if self.one_image_each else ""
+        if not look.compared:
+            return f"at step {look.step:,} no drawn image could be compared"
+        if look.share != look.share:
+            few = plural(look.n_held, "held-out patient is", "held-out patients are")
+            return f"{few} too few to estimate the memorized share{listed}"
+        return (
+            f"at step {look.step:,}, {percent(look.share)} ({percent(look.share_low)} to {percent(look.share_high)}) "
+            f"of {count(look.n_train)} training patients are nearer to the drawn images than all but "
+            f"{percent(look.nominal)} of held-out patients are, judged by {count(look.n_held)} of them{each}; without "
+            f"memorization {percent(look.nominal)} would be{listed}"
+        )
+
+
+class LookByItself(Reason, code="watch-look-by-itself"):
+    """Look that by itself shows memorization, though the rule did not say stop."""
+
+    n_step: int
+    text = Words(
+        "step {n_step:,} by itself points to memorization, though the rule did not say stop: its 95 % interval lies "
+        "above the rate without memorization, or patients are listed; its error is not shared with other looks"
+    )
+    plain = Words(
+        "one look at the training points to repeated training images, and the looks together do not settle it"
+    )
+
+
+class RuleOfWatch(Reason, code="watch-rule", bears_on=LIMIT):
+    """Rule that stops the training, and why it was chosen."""
+
+    rule: str
+    text = Words("{rule}")
+    plain = Words("a rule that was set before the training decided when to stop it")
+
+
+class BlindLooks(Reason, code="watch-blind-looks"):
+    """Looks that could not have shown memorization."""
+
+    n_blind: int
+    n_looks: int
+    n_first_step: int
+    text = Words(
+        "{counted} could not have shown memorization: nothing was compared, or the error left to them is too small"
+    )
+    plain = Words("{n_blind:,} of {n_looks:look|looks} at the training could not have shown anything")
+
+    @property
+    def counted(self) -> str:
+        """Number of looks, and the first of them, in words."""
+        looks = plural(self.n_looks, "look", "looks")
+        return f"{self.n_blind:,} of {looks} (the first at step {self.n_first_step:,})"
+
+
+class NoProof(Reason, code="watch-no-proof"):
+    """Limit of every watch without a stop."""
+
+    text = Words(
+        "a watch looks at few images while the generator changes: it shows memorization and never rules it out"
+    )
+    plain = Words(
+        "only a few images were looked at while the generator changed, which can show copies and not exclude them"
+    )
+    remedy = Words(AUDIT_IT)
