@@ -212,9 +212,7 @@ class IdsInDoubt(Reason, code="ids-in-doubt", gravity=Gravity.FIRST):
     doubt: str
     way: str
     text = Words("{doubt}")
-    plain = Words(
-        "it is not sure which images are of one person: ids look alike, are rounded or contradict each other"
-    )
+    plain = Words("it is not sure which images are of one person: ids look alike, are rounded or contradict each other")
     remedy = Words("{way}")
 
 

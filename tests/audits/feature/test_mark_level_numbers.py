@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memorisk.audits.feature.page import _reading_guide
-from memorisk.audits.feature.verdict import MATCHED_LEVEL, WEAK
+from memorisk.audits.feature.reasons import MATCHED_LEVEL, WeakProof
 from memorisk.report.blocks import Steps
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -46,7 +46,7 @@ def flat(path: Path) -> str:
 def test_the_level_of_matched_controls_is_that_of_the_tables() -> None:
     matched = rates("matched controls")
     assert spoken(matched) == MATCHED_LEVEL
-    assert MATCHED_LEVEL in WEAK
+    assert MATCHED_LEVEL in WeakProof(level=0.05, n_needed=19).text
     summary = SimpleNamespace(rank=SimpleNamespace(n_references=0))
     (steps,) = _reading_guide(cast(Any, summary))
     assert isinstance(steps, Steps)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.feature.result import FeatureSummary, FeatureVerdict, MarkTest
 from memorisk.audits.feature.reasons import MATCHED_LEVEL
+from memorisk.audits.feature.result import FeatureSummary, FeatureVerdict, MarkTest
 from memorisk.report.blocks import (
     Block,
     Callout,

@@ -2,12 +2,11 @@
 
 from math import exp, isfinite
 
-from memorisk.report.earlier_verdicts import BY_REFERENCES
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Reason, Words
 from memorisk.statistics.verdicts.tiers import format_against_gates
 
 METHODS = {
-    "references": BY_REFERENCES,
+    "references": "rank among reference models trained without the mark",
     "centred": "rank among the controls, less what the reference models make of each",
     "controls": "rank among the controls",
 }

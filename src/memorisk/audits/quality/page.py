@@ -142,8 +142,8 @@ def _lead(found: Quality) -> list[Block]:
         Fact("Held-out images", count(n.held_out_images), held),
     ]
     doubts = [
-        Callout("warning", "It is not certain who is who", [Paragraph(f"{capitalized(why)}: {way}. {IDS}")])
-        for why, way in n.ids.reasons
+        Callout("warning", "It is not certain who is who", [Paragraph(f"{capitalized(one.text)}: {one.remedy}. {IDS}")])
+        for one in n.ids.reasons
     ]
     return [Callout("note", "Quality is not privacy", [Paragraph(NOT_PRIVACY)]), *doubts, reference, Facts(facts)]
 

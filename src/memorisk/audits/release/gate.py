@@ -32,6 +32,7 @@ from memorisk.report.statements.statement import (
     InvalidStatementError,
     Part,
     Released,
+    StatedReason,
     Statement,
     Verdict,
     describe_differences,
@@ -39,6 +40,7 @@ from memorisk.report.statements.statement import (
 )
 from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
 from memorisk.runs.errors import InputError, one_line, plural, unknown_name
+from memorisk.statistics.verdicts.reasons import Reason, Words
 
 _NOBODY_ASKS = "no run asks about privacy"
 
@@ -61,7 +63,7 @@ def worst_verdict(audits: Sequence[AuditStatement]) -> Verdict:
     if not asked:
         said, deciding = [_NOBODY_ASKS], ["an audit of what is to be released"]
     elif status == UNDECIDED and asked == {PASS}:
-        said, deciding = list(against), ["runs on the same training data"]
+        said, deciding = [one.text for one in against], ["runs on the same training data"]
     return Verdict(
         status=status,
         why=tuple(dict.fromkeys(said)),
@@ -70,38 +72,77 @@ def worst_verdict(audits: Sequence[AuditStatement]) -> Verdict:
     )
 
 
-def contradictions(audits: Sequence[AuditStatement]) -> list[str]:
-    """List where runs do not fit together, a sentence each.
+class Contradiction(Reason):
+    """Two runs that do not fit together."""
+
+    n_first: int
+    n_second: int
+    """Numbers of the runs, from 1."""
+    first: str
+    second: str
+    """Kinds of the runs."""
+
+    @property
+    def runs(self) -> str:
+        """Both runs in words."""
+        return f"runs {self.n_first} ({self.first}) and {self.n_second} ({self.second})"
+
+
+class PassAndFailure(Contradiction, code="runs-pass-and-fail"):
+    """Runs of which one passes and one fails."""
+
+    same_files: bool
+    plain = Words("one audit found nothing and another one found signs; what was found counts")
+
+    @Words
+    def text(self) -> str:
+        what = "of the same files" if self.same_files else "of different things"
+        return f"{self.runs}, {what}: one passes and one fails; the failure counts"
+
+
+class PassAndDoubt(Contradiction, code="runs-pass-and-doubt"):
+    """Runs of the same files of which one passes and one could not decide."""
+
+    text = Words("{runs} are of the same files: one passes and one could not decide; the doubt counts")
+    plain = Words("of the same files one audit found nothing and another one could not decide; the doubt counts")
+
+
+class OtherTrainingData(Contradiction, code="runs-of-other-data"):
+    """Runs that compare with training data of different sizes."""
+
+    text = Words("{runs} are of different training data: their numbers of training images or patients differ")
+    plain = Words("the audits looked at different training data")
+
+
+class OtherFingerprint(Contradiction, code="runs-of-other-fingerprint"):
+    """Runs with as much training data, with another fingerprint."""
+
+    text = Words(
+        "{runs} have as much training data, with another fingerprint: read otherwise, as at another size, or other "
+        "images"
+    )
+    plain = Words("the audits may have looked at different training data")
+
+
+def contradictions(audits: Sequence[AuditStatement]) -> list[StatedReason]:
+    """List where runs do not fit together.
 
     Args:
-        audits: What each says.
+        audits: Statement of each run.
     """
-    found = []
-    for (i, one), (j, other) in combinations(enumerate(audits), 2):
-        both = {one.status, other.status}
-        same = set(one.subject.sha256) & set(other.subject.sha256)
+    found: list[Reason] = []
+    for (i, one), (j, other) in combinations(enumerate(audits, 1), 2):
+        both, same = {one.status, other.status}, bool(set(one.subject.sha256) & set(other.subject.sha256))
+        pair = {"n_first": i, "n_second": j, "first": one.kind, "second": other.kind}
         if both == {PASS, FAIL}:
-            what = "of the same files" if same else "of different things"
-            found.append(
-                f"runs {i + 1} ({one.kind}) and {j + 1} ({other.kind}), {what}: one passes and one fails; the failure "
-                "counts"
-            )
+            found.append(PassAndFailure(**pair, same_files=same))
         elif both == {PASS, UNDECIDED} and same:
-            found.append(
-                f"runs {i + 1} ({one.kind}) and {j + 1} ({other.kind}) are of the same files: one passes and one could "
-                "not decide; the doubt counts"
-            )
+            found.append(PassAndDoubt(**pair))
         if _has_other_size(one, other):
-            found.append(
-                f"runs {i + 1} ({one.kind}) and {j + 1} ({other.kind}) are of different training data: their numbers "
-                "of training images or patients differ"
-            )
+            found.append(OtherTrainingData(**pair))
         elif _has_other_fingerprint(one, other):
-            found.append(
-                f"runs {i + 1} ({one.kind}) and {j + 1} ({other.kind}) have as much training data, with another "
-                "fingerprint: read otherwise, as at another size, or other images"
-            )
-    return found
+            found.append(OtherFingerprint(**pair))
+    return [StatedReason.of(reason) for reason in found]
 
 
 def _training(audit: AuditStatement) -> Part | None:
@@ -469,4 +510,4 @@ def _notes(statement: Statement, given: Sequence[_ReleaseFiles]) -> Iterator[str
             yield f"run {number + 1} ({audit.kind}) is about something else than these files"
         elif audit.status == PASS:  # whose word it rests on and what was tried come first among its reasons
             yield from (f"{audit.kind}: {said}" for said in (*audit.why[:2], *audit.limits))
-    yield from statement.verdict.contradictions
+    yield from (one.text for one in statement.verdict.contradictions)

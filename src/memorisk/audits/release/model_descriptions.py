@@ -3,7 +3,7 @@
 The sentences that descriptions of several kinds of runs share stand here, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import exp, isfinite, isnan
 from typing import Any
 
@@ -13,9 +13,19 @@ from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, ClassUtility, Privacy
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.release.integrity import FinishedAudit
-from memorisk.report.statements.statement import LISTS, PASS, AuditStatement, Figure, Method, Part, Subject
+from memorisk.report.statements.statement import (
+    LISTS,
+    PASS,
+    AuditStatement,
+    Figure,
+    Method,
+    Part,
+    StatedReason,
+    Subject,
+)
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.scores.twin_attacks import ATTACKS
+from memorisk.statistics.verdicts.reasons import Reason
 
 NO_PATIENTS = (
     "It is not known whose each image is: every image counts as a person, so that a patient with several images may be "
@@ -40,6 +50,15 @@ SEEDED = "Whoever has the same data, settings and versions on the same machine g
 def count_or_none(value: Any) -> int | None:
     """A count, or None where there is none."""
     return None if value is None else int(value)
+
+
+def stated(reasons: Iterable[Reason | Mapping[str, Any]]) -> tuple[StatedReason, ...]:
+    """State the reasons of a verdict.
+
+    Args:
+        reasons: Reasons, or their records.
+    """
+    return tuple(map(StatedReason.of, reasons))
 
 
 def texts_under(found: Mapping[str, Any], name: str) -> tuple[str, ...]:
@@ -96,7 +115,7 @@ def describe_classifier(run: FinishedAudit) -> AuditStatement:
         question="Which patients does a classifier of this recipe expose?",
         status=v.status,
         gate=v.gate,
-        why=v.why,
+        reasons=stated(v.reasons),
         what_would_decide=v.what_would_decide,
         subject=Subject(
             what="outputs" if lost else "weights" if target else "recipe",
@@ -357,7 +376,7 @@ def describe_feature(run: FinishedAudit) -> AuditStatement:
         question="Does the model remember one mark that it may have seen once?",
         status=v.status,
         gate=str(v.gate),
-        why=v.why,
+        reasons=stated(v.reasons),
         what_would_decide=v.what_would_decide,
         subject=Subject(what="weights"),
         data=(Part(part="probes", fingerprint=probes, images=n.n_probes),) if probes else (),

@@ -20,12 +20,14 @@ from memorisk.audits.release.model_descriptions import (
     count_or_none,
     drop_column_notes,
     settings_of_run,
+    stated,
     texts_under,
 )
 from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSettings
 from memorisk.audits.synthetic.wording import LARGEST_BOUND
+from memorisk.audits.watch.reasons import AUDIT_IT
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.report.columns import capitalized
 from memorisk.report.earlier_verdicts import verdict_form
@@ -47,9 +49,11 @@ from memorisk.runs.files import read_table
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.verdicts.check_reasons import check_reasons
+from memorisk.statistics.verdicts.reasons import LIMIT, Reason, Words
 
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
 _UNAUDITED = "The run ended without an audit of what it kept, and a promise about families of copies is none."
+_NOTHING_PLANTED = "No copies were planted: what would have been found is not known."
 _WEAK = (
     "Images were compared point by point alone, which misses copies that are cropped or turned, or mirrored and "
     "changed."
@@ -79,7 +83,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         question="Does the set of generated images copy anybody?",
         status=str(v["status"]),
         gate=str(v["gate"]),
-        why=texts_under(v, "why"),
+        reasons=stated(v["reasons"]),
         what_would_decide=texts_under(v, "what_would_decide"),
         subject=Subject(what="images"),
         data=_parts(
@@ -94,8 +98,9 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         correction=f"false discovery rate over all training {units} (Benjamini-Hochberg)"
         + (f", shared by {compared.n_detectors} detectors" if compared.n_detectors > 1 else ""),
         figures=(*_synthetic_figures(n, units), *_to_leave_out(run, units)),
+        kinds_not_tried=_kinds_not_tried(n),
         not_examined=(
-            *_kinds_not_tried(n),
+            *([] if n.comparison.n_plants else [_NOTHING_PLANTED]),
             *_without_second_look(n),
             *_could_not_look(n),
             *_unread(
@@ -266,7 +271,7 @@ def _describe_screening(
         question=question,
         status=str(v["status"]),
         gate=str(v["gate"]),
-        why=texts_under(v, "why"),
+        reasons=stated(v["reasons"]),
         what_would_decide=texts_under(v, "what_would_decide"),
         subject=Subject(what="images", why=_UNAUDITED),
         data=_parts(
@@ -328,6 +333,7 @@ def _with_audit(screening: AuditStatement, run: FinishedAudit, audited: FinalAud
         level=audit.level,
         correction=audit.correction,
         figures=(*screening.figures, *audit.figures),
+        kinds_not_tried=audit.kinds_not_tried,
         not_examined=(*audit.not_examined, *screening.not_examined),
         assumptions=tuple(dict.fromkeys((*audit.assumptions, *screening.assumptions))),
         limits=tuple(dict.fromkeys((*audit.limits, *screening.limits))),
@@ -392,15 +398,13 @@ def _without_second_look(n: SyntheticNumbers) -> list[str]:
 
 def _could_not_look(n: SyntheticNumbers) -> list[str]:
     """Say which checks could not look."""
-    return [f"{capitalized(one.text)}." for one in check_reasons(n.checks, n.terms.names)]
+    return [f"{capitalized(one.plain)}." for one in check_reasons(n.checks, n.terms.names)]
 
 
-def _kinds_not_tried(n: SyntheticNumbers) -> list[str]:
-    """List the kinds of copies that nobody planted."""
-    left = [kind for kind in PLANT_KINDS if kind not in (*n.power.plant_kinds, *n.power.also_tried)]
-    if not n.comparison.n_plants:
-        return ["No copies were planted: what would have been found is not known."]
-    return [f"Copies of the kinds {', '.join(left)}: none was planted."] if left else []
+def _kinds_not_tried(n: SyntheticNumbers) -> tuple[str, ...]:
+    """List the kinds of copies that were not planted though others were."""
+    tried = (*n.power.plant_kinds, *n.power.also_tried)
+    return tuple(kind for kind in PLANT_KINDS if kind not in tried) if n.comparison.n_plants else ()
 
 
 def _kinds_missed(n: SyntheticNumbers) -> list[str]:
@@ -443,7 +447,12 @@ def _assumptions(patients_known: bool, by_word: bool, of_others: str) -> tuple[s
     return (*said, SEEDED)
 
 
-AUDIT_IT = "an audit of the set that is to be released (memorisk audit synthetic)"
+class NotPrivacy(Reason, code="quality-is-not-privacy", bears_on=LIMIT):
+    """Figures of quality, which say nothing of privacy."""
+
+    text = Words("figures of quality say nothing of privacy: a set of copies has the best there are")
+    plain = Words("how good images are says nothing of privacy")
+    remedy = Words(AUDIT_IT)
 
 
 def describe_quality(run: FinishedAudit) -> AuditStatement:
@@ -459,8 +468,8 @@ def describe_quality(run: FinishedAudit) -> AuditStatement:
         question="How good are the generated images?",
         status=NOT_ASKED,
         gate="never",
-        why=("figures of quality say nothing of privacy: a set of copies has the best there are",),
-        what_would_decide=(AUDIT_IT,),
+        reasons=stated([NotPrivacy()]),
+        what_would_decide=(NotPrivacy().remedy,),
         subject=Subject(what="images", why="Figures of quality clear no set for release."),
         data=_parts(
             ("training", made.get("training"), n.training_images, n.training_patients),

@@ -22,13 +22,14 @@ from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope
 from memorisk.report.statements.model_card import model_card
 from memorisk.report.statements.signatures import read_private_key
 from memorisk.report.statements.signatures import sign as make_signature
-from memorisk.report.statements.statement import PASS, UNDECIDED, AuditStatement, Statement
+from memorisk.report.statements.statement import PASS, UNDECIDED, AuditStatement, StatedReason, Statement
 from memorisk.runs.checksums import files_below
-from memorisk.runs.errors import InputError, one_line, plural, read_guard
+from memorisk.runs.errors import InputError, one_line, read_guard
 from memorisk.runs.files import write_bytes, write_text
 from memorisk.runs.folder import CONFIG
 from memorisk.runs.locks import folder_lock
 from memorisk.runs.workload import Progress, no_progress
+from memorisk.statistics.verdicts.reasons import Reason, Words
 
 CARD = "model-card.md"
 _TITLE, _HEAD = "one page for the data-protection officer</title>", 4096
@@ -224,9 +225,18 @@ def _add_unread(audit: AuditStatement, tie: Binding) -> AuditStatement:
     audit = replace(audit, not_examined=(told, *audit.not_examined))
     if tie.released or audit.status != PASS:
         return audit
-    why = f"the folder that was audited holds {plural(len(tie.unread), 'file', 'files')} that no audit read"
-    way = "the set without them (memorisk release SET OUT), named with --images"
-    return replace(audit, status=UNDECIDED, why=(why, *audit.why), what_would_decide=(way, *audit.what_would_decide))
+    unread = FilesUnread(n_files=len(tie.unread))
+    reasons, ways = (StatedReason.of(unread), *audit.reasons), (unread.remedy, *audit.what_would_decide)
+    return replace(audit, status=UNDECIDED, reasons=reasons, what_would_decide=ways)
+
+
+class FilesUnread(Reason, code="files-unread"):
+    """Files of the audited folder that no audit read."""
+
+    n_files: int
+    text = Words("the folder that was audited holds {n_files:file|files} that no audit read")
+    plain = Words("{n_files:file|files} of the set could not be read")
+    remedy = Words("the set without them (memorisk release SET OUT), named with --images")
 
 
 def describe_run(run: FinishedAudit) -> AuditStatement:

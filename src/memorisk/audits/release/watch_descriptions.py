@@ -1,17 +1,15 @@
 """What a statement says of a watch: of a training that was looked at, and of no set. A watch never clears anything."""
 
 from memorisk.audits.release.integrity import FinishedAudit
-from memorisk.audits.release.model_descriptions import OF_IMAGES, SEEDED, count_or_none, settings_of_run
-from memorisk.audits.release.set_descriptions import AUDIT_IT
+from memorisk.audits.release.model_descriptions import OF_IMAGES, SEEDED, count_or_none, settings_of_run, stated
 from memorisk.audits.watch.evaluations import read_evaluations
 from memorisk.audits.watch.options import WatchOptions
+from memorisk.audits.watch.reasons import LookByItself, NoProof, StoppedAt
 from memorisk.audits.watch.result import Evaluation
-from memorisk.audits.watch.verdict import could_stop, shows_memorization
+from memorisk.audits.watch.verdict import blind_looks, shows_memorization
 from memorisk.report.statements.statement import FAIL, UNDECIDED, AuditStatement, Figure, Method, Part, Subject
-from memorisk.runs.errors import plural
 from memorisk.statistics.multiple_testing import should_stop
-
-_NO_PROOF = "a watch looks at few images while the generator changes: it shows memorization and never rules it out"
+from memorisk.statistics.verdicts.reasons import Reason
 
 
 def describe_watch(run: FinishedAudit) -> AuditStatement:
@@ -23,25 +21,27 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
     looks = read_evaluations(run.tables["looks"])
     made, last = run.config["run"], looks[-1]
     options = WatchOptions(stop_on=made["stop_on"], nominal=float(made["nominal"]))
-    blind = [look for look in looks if not could_stop(options, look)]
     exceeded = [bool(look.exceeded) for look in looks]
     patience = int(made.get("patience", 1))
     stop = next((look for i, look in enumerate(looks) if should_stop(exceeded[: i + 1], patience)), None)
     speaks = [look for look in looks if shows_memorization(look)]
-    why, doubts = [], made.get("id_doubts", [])
+    ids = made.get("id_doubts", [])
+    reasons: list[Reason] = [NoProof()]
     if stop is not None:
-        why.append(f"memorization was shown at step {stop.step:,}; earlier steps may have memorized, too")
-    elif speaks:
-        why.append(f"step {speaks[0].step:,} by itself points to memorization, though the rule did not say stop")
-    if stop is None and blind:
-        why.append(f"{len(blind):,} of {plural(len(looks), 'look', 'looks')} could not have shown memorization")
+        reasons = [StoppedAt(n_step=stop.step, rule=options.stop_on)]
+    else:
+        if (blind := blind_looks(options, looks)) is not None:
+            reasons.insert(0, blind)
+        if speaks:
+            reasons.insert(0, LookByItself(n_step=speaks[0].step))
+    ways = [one.remedy for one in reasons if isinstance(one, NoProof)]
     return AuditStatement(
         kind="watch",
         question="Does the generator begin to memorize while it is trained?",
         status=UNDECIDED if stop is None else FAIL,
         gate=str(made.get("stop_on", "")),
-        why=(*why, *([] if stop is not None else [_NO_PROOF]), *(reason for reason, _ in doubts)),
-        what_would_decide=(*(() if stop is not None else (AUDIT_IT,)), *(way for _, way in doubts)),
+        reasons=stated([*reasons, *ids]),
+        what_would_decide=(*ways, *(one["remedy"] for one in ids)),
         subject=Subject(what="training", why="A training was looked at, and no set that is to be released."),
         data=(
             Part(part="training", fingerprint=str(made["training"]), units=count_or_none(last.n_train)),

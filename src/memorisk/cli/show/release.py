@@ -26,7 +26,7 @@ def show_statement(statement: "Statement", folder: "Path | None", page: "Path | 
         return
     console, verdict = Console(), statement.verdict
     console.print(Text(HEADLINES[verdict.status].upper(), style="bold"))
-    lines = [*_shortened(verdict.why), *(f"Contradiction: {text}" for text in verdict.contradictions)]
+    lines = [*_shortened(verdict.why), *(f"Contradiction: {one.text}" for one in verdict.contradictions)]
     if verdict.status != "pass":
         lines += [f"{WAYS[verdict.status]}: {text}" for text in _shortened(verdict.what_would_decide)]
     for number, audit in enumerate(statement.audits, 1):

@@ -58,7 +58,7 @@ def _lines(statement: Statement) -> Iterator[str]:
     yield from (HEADING, "", _STATUS[verdict.status], "")
     yield from _bullets(verdict.why)
     if verdict.contradictions:
-        yield from ("Where the runs do not fit together:", "", *_bullets(verdict.contradictions))
+        yield from ("Where the runs do not fit together:", "", *_bullets(one.text for one in verdict.contradictions))
     if verdict.what_would_decide and verdict.status != "pass":
         yield from (f"{WAYS[verdict.status]}:", "", *_bullets(verdict.what_would_decide))
     yield from _released(statement)
@@ -98,7 +98,8 @@ def _audit(number: int, audit: AuditStatement) -> Iterator[str]:
     rows = [_number(figure) for figure in audit.figures if figure.value is not None or figure.high is not None
             or figure.low is not None or figure.p_value is not None]  # fmt: skip
     yield from _table(("Figure", "Value", "Interval", "p", "Counted"), rows)
-    yield from _titled("Not examined", audit.not_examined)
+    kinds = f"Copies of the kinds {', '.join(audit.kinds_not_tried)}: none was planted."
+    yield from _titled("Not examined", (*([kinds] if audit.kinds_not_tried else []), *audit.not_examined))
     yield from _titled("What the figures rest on", audit.assumptions)
     yield from _titled("Limits", audit.limits)
     yield from (_how(audit), "")

@@ -6,7 +6,6 @@ appendix matches the sentences of each part with the questions of a data-protect
 advice.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pandas as pd
@@ -38,9 +37,11 @@ from memorisk.report.statements.statement import (
     PASS,
     UNDECIDED,
     AuditStatement,
+    StatedReason,
     Statement,
 )
 from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.reasons import Bearing
 
 APPENDIX = "appendix"
 """Id of the section that begins a new sheet in print."""
@@ -116,21 +117,17 @@ _NAMES: Mapping[str, str] = {
     "quality": "quality",
 }
 """Name of the subject of each kind of audit, where there are several."""
-_OTHER_KINDS = "Copies of the kinds "
-"""Beginning of a statement's sentence on the kinds of copies that were not planted."""
 _SCREENED = ("filter", "synthesize")
 """Kinds of runs that leave images out."""
 _CHANCE = 0.05
 """Largest p at which more people are nearer than every held-out one than chance explains."""
-_COUNTED = re.compile(
-    "a person confirmed|dismissed by a person|the very pixels|listed as nearer|nearer to the set than every|"
-    "nearly identical|lies? on an image|singled out"
+_COUNTED = frozenset(
+    (
+        *("confirmed-pairs", "same-pixels", "held-out-pixels", "listed-patients", "nearer-than-every-held-out"),
+        *("nearly-identical", "too-many-nearly-identical", "held-out-nearly-identical", "second-look", "singled-out"),
+    )
 )
-"""Pattern of the reasons of a set's verdict that its counts already state."""
-_TECHNICAL = re.compile(
-    r"\b(p|M|[A-Z]{3,}|MemRate|nats?|epsilon|null|adjusted|level|logit|recall)\b|[=<>≤≥±σεδ%]|--|[_/]"
-)
-"""Pattern of words and signs that a reason on this page must not contain."""
+"""Codes of the reasons of a set's verdict that its counts already state."""
 
 
 def officer_page(statement: Statement) -> Page:
@@ -258,24 +255,16 @@ def _found_by(audit: AuditStatement, most: int) -> str:
     told = "; ".join([_capital(_STATUS[audit.status]), *_counts(audit, most)])
     if audit.status not in (FAIL, UNDECIDED):
         return told
-    reasons = [why for why in audit.why if audit.kind not in GENERATED_SETS or not _COUNTED.search(why)]
-    because = "; ".join(_plain_reasons(reasons, most))
+    because = "; ".join(_plain_reasons([one for one in audit.reasons if one.code not in _COUNTED], most))
     return f"{told}. {'Why' if audit.status == UNDECIDED else 'Besides'}: {because}" if because else told
 
 
-def _plain_reasons(reasons: Sequence[str], most: int) -> list[str]:
-    """Cut reasons to those in plain words, so many at most, and count the others."""
-    heads = list(dict.fromkeys(_head(why) for why in reasons))
-    told = [head for head in heads if not _TECHNICAL.search(head)][:most]
-    left = len(heads) - len(told)
-    more = "more reason" if told else "reason"
-    counted = left and (most > 1 or not told)  # of several runs the callout sends to the model card
-    return [*told, *([f"{plural(left, more, f'{more}s')} in the model card"] if counted else [])]
-
-
-def _head(why: str) -> str:
-    """Take the first clause of a reason, without text in brackets; shares become counts out of a hundred."""
-    return re.sub(r"([\d.]+) %", r"\1 in 100", re.split(r"[:;]\s", re.sub(r"\s*\([^()]*\)", "", why))[0]).strip()
+def _plain_reasons(reasons: Sequence[StatedReason], most: int) -> list[str]:
+    """Take the plain sentences of failures and doubts, so many at most, and count the others."""
+    plain = list(dict.fromkeys(one.plain for one in reasons if one.bears_on in (Bearing.FAIL, Bearing.DOUBT)))
+    left = len(plain) - most
+    counted = left > 0 and most > 1  # of several runs the callout sends to the model card
+    return [*plain[:most], *([f"{plural(left, 'more reason', 'more reasons')} in the model card"] if counted else [])]
 
 
 def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
@@ -410,7 +399,7 @@ def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
 
 def _unnoticed(statement: Statement) -> Text:
     """Describe what was not looked at; only the first of many."""
-    told = list(dict.fromkeys(_in_words(text) for audit in statement.audits for text in audit.not_examined))
+    told = list(dict.fromkeys(text for audit in statement.audits for text in _not_examined(audit)))
     most = _MOST if len(statement.audits) > 1 else _MOST_OF_ONE
     more = [f"And {len(told) - most} more, in the model card."] if len(told) > most else []
     shown: list[Text] = [Name(text) for text in told[:most]]
@@ -421,12 +410,11 @@ def _unnoticed(statement: Statement) -> Text:
             "looked at."]  # fmt: skip
 
 
-def _in_words(text: str) -> str:
-    """Name the kinds of copies that were not tried in this page's words; other sentences stay."""
-    if not text.startswith(_OTHER_KINDS):
-        return text
-    kinds = text.removeprefix(_OTHER_KINDS).partition(":")[0].split(", ")
-    return f"Copies that are {_either([IN_WORDS.get(kind, kind) for kind in kinds])}: not tried."
+def _not_examined(audit: AuditStatement) -> Iterator[str]:
+    """Yield what one audit did not look at, kinds of copies in plain words."""
+    if kinds := [IN_WORDS.get(kind, kind) for kind in audit.kinds_not_tried]:
+        yield f"Copies that are {_either(kinds)}: not tried."
+    yield from audit.not_examined
 
 
 def _next(statement: Statement) -> Text:

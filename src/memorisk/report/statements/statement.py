@@ -1,7 +1,7 @@
 """A privacy statement: the results of finished runs on a release, for machines; ``privacy-statement.json``.
 
 It is the predicate of an in-toto Statement, whose subjects are the released files and the results of the runs
-(`memorisk.report.statements.envelope`); its form is ``schemas/privacy-statement-3.json`` (docs/release.md). Reading
+(`memorisk.report.statements.envelope`); its form is ``schemas/privacy-statement-4.json`` (docs/release.md). Reading
 one needs only Python's own library, so that a gate on releases runs where neither PyTorch nor an image library is
 installed. `describe_differences` describes how the files of a release differ from those that were audited.
 """
@@ -18,8 +18,9 @@ from memorisk.report.statements.envelope import InTotoStatement, ResourceDescrip
 from memorisk.report.statements.json_documents import load_schema, violations
 from memorisk.runs.checksums import listing_sha256
 from memorisk.runs.errors import InputError, one_line
+from memorisk.statistics.verdicts.reasons import Reason
 
-FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 3, "privacy-statement-3"
+FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 4, "privacy-statement-4"
 LISTS = {"level": 0.1, "correction": "bh"}
 """Level and correction of the list behind a verdict; verdicts of the first form were given at the requested ones."""
 GENERATED_SETS = ("synthetic", "filter", "synthesize")
@@ -127,6 +128,25 @@ class Method:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StatedReason:
+    """Reason of a run's status."""
+
+    code: str
+    bears_on: str
+    """Effect on the status: ``fail``, ``doubt``, ``limit`` or ``support``."""
+    text: str
+    """Sentence for engineers."""
+    plain: str
+    """Sentence for everybody else."""
+
+    @classmethod
+    def of(cls, reason: Reason | Mapping[str, Any]) -> Self:
+        """State a reason, or the record of one in a verdict."""
+        record = reason.as_record() if isinstance(reason, Reason) else reason
+        return cls(**{name: str(record[name]) for name in ("code", "bears_on", "text", "plain")})
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditStatement:
     """Statement of one run."""
 
@@ -135,7 +155,7 @@ class AuditStatement:
     status: str
     """Status of the run: ``pass``, ``fail``, ``undecided``, or ``not asked`` where it does not concern privacy."""
     gate: str
-    why: tuple[str, ...]
+    reasons: tuple[StatedReason, ...]
     what_would_decide: tuple[str, ...]
     subject: Subject
     data: tuple[Part, ...]
@@ -145,6 +165,8 @@ class AuditStatement:
     level: float | None
     correction: str
     figures: tuple[Figure, ...]
+    kinds_not_tried: tuple[str, ...] = ()
+    """Kinds of copies of which none was planted."""
     not_examined: tuple[str, ...]
     assumptions: tuple[str, ...]
     limits: tuple[str, ...]
@@ -153,6 +175,11 @@ class AuditStatement:
     settings: Mapping[str, Any]
     versions: Mapping[str, str]
     run_sha256: str
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """Sentences of the reasons, for engineers."""
+        return tuple(reason.text for reason in self.reasons)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +210,7 @@ class Verdict:
     status: str
     why: tuple[str, ...]
     what_would_decide: tuple[str, ...] = ()
-    contradictions: tuple[str, ...] = ()
+    contradictions: tuple[StatedReason, ...] = ()
     """Contradictions between runs."""
 
 
@@ -265,7 +292,7 @@ class Statement:
             )
         return cls(
             memorisk=predicate["memorisk"],
-            verdict=Verdict(**_tuples(predicate["verdict"])),
+            verdict=_verdict(predicate["verdict"]),
             released=tuple(_released(one, statement.subject, name) for one in predicate["released"]),
             audits=tuple(_audit(one) for one in predicate["audits"]),
         )
@@ -322,10 +349,17 @@ def content_sha256(predicate: Mapping[str, Any], subject: Sequence[ResourceDescr
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
+def _verdict(record: dict[str, Any]) -> Verdict:
+    """Read the verdict on all runs together."""
+    contradictions = tuple(StatedReason.of(one) for one in record["contradictions"])
+    return Verdict(**{**_tuples(record), "contradictions": contradictions})
+
+
 def _audit(record: dict[str, Any]) -> AuditStatement:
     """Read the part of one run."""
     return AuditStatement(
-        **_tuples({k: v for k, v in record.items() if k not in ("subject", "data", "figures", "method")}),
+        **_tuples({k: v for k, v in record.items() if k not in ("reasons", "subject", "data", "figures", "method")}),
+        reasons=tuple(StatedReason.of(one) for one in record["reasons"]),
         subject=Subject(**_tuples(record["subject"])),
         data=tuple(Part(**one) for one in record["data"]),
         figures=tuple(Figure(**one) for one in record["figures"]),
