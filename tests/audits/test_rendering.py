@@ -23,8 +23,8 @@ from tests.audits.classifier_results import make_result
     [
         ({"benchmark": "reid"}, "is a run of bench reid, not of an audit: .*--tables-only"),
         ({"benchmark": "copies"}, "is a run of bench copies, not of an audit: .*--tables-only"),
-        ({"latent_channels": 4}, "is a run of train autoencoder, not of an audit: .*--encoder autoencoder:"),
-        ({"backbone": "x", "protocol": "corrected"}, "is a run of train detector, not of an audit"),
+        ({"train": "autoencoder"}, "is a run of train autoencoder, not of an audit: .*--encoder autoencoder:"),
+        ({"train": "detector"}, "is a run of train detector, not of an audit"),
     ],
 )
 def test_runs_of_other_commands_are_named(tmp_path: Path, made: dict[str, Any], words: str) -> None:

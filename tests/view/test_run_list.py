@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import memorisk
+from memorisk.report.kinds import kind_of
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import STAGE
 from memorisk.runs.locks import LOCK
-from memorisk.view.run_list import QUESTIONS, RunEntry, find_runs
+from memorisk.view.run_list import RunEntry, find_runs
 from tests.audits.synthetic.making import digits
 
 
@@ -59,7 +60,7 @@ def test_audits_of_sets_are_listed_from_their_first_stage_on(tmp_path: Path) -> 
 
     given = {"train": (train, range(120)), "synthetic": drawn, "held_out": (held, range(150))}
     memorisk.audit_synthetic(**given, out=place / "set", progress=look, detector=("pixels",))
-    assert {(entry.state, entry.question) for entry in seen} == {("running", QUESTIONS["synthetic"])}
+    assert {(entry.state, entry.question) for entry in seen} == {("running", kind_of("synthetic").question)}
     assert len({entry.progress for entry in seen}) > 3
     assert [entry.state for entry in find_runs([place])] == ["done"]
 

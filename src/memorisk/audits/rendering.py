@@ -1,53 +1,50 @@
 """From a saved result to ``report.html``: used by the audits, and by ``memorisk report`` to render again."""
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from memorisk.report.blocks import Page
 from memorisk.report.earlier_verdicts import refuse_other_form, verdict_form
+from memorisk.report.kinds import kind_of, load_part, named_kind
 from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.errors import FULL_DISK_CODES, InputError, one_line, read_guard
 from memorisk.runs.files import write_text
 from memorisk.runs.folder import RunFolder, read_config
 from memorisk.runs.locks import folder_lock
 
-_BENCHMARKS = ("detectors", "reid", "copies")
 REPORT, REDACTED = "report.html", "report-redacted.html"
-_PAGES: Mapping[str, str] = {
-    "classifier": "memorisk.audits.classifier.pages.audit:classifier_page",
-    "comparison": "memorisk.audits.classifier.pages.comparison:comparison_page",
-    "defences": "memorisk.audits.classifier.pages.defences:defence_page",
-    "explanation": "memorisk.audits.classifier.explanations.page:explanation_page",
-    "synthetic": "memorisk.audits.synthetic.page:synthetic_page",
-    "filter": "memorisk.audits.filter.page:filter_page",
-    "synthesize": "memorisk.audits.synthesize.page:loop_page",
-    "feature": "memorisk.audits.feature.page:feature_page",
+COMPARISON_PAGE = "memorisk.audits.classifier.pages.comparison:comparison_page"
+DEFENCES_PAGE = "memorisk.audits.classifier.pages.defences:defence_page"
+EXPLANATION_PAGE = "memorisk.audits.classifier.explanations.page:explanation_page"
+"""Places of the pages of results that are of several runs, or that lie in a run."""
+_TRAININGS = {
+    "autoencoder": "detectors take it as --encoder autoencoder:{folder}",
+    "detector": "audits take the detector as --features detector:{folder}/detector",
+    "generator": "synthesize and generate take the generator as {folder}/generator",
 }
-"""Module and function of the page by kind of result, of an audit by ``audit`` of its verdict: imported only for one."""
+"""Use of what a training leaves, by its kind."""
 
 
 def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.ndarray] | None, redact: bool) -> Path:
     """Render the report of a classifier audit into its run folder."""
     path = run / REPORT
-    write_text(path, render(_kind(result), _marked(result, run.path), gallery=gallery, redact=redact))
+    write_text(path, render(page_of(result), _marked(result, run.path), gallery=gallery, redact=redact))
     return path
 
 
-def render(kind: str, *found: Any, **how: Any) -> str:
+def render(page: str, *found: Any, **how: Any) -> str:
     """Render a result to HTML; its page, matplotlib and jinja2 are loaded only here, where there is one to render.
 
     Args:
-        kind: As ``audit`` of a verdict, ``comparison``, ``defences`` or ``explanation``; `classifier_page` for others.
+        page: Place of the function that lays out the page, as `RunKind.page`.
         found: What the page is of.
-        how: As its function takes it.
+        how: Keywords of that function.
     """
     from memorisk.report.page import render_page
 
-    return render_page(page_of(kind)(*found, **how))
+    return render_page(load_part(page)(*found, **how))
 
 
 def _marked(result: Result, folder: Path) -> Result:
@@ -57,14 +54,9 @@ def _marked(result: Result, folder: Path) -> Result:
     return result.replace(per_group=marked(result.per_group, folder)) if (folder / FILE).is_file() else result
 
 
-def _kind(result: Result) -> str:
-    return str(result.verdict.get("audit"))
-
-
-def page_of(kind: str) -> Callable[..., Page]:
-    """Import the function that lays out the page of a kind; `classifier_page` for kinds that name no other."""
-    module, function = _PAGES.get(kind, _PAGES["classifier"]).split(":")
-    return getattr(import_module(module), function)
+def page_of(result: Result) -> str:
+    """Return the place of the page of a result, by the audit that its verdict names."""
+    return kind_of(result.verdict.get("audit")).page
 
 
 def load_result(folder: Path) -> Result:
@@ -85,7 +77,7 @@ def load_result(folder: Path) -> Result:
         raise InputError(
             f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): issue the run's command again"
         ) from None
-    refuse_other_form(one_line(folder), _kind(result), verdict_form(result.verdict))
+    refuse_other_form(one_line(folder), str(result.verdict.get("audit")), verdict_form(result.verdict))
     return result
 
 
@@ -95,33 +87,23 @@ def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
     Raises:
         InputError: It is one.
     """
-    made = config.get("run")
-    if isinstance(made, Mapping) and made.get("benchmark") in _BENCHMARKS:
-        name = f"bench {made['benchmark']}"
+    made, name = config.get("run"), one_line(folder)
+    made = made if isinstance(made, Mapping) else {}
+    if "benchmark" in made:
+        bench = f"bench {one_line(made['benchmark'], 20)}"
         raise InputError(
-            f"{one_line(folder)} is a run of {name}, not of an audit: its report is {REPORT} in it, and {name} with "
-            "the same settings and --tables-only writes that again"
+            f"{name} is a run of {bench}, not of an audit: its report is {REPORT} in it, and {bench} with the same "
+            "settings and --tables-only writes that again"
         )
-    if isinstance(made, Mapping) and made.get("audit") == "images":
+    if "train" in made:
+        use = _TRAININGS.get(str(made["train"]), "").format(folder=name)
         raise InputError(
-            f"{one_line(folder)} is a run of images check, not of an audit: its page is {REPORT} in it, and images "
-            "check with the same settings, or with --redact, writes that again"
+            f"{name} is a run of train {one_line(made['train'], 20)}, not of an audit: what came of it stands in "
+            f"training.json in it{use and f', and {use}'}"
         )
-    if isinstance(made, Mapping) and made.get("audit") == "quality":
-        raise InputError(
-            f"{one_line(folder)} is a run of quality, not of an audit: its report is {REPORT} in it, without images "
-            "and ids, and quality with the same settings writes that again"
-        )
-    if isinstance(made, Mapping) and "latent_channels" in made:
-        raise InputError(
-            f"{one_line(folder)} is a run of train autoencoder, not of an audit: what came of it stands in "
-            f"training.json in it, and detectors take it as --encoder autoencoder:{one_line(folder)}"
-        )
-    if isinstance(made, Mapping) and {"backbone", "protocol"} <= set(made):
-        raise InputError(
-            f"{one_line(folder)} is a run of train detector, not of an audit: what came of it stands in training.json "
-            f"in it, and audits take the detector as --features detector:{one_line(folder / 'detector')}"
-        )
+    kind = kind_of(named_kind(config))
+    if kind.written_again:
+        raise InputError(f"{name} is a run of {kind.command}, not of an audit: {kind.written_again}")
 
 
 def render_again(folder: str | Path, *, redact: bool = False, out: Path | None = None) -> Path:
@@ -142,7 +124,7 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
     run = RunFolder(Path(folder))
     with read_guard(run.path):
         result = load_result(run.path)
-        html = render(_kind(result), _marked(result, run.path), redact=redact)
+        html = render(page_of(result), _marked(result, run.path), redact=redact)
     if out is None and redact:
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):

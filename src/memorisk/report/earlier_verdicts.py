@@ -7,14 +7,10 @@ comparison or a gate must not repeat it.
 from collections.abc import Mapping
 from typing import Any
 
+from memorisk.report.kinds import KINDS
 from memorisk.runs.errors import InputError, one_line
 
-FORMS: Mapping[str, int] = {
-    "feature": 3,
-    **dict.fromkeys(("synthetic", "filter"), 4),
-    "synthesize": 5,
-    **dict.fromkeys(("classifier", "losses"), 5),
-}
+FORMS: Mapping[str, int] = {kind.name: kind.verdict_form for kind in KINDS.own.values() if kind.verdict_form}
 """Form of the verdict's rule by kind of run: for a classifier in ``rule["form"]`` of ``verdict.json``, for others in
 its ``schema``, for any in ``settings["verdict_form"]`` of a statement. Other kinds have one form."""
 

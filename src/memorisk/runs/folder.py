@@ -96,7 +96,7 @@ LOG = "log.jsonl"
 STAGE = "stage.json"
 """Name of the file that shows how far a running run is."""
 _STAGE_SECONDS = 2.0  # between two writes of the stage
-_KINDS = ("audit", "study", "comparison")  # keys of an identity that name its kind
+_KINDS = ("audit", "study", "comparison", "benchmark", "train")  # keys of an identity that name its kind
 _ANOTHER = "Choose another folder, or delete that one"
 
 

@@ -1,4 +1,4 @@
-"""Parts that other installed packages bring: measures, attacks, readers and encoders, by their entry points.
+"""Parts that other installed packages bring: measures, attacks, readers, encoders and audits, by their entry points.
 
 A package names them in its ``pyproject.toml``, under ``[project.entry-points."memorisk.measures"]`` and the like. They
 are loaded when the registry they belong to is first used; an entry under the name of one of memorisk's own parts is
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from memorisk.runs.errors import InputError, one_line
 
 Part = TypeVar("Part")
-GROUPS = ("memorisk.measures", "memorisk.attacks", "memorisk.readers", "memorisk.encoders")
+GROUPS = ("memorisk.measures", "memorisk.attacks", "memorisk.readers", "memorisk.encoders", "memorisk.audits")
 
 
 @cache

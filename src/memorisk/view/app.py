@@ -20,14 +20,15 @@ from memorisk.audits.classifier.marks import write_mark
 from memorisk.audits.image_set.page import problem_box
 from memorisk.audits.image_set.run import SUMMARY, TABLES
 from memorisk.report.blocks import Block
+from memorisk.report.kinds import kind_of, load_part
 from memorisk.report.page import style_sheet, template_environment
-from memorisk.runs.errors import InputError, MemoriskError, one_line, plural, read_guard
+from memorisk.runs.errors import InputError, MemoriskError, one_line, read_guard
 from memorisk.runs.files import read_json
 from memorisk.runs.folder import read_config
 from memorisk.view.copies import ALONE_PER_PAGE, CheckRun, CopyFilters
 from memorisk.view.copies import PER_PAGE as SETS_PER_PAGE
 from memorisk.view.images import CLASSIFIED, png
-from memorisk.view.pairs import PER_PAGE, FilterRun, PairRun, SyntheticRun
+from memorisk.view.pairs import PER_PAGE, PairRun, SyntheticRun
 from memorisk.view.patients import PER_PAGE as PATIENTS_PER_PAGE
 from memorisk.view.patients import ClassifierRun, Filters
 from memorisk.view.run_list import RunEntry, find_runs, read_entry
@@ -37,13 +38,6 @@ _PICTURE = {"Content-Type": "image/png"}
 _LONGEST_BODY = 1 << 14  # bytes that an answer may have
 LookedInto = PairRun | ClassifierRun | CheckRun
 """Tables of a run that the pages show."""
-_OPENS: Mapping[str, type[SyntheticRun] | type[FilterRun] | type[ClassifierRun] | type[CheckRun]] = {
-    "synthetic": SyntheticRun,
-    "filter": FilterRun,
-    "classifier": ClassifierRun,
-    "losses": ClassifierRun,
-    "images": CheckRun,
-}
 
 
 class Viewer:
@@ -62,7 +56,7 @@ class Viewer:
         self._entries: dict[Path, tuple[tuple[int, ...], RunEntry]] = {}
         self._opened: dict[str, tuple[int, LookedInto]] = {}
         runs = self.find()
-        if len(runs) == 1 and runs[0].kind in _OPENS and runs[0].state == "done" and not runs[0].redacted:
+        if len(runs) == 1 and kind_of(runs[0].kind).viewed and runs[0].state == "done" and not runs[0].redacted:
             self.opened(runs[0])  # before the link is printed, since the user wants to see its pages
 
     def find(self) -> list[RunEntry]:
@@ -141,8 +135,8 @@ class Viewer:
         Raises:
             InputError: The run has none to show, is not finished, or was made with ``--redact``.
         """
-        opens = _OPENS.get(run.kind)
-        if opens is None or run.state != "done":
+        viewed = kind_of(run.kind).viewed
+        if not viewed or run.state != "done":
             raise InputError(
                 "only a finished run of audit synthetic, filter, audit classifier, audit losses or images check can be "
                 "looked into"
@@ -153,7 +147,7 @@ class Viewer:
             written = _written_at(run.folder / (SUMMARY if run.kind == "images" else "verdict.json"))
             held = self._opened.get(run.key)
             if held is None or held[0] != written:
-                held = written, opens(run.folder, read_config(run.folder), f"/run/{run.key}")
+                held = written, load_part(viewed)(run.folder, read_config(run.folder), f"/run/{run.key}")
                 self._opened[run.key] = held
             return held[1]
 
@@ -222,21 +216,8 @@ class Pages:
         note, links = "", list[tuple[str, str, str]]()
         if run.redacted and run.state == "done":
             note = "This run was made with --redact: neither ids nor images of it are shown."
-        elif run.kind == "synthetic" and run.state == "done":
-            progress = self.viewer.synthetic(run).review.progress
-            if progress.pairs:
-                more = f"{progress.open:,} of {progress.pairs:,} are open"
-                links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
-        elif run.kind == "filter" and run.state == "done":
-            filter_run = self.viewer.pairs(run)
-            assert isinstance(filter_run, FilterRun)
-            more = f"{filter_run.screened.n_left_out:,} images left out and {filter_run.screened.n_kept:,} kept"
-            links.append((f"/run/{run.key}/pairs", "Look at the pairs", more))
-        elif run.kind in ("classifier", "losses") and run.state == "done":
-            links.append((f"/run/{run.key}/patients", "Look at the patients", "classes, images, losses and marks"))
-        elif run.kind == "images" and run.state == "done":
-            more = f"{plural(len(self.viewer.check(run)), 'set', 'sets')} of equal images and near copies"
-            links.append((f"/run/{run.key}/copies", "Look at the copies", more))
+        elif run.state == "done" and kind_of(run.kind).viewed:
+            links = self.viewer.opened(run).links
         lead = _lead(run, _verdict(run))
         if run.kind == "images" and run.state == "done":
             with read_guard(run.folder):

@@ -11,6 +11,7 @@ import numpy as np
 from memorisk.audits.image_set.page import WHAT
 from memorisk.audits.image_set.run import TABLES
 from memorisk.audits.image_set.tables import NEAR, ROLES
+from memorisk.runs.errors import plural
 from memorisk.view.columns import Columns
 from memorisk.view.images import CLASSIFIED, RunImages
 
@@ -95,6 +96,12 @@ class CheckRun:
             )
             for text, first, end in zip(across, self._first, self._first + self._size, strict=True)
         ]  # an image without a patient id is its own group, which gives no information on people
+
+    @property
+    def links(self) -> list[tuple[str, str, str]]:
+        """Return the further pages of the run: address, name and content of each."""
+        more = f"{plural(len(self), 'set', 'sets')} of equal images and near copies"
+        return [(f"{self.address}/copies", "Look at the copies", more)]
 
     def __len__(self) -> int:
         """Return the number of sets."""

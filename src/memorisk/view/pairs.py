@@ -240,6 +240,13 @@ class SyntheticRun(PairRun):
         self.review = PairReview(folder)
         super().__init__(folder, config, address, self.review)
 
+    @property
+    def links(self) -> list[tuple[str, str, str]]:
+        """Return the further pages of the run: address, name and content of each."""
+        progress = self.review.progress
+        more = f"{progress.open:,} of {progress.pairs:,} are open"
+        return [(f"{self.address}/pairs", "Look at the pairs", more)] if progress.pairs else []
+
     @cached_property
     def foresight(self) -> Foresight:
         """Return the numbers that a review can change.
@@ -329,6 +336,12 @@ class FilterRun(PairRun):
     def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
         self.screened = ScreenedPairs(folder)
         super().__init__(folder, config, address, self.screened)
+
+    @property
+    def links(self) -> list[tuple[str, str, str]]:
+        """Return the further pages of the run, as `SyntheticRun.links`."""
+        more = f"{self.screened.n_left_out:,} images left out and {self.screened.n_kept:,} kept"
+        return [(f"{self.address}/pairs", "Look at the pairs", more)]
 
     @cached_property
     def orientations(self) -> dict[tuple[str, str], str]:

@@ -115,6 +115,11 @@ class ClassifierRun:
         self._flagged = booleans(self.groups, "flagged")
         self._order = np.argsort(-np.nan_to_num(self._m, nan=-np.inf), kind="stable")
 
+    @property
+    def links(self) -> list[tuple[str, str, str]]:
+        """Return the further pages of the run: address, name and content of each."""
+        return [(f"{self.address}/patients", "Look at the patients", "classes, images, losses and marks")]
+
     @cached_property
     def _items(self) -> dict[tuple[str, str], list[str]]:
         """Return the images of each class and patient, those with the largest M first."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.audits.image_set.run import SUMMARY
+from memorisk.report.kinds import kind_of, named_kind
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import fingerprint, read_json
 from memorisk.runs.folder import LOG, STAGE, is_run, read_config
@@ -17,18 +18,6 @@ MOST_RUNS = 2000
 """Largest number of runs that one folder is searched for; more are refused, since such a page would not be read."""
 _DEPTH = 6
 _TAIL_BYTES = 1 << 16
-QUESTIONS: Mapping[str, str] = {
-    "classifier": "Which patients does the classifier remember?",
-    "losses": "Which patients do the models remember, by their losses?",
-    "synthetic": "Do the synthetic images copy anybody?",
-    "filter": "Which synthetic images are copies?",
-    "synthesize": "Which images can be drawn and kept?",
-    "watch": "Does the generator begin to memorize?",
-    "feature": "Does the model remember a mark?",
-    "quality": "How good are the synthetic images?",
-    "images": "Are the images fit to be audited?",
-}
-"""Question of a run, by its kind."""
 State = Literal["done", "running", "broken"]
 
 
@@ -42,7 +31,7 @@ class RunEntry:
     name: str
     """Name of its folder, as seen from the place that was searched."""
     kind: str
-    """Kind of the run, as in `QUESTIONS`; empty for others."""
+    """Kind of the run, as in `report.kinds.KINDS`; empty for others."""
     state: State
     status: str
     """Status of its verdict: pass, fail or undecided; a check passes without a problem; empty without a verdict."""
@@ -56,7 +45,7 @@ class RunEntry:
     @property
     def question(self) -> str:
         """Return the question of the run."""
-        return QUESTIONS.get(self.kind, "Another run")
+        return kind_of(self.kind).question
 
 
 def find_runs(places: Sequence[Path], read: "Callable[[Path, str], RunEntry] | None" = None) -> list[RunEntry]:
@@ -95,14 +84,16 @@ def read_entry(folder: Path, name: str) -> RunEntry:
     key, lines = fingerprint(str(folder), length=12), _last_lines(folder / LOG)
     date = str(lines[-1].get("time", ""))[:16].replace("T", " ") if lines else ""
     if not is_run(folder):  # it has begun, and its settings are not written yet
-        return RunEntry(key, folder, name, _kind({}, _stage(folder)), "running", "", date, _progress(folder, []), True)
+        return RunEntry(
+            key, folder, name, str(_stage(folder).get("audit") or ""), "running", "", date, _progress(folder, []), True
+        )
     try:
         config = read_config(folder)
         verdict = read_json(folder / "verdict.json") if (folder / "verdict.json").is_file() else None
         verdict = verdict if isinstance(verdict, dict) else None
     except (InputError, OSError) as error:
         return RunEntry(key, folder, name, "", "broken", "", date, one_line(error, 200), True)
-    kind = _kind(config, verdict)
+    kind = named_kind(config)
     redacted = bool(config.get("redact"))
     if kind == "images" and (folder / SUMMARY).is_file():
         status = "pass" if _is_sound(folder / SUMMARY) else "fail"
@@ -128,16 +119,6 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
     for path in inner:
         if not os.path.basename(path).startswith("."):  # noqa: PTH119
             yield from _below(Path(path), depth + 1)
-
-
-def _kind(config: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> str:
-    """Return the kind of a run, by its verdict, else by its settings."""
-    if verdict is not None and verdict.get("audit"):
-        return str(verdict["audit"])
-    run = config.get("run")
-    if isinstance(run, Mapping) and run.get("audit"):
-        return str(run["audit"])
-    return "classifier" if "images" in config and "models" in config else ""
 
 
 def _is_sound(path: Path) -> bool:

@@ -125,7 +125,7 @@ def test_losses_are_tied_to_no_file(runs: Path) -> None:
 
 def test_a_run_that_was_changed_is_refused(again) -> None:
     for name, file, said in (
-        ("copies", "verdict.json", "verdict.json is damaged: it is not what result.sha256 says"),
+        ("copies", "verdict.json", "verdict.json is not what the run wrote"),
         ("clean", "tables/plants.parquet", "is not what the run wrote"),
         ("quality", "quality.json", "tell different figures"),
         ("watch", "watch.jsonl", "tell of different looks"),

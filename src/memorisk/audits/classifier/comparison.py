@@ -20,7 +20,7 @@ from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.marks import marked
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
-from memorisk.audits.rendering import REPORT, load_result, render
+from memorisk.audits.rendering import COMPARISON_PAGE, REPORT, load_result, render
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line, read_guard
 from memorisk.runs.files import write_json, write_table, write_text
@@ -65,7 +65,7 @@ class Comparison:
         write_table(folder / "per_group.parquet", self.per_group)
         write_table(folder / "aucs.parquet", self.aucs)
         write_json(folder / SUMMARY, {"per_class": self.per_class.to_dict("records"), "notes": self.notes})
-        write_text(folder / REPORT, render("comparison", self))
+        write_text(folder / REPORT, render(COMPARISON_PAGE, self))
 
 
 def check_folder(folder: Path) -> None:

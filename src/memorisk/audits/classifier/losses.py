@@ -51,7 +51,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     evidence = evidence_from_table(with_losses(with_normal_ids(read_scores(path))))
     refuse_placeholders(_named_groups(evidence).tolist(), "")
     check_models_differ(evidence)
-    fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
+    fixed = {"audit": "losses", "scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
     names = Pseudonyms.from_options(options)
     config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
     names = names.knowing(config)

@@ -16,6 +16,7 @@ import pandas as pd
 from memorisk.audits.feature.mark_answers import MarkAnswers, answers_of_outputs, ask_about_marks, label_probabilities
 from memorisk.audits.feature.marks import choose_controls, choose_mark, fitting_controls
 from memorisk.audits.feature.options import FeatureOptions, feature_options
+from memorisk.audits.feature.page import feature_page
 from memorisk.audits.feature.result import (
     FeatureSummary,
     MarkDescription,
@@ -26,7 +27,6 @@ from memorisk.audits.feature.result import (
     WhiteBox,
 )
 from memorisk.audits.feature.verdict import feature_verdict
-from memorisk.audits.rendering import page_of
 from memorisk.images.alterations.marks import Mark
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
 from memorisk.images.store import ImageStore, build_store
@@ -107,7 +107,7 @@ def audit_feature(
         result = analyse_feature(evidence, options)
         result.save(run.path)
         shown = () if options.redact or evidence.mark is None else (evidence.mark, *evidence.controls)
-        write_text(run / REPORT, render_page(page_of("feature")(result, shown, redact=options.redact)))
+        write_text(run / REPORT, render_page(feature_page(result, shown, redact=options.redact)))
         run.log("finished", status=result.status)
     return result
 

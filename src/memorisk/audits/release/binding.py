@@ -19,13 +19,12 @@ from memorisk.audits.filter.result import AUDIT, KEPT
 from memorisk.audits.generated.compared import ComparedImages
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.released_images import read_released
-from memorisk.report.statements.statement import GENERATED_SETS, Released, Subject
+from memorisk.report.kinds import kind_of
+from memorisk.report.statements.statement import Released, Subject
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import Progress, no_progress
 
-SCREENINGS = ("filter", "synthesize")
-"""Kinds of runs that keep images, and audit what they kept."""
 _NAME_THEM = "Name what is to be released with --images, and it is checked that the run looked at that."
 _NO_RELEASE = (  # without the name of a file, which can be a patient's
     "The set where the run found it is not what memorisk release writes of it: name its OUT with --images."
@@ -79,7 +78,7 @@ def bind(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
         return _target(run, subject, offered)
     if run.kind == "feature":
         return _models(run, subject, offered)
-    if run.kind in GENERATED_SETS and not subject.why:
+    if kind_of(run.kind).of_generated_set and not subject.why:
         return _set(run, subject, offered, progress)
     return Binding(subject)
 
@@ -130,14 +129,14 @@ def _weights(subject: Subject, audited: Sequence[str | None], offered: ReleaseFi
 
 def compared_images(run: FinishedAudit) -> ComparedImages:
     """Read what the audit of a set compared; of a filter or a loop its final audit."""
-    return ComparedImages.read(run.folder / AUDIT if run.kind in SCREENINGS else run.folder)
+    return ComparedImages.read(run.folder / AUDIT if kind_of(run.kind).chooses_images else run.folder)
 
 
 def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: Progress) -> Binding:
     """Bind the set of an audit to folders that hold the pixels that it compared, and nothing else."""
     compared = compared_images(run)
     refused: dict[Path, str] = {}
-    own = run.folder / KEPT if run.kind in SCREENINGS else Path(str(run.config.get("synthetic", "")))
+    own = run.folder / KEPT if kind_of(run.kind).chooses_images else Path(str(run.config.get("synthetic", "")))
     candidates = [*offered.images, own] if own != Path() and own.is_dir() else list(offered.images)
     for path in dict.fromkeys(candidates):
         try:

@@ -17,7 +17,7 @@ from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.filter.result import KEPT
 from memorisk.audits.generated.compared import ComparedImages, training_labels
 from memorisk.audits.generated.review_files import undismissed_images
-from memorisk.audits.release.binding import SCREENINGS, compared_images
+from memorisk.audits.release.binding import compared_images
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.images.clean_set import CleanSet, write_clean_set
 from memorisk.images.manifest import Manifest
@@ -26,6 +26,7 @@ from memorisk.images.pixels import PixelRule
 from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.sources.registry import load_manifest, path_sources, refuse_among, refuse_overlap
 from memorisk.images.store_writer import manifest_sources, process_count
+from memorisk.report.kinds import kind_of
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import CONFIG, is_hidden, restore_paths
 from memorisk.runs.locks import folder_lock
@@ -93,11 +94,12 @@ def release(
         raise InputError(f"{one_line(source)} is a run, which has its own settings: leave {next(iter(settings))} out")
     with open_finished_audit(source) as run:
         config = restore_paths(run.config)
-        if run.kind in ("classifier", "feature"):
+        kind = kind_of(run.kind)
+        if kind.clears == "weights":
             return _release_weights(run, config, target)
-        if run.kind != "synthetic" and run.kind not in SCREENINGS:
+        if kind.clears != "images":
             raise InputError(f"{one_line(source)} is a run of {run.kind}, which looks at nothing that can be released")
-        images = run.folder / KEPT if run.kind in SCREENINGS else _place(config["synthetic"])
+        images = run.folder / KEPT if kind.chooses_images else _place(config["synthetic"])
         return _release_images(images, target, _image_options(config), without, compared_images(run), progress)
 
 

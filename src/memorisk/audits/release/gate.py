@@ -16,14 +16,13 @@ from pathlib import Path
 from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS, find_plant_kind
 from memorisk.images.pixel_form import PixelForm
 from memorisk.report.earlier_verdicts import refuse_other_form
+from memorisk.report.kinds import kind_of
 from memorisk.report.statements.envelope import LARGEST_ENVELOPE, open_envelope
 from memorisk.report.statements.signatures import SignatureError
 from memorisk.report.statements.statement import (
     FAIL,
     FOUND,
-    GENERATED_SETS,
     HELD_OUT_PIXELS,
-    LISTED,
     LISTS,
     NOT_ASKED,
     PASS,
@@ -191,8 +190,6 @@ def merge_files(found: Sequence[Sequence[Released]]) -> tuple[Released, ...]:
     )  # fmt: skip
 
 
-_AUDITS = {"images": GENERATED_SETS, "weights": ("classifier", "feature")}
-"""Kinds of runs that look at all of what is released: a watch and figures of quality do not."""
 _NO_AUDIT = "only an audit of exactly these files clears them"
 _PNG_HEAD = 64  # bytes of a file in which a PNG declares its size
 
@@ -272,7 +269,7 @@ def gate(
         return GateDecision(False, str(error))
     for audit in statement.audits:
         refuse_other_form(one_line(source), audit.kind, audit.settings.get("verdict_form"))
-    asked = [audit for audit in statement.audits if audit.kind in GENERATED_SETS]
+    asked = [audit for audit in statement.audits if kind_of(audit.kind).of_generated_set]
     tried = tuple(kind for kind in ALL_KINDS if asked and all(kind in _tried(audit) for audit in asked))
     if problem := next(_problems(statement, given, require, kinds, signed, require_signature), None):
         return GateDecision(False, problem, statement.verdict.status, tried)
@@ -403,7 +400,7 @@ def _problems(
     for one in given:
         if (released := _find_released(statement, one)) is None:
             yield _mismatch(statement, one)
-        elif not any(statement.audits[number].kind in _AUDITS[one.what] for number in released.audits):
+        elif not any(kind_of(statement.audits[number].kind).clears == one.what for number in released.audits):
             yield f"{one_line(one.path, 120)} was not audited: {_NO_AUDIT}"
     yield from _untried_kinds(statement, kinds)
 
@@ -424,7 +421,7 @@ def _other_settings(statement: Statement) -> Iterator[str]:
     """List the passes by a list at another level or correction than the verdict's."""
     for number, audit in enumerate(statement.audits, 1):
         lists = {"level": audit.level, "correction": audit.settings.get("correction", LISTS["correction"])}
-        if audit.status == PASS and audit.kind in LISTED and lists != LISTS:
+        if audit.status == PASS and kind_of(audit.kind).lists_people and lists != LISTS:
             yield f"run {number} ({audit.kind}) was decided at other settings than {LISTS}: audit it again without them"
 
 
@@ -436,7 +433,7 @@ def _tried(audit: AuditStatement) -> set[str]:
 def _untried_kinds(statement: Statement, kinds: Sequence[str]) -> Iterator[str]:
     """List the passes of generated sets that are not about every kind of copy that the release asks for."""
     for number, audit in enumerate(statement.audits, 1):
-        if audit.kind not in GENERATED_SETS or audit.status != PASS:
+        if not kind_of(audit.kind).of_generated_set or audit.status != PASS:
             continue
         if untried := [kind for kind in kinds if kind not in _tried(audit)]:
             yield (

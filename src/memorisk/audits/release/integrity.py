@@ -16,16 +16,16 @@ import pandas as pd
 
 from memorisk.report.columns import booleans, distinct_scored
 from memorisk.report.earlier_verdicts import refuse_other_form, verdict_form
+from memorisk.report.kinds import RunKind, kind_of, load_part, named_kind
 from memorisk.report.result import Result, redact, refuse_changed
 from memorisk.runs.checksums import SEAL, file_sha256, refuse_damaged
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, read_guard
 from memorisk.runs.files import json_value, read_json, read_table
-from memorisk.runs.folder import LOG, read_config
+from memorisk.runs.folder import CONFIG, LOG, read_config
 from memorisk.runs.locks import folder_lock
 
 VERDICT, EVALUATIONS, QUALITY = "verdict.json", "looks.parquet", "quality.json"
 AGAIN = "issue the run's command again"
-_LAST_FILE = {"filter": "filter.json", "synthesize": "synthesize.json"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +88,8 @@ def _hold(folder: Path) -> Iterator[None]:
         lock.__exit__(None, None, None)
 
 
-def _kind(folder: Path, config: Mapping[str, Any]) -> str:
-    """Return what kind of run it is.
+def _kind(folder: Path, config: Mapping[str, Any]) -> RunKind:
+    """Return the kind of a run.
 
     Raises:
         InputError: One that says nothing of what is to be released, or that is not finished.
@@ -99,10 +99,6 @@ def _kind(folder: Path, config: Mapping[str, Any]) -> str:
     if (folder / "defence.json").is_file() and not (folder / VERDICT).is_file():
         inner = sorted(p.parent.name for p in folder.glob(f"*/{VERDICT}"))
         raise InputError(f"{name} holds several regimes side by side: name one of {', '.join(inner)} in it")
-    if made.get("audit") == "watch":
-        return _require_file(folder, EVALUATIONS, "watch")
-    if made.get("audit") == "quality":
-        return _require_file(folder, QUALITY, "quality")
     if "benchmark" in made:
         raise InputError(f"{name} is a run of bench {one_line(made['benchmark'], 20)}: it compares detectors and says "
                          "nothing of what is to be released")  # fmt: skip
@@ -110,31 +106,32 @@ def _kind(folder: Path, config: Mapping[str, Any]) -> str:
         raise InputError(f"{name} is a study of many models: state the audit of the one that is to be released")
     if (folder / "training.json").is_file() or any(folder.glob("*/training.json")):
         raise InputError(f"{name} is a training: audit what came of it, and state that audit")
-    _require_file(folder, VERDICT, "")
-    try:
-        found = read_json(folder / VERDICT).get("audit")
-    except AttributeError:
-        raise InputError(f"{name} holds a damaged {VERDICT}: {AGAIN}") from None
-    if found == "classifier":
-        return "classifier" if "images" in config else "losses"
-    if found not in ("feature", "synthetic", "filter", "synthesize"):
-        raise InputError(f"{name} holds a verdict of {one_line(found, 40)}, which is no audit of this memorisk")
-    return str(found)
-
-
-def _require_file(folder: Path, name: str, kind: str) -> str:
-    if not (folder / name).is_file():
-        raise InputError(f"{one_line(folder)} holds no finished run ({name} missing): {AGAIN}")
+    kind = kind_of(named_kind(config))
+    if not kind.reader:
+        _require_file(folder, VERDICT)
+    if not kind.statement:
+        raise InputError(f"{name} holds a run of kind {one_line(kind.name or 'unknown', 40)}, which this memorisk does "
+                         "not state")  # fmt: skip
+    if kind.last_file:
+        _require_file(folder, kind.last_file)
     return kind
 
 
-def _open_audit(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedAudit:
+def _require_file(folder: Path, name: str) -> None:
+    """Refuse a run that lacks a file.
+
+    Raises:
+        InputError: The file is missing.
+    """
+    if not (folder / name).is_file():
+        raise InputError(f"{one_line(folder)} holds no finished run ({name} missing): {AGAIN}")
+
+
+def _open_audit(folder: Path, kind: RunKind, config: Mapping[str, Any]) -> FinishedAudit:
     """Open the run, with its files checked."""
     _refuse_unfinished(folder)
-    if kind == "watch":
-        return _watch(folder, config)
-    if kind == "quality":
-        return _quality(folder, config)
+    if kind.reader:
+        return load_part(kind.reader)(folder, config)
     if not (folder / SEAL).is_file():
         raise InputError(f"{one_line(folder)} has no {SEAL}: an earlier memorisk wrote it, or it was stopped; {AGAIN}")
     refuse_changed(folder)
@@ -142,23 +139,24 @@ def _open_audit(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedA
         result = Result.load(folder)
     except CONTENT_ERRORS as error:
         raise InputError(f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): {AGAIN}") from None
-    refuse_other_form(one_line(folder), kind, verdict_form(result.verdict))
+    refuse_other_form(one_line(folder), kind.name, verdict_form(result.verdict))
     _refuse_other_status(folder, result.status)
-    if kind in _LAST_FILE:
-        _require_file(folder, _LAST_FILE[kind], kind)
-        whole = read_json(folder / _LAST_FILE[kind])
+    if kind_of(result.verdict.get("audit")).statement != kind.statement:
+        raise InputError(f"{one_line(folder)}: {VERDICT} is of another kind than {CONFIG} names; {AGAIN}")
+    if kind.chooses_images:
+        whole = read_json(folder / kind.last_file)
         if {k: v for k, v in whole.items() if k != "kept"} != result.verdict:
-            raise InputError(f"{one_line(folder)}: {_LAST_FILE[kind]} is of another result than {VERDICT}; {AGAIN}")
+            raise InputError(f"{one_line(folder)}: {kind.last_file} is of another result than {VERDICT}; {AGAIN}")
         result = result.replace(verdict={**result.verdict, "kept": whole.get("kept")})
     counted = distinct_scored(result.per_group, "group") if "group" in result.per_group else None
     listed = {"group", "flagged"} <= {*result.per_group.columns}
     flagged = len(set(result.per_group["group"][booleans(result.per_group, "flagged")])) if listed else None
     clean = _without_paths(redact(result), config)
     tables, seal = clean.all_tables(), file_sha256(folder / SEAL)
-    return FinishedAudit(folder, kind, config, clean.verdict, clean.summary, tables, counted, flagged, seal)
+    return FinishedAudit(folder, kind.name, config, clean.verdict, clean.summary, tables, counted, flagged, seal)
 
 
-def _watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
+def open_watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
     """Read a watch: its looks are its result."""
     refuse_damaged(folder / "watch.jsonl")
     lines = [json.loads(line) for line in (folder / "watch.jsonl").read_text("utf-8").splitlines()]
@@ -173,7 +171,7 @@ def _watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
     )
 
 
-def _quality(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
+def open_quality(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
     """Read figures of quality: their table and their summary must agree."""
     summary, table = read_json(folder / QUALITY), read_table(folder / "tables" / "quality.parquet")
     if json_value(table.to_dict("records")) != summary.get("quality"):

@@ -1,7 +1,7 @@
 """``memorisk statement``: a privacy statement for machines and a section for a model card, from finished runs."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,15 +9,8 @@ from memorisk import __version__
 from memorisk.audits.release.binding import Binding, ReleaseFiles, bind
 from memorisk.audits.release.gate import STATEMENT, merge_files, worst_verdict
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
-from memorisk.audits.release.model_descriptions import describe_classifier, describe_feature
-from memorisk.audits.release.set_descriptions import (
-    describe_filter,
-    describe_loop,
-    describe_quality,
-    describe_synthetic,
-)
-from memorisk.audits.release.watch_descriptions import describe_watch
 from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.report.kinds import kind_of, load_part
 from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope
 from memorisk.report.statements.model_card import model_card
 from memorisk.report.statements.signatures import read_private_key
@@ -34,16 +27,6 @@ from memorisk.statistics.verdicts.reasons import Reason, Words
 CARD = "model-card.md"
 _TITLE, _HEAD = "one page for the data-protection officer</title>", 4096
 """By which a page of an earlier statement is known, and within how many characters."""
-_KINDS: dict[str, Callable[[FinishedAudit], AuditStatement]] = {
-    "classifier": describe_classifier,
-    "losses": describe_classifier,
-    "feature": describe_feature,
-    "synthetic": describe_synthetic,
-    "filter": describe_filter,
-    "synthesize": describe_loop,
-    "watch": describe_watch,
-    "quality": describe_quality,
-}
 
 
 @dataclass(frozen=True)
@@ -249,7 +232,7 @@ def describe_run(run: FinishedAudit) -> AuditStatement:
         InputError: Another memorisk wrote it, without numbers that are needed, or its files are damaged.
     """
     with read_guard(run.folder):
-        return _KINDS[run.kind](run)
+        return load_part(kind_of(run.kind).statement)(run)
 
 
 def _refuse_unknown(offered: ReleaseFiles, bound: Sequence[Binding]) -> None:

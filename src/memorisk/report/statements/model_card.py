@@ -6,6 +6,7 @@ in it for Markdown or HTML.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from memorisk.report.kinds import kind_of
 from memorisk.report.statements.statement import (
     FAIL,
     HEADLINES,
@@ -31,16 +32,6 @@ _ONE = {
     "fail": "failed",
     "undecided": "could not be decided, which is no pass",
     "not asked": "says nothing of privacy",
-}
-_NAMES = {
-    "classifier": "Audit of a classifier",
-    "losses": "Audit of losses",
-    "feature": "Audit of a mark",
-    "synthetic": "Audit of a set of generated images",
-    "filter": "Filter of a set of generated images",
-    "synthesize": "Images drawn, screened and drawn again",
-    "watch": "Looks at a generator in training",
-    "quality": "Figures of quality",
 }
 
 
@@ -91,7 +82,7 @@ def _what(released: Released) -> str:
 
 def _audit(number: int, audit: AuditStatement) -> Iterator[str]:
     """Describe one run."""
-    yield from (f"### {number}. {_NAMES[audit.kind]}: {_ONE[audit.status]}", "", escaped(audit.question), "")
+    yield from (f"### {number}. {kind_of(audit.kind).title}: {_ONE[audit.status]}", "", escaped(audit.question), "")
     yield from _bullets(audit.why)
     if audit.subject.why:
         yield from (escaped(audit.subject.why), "")

@@ -26,11 +26,11 @@ from memorisk.report.blocks import (
     Text,
     words,
 )
+from memorisk.report.kinds import kind_of
 from memorisk.report.statements.statement import (
     ALSO,
     FAIL,
     FOUND,
-    GENERATED_SETS,
     HEADLINES,
     HELD_OUT_PIXELS,
     NOT_ASKED,
@@ -82,18 +82,6 @@ _SIGNED = (
     "Data-protection officer: [   ] no objection   [   ] objection. Name, date and signature: "
     "............................................................"
 )
-_LOOKED: Mapping[str, str] = {
-    "classifier": "Whether a model of this kind answers differently for a person because their images were in its "
-    "training, and whether an outsider could tell from it who was.",
-    "losses": "Whether the models answer differently for a person because their images were in the training, and "
-    "whether an outsider could tell from it who was.",
-    "feature": "Whether the model reacts to one mark, such as a name in an image, that it may have seen once.",
-    "synthetic": "Whether generated images are copies of images of people in the training data.",
-    "filter": "Which generated images are too close to training images, and whether the others are copies.",
-    "synthesize": "Which drawn images are too close to training images, and whether the others are copies.",
-    "watch": "Whether the generator began to repeat its training images while it was trained.",
-    "quality": "Only how good the generated images are, which says nothing of privacy.",
-}
 _PEOPLE: Mapping[str, str] = {
     "training": "patients in the training data",
     "held out": "patients whom nothing was trained on",
@@ -106,19 +94,6 @@ _STATUS: Mapping[str, str] = {
     UNDECIDED: "it could not be decided",
     NOT_ASKED: "it says nothing of privacy",
 }
-_NAMES: Mapping[str, str] = {
-    "classifier": "the model",
-    "losses": "the models",
-    "feature": "one mark",
-    "synthetic": "generated images",
-    "filter": "images left out",
-    "synthesize": "images drawn anew",
-    "watch": "the training",
-    "quality": "quality",
-}
-"""Name of the subject of each kind of audit, where there are several."""
-_SCREENED = ("filter", "synthesize")
-"""Kinds of runs that leave images out."""
 _CHANCE = 0.05
 """Largest p at which more people are nearer than every held-out one than chance explains."""
 _COUNTED = frozenset(
@@ -157,7 +132,7 @@ def officer_page(statement: Statement) -> Page:
 
 def _after_left_out(statement: Statement, headline: str) -> str:
     """Put before a headline how many images runs left out, and near to how many people these are."""
-    told = [_left_out(audit) for audit in statement.audits if audit.kind in _SCREENED]
+    told = [_left_out(audit) for audit in statement.audits if kind_of(audit.kind).chooses_images]
     return f"{' '.join(told)} {headline}" if told else headline
 
 
@@ -176,7 +151,7 @@ def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
     planted = [
         {figure.name.removeprefix(FOUND) for figure in audit.figures if figure.name.startswith(FOUND)}
         for audit in statement.audits
-        if audit.kind in GENERATED_SETS
+        if kind_of(audit.kind).of_generated_set
     ]
     tried = set.intersection(*planted) if planted else set(PLANT_KINDS)
     others = set(PLANT_KINDS) - tried
@@ -232,7 +207,7 @@ def _of_each(statement: Statement, say: Callable[[AuditStatement], str]) -> str:
     """Join the sentences on all audits, each with its name where there are several; equal sentences come once."""
     names: dict[str, list[str]] = {}
     for audit in statement.audits:
-        names.setdefault(say(audit), []).append(_NAMES[audit.kind])
+        names.setdefault(say(audit), []).append(kind_of(audit.kind).subject)
     several = len(statement.audits) > 1
     named = ((f"{_capital(' and '.join(dict.fromkeys(of)))}: " if several else "", told) for told, of in names.items())
     return _joined([name + told for name, told in named if told])
@@ -240,7 +215,7 @@ def _of_each(statement: Statement, say: Callable[[AuditStatement], str]) -> str:
 
 def _looked(statement: Statement) -> Text:
     """Describe the question of each audit."""
-    return _of_each(statement, lambda audit: _LOOKED[audit.kind])
+    return _of_each(statement, lambda audit: kind_of(audit.kind).looked_for)
 
 
 def _found(statement: Statement) -> Text:
@@ -296,7 +271,7 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
         told = [whom + (f" in {n:.0f}" if place else right.format(n)) for place, (whom, n) in enumerate(best.items())]
         if told:
             yield f"of a training image and a new one, {', '.join(told)}; 50 is guessing"
-    if audit.kind in GENERATED_SETS:
+    if kind_of(audit.kind).of_generated_set:
         yield from _copied(audit, most)
     if audit.kind == "watch":
         yield from some("listed", "training patient stood out at the last look", "training patients stood out at the "
@@ -422,7 +397,7 @@ def _next(statement: Statement) -> Text:
     (n, people), units = (0, 0), "patients"
     for audit in statement.audits:
         found = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
-        if audit.kind in GENERATED_SETS:
+        if kind_of(audit.kind).of_generated_set:
             (n, people), units = (found.get("to_leave_out", 0), found.get("to_leave_out_people", 0)), audit.units
     images = plural(n, "generated image points", "generated images point")
     whom = plural(people, f"training {units.removesuffix('s')}", f"training {units}")

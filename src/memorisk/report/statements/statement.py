@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Self
 
 from memorisk.images.pixel_form import PixelForm
+from memorisk.report.kinds import kind_of
 from memorisk.report.statements.envelope import InTotoStatement, ResourceDescriptor
 from memorisk.report.statements.json_documents import load_schema, violations
 from memorisk.runs.checksums import listing_sha256
@@ -23,10 +24,6 @@ from memorisk.statistics.verdicts.reasons import Reason
 FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 4, "privacy-statement-4"
 LISTS = {"level": 0.1, "correction": "bh"}
 """Level and correction of the list behind a verdict; verdicts of the first form were given at the requested ones."""
-GENERATED_SETS = ("synthetic", "filter", "synthesize")
-"""Kinds of runs whose verdict is that of the audit of a generated set."""
-LISTED = ("classifier", "losses", *GENERATED_SETS)
-"""Kinds of runs whose verdict rests on such a list."""
 PASS, FAIL, UNDECIDED, NOT_ASKED = "pass", "fail", "undecided", "not asked"
 HEADLINES = {
     PASS: "Nothing was found of what was looked for",
@@ -35,11 +32,6 @@ HEADLINES = {
 }
 """Headline of a statement, by status, in the terminal, in the card and on the officer's page. The runs looked for
 different things, and a statement claims no more than its runs do."""
-PASSED = {
-    "synthetic": "No copying of the kinds that were tried was found",
-    "feature": "The mark was not found",
-}
-"""Headline of a passed run, by the ``audit`` of its verdict, wherever one run is shown; other runs have "Passed"."""
 WAYS = {UNDECIDED: "What would decide it", FAIL: "What would settle open questions"}
 """Heading of the remedies, by status, wherever a verdict is shown."""
 HELD_OUT_PIXELS = "same_pixels_held_out"
@@ -53,7 +45,7 @@ def run_headline(status: str, audit: object = "") -> str:
         status: Status of its verdict.
         audit: Value of ``audit`` in its verdict; a classifier's has none.
     """
-    return PASSED.get(str(audit), "Passed") if status == PASS else HEADLINES.get(status, status)
+    return kind_of(audit).passed if status == PASS else HEADLINES.get(status, status)
 
 
 FOUND = "found/"

@@ -89,7 +89,7 @@ def train_autoencoder(
         save_autoencoder(training.network, run.path / AUTOENCODER, record, scaling_factor=scaling_factor)
         return summary
 
-    identity = {**recipe(how), **split_settings(options)}
+    identity = {"train": "autoencoder", **recipe(how), **split_settings(options)}
     with limited_threads(options.threads):
         training = AutoencoderTraining.build(store, parts, how)
         return train_in_folder(images, folder, options, store, parts, identity, lambda _: training, train)

@@ -95,7 +95,8 @@ def train_classifier(
         if not job.done:
             check_job(job)
     config = {"images": str(images), "out": str(folder), **asdict(options)}
-    fixed = {"data_hash": data.store.data_hash, "split": [options.splits, options.split_seed, options.held_out]}
+    split = [options.splits, options.split_seed, options.held_out]
+    fixed = {"train": "classifier", "data_hash": data.store.data_hash, "split": split}
     with open_run(folder, config | {"run": fixed}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         data.store.manifest.save(run.path / MANIFEST, split=data.part.astype(str))

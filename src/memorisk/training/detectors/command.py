@@ -98,7 +98,7 @@ def plan_detector(
 
 def _identity(options: TrainDetectorOptions, config: DetectorConfig, **more: Any) -> dict[str, Any]:
     """Describe model, settings, images and start of a training: a run with the same description is the same run."""
-    start = {"backbone": config.backbone, "weights": config.weights_fingerprint}
+    start = {"train": "detector", "backbone": config.backbone, "weights": config.weights_fingerprint}
     return {**split_settings(options), **start, **more, **config.recipe}
 
 

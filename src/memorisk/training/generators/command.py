@@ -119,7 +119,7 @@ def train_generator(
     options = settings_of(TrainGeneratorOptions, settings)
     folder = check_folder(images, out)
     store, parts = open_parts(images, options, progress, partial(refuse_generated_within, images))
-    identity = {**options.generator.recipe(), **split_settings(options)}
+    identity = {"train": "generator", **options.generator.recipe(), **split_settings(options)}
 
     def prepare(run: RunFolder) -> GeneratorTraining:
         """Build the conditions, where the generator has any, and check the training with them."""

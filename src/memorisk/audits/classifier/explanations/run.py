@@ -15,10 +15,9 @@ from memorisk.audits.classifier.explanations.probes import ProbeSample, check_pr
 from memorisk.audits.classifier.explanations.result import Explanation, ExplanationSummary, LayerFindings
 from memorisk.audits.classifier.finished_run import FinishedRun, open_finished
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.rendering import page_of
+from memorisk.audits.rendering import EXPLANATION_PAGE, render
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.models.encoders.feature_sources import is_feature_file, read_features
-from memorisk.report.page import render_page
 from memorisk.runs.checksums import SEAL, write_seal
 from memorisk.runs.environment import check_device, versions
 from memorisk.runs.errors import InputError, one_line
@@ -56,7 +55,7 @@ def write_explanation(found: Explanation, folder: Path) -> None:
             write_table(folder / f"{name}.parquet", frames[name])
         else:
             (folder / f"{name}.parquet").unlink(missing_ok=True)
-    write_text(folder / PAGE, render_page(page_of("explanation")(found)))
+    write_text(folder / PAGE, render(EXPLANATION_PAGE, found))
     write_json(folder / SUMMARY, found.as_json())
     write_seal(folder, [SUMMARY, *(f"{name}.parquet" for name in TABLES if name in frames)])
 

@@ -22,7 +22,7 @@ from memorisk.audits.classifier.rehearsal import ModelChooser, one_choice
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, DefenceResult, Privacy
 from memorisk.audits.classifier.run import run_audit
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.rendering import load_result, render
+from memorisk.audits.rendering import DEFENCES_PAGE, load_result, render
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, write_json, write_table, write_text
@@ -105,7 +105,7 @@ def audit_defences(
         write_table(run.path / TABLE, comparison.table, recorded=True)
         summary = {"regimes": comparison.table.to_dict("records"), "reference": comparison.reference}
         write_json(run.path / SUMMARY, summary, recorded=True)
-        write_text(run.path / REPORT, render("defences", comparison))
+        write_text(run.path / REPORT, render(DEFENCES_PAGE, comparison))
     return comparison
 
 

@@ -1,0 +1,235 @@
+"""Kinds of runs: one entry per kind, with the words for it and the places of the functions that serve it.
+
+Every list of kinds is read from `KINDS`: the pages of a run, the list of runs, the model card, the page for the
+data-protection officer, the statement, the gate and the command line. A run names its kind in its settings
+(``run: {audit: NAME}``). Another package adds a kind by an entry point of the group ``memorisk.audits``
+(docs/extending.md, "An audit").
+
+An entry holds places as text, ``package.module:name``, so that this module loads none of what it names: a gate runs
+with Python's own library alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+from memorisk.runs.plugins import Registry
+
+_AUDITS, _CLASSIFIER = "memorisk.audits", "memorisk.audits.classifier"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunKind:
+    """Kind of runs. An empty place means that runs of the kind have no such part."""
+
+    name: str
+    """Name of the kind, as in ``run: {audit: NAME}`` of a run's settings."""
+    command: str = ""
+    """Command that makes such a run, as in ``audit losses``."""
+    function: str = ""
+    """Place of the Python function, whose name `memorisk` has, too."""
+    page: str = ""
+    """Place of the function that lays out the page of a result."""
+    statement: str = ""
+    """Place of the function that describes a finished run for a statement."""
+    reader: str = ""
+    """Place of the function that opens a finished run that holds no `Result`."""
+    last_file: str = ""
+    """Name of the file that a run writes last, where this is not ``verdict.json``."""
+    viewed: str = ""
+    """Place of the class with the tables that ``memorisk view`` looks into."""
+    question: str = "Another run"
+    """Question of a run, in a list of runs."""
+    title: str = ""
+    """Title of a run in a model card."""
+    subject: str = ""
+    """Name of what was audited, where a statement has several runs."""
+    looked_for: str = ""
+    """Sentence on what was looked for, for a data-protection officer."""
+    passed: str = "Passed"
+    """Headline of a run that passes."""
+    written_again: str = ""
+    """Way to write the report again, where ``memorisk report`` cannot since the run holds no `Result`."""
+    clears: Literal["", "images", "weights"] = ""
+    """What a run looks at all of, so that a pass allows its release."""
+    chooses_images: bool = False
+    """Whether a run leaves some images out and audits the others, which are in ``kept``."""
+    lists_people: bool = False
+    """Whether the verdict rests on a list of people, at the level and by the correction of `statement.LISTS`."""
+    verdict_form: int = 0
+    """Form of the rule that gives the verdict; runs of an earlier form are judged by `earlier_verdicts`."""
+
+    @property
+    def of_generated_set(self) -> bool:
+        """Return whether the verdict is that of the audit of a generated set."""
+        return self.clears == "images"
+
+
+_OWN = (
+    RunKind(
+        name="classifier",
+        command="audit classifier",
+        function=f"{_CLASSIFIER}.run:audit_classifier",
+        page=f"{_CLASSIFIER}.pages.audit:classifier_page",
+        statement=f"{_AUDITS}.release.model_descriptions:describe_classifier",
+        viewed="memorisk.view.patients:ClassifierRun",
+        question="Which patients does the classifier remember?",
+        title="Audit of a classifier",
+        subject="the model",
+        looked_for="Whether a model of this kind answers differently for a person because their images were in its "
+        "training, and whether an outsider could tell from it who was.",
+        clears="weights",
+        lists_people=True,
+        verdict_form=5,
+    ),
+    RunKind(
+        name="losses",
+        command="audit losses",
+        function=f"{_CLASSIFIER}.losses:audit_losses",
+        page=f"{_CLASSIFIER}.pages.audit:classifier_page",
+        statement=f"{_AUDITS}.release.model_descriptions:describe_classifier",
+        viewed="memorisk.view.patients:ClassifierRun",
+        question="Which patients do the models remember, by their losses?",
+        title="Audit of losses",
+        subject="the models",
+        looked_for="Whether the models answer differently for a person because their images were in the training, and "
+        "whether an outsider could tell from it who was.",
+        lists_people=True,
+        verdict_form=5,
+    ),
+    RunKind(
+        name="feature",
+        command="audit feature",
+        function=f"{_AUDITS}.feature.run:audit_feature",
+        page=f"{_AUDITS}.feature.page:feature_page",
+        statement=f"{_AUDITS}.release.model_descriptions:describe_feature",
+        question="Does the model remember a mark?",
+        title="Audit of a mark",
+        subject="one mark",
+        looked_for="Whether the model reacts to one mark, such as a name in an image, that it may have seen once.",
+        passed="The mark was not found",
+        clears="weights",
+        verdict_form=3,
+    ),
+    RunKind(
+        name="synthetic",
+        command="audit synthetic",
+        function=f"{_AUDITS}.synthetic.run:audit_synthetic",
+        page=f"{_AUDITS}.synthetic.page:synthetic_page",
+        statement=f"{_AUDITS}.release.set_descriptions:describe_synthetic",
+        viewed="memorisk.view.pairs:SyntheticRun",
+        question="Do the synthetic images copy anybody?",
+        title="Audit of a set of generated images",
+        subject="generated images",
+        looked_for="Whether generated images are copies of images of people in the training data.",
+        passed="No copying of the kinds that were tried was found",
+        clears="images",
+        lists_people=True,
+        verdict_form=4,
+    ),
+    RunKind(
+        name="filter",
+        command="filter",
+        function=f"{_AUDITS}.filter.run:filter_synthetic",
+        page=f"{_AUDITS}.filter.page:filter_page",
+        statement=f"{_AUDITS}.release.set_descriptions:describe_filter",
+        last_file="filter.json",
+        viewed="memorisk.view.pairs:FilterRun",
+        question="Which synthetic images are copies?",
+        title="Filter of a set of generated images",
+        subject="images left out",
+        looked_for="Which generated images are too close to training images, and whether the others are copies.",
+        clears="images",
+        chooses_images=True,
+        lists_people=True,
+        verdict_form=4,
+    ),
+    RunKind(
+        name="synthesize",
+        command="synthesize",
+        function=f"{_AUDITS}.synthesize.run:synthesize",
+        page=f"{_AUDITS}.synthesize.page:loop_page",
+        statement=f"{_AUDITS}.release.set_descriptions:describe_loop",
+        last_file="synthesize.json",
+        question="Which images can be drawn and kept?",
+        title="Images drawn, screened and drawn again",
+        subject="images drawn anew",
+        looked_for="Which drawn images are too close to training images, and whether the others are copies.",
+        clears="images",
+        chooses_images=True,
+        lists_people=True,
+        verdict_form=5,
+    ),
+    RunKind(
+        name="watch",
+        command="watch",
+        function=f"{_AUDITS}.watch.run:watch_training",
+        statement=f"{_AUDITS}.release.watch_descriptions:describe_watch",
+        reader=f"{_AUDITS}.release.integrity:open_watch",
+        last_file="looks.parquet",
+        question="Does the generator begin to memorize?",
+        title="Looks at a generator in training",
+        subject="the training",
+        looked_for="Whether the generator began to repeat its training images while it was trained.",
+        written_again="its report is report.html in it, and watch with the same settings writes that again",
+    ),
+    RunKind(
+        name="quality",
+        command="quality",
+        function=f"{_AUDITS}.quality.run:assess_quality",
+        page=f"{_AUDITS}.quality.page:quality_page",
+        statement=f"{_AUDITS}.release.set_descriptions:describe_quality",
+        reader=f"{_AUDITS}.release.integrity:open_quality",
+        last_file="quality.json",
+        question="How good are the synthetic images?",
+        title="Figures of quality",
+        subject="quality",
+        looked_for="Only how good the generated images are, which says nothing of privacy.",
+        written_again="its report is report.html in it, without images and ids, and quality with the same settings "
+        "writes that again",
+    ),
+    RunKind(
+        name="images",
+        command="images check",
+        function=f"{_AUDITS}.image_set.run:check_set",
+        page=f"{_AUDITS}.image_set.page:check_page",
+        last_file="check.json",
+        viewed="memorisk.view.copies:CheckRun",
+        question="Are the images fit to be audited?",
+        written_again="its page is report.html in it, and images check with the same settings, or with --redact, "
+        "writes that again",
+    ),
+)
+KINDS = Registry[RunKind]("memorisk.audits", {kind.name: kind for kind in _OWN}, RunKind)
+"""Kinds of runs by name: memorisk's own, then those of other packages."""
+
+
+def kind_of(name: object) -> RunKind:
+    """Return a kind by name; a statement may name one whose package is not installed here, and which clears nothing.
+
+    Args:
+        name: Name of the kind.
+    """
+    text = str(name)
+    return KINDS[text] if text in KINDS else RunKind(name=text, title=f"Run of {text}", subject=text)
+
+
+def named_kind(config: Mapping[str, Any]) -> str:
+    """Return the name of the kind that a run's settings name; empty for runs that are no audits.
+
+    Args:
+        config: Settings of a run, as ``config.yaml`` holds them.
+    """
+    made = config.get("run")
+    return str(made.get("audit") or "") if isinstance(made, Mapping) else ""
+
+
+def load_part(place: str) -> Any:
+    """Import what an entry names.
+
+    Args:
+        place: Place of a function or class, ``package.module:name``.
+    """
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
