@@ -17,7 +17,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence, Items
 from memorisk.images.manifest import Manifest
-from memorisk.report.options import ReportOptions
+from memorisk.report.options import PseudonymOptions
 from memorisk.report.result import Result, pseudonyms
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import has_shared_permissions, write_bytes
@@ -44,7 +44,7 @@ class Pseudonyms:
     """Hash by path, of the run at hand."""
 
     @classmethod
-    def from_options(cls, options: ReportOptions) -> "Pseudonyms":
+    def from_options(cls, options: PseudonymOptions) -> "Pseudonyms":
         """The key of these options; made on first use where none is named.
 
         Raises:
@@ -98,9 +98,13 @@ class Pseudonyms:
         """The settings of a run with hashes in place of the paths that are known, also where its identity has them."""
         return _replace_paths(name_origins(config), self.paths) if self.paths else dict(config)
 
+    def words(self, value: Any) -> Any:
+        """Return a value of JSON's types with hashes in place of the paths that are known, also within texts."""
+        return _replace_paths(value, self.paths) if self.paths else value
+
     def without_paths(self, result: Result) -> Result:
         """Return the result with hashes in place of known paths in its summary and verdict."""
-        summary, verdict = (_replace_paths(found, self.paths) for found in (result.summary, result.verdict))
+        summary, verdict = self.words(result.summary), self.words(result.verdict)
         return result.replace(summary=summary, verdict=verdict) if self.paths else result
 
     def _hidden(self, path: str) -> str:

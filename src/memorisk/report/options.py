@@ -6,9 +6,21 @@ from pathlib import Path
 from memorisk.runs.options import grouped
 
 
-@grouped("report", essential="gallery redact", privacy="pseudonymise pseudonym_key")
+@grouped("privacy")
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions:
+class PseudonymOptions:
+    """Options that replace ids in a run folder."""
+
+    pseudonymise: bool = False
+    """Replace image ids, group ids and paths by keyed hashes in everything that the run writes."""
+
+    pseudonym_key: Path | None = None
+    """File with the key for the hashes; by default created once in the user's configuration folder."""
+
+
+@grouped("report", essential="gallery redact")
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(PseudonymOptions):
     """Options that decide what a run folder and its report show of the people in the data."""
 
     gallery: bool = False
@@ -16,9 +28,3 @@ class ReportOptions:
 
     redact: bool = False
     """Leave images and ids out of the report."""
-
-    pseudonymise: bool = False
-    """Replace image ids, group ids and paths by keyed hashes in everything that the run writes."""
-
-    pseudonym_key: Path | None = None
-    """File with the key for the hashes; by default created once in the user's configuration folder."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions
+from memorisk.report.options import PseudonymOptions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.options import Device, Threads, Words, grouped
 from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
@@ -68,7 +69,7 @@ class MarkOptions:
     report="redact",
 )
 @dataclass(frozen=True, kw_only=True)
-class FeatureOptions(MarkOptions, ImageOptions, FunctionOptions):
+class FeatureOptions(PseudonymOptions, MarkOptions, ImageOptions, FunctionOptions):
     """Everything that `memorisk audit feature` can be told; those of ImageOptions are of the probes."""
 
     probes: str | None = None

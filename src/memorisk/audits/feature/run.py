@@ -6,7 +6,7 @@ its Welch t-test over probes, and the rank of the mark among marks like it, or o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +27,24 @@ from memorisk.audits.feature.result import (
     WhiteBox,
 )
 from memorisk.audits.feature.verdict import feature_verdict
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.runner import REPORT, Audit, run_audit
 from memorisk.images.alterations.marks import Mark
-from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.blackbox.predictors import Predictor, load_predictor
 from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
 from memorisk.report.numbers import to_json
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.runs.environment import check_device, machine, versions
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import fingerprint, write_text
-from memorisk.runs.folder import check_out_folder, open_run
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.marks import PaperScore, WhiteBoxScore, paper_score, white_box_score
 from memorisk.statistics.memorization.mark_rank import noticeable_shift, percentile_among, rank_mark, rank_p
-
-REPORT = "report.html"
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,20 +96,39 @@ def audit_feature(
     """
     options = feature_options(settings)
     names = [models] if isinstance(models, str | Path) else list(models)
-    folder = Path(out)
-    refuse_overlap(folder, path_sources({"the probes": options.probes}))
-    check_out_folder(folder, {}, identity=[])
-    evidence = gather_answers(names, options, progress)
-    config = {"models": [str(m) for m in names], "out": str(folder), **asdict(options)}
-    identity = {"audit": "feature", "models": to_json(evidence.described), "mark": _mark_identity(evidence)}
-    with open_run(folder, config | {"run": identity}, identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine())
-        result = analyse_feature(evidence, options)
+    given = {"models": [str(name) for name in names], "references": options.references, "probes": options.probes}
+    given["mark"] = options.mark
+    return run_audit(FeatureAudit(Path(out), options, given, {"the probes": options.probes}), progress)
+
+
+class FeatureAudit(Audit[list[str], FeatureEvidence, Result]):
+    """Audit of a mark."""
+
+    kind = "feature"
+    options: FeatureOptions
+
+    def read(self, names: Pseudonyms, progress: Progress) -> list[str]:
+        """Return the names of the models, which are loaded one after the other."""
+        return list(self.given["models"])
+
+    def collect(self, inputs: list[str], place: None, progress: Progress) -> FeatureEvidence:
+        """Ask every model about the mark and its controls."""
+        return gather_answers(inputs, self.options, progress)
+
+    def identity(self, evidence: FeatureEvidence) -> dict[str, Any]:
+        """Return the models and the mark."""
+        hidden = {"pseudonymise": True} if self.options.pseudonymise else {}
+        return {"models": to_json(evidence.described), "mark": _mark_identity(evidence), **hidden}
+
+    def write(self, run: RunFolder, evidence: FeatureEvidence, names: Pseudonyms, progress: Progress) -> Result:
+        """Compute ranks and verdict, and write them with the page."""
+        options = self.options
+        result = names.result(analyse_feature(evidence, options))
         result.save(run.path)
-        shown = () if options.redact or evidence.mark is None else (evidence.mark, *evidence.controls)
+        hidden = options.redact or options.pseudonymise
+        shown = () if hidden or evidence.mark is None else (evidence.mark, *evidence.controls)
         write_text(run / REPORT, render_page(feature_page(result, shown, redact=options.redact)))
-        run.log("finished", status=result.status)
-    return result
+        return result
 
 
 def gather_answers(names: list[str], options: FeatureOptions, progress: Progress) -> FeatureEvidence:
@@ -292,13 +311,11 @@ def _per_class(own: list[MarkAnswers]) -> pd.DataFrame:
 
 
 def _describe_mark(evidence: FeatureEvidence, options: FeatureOptions) -> MarkDescription:
-    mark = evidence.mark
+    mark, hidden = evidence.mark, options.redact or options.pseudonymise  # a mark may be a name
     if mark is None:
-        return MarkDescription(
-            name=None if options.redact else options.mark or None, kind="outputs", place=options.place
-        )
+        return MarkDescription(name=None if hidden else options.mark or None, kind="outputs", place=options.place)
     return MarkDescription(
-        name=None if options.redact else mark.name,
+        name=None if hidden else mark.name,
         kind=mark.kind,
         pixels=mark.shape,
         place=options.place,

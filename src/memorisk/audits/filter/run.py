@@ -17,8 +17,7 @@ would keep a pass away, before any feature is computed.
 
 import shutil
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,28 +40,28 @@ from memorisk.audits.filter.result import KEPT, Exclusions, FamilyCost, FamilyCo
 from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.generated.compared import training_labels
+from memorisk.audits.generated.set_audit import SetAudit
 from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.runner import REPORT, run_audit
 from memorisk.audits.synthetic.run import SyntheticPlan
 from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.clean_set import clean_names, write_clean_set
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
-from memorisk.images.sources.registry import refuse_overlap
 from memorisk.images.store_writer import manifest_sources, process_count
 from memorisk.report.numbers import INLINE
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.checksums import files_below, listed_checksum, remove_recorded
-from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
-from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.tables import write_csv
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.training.detectors.pair_detectors import PairDetector
-from memorisk.training.features.compute_backend import open_compute_backend
+from memorisk.training.features.compute_backend import ComputeBackend
 from memorisk.training.features.extraction import dimension, features_cost, passes_per_image
 
 
@@ -228,8 +227,7 @@ def remove_kept(out: Path) -> None:
         shutil.rmtree(out / name, ignore_errors=True)
 
 
-REPORT, COMPLETION_FILE = "report.html", "filter.json"
-MANIFEST = "manifest"
+COMPLETION_FILE, MANIFEST = "filter.json", "manifest"
 
 
 @takes_settings(FilterOptions)
@@ -270,37 +268,91 @@ def filter_synthetic(
         >>> result.status, result.verdict["guarantee"], result.verdict["n_kept"]  # doctest: +SKIP
     """
     options = filter_options(settings | ({} if calibration is None else {"calibration": source_name(calibration)}))
-    detectors = open_detectors(options)
-    auditors = auditor_names(options, detectors)
-    folder = Path(out)
-    refuse_overlap(folder, {"TRAIN": train, "SYNTHETIC": synthetic, "the calibration images": calibration})
-    if not dry_run:
-        check_out_folder(folder, {}, identity=[])
-        options.reach_cluster()
-    names = Pseudonyms.from_options(options)
-    with nullcontext(progress) if dry_run else announced(folder, "filter", progress) as noted:
-        opened = open_manifests(train, synthetic, calibration, options, noted)
-        sets = decode_sets(opened, detectors, noted, calibration_unseen=options.calibration_unseen)
+    sources = {"TRAIN": train, "SYNTHETIC": synthetic, "the calibration images": calibration}
+    given = {"train": source_name(train), "synthetic": source_name(synthetic)}
+    return run_audit(FilterAudit(Path(out), options, given, sources, dry_run), progress)
+
+
+@dataclass(frozen=True, eq=False)
+class _FilterInputs:
+    """Images, what compares them, and the audit of what will be kept."""
+
+    sets: FilterSets
+    detectors: list[PairDetector]
+    candidates: Candidates
+    audit: SyntheticPlan
+
+
+class FilterAudit(SetAudit[_FilterInputs, FilterEvidence, Result]):
+    """Filter of a set of generated images, with the audit of what it keeps."""
+
+    kind = "filter"
+    options: FilterOptions
+
+    def read(self, names: Pseudonyms, progress: Progress) -> _FilterInputs:
+        """Decode the images, count the identities, and plan the audit of the kept set."""
+        options, (train, synthetic, calibration) = self.options, self.sources.values()
+        detectors = open_detectors(options)
+        self.auditors = auditor_names(options, detectors)
+        opened = open_manifests(train, synthetic, calibration, options, progress)
+        sets = decode_sets(opened, detectors, progress, calibration_unseen=options.calibration_unseen)
         candidates = count_candidates(sets, len(detectors), options)
-        audit = plan_audit(sets.train, sets.synthetic, sets.calibration, options, auditors, noted)
-        device = str(check_device(options.device))
-        if dry_run:
-            costs = ()
-            if candidates.enough and not options.threshold:
-                opened = open_screening(detectors, sets, options, noted)
-                costs = choose_families(opened, sets, candidates, options, noted).costs
-            return describe_sets(sets, detectors, candidates, audit, costs)
-        with open_compute_backend(options, options.store, folder, device=device) as workplace:
-            working = [detector.working_at(workplace) for detector in detectors]
-            evidence = gather_evidence(sets, working, candidates, options, noted)
-    config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
-    names = names.knowing(config, "train")
-    config |= {"run": _identity(evidence, options, auditors)}
-    with open_run(folder, names.settings(config), identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine())
-        result = _write(run, evidence, options, auditors, names, run.noting(progress))
-        run.log("finished", status=result.status)
-    return result
+        audit = plan_audit(sets.train, sets.synthetic, sets.calibration, options, self.auditors, progress)
+        return _FilterInputs(sets, detectors, candidates, audit)
+
+    def plan(self, inputs: _FilterInputs, progress: Progress) -> FilterPlan:
+        """Compute what could be promised and what that costs."""
+        sets, detectors, candidates, options = inputs.sets, inputs.detectors, inputs.candidates, self.options
+        costs = ()
+        if candidates.enough and not options.threshold:
+            opened = open_screening(detectors, sets, options, progress)
+            costs = choose_families(opened, sets, candidates, options, progress).costs
+        return describe_sets(sets, detectors, candidates, inputs.audit, costs)
+
+    def collect(self, inputs: _FilterInputs, place: ComputeBackend, progress: Progress) -> FilterEvidence:
+        """Compute thresholds, scores and decisions."""
+        working = [detector.working_at(place) for detector in inputs.detectors]
+        return gather_evidence(inputs.sets, working, inputs.candidates, self.options, progress)
+
+    def identity(self, evidence: FilterEvidence) -> dict[str, Any]:
+        """Return images, features and settings."""
+        sets, options = evidence.sets, self.options
+        features = [
+            {k: getattr(o.train.described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
+            for o in evidence.opened
+        ]
+        return {
+            "training": sets.train.data_hash,
+            "synthetic": sets.synthetic.data_hash,
+            "unreadable": len(sets.unread),
+            "calibration": None if sets.calibration is None else sets.calibration.data_hash,
+            "detectors": [detector.name for detector in evidence.detectors],
+            "features": features,
+            "families": [family.words for family in evidence.families],
+            "miss_rate": options.miss_rate,
+            "confidence": options.confidence,
+            "threshold": list(options.threshold),
+            "auditors": list(self.auditors),
+            "plant_kinds": list(planted_kinds(options.plant_kinds)),
+            "seed": options.seed,
+            "pseudonymise": options.pseudonymise,
+        }
+
+    def write(self, run: RunFolder, evidence: FilterEvidence, names: Pseudonyms, progress: Progress) -> Result:
+        """Write the kept set, its audit, tables and report, and last the file that says that all of it is there."""
+        remove_recorded(run / COMPLETION_FILE)
+        sets, options = evidence.sets, self.options
+        written = _write_kept_set(run, evidence, options, names, progress)
+        if evidence.decision.kept.any():
+            audited = audit_kept(run.path, sets.train, sets.calibration, options, self.auditors, progress)
+            evidence = replace(evidence, audited=audited)
+        result = analyse_filter(evidence, options, names)
+        result.save(run.path)
+        _write_manifest(run, evidence, result, names)
+        pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
+        write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
+        write_json(run / COMPLETION_FILE, result.verdict | {"kept": written}, recorded=True)
+        return result
 
 
 def gather_evidence(
@@ -338,30 +390,6 @@ def gather_evidence(
     )  # fmt: skip
 
 
-def _write(
-    run: RunFolder,
-    evidence: FilterEvidence,
-    options: FilterOptions,
-    auditors: tuple[str, ...],
-    names: Pseudonyms,
-    progress: Progress,
-) -> Result:
-    """Write the kept set, its audit, tables and report, and last the file that says that all of it is there."""
-    remove_recorded(run / COMPLETION_FILE)
-    sets = evidence.sets
-    written = _write_kept_set(run, evidence, options, names, progress)
-    if evidence.decision.kept.any():
-        audited = audit_kept(run.path, sets.train, sets.calibration, options, auditors, progress)
-        evidence = replace(evidence, audited=audited)
-    result = analyse_filter(evidence, options, names)
-    result.save(run.path)
-    _write_manifest(run, evidence, result, names)
-    pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
-    write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
-    write_json(run / COMPLETION_FILE, result.verdict | {"kept": written}, recorded=True)
-    return result
-
-
 def _write_kept_set(
     run: RunFolder, evidence: FilterEvidence, options: FilterOptions, names: Pseudonyms, progress: Progress
 ) -> dict[str, Any] | None:
@@ -380,29 +408,3 @@ def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, na
     table = result.per_image.assign(file=[known.get(image, "") for image in result.per_image["image"]])
     write_table(run / f"{MANIFEST}.parquet", table, recorded=True)
     write_csv(run / f"{MANIFEST}.csv", table)
-
-
-def _identity(evidence: FilterEvidence, options: FilterOptions, auditors: tuple[str, ...]) -> dict[str, Any]:
-    """Return the settings and inputs that a later command may not change in a run folder."""
-    sets = evidence.sets
-    features = [
-        {k: getattr(o.train.described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
-        for o in evidence.opened
-    ]
-    return {
-        "audit": "filter",
-        "training": sets.train.data_hash,
-        "synthetic": sets.synthetic.data_hash,
-        "unreadable": len(sets.unread),
-        "calibration": None if sets.calibration is None else sets.calibration.data_hash,
-        "detectors": [detector.name for detector in evidence.detectors],
-        "features": features,
-        "families": [family.words for family in evidence.families],
-        "miss_rate": options.miss_rate,
-        "confidence": options.confidence,
-        "threshold": list(options.threshold),
-        "auditors": list(auditors),
-        "plant_kinds": list(planted_kinds(options.plant_kinds)),
-        "seed": options.seed,
-        "pseudonymise": options.pseudonymise,
-    }

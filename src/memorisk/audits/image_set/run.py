@@ -1,8 +1,9 @@
 """``memorisk images check --out``: look at a set, and write a run folder with its tables and a page."""
 
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -11,19 +12,19 @@ from memorisk.audits.image_set.page import check_page
 from memorisk.audits.image_set.pictures import set_pictures
 from memorisk.audits.image_set.tables import FOUND, copy_sets
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.runner import REPORT, Audit, run_audit
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import image_options
 from memorisk.images.set_check import ImageCheck, check_images
-from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
 from memorisk.report.page import render_page
 from memorisk.report.result import to_storable
 from memorisk.runs.checksums import remove_recorded
-from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
-from memorisk.runs.folder import announced, check_out_folder, open_run
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Progress, no_progress
 
-REPORT, SUMMARY, TABLES, MANIFEST = "report.html", "check.json", "tables", "manifest.parquet"
+SUMMARY, TABLES, MANIFEST = "check.json", "tables", "manifest.parquet"
 
 
 def check_set(
@@ -48,29 +49,51 @@ def check_set(
         InputError: The source or the pseudonym key cannot be read, or the folder cannot be used; nothing was written.
     """
     options.validate()
-    names = Pseudonyms.from_options(options)
-    if out is not None:
-        refuse_overlap(out, path_sources({"the images": source}))
-        check_out_folder(out, {}, identity=[])
-    reading = image_options(options)
-    with nullcontext(progress) if out is None else announced(out, "images", progress) as noted:
-        manifest = _hidden_ids(load_manifest(source, reading), names)
-        found = check_images(
-            manifest,
-            reading,
-            turned=options.turned,
-            near=options.near,
-            progress=lambda done, total: noted("looking at images", done, total),
-        )
     if out is None:
-        return _hidden_paths(found, names)
-    sets = copy_sets(found, manifest)
-    pictures = set_pictures(sets, manifest, reading) if options.gallery and not options.redact else None
-    found, sets = _hidden_paths(found, names), _hidden_column(sets, names)
-    page = render_page(check_page(found, sets, pictures, redact=options.redact))
-    config = {"images": source, "out": str(out), **asdict(options), "run": {"audit": "images"}}
-    with open_run(out, names.knowing(config).settings(config), identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine())
+        names = Pseudonyms.from_options(options)
+        return _hidden_paths(_look(source, options, names, progress)[1], names)
+    return run_audit(ImageSetCheck(out, options, {"images": source}, {"the images": source}), progress)
+
+
+def _look(source: str, options: CheckOptions, names: Pseudonyms, progress: Progress) -> tuple[Manifest, ImageCheck]:
+    """Look at every image of a set, under pseudonyms where the options ask for them."""
+    reading = image_options(options)
+    manifest = _hidden_ids(load_manifest(source, reading), names)
+    looking = partial(progress, "looking at images")
+    return manifest, check_images(manifest, reading, turned=options.turned, near=options.near, progress=looking)
+
+
+class ImageSetCheck(Audit[tuple[Manifest, ImageCheck], tuple[Manifest, ImageCheck], ImageCheck]):
+    """Check of a set of images before any training."""
+
+    kind = "images"
+    options: CheckOptions
+
+    def read(self, names: Pseudonyms, progress: Progress) -> tuple[Manifest, ImageCheck]:
+        """Look at every image."""
+        return _look(self.given["images"], self.options, names, progress)
+
+    def collect(
+        self, inputs: tuple[Manifest, ImageCheck], place: None, progress: Progress
+    ) -> tuple[Manifest, ImageCheck]:
+        """Return what was read: there is nothing more to compute."""
+        return inputs
+
+    def identity(self, evidence: tuple[Manifest, ImageCheck]) -> dict[str, Any]:
+        """Return nothing: another set may be checked in the same folder."""
+        return {}
+
+    def write(
+        self, run: RunFolder, evidence: tuple[Manifest, ImageCheck], names: Pseudonyms, progress: Progress
+    ) -> ImageCheck:
+        """Write tables, the page and, last, the summary."""
+        (manifest, found), options = evidence, self.options
+        sets = copy_sets(found, manifest)
+        pictures = None
+        if options.gallery and not options.redact:
+            pictures = set_pictures(sets, manifest, image_options(options))
+        found, sets = _hidden_paths(found, names), _hidden_column(sets, names)
+        page = render_page(check_page(found, sets, pictures, redact=options.redact))
         remove_recorded(run / SUMMARY)
         if names.key is None:
             manifest.save(run / MANIFEST)
@@ -82,8 +105,7 @@ def check_set(
             write_table(folder / f"{name}.parquet", to_storable(getattr(found, name), name), recorded=True)
         write_text(run / REPORT, page)
         write_json(run / SUMMARY, found.summary(), recorded=True)
-        run.log("finished")
-    return found
+        return found
 
 
 def _hidden_ids(manifest: Manifest, names: Pseudonyms) -> Manifest:

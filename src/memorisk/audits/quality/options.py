@@ -10,6 +10,7 @@ from typing import Any
 
 from memorisk.audits.generated.options import check_held_out, refuse_sample
 from memorisk.images.options import ImageOptions
+from memorisk.report.options import PseudonymOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.options import (
@@ -38,7 +39,7 @@ FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage", 
     statistics="figures level seed",
 )
 @dataclass(frozen=True, kw_only=True)
-class QualityOptions(ImageOptions, ClusterOptions):
+class QualityOptions(PseudonymOptions, ImageOptions, ClusterOptions):
     """Everything that `memorisk quality` can be told; how images are read is the same for all three sets."""
 
     held_out: str | None = None

@@ -5,8 +5,7 @@ intervals are about, is said by `memorisk.statistics` (``quality_*``); this modu
 writes. Features and trainings are kept, so that the same command goes on where a killed one stopped.
 """
 
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from memorisk.audits.generated.options import check_saved_features
+from memorisk.audits.generated.set_audit import SetAudit
 from memorisk.audits.generated.sets import (
     SetReading,
     Sets,
@@ -22,6 +22,7 @@ from memorisk.audits.generated.sets import (
     read_manifests,
     source_name,
 )
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.quality.figures import QualityTable, measure_quality
 from memorisk.audits.quality.options import AUTO, QualityOptions, quality_options
 from memorisk.audits.quality.page import quality_page
@@ -34,24 +35,23 @@ from memorisk.audits.quality.transfer import (
     run_transfer,
     transfer_cost,
 )
+from memorisk.audits.runner import REPORT, run_audit
 from memorisk.images.identity import DoubtedIds
 from memorisk.images.options import image_options, of_synthetic_images
-from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.report.page import render_page
 from memorisk.runs.checksums import remove_recorded
-from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table, write_text
-from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
-from memorisk.training.features.compute_backend import ComputeBackend, open_compute_backend
+from memorisk.training.features.compute_backend import ComputeBackend
 from memorisk.training.features.extraction import features_cost
 from memorisk.training.features.matrix import Features, load_features
 
 AUTO_SIDE = 32
-REPORT, SUMMARY, TABLES = "report.html", "quality.json", "tables"
+SUMMARY, TABLES = "quality.json", "tables"
 
 
 @dataclass(frozen=True)
@@ -114,35 +114,90 @@ def assess_quality(
         >>> found.figures[["name", "estimate", "low", "high", "reference"]]  # doctest: +SKIP
     """
     options = quality_options(settings | ({} if held_out is None else {"held_out": source_name(held_out)}))
-    folder = Path(out)
-    given = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
-    refuse_overlap(folder, path_sources(given))
-    if not dry_run:
-        check_out_folder(folder, {}, identity=[])
-        options.reach_cluster()
-    device = str(check_device(options.device))
-    held_out = options.held_out if held_out is None else held_out
-    reading = SetReading(
-        image_options(options), of_synthetic_images(options), options.train_split or "train", options.held_out_split
-    )
-    with nullcontext(progress) if dry_run else announced(folder, "quality", progress) as noted:
-        sets = decode_sets(read_manifests(train, synthetic, held_out, reading, noted), noted)
-        sources = _sources(options, sets)
+    sources = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
+    given = {"train": source_name(train), "synthetic": source_name(synthetic)}
+    return run_audit(QualityAudit(Path(out), options, given, sources, dry_run), progress)
+
+
+@dataclass(frozen=True, eq=False)
+class _QualityInputs:
+    """What is compared, read and checked."""
+
+    sets: Sets
+    spaces: list[FeatureSource]
+    """Feature spaces."""
+    transfer: TransferData | None
+    """Images for classifiers; None where none are trained."""
+
+
+@dataclass(frozen=True, eq=False)
+class _QualityEvidence(_QualityInputs):
+    """The same with the figures in each feature space, and features of the training images there."""
+
+    tables: list[tuple[QualityTable, Features]]
+
+
+class QualityAudit(SetAudit[_QualityInputs, _QualityEvidence, Quality]):
+    """Figures of quality of a set of synthetic images."""
+
+    kind = "quality"
+    options: QualityOptions
+
+    def read(self, names: Pseudonyms, progress: Progress) -> _QualityInputs:
+        """Decode the images, and refuse feature spaces and classifiers that do not fit them."""
+        options, (train, synthetic, held_out) = self.options, self.sources.values()
+        reading = SetReading(
+            image_options(options), of_synthetic_images(options), options.train_split or "train", options.held_out_split
+        )
+        held_out = options.held_out if held_out is None else held_out
+        sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), progress)
+        spaces = _sources(options, sets)
         transfer = None
         if options.classifier is not None:
             transfer = prepare_transfer(sets, options.seed)
             check_transfer(transfer, options)
-        if dry_run:
-            return _plan(sets, sources, transfer, options)
-        with open_compute_backend(options, options.store, folder, device=device) as workplace:
-            tables = [_measure(source, sets, options, workplace, noted) for source in sources]
-    config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
-    with open_run(folder, config | {"run": _identity(sets, options, tables)}, identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine())
-        found = _finish(run, sets, tables, transfer, options, run.noting(progress))
+        return _QualityInputs(sets, spaces, transfer)
+
+    def plan(self, inputs: _QualityInputs, progress: Progress) -> QualityPlan:
+        """Count images, and the work of features and trainings."""
+        return _plan(inputs.sets, inputs.spaces, inputs.transfer, self.options)
+
+    def collect(self, inputs: _QualityInputs, place: ComputeBackend, progress: Progress) -> _QualityEvidence:
+        """Compute features and figures."""
+        tables = [_measure(space, inputs.sets, self.options, place, progress) for space in inputs.spaces]
+        return _QualityEvidence(inputs.sets, inputs.spaces, inputs.transfer, tables)
+
+    def identity(self, evidence: _QualityEvidence) -> dict[str, Any]:
+        """Return the images, the features and the settings of figures and trainings."""
+        options, sets = self.options, evidence.sets
+        described = (features.described for _, features in evidence.tables)
+        names = ("encoder", "weights_fingerprint", "preprocessing", "precision")
+        return {
+            "training": sets.train.data_hash,
+            "synthetic": sets.synthetic.data_hash,
+            "held_out": None if sets.held is None else sets.held.data_hash,
+            "features": [{name: getattr(one, name) for name in names} for one in described],
+            "figures": list(options.figures),
+            "seed": options.seed,
+            "level": options.level,
+            "classifier": [options.classifier, options.classifier_epochs, options.classifier_seeds],
+            "pseudonymise": options.pseudonymise,
+        }
+
+    def write(self, run: RunFolder, evidence: _QualityEvidence, names: Pseudonyms, progress: Progress) -> Quality:
+        """Train what is to be trained, and write tables, the page and, last, the summary."""
+        found = _finish(run, evidence.sets, evidence.tables, evidence.transfer, self.options, progress)
+        found = _under_pseudonyms(found, names)
         _write(run, found)
-        run.log("finished")
-    return found
+        return found
+
+
+def _under_pseudonyms(found: Quality, names: Pseudonyms) -> Quality:
+    """Hide the paths of feature files; notes name files and columns, and are left out."""
+    if names.key is None:
+        return found
+    figures = found.figures.assign(features=[names.words(str(name)) for name in found.figures["features"]])
+    return replace(found, figures=figures, described=names.words(found.described), notes=())
 
 
 def _sources(options: QualityOptions, sets: Sets) -> list[FeatureSource]:
@@ -276,20 +331,3 @@ def quality_cost(
     features = total([features_cost(source, hashes, sets.train.images.shape) for source in sources])
     trained = Cost() if transfer is None else transfer_cost(transfer, options)
     return features + trained + Cost(pairs=None, bytes_images=sum(store.images.nbytes for store in stores))
-
-
-def _identity(sets: Sets, options: QualityOptions, tables: list[tuple[QualityTable, Features]]) -> dict[str, Any]:
-    """Return the settings and inputs that a later command may not change in a run folder."""
-    described = (features.described for _, features in tables)
-    names = ("encoder", "weights_fingerprint", "preprocessing", "precision")
-    return {
-        "audit": "quality",
-        "training": sets.train.data_hash,
-        "synthetic": sets.synthetic.data_hash,
-        "held_out": None if sets.held is None else sets.held.data_hash,
-        "features": [{name: getattr(one, name) for name in names} for one in described],
-        "figures": list(options.figures),
-        "seed": options.seed,
-        "level": options.level,
-        "classifier": [options.classifier, options.classifier_epochs, options.classifier_seeds],
-    }

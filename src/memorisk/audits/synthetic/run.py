@@ -10,8 +10,7 @@ say, before any feature is computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from memorisk.audits.generated.knowledge import detector_notes
 from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants, missed_kinds, no_plants
 from memorisk.audits.generated.review import NO_REVIEW, Review, read_review
 from memorisk.audits.generated.review_files import write_elsewhere, write_review
+from memorisk.audits.generated.set_audit import SetAudit
 from memorisk.audits.generated.sets import (
     HELD_OUT,
     SYNTHETIC,
@@ -44,6 +44,7 @@ from memorisk.audits.generated.sets import (
     source_name,
 )
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.runner import REPORT, run_audit
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
@@ -55,16 +56,15 @@ from memorisk.images.copies.near_copies import RULE_IMAGES
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixel_form import PixelForm
 from memorisk.images.pixels import PixelRule, one_channel
-from memorisk.images.sources.registry import path_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.images.store_writer import manifest_sources
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.checksums import remove_recorded
-from memorisk.runs.environment import check_device, machine, versions
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import listed, plural
 from memorisk.runs.files import fingerprint, write_text
-from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.scores.similarity import HeadSimilarity
@@ -74,7 +74,7 @@ from memorisk.statistics.exchangeability import image_counts
 from memorisk.statistics.memorization.nulls import unit_p_values
 from memorisk.statistics.multiple_testing import smallest_list_of
 from memorisk.training.detectors.pair_detectors import PairDetector
-from memorisk.training.features.compute_backend import open_compute_backend
+from memorisk.training.features.compute_backend import ComputeBackend
 from memorisk.training.features.extraction import features_cost
 
 
@@ -260,7 +260,6 @@ def _counted(sets: Sets) -> list[str]:
     return [said] if said else []
 
 
-REPORT = "report.html"
 MANIFESTS: Mapping[str, str] = {TRAIN: "training", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}
 
 
@@ -299,47 +298,102 @@ def audit_synthetic(
         >>> result.per_group.query("listed")  # doctest: +SKIP
     """
     options = synthetic_options(settings | ({} if held_out is None else {"held_out": source_name(held_out)}))
-    folder = Path(out)
-    given = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
-    refuse_overlap(folder, path_sources(given))
-    if not dry_run:
-        check_out_folder(folder, {}, identity=[])
-        options.reach_cluster()
-    named_detectors(options)
-    names = Pseudonyms.from_options(options)
-    reading = SetReading(options.of_real(), options.of_synthetic(), options.trained_on, options.held_out_split)
-    with nullcontext(progress) if dry_run else announced(folder, "synthetic", progress) as noted:
-        sets = decode_sets(read_manifests(train, synthetic, held_out, reading, noted), noted)
-        detectors = open_detectors(options, sets)
+    sources = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
+    given = {"train": source_name(train), "synthetic": source_name(synthetic)}
+    return run_audit(SyntheticAudit(Path(out), options, given, sources, dry_run), progress)
+
+
+@dataclass(frozen=True, eq=False)
+class _SyntheticInputs:
+    """Images, what compares them, and what a person said of them."""
+
+    sets: Sets
+    detectors: tuple[PairDetector, ...]
+    pairing: Pairing | None
+    review: Review
+
+
+class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
+    """Audit of a set of generated images."""
+
+    kind = "synthetic"
+    options: SyntheticOptions
+
+    def read(self, names: Pseudonyms, progress: Progress) -> _SyntheticInputs:
+        """Decode the images, open the detectors, and read the pairing and the review."""
+        options, (train, synthetic, held_out) = self.options, self.sources.values()
+        named_detectors(options)
+        reading = SetReading(options.of_real(), options.of_synthetic(), options.trained_on, options.held_out_split)
+        sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), progress)
+        detectors = tuple(open_detectors(options, sets))
         for detector in detectors:
             detector_notes(detector, sets)
-        pairing, review = read_pairing(options.paired, sets, options.seed), read_review(options.review, sets, names)
-        if dry_run:
-            return describe_sets(sets, options, review)
-        device = str(check_device(options.device))
-        with open_compute_backend(options, options.store, folder, device=device) as workplace:
-            working = tuple(detector.working_at(workplace) for detector in detectors)
-            evidence = gather_evidence(sets, options, noted, detectors=working, pairing=pairing, review=review)
-    config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
-    names = names.knowing(config, "train")
-    with open_run(folder, names.settings(config | {"run": _identity(evidence, options)}), identity=["run"]) as run:
-        noted = run.noting(progress)
-        _log_start(run, evidence)
+        pairing = read_pairing(options.paired, sets, options.seed)
+        return _SyntheticInputs(sets, detectors, pairing, read_review(options.review, sets, names))
+
+    def plan(self, inputs: _SyntheticInputs, progress: Progress) -> SyntheticPlan:
+        """Count the images and the work, and foresee the verdict."""
+        return describe_sets(inputs.sets, self.options, inputs.review)
+
+    def collect(self, inputs: _SyntheticInputs, place: ComputeBackend, progress: Progress) -> SyntheticEvidence:
+        """Hide the plants, compute features and all distances."""
+        working = tuple(detector.working_at(place) for detector in inputs.detectors)
+        return gather_evidence(
+            inputs.sets, self.options, progress, detectors=working, pairing=inputs.pairing, review=inputs.review
+        )
+
+    def identity(self, evidence: SyntheticEvidence) -> dict[str, Any]:
+        """Return images, features and settings; a review may change."""
+        sets, pairing, options = evidence.sets, evidence.pairing, self.options
+        features = [
+            {k: getattr(described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
+            for described in (view.features.described for view in evidence.views)
+        ]
+        measures = [view.measure for view in evidence.views]
+        alone = len(features) == 1
+        return {
+            "training": sets.train.data_hash,
+            "synthetic": sets.synthetic.data_hash,
+            "held_out": None if sets.held is None else sets.held.data_hash,
+            "features": features[0] if alone else features,
+            "measure": measures[0] if alone else measures,
+            "paired": None if pairing is None else fingerprint(pairing.synthetic, pairing.train),
+            "plants": evidence.plants.n_required,
+            "seed": options.seed,
+            "level": options.level,
+            "recall": options.recall,
+            "pseudonymise": options.pseudonymise,
+            **({} if options.kinds == tuple(PLANT_KINDS) else {"plant_kinds": list(options.kinds)}),
+        }
+
+    def started(self, evidence: SyntheticEvidence) -> dict[str, Any]:
+        """Note what was computed, and what the cache had already."""
+        tables = {view.name: view.features for view in evidence.views}
+        return {
+            "features_computed": sum(found.computed for found in tables.values()),
+            "atlas": {
+                name: {"vectors": len(found.train), "dimension": found.train.shape[1], "computed": found.atlas_computed}
+                for name, found in tables.items()
+            },
+        }
+
+    def write(self, run: RunFolder, evidence: SyntheticEvidence, names: Pseudonyms, progress: Progress) -> Result:
+        """Test, decide, and write the tables, the pairs to judge and the page."""
+        sets, options = evidence.sets, self.options
         _write_manifests(run, sets, names)
-        noted("testing", 0, 0)
+        progress("testing", 0, 0)
         with kept_alignments(run / ALIGNMENTS, sets) as kept:
             if kept.known:
                 run.log("goes on", alignments=len(kept.known))
-            result = analyse_synthetic(evidence, options, names, noted, kept)
+            result = analyse_synthetic(evidence, options, names, progress, kept)
         ComparedImages.of(sets.synthetic, sets.train).write(run.path)
         result.save(run.path, beside=(COMPARED,))
-        asked = write_review(run.path, result.tables["review"])
-        write_elsewhere(run.path, review.elsewhere)
-        wanted = options.gallery and not options.redact
-        pictures = pair_pictures(sets, result, names) if wanted else None
-        write_report(run.path / REPORT, result, pictures=pictures, redact=options.redact)
-        run.log("finished", status=result.status, review=None if asked is None else asked.name)
-    return result
+        if (asked := write_review(run.path, result.tables["review"])) is not None:
+            run.log("asks", review=asked.name)
+        write_elsewhere(run.path, evidence.review.elsewhere)
+        pictures = pair_pictures(sets, result, names) if options.gallery and not options.redact else None
+        write_report(run / REPORT, result, pictures=pictures, redact=options.redact)
+        return result
 
 
 def gather_evidence(
@@ -393,47 +447,6 @@ def write_report(path: Path, result: Result, *, pictures: Pictures | None, redac
         redact: Leave out ids and pictures.
     """
     write_text(path, render_page(synthetic_page(result, pictures, redact=redact)))
-
-
-def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[str, Any]:
-    """Return the settings and inputs that a later command may not change in a run folder; a review may change."""
-    sets, pairing = evidence.sets, evidence.pairing
-    features = [
-        {k: getattr(described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
-        for described in (view.features.described for view in evidence.views)
-    ]
-    measures = [view.measure for view in evidence.views]
-    alone = len(features) == 1
-    return {
-        "audit": "synthetic",
-        "training": sets.train.data_hash,
-        "synthetic": sets.synthetic.data_hash,
-        "held_out": None if sets.held is None else sets.held.data_hash,
-        "features": features[0] if alone else features,
-        "measure": measures[0] if alone else measures,
-        "paired": None if pairing is None else fingerprint(pairing.synthetic, pairing.train),
-        "plants": evidence.plants.n_required,
-        "seed": options.seed,
-        "level": options.level,
-        "recall": options.recall,
-        "pseudonymise": options.pseudonymise,
-        **({} if options.kinds == tuple(PLANT_KINDS) else {"plant_kinds": list(options.kinds)}),
-    }
-
-
-def _log_start(run: RunFolder, evidence: SyntheticEvidence) -> None:
-    """Log what was computed, and what the cache had already."""
-    tables = {view.name: view.features for view in evidence.views}
-    run.log(
-        "started",
-        versions=versions(),
-        machine=machine(),
-        features_computed=sum(found.computed for found in tables.values()),
-        atlas={
-            name: {"vectors": len(found.train), "dimension": found.train.shape[1], "computed": found.atlas_computed}
-            for name, found in tables.items()
-        },
-    )
 
 
 def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:
