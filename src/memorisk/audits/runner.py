@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.sources.registry import path_sources, refuse_overlap
@@ -44,6 +44,11 @@ class Audit(Generic[InputsT, EvidenceT, OutcomeT]):
     sources: Mapping[str, Any]
     dry_run: bool = False
 
+    @property
+    def places(self) -> Mapping[str, Any]:
+        """Return the sources with a place on the disk; by default those named by text, since others are in memory."""
+        return path_sources(self.sources)
+
     def workplace(self, progress: Progress) -> AbstractContextManager[Any]:
         """Open the place where the audit computes, until its run is finished; this process by default.
 
@@ -64,19 +69,19 @@ class Audit(Generic[InputsT, EvidenceT, OutcomeT]):
         """
         raise NotImplementedError
 
-    def plan(self, inputs: InputsT, progress: Progress) -> Any:
-        """Plan the audit, with its cost."""
+    def plan(self, inputs: InputsT, place: Any, progress: Progress) -> Any:
+        """Plan the audit, with its cost; arguments as for `collect`."""
         raise NotImplementedError
 
     def collect(self, inputs: InputsT, place: Any, progress: Progress) -> EvidenceT:
-        """Compute what identifies the run, and everything else that may still be refused.
+        """Compute what identifies the run, and everything else that may still be refused; by default nothing.
 
         Args:
             inputs: As read.
             place: Workplace, opened.
             progress: Called with (stage, done, total).
         """
-        raise NotImplementedError
+        return cast("EvidenceT", inputs)
 
     def identity(self, evidence: EvidenceT) -> Mapping[str, Any]:
         """Return the settings and inputs that a later command may not change in a run folder."""
@@ -114,20 +119,20 @@ def run_audit(audit: Audit[Any, Any, OutcomeT], progress: Progress) -> OutcomeT 
         MemoriskError: The work failed; what is done is kept.
     """
     out, options = audit.out, audit.options
-    refuse_overlap(out, path_sources(audit.sources))
+    refuse_overlap(out, audit.places)
     if not audit.dry_run:
         check_out_folder(out, {}, identity=[])
         if isinstance(options, ClusterOptions):
             options.reach_cluster()
-    names = Pseudonyms.from_options(options)
+    names = Pseudonyms.from_options(audit.options)
     with audit.workplace(progress) as place:
         with nullcontext(progress) if audit.dry_run else announced(out, audit.kind, progress) as noted:
             inputs = audit.read(names, noted)
             if audit.dry_run:
-                return audit.plan(inputs, noted)
+                return audit.plan(inputs, place, noted)
             evidence = audit.collect(inputs, place, noted)
         identity = {"audit": audit.kind, **audit.identity(evidence)}
-        config = {**audit.given, "out": str(out), **asdict(options), "run": identity}
+        config = {**audit.given, "out": str(out), **asdict(audit.options), "run": identity}
         names = names.knowing(config, *audit.given)
         with open_run(out, names.settings(config), identity=["run"]) as run:
             if (outcome := audit.finished(run)) is not None:

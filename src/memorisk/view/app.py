@@ -28,7 +28,7 @@ from memorisk.runs.folder import read_config
 from memorisk.view.copies import ALONE_PER_PAGE, CheckRun, CopyFilters
 from memorisk.view.copies import PER_PAGE as SETS_PER_PAGE
 from memorisk.view.images import CLASSIFIED, png
-from memorisk.view.pairs import PER_PAGE, PairRun, SyntheticRun
+from memorisk.view.pairs import PER_PAGE, FilterRun, PairRun, SyntheticRun
 from memorisk.view.patients import PER_PAGE as PATIENTS_PER_PAGE
 from memorisk.view.patients import ClassifierRun, Filters
 from memorisk.view.run_list import RunEntry, find_runs, read_entry
@@ -36,7 +36,7 @@ from memorisk.view.verdicts import check_blocks, number_rows, verdict_blocks
 
 _PICTURE = {"Content-Type": "image/png"}
 _LONGEST_BODY = 1 << 14  # bytes that an answer may have
-LookedInto = PairRun | ClassifierRun | CheckRun
+LookedInto = SyntheticRun | FilterRun | ClassifierRun | CheckRun
 """Tables of a run that the pages show."""
 
 

@@ -176,7 +176,7 @@ def test_the_run_takes_what_its_plan_chose(tmp_path: Path, monkeypatch: pytest.M
             return object.__new__(DryRun)
         raise MemoriskError("begun")
 
-    monkeypatch.setattr(defences, "run_audit", stopped)
+    monkeypatch.setattr(defences, "audit_recipe", stopped)
     with pytest.raises(MemoriskError, match="begun"):
         memorisk.audit_defences("digits", out=tmp_path / "run", regime=("full", "dp-full"), epsilon=(8,), **QUICK)
     assert len(chosen) == 3

@@ -26,6 +26,7 @@ from memorisk.audits.rendering import load_result
 from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
+from memorisk.report.kinds import named_kind
 from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import is_hidden, read_config
@@ -136,7 +137,7 @@ def open_finished(
     """
     path = Path(folder)
     config = read_config(path)
-    if "images" not in config:
+    if named_kind(config) != "classifier":
         raise InputError(
             f"{one_line(path)} holds no run of audit classifier: only that has images and models to look at"
         )

@@ -5,7 +5,7 @@ In place of the column ``loss`` it may hold logits, one column ``logit:CLASS`` a
 correctness are computed.
 """
 
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,20 @@ import pandas as pd
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import SCORES, Context, Evidence, evidence_from_table, write_scores
-from memorisk.audits.classifier.marks import keep_marks, marks_to_keep
+from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import LossesOptions
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
+from memorisk.audits.runner import Audit, run_audit
 from memorisk.images.columns import read_csv, texts
 from memorisk.images.identity import IdDoubt, id_doubts, normal_id, refuse_placeholders
 from memorisk.report.result import Result
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import file_fingerprint, read_table
-from memorisk.runs.folder import check_out_folder, open_run
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import settings_of, takes_settings
+from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.memorization import cross_entropy, logit_margin
 
 LOGIT = "logit:"
@@ -47,40 +49,60 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         InputError: The table or a setting is not as it must be; nothing was written.
     """
     options = settings_of(LossesOptions, settings)
-    path, marks = Path(file), marks_to_keep(Path(out), options.review)
-    evidence = evidence_from_table(with_losses(with_normal_ids(read_scores(path))))
-    refuse_placeholders(_named_groups(evidence).tolist(), "")
-    check_models_differ(evidence)
-    fixed = {"audit": "losses", "scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
-    names = Pseudonyms.from_options(options)
-    config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
-    names = names.knowing(config)
-    config = names.settings(config)
-    check_out_folder(Path(out), config, identity=["run"])
-    doubts = loss_id_doubts(evidence)
-    alone = evidence.items.group.astype(str) == evidence.items.image.astype(str)
-    context = Context(
-        design=evidence.design,
-        random_split=options.random_split,
-        dataset=names.source(path.stem),
-        data_hash=file_fingerprint(path),
-        versions=versions(),
-        pseudonymised=options.pseudonymise,
-        id_doubts=doubts,
-        groups_given=not alone.all(),
-        n_without_group=0 if alone.all() else int(alone.sum()),
-        notes=_notes(evidence, doubts, hides_ids=options.redact or options.pseudonymise),
-    )
-    analysed = analyse(evidence, options, context)  # before anything is written: it refuses what the table hides
-    result = names.result(analysed)
-    with open_run(Path(out), config, identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine())
-        write_scores(run / SCORES, names.evidence(evidence))
+    return run_audit(LossesAudit(Path(out), options, {"file": str(file)}, {}), no_progress)
+
+
+@dataclass(frozen=True, eq=False)
+class _JudgedLosses:
+    """Losses, with the result that they give."""
+
+    evidence: Evidence
+    fingerprint: str
+    result: Result
+    marks: Marks
+
+
+class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
+    """Audit of models that were trained elsewhere."""
+
+    kind = "losses"
+    options: LossesOptions
+
+    def read(self, names: Pseudonyms, progress: Progress) -> _JudgedLosses:
+        """Read the table and judge it, since the analysis refuses what a table hides."""
+        options, path = self.options, Path(self.given["file"])
+        marks = marks_to_keep(self.out, options.review)
+        evidence = evidence_from_table(with_losses(with_normal_ids(read_scores(path))))
+        refuse_placeholders(_named_groups(evidence).tolist(), "")
+        check_models_differ(evidence)
+        doubts, fingerprint = loss_id_doubts(evidence), file_fingerprint(path)
+        alone = evidence.items.group.astype(str) == evidence.items.image.astype(str)
+        context = Context(
+            design=evidence.design,
+            random_split=options.random_split,
+            dataset=names.source(path.stem),
+            data_hash=fingerprint,
+            versions=versions(),
+            pseudonymised=options.pseudonymise,
+            id_doubts=doubts,
+            groups_given=not alone.all(),
+            n_without_group=0 if alone.all() else int(alone.sum()),
+            notes=_notes(evidence, doubts, hides_ids=options.redact or options.pseudonymise),
+        )
+        return _JudgedLosses(evidence, fingerprint, analyse(evidence, options, context), marks)
+
+    def identity(self, evidence: _JudgedLosses) -> dict[str, Any]:
+        """Return the table."""
+        return {"scores": evidence.fingerprint, "pseudonymise": self.options.pseudonymise}
+
+    def write(self, run: RunFolder, evidence: _JudgedLosses, names: Pseudonyms, progress: Progress) -> Result:
+        """Write the table, the result and the page."""
+        result = names.result(evidence.result)
+        write_scores(run / SCORES, names.evidence(evidence.evidence))
         result.save(run.path, beside=(SCORES,))
-        keep_marks(run.path, marks, result.per_group, names)
-        write_report(run, result, gallery=None, redact=options.redact)
-        run.log("finished", status=result.status)
-    return result
+        keep_marks(run.path, evidence.marks, result.per_group, names)
+        write_report(run, result, gallery=None, redact=self.options.redact)
+        return result
 
 
 def with_normal_ids(table: pd.DataFrame) -> pd.DataFrame:

@@ -214,7 +214,6 @@ def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarr
 def identity(options: ClassifierOptions, data_hash: str, training: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that a later command may not change in a run folder."""
     return {
-        "audit": "classifier",
         "data_hash": data_hash,
         "design": options.chosen_design,
         "splits": options.splits,

@@ -5,8 +5,10 @@ run folder, so the same command goes on where a killed one stopped, and one with
 ones. The report gets pixels of the most memorized images only when the user asks for pictures.
 """
 
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +45,19 @@ from memorisk.audits.classifier.trainings import (
 )
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
+from memorisk.audits.runner import Audit, run_audit
 from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import few_levels_note
-from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
+from memorisk.report.kinds import named_kind
 from memorisk.report.result import Result
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.executors.pool import prepare_workers, worker_pool
 from memorisk.runs.files import read_json
-from memorisk.runs.folder import RunFolder, announced, check_out_folder, is_run, open_run, other_settings, read_config
+from memorisk.runs.folder import RunFolder, is_run, other_settings, read_config
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.classifiers.jobs import TrainJob, warm_up
@@ -103,10 +107,10 @@ def audit_classifier(
         >>> result.verdict["status"]  # doctest: +SKIP
         'fail'
     """
-    return run_audit(images, Path(out), options_from(settings), progress, dry_run=dry_run)
+    return audit_recipe(images, Path(out), options_from(settings), progress, dry_run=dry_run)
 
 
-def run_audit(
+def audit_recipe(
     images: str | Path,
     folder: Path,
     options: ClassifierOptions,
@@ -132,45 +136,82 @@ def run_audit(
     if not options.names_models:
         options = _as_begun(folder, options) or options
     _ = options.one_regime  # several are compared by `memorisk.audit_defences`
-    refuse_overlap(folder, path_sources({"IMAGES": images, "--image-root": options.image_root}))
-    if not dry_run:
-        check_out_folder(folder, {}, identity=[])
-        options.reach_cluster()
-        _refuse_fewer_seeds(folder, options)
-        if options.processes != 1 and options.executor == "local":
-            prepare_workers(*WORKER_MODULES)
-    marks = marks_to_keep(folder, options.review)
-    progress("reading the manifest", 0, 0)
-    manifest = load_manifest(images, options)
-    early = draw_parts(manifest, [], options, options.split_seed)  # refuse what cannot be audited before decoding it
-    make_plan(manifest, early, options)
-    check_classes(early, options)
-    if dry_run:
-        plan, recipe, store, _, alike, intended, choice = _prepare(
-            manifest, folder, options, progress, choose, dry_run=True
-        )
-        return describe_plan(folder, plan, recipe, store, choice, alike, intended, progress)
-    with worker_pool(training_processes(options), options.threads, warm_up):
-        with announced(folder, "classifier", progress) as noted:
-            plan, recipe, store, linked, alike, intended, choice = _prepare(
-                manifest, folder, options, noted, choose, dry_run=False
-            )
-            options = choice.options
-        names = Pseudonyms.from_options(options)
-        config = {"images": str(images), "out": str(folder), **asdict(options)}
-        names = names.knowing(config)
-        fixed = identity(options, store.data_hash, recipe.describe())
-        with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
-            foreseen = describe_plan(folder, plan, recipe, store, choice, alike, intended, run.noting(progress))
-            for line in (foreseen.models, *foreseen.notes) if foreseen.cost.trainings else ():  # before hours of it
-                progress(line, 0, 0)
-            return _run(run, plan, recipe, store, choice, linked, alike, intended, names, marks, run.noting(progress))
+    sources = {"IMAGES": images, "--image-root": options.image_root}
+    audit = ClassifierAudit(folder, options, {"images": str(images)}, sources, dry_run, choose=choose)
+    return run_audit(audit, progress)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """Everything that is settled before the first training."""
+
+    plan: Plan
+    recipe: Recipe
+    store: ImageStore
+    linked: list[tuple[str, str]]
+    alike: LookAlikes
+    intended: InterventionPlan | None
+    choice: Choice
+
+
+@dataclass
+class ClassifierAudit(Audit[_Prepared, _Prepared, Result]):
+    """Audit of a classifier's recipe by twin models."""
+
+    kind = "classifier"
+    options: ClassifierOptions
+    choose: ModelChooser = field(kw_only=True)
+
+    @contextmanager
+    def workplace(self, progress: Progress) -> Iterator[None]:
+        """Refuse what cannot be audited before decoding it, and start the workers, which load while images are read."""
+        folder, options = self.out, self.options
+        if not self.dry_run:
+            _refuse_fewer_seeds(folder, options)
+            if options.processes != 1 and options.executor == "local":
+                prepare_workers(*WORKER_MODULES)
+        self.marks = marks_to_keep(folder, options.review)
+        progress("reading the manifest", 0, 0)
+        self.manifest = load_manifest(self.sources["IMAGES"], options)
+        early = draw_parts(self.manifest, [], options, options.split_seed)
+        make_plan(self.manifest, early, options)
+        check_classes(early, options)
+        workers = worker_pool(training_processes(options), options.threads, warm_up)
+        with nullcontext() if self.dry_run else workers:
+            yield
+
+    def read(self, names: Pseudonyms, progress: Progress) -> _Prepared:
+        """Decode the images, draw the parts, and settle the recipe and the number of models."""
+        prepared = _prepare(self.manifest, self.out, self.options, progress, self.choose, dry_run=self.dry_run)
+        self.options = prepared.choice.options
+        return prepared
+
+    def plan(self, inputs: _Prepared, place: None, progress: Progress) -> DryRun:
+        """Plan the trainings, and foresee the verdict."""
+        p = inputs
+        return describe_plan(self.out, p.plan, p.recipe, p.store, p.choice, p.alike, p.intended, progress)
+
+    def identity(self, evidence: _Prepared) -> dict[str, Any]:
+        """Return images, design and recipe; seeds may be added."""
+        recipe = evidence.recipe.describe()
+        return identity(self.options, evidence.store.data_hash, recipe)
+
+    def started(self, evidence: _Prepared) -> dict[str, Any]:
+        """Note the device of the trainings."""
+        return {"device": evidence.recipe.device}
+
+    def write(self, run: RunFolder, evidence: _Prepared, names: Pseudonyms, progress: Progress) -> Result:
+        """Train, score, judge, and write."""
+        foreseen = self.plan(evidence, None, progress)
+        for line in (foreseen.models, *foreseen.notes) if foreseen.cost.trainings else ():  # before hours of it
+            progress(line, 0, 0)
+        return _run(run, evidence, names, self.marks, progress)
 
 
 def _as_begun(folder: Path, options: ClassifierOptions) -> ClassifierOptions | None:
     """Return the options with the number of models of the run that is there; None where no audit was begun."""
     begun = read_config(folder) if is_run(folder) else {}
-    if "images" not in begun:
+    if named_kind(begun) != "classifier":
         return None
     before = replace(options, models=begun.get("models"), seeds=tuple(begun.get("seeds") or ()) or None)
     return before if before.names_models else replace(before, models=2 * len(before.chosen_seeds))
@@ -201,7 +242,7 @@ def _prepare(
     choose: ModelChooser,
     *,
     dry_run: bool,
-) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]], LookAlikes, InterventionPlan | None, Choice]:
+) -> _Prepared:
     """Decode the images, draw the parts, settle the recipe; everything that can be refused is refused here."""
     store = build_store(
         manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
@@ -225,24 +266,13 @@ def _prepare(
     if options.target:
         progress("trying the target on images of its training", 0, 0)
         check_target(store, plan, recipe, options)
-    return plan, recipe, store, linked, alike, plan_intervention(store, plan, options), choice
+    return _Prepared(plan, recipe, store, linked, alike, plan_intervention(store, plan, options), choice)
 
 
-def _run(
-    run: RunFolder,
-    plan: Plan,
-    recipe: Recipe,
-    store: ImageStore,
-    choice: Choice,
-    linked: list[tuple[str, str]],
-    alike: LookAlikes,
-    intended: InterventionPlan | None,
-    names: Pseudonyms,
-    marks: Marks,
-    progress: Progress,
-) -> Result:
+def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, progress: Progress) -> Result:
+    """Train and score the models, and write what they give."""
+    plan, recipe, store, choice = prepared.plan, prepared.recipe, prepared.store, prepared.choice
     options = choice.options
-    run.log("started", versions=versions(), machine=machine(), device=recipe.device)
     _write_manifest(run, store.manifest, plan, names)
     jobs = make_jobs(run.path, store, plan, recipe, options)
     pilot = _pilot(run, jobs, plan, recipe, options, progress)
@@ -253,20 +283,21 @@ def _run(
     write_scores(run / SCORES, names.evidence(evidence))
     placebo = run_placebo(run, store, plan, recipe, options, lambda d, n: progress("placebo", d, n))
     changed = run_intervention(
-        run, store, plan, recipe, options, intended, evidence, names, lambda d, n: progress("intervention", d, n)
+        run, store, plan, recipe, options, prepared.intended, evidence, names, partial(progress, "intervention")
     )
     target = audit_target(store, plan, recipe, evidence, options) if options.target else None
     bound = measure_bound(run, store, plan, recipe, options, lambda d, n: progress("lower bound of epsilon", d, n))
-    context = _context(plan, recipe, store, options, linked, alike, placebo, target)
+    context = _context(plan, recipe, store, options, prepared.linked, prepared.alike, placebo, target)
     context = replace(context, dataset=names.source(context.dataset))
     promise = plan_privacy(plan, recipe.train, known=context.groups_given)
     context = replace(context, privacy=Privacy(regime=recipe.train.one_regime, promise=promise, bound=bound))
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
     result.save(run.path, beside=(SCORES,))
     kept = keep_marks(run.path, marks, result.per_group, names)
+    if marks:
+        run.log("takes over", marks=kept, of=len(marks))
     gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None
     write_report(run, result, gallery=gallery, redact=options.redact)
-    run.log("finished", status=result.status, **({"marks": kept, "of": len(marks)} if marks else {}))
     return result
 
 

@@ -16,7 +16,7 @@ would keep a pass away, before any feature is computed.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -289,6 +289,11 @@ class FilterAudit(SetAudit[_FilterInputs, FilterEvidence, Result]):
     kind = "filter"
     options: FilterOptions
 
+    @property
+    def places(self) -> Mapping[str, Any]:
+        """Return the sources, of which manifests have a place, too."""
+        return self.sources
+
     def read(self, names: Pseudonyms, progress: Progress) -> _FilterInputs:
         """Decode the images, count the identities, and plan the audit of the kept set."""
         options, (train, synthetic, calibration) = self.options, self.sources.values()
@@ -300,7 +305,7 @@ class FilterAudit(SetAudit[_FilterInputs, FilterEvidence, Result]):
         audit = plan_audit(sets.train, sets.synthetic, sets.calibration, options, self.auditors, progress)
         return _FilterInputs(sets, detectors, candidates, audit)
 
-    def plan(self, inputs: _FilterInputs, progress: Progress) -> FilterPlan:
+    def plan(self, inputs: _FilterInputs, place: ComputeBackend, progress: Progress) -> FilterPlan:
         """Compute what could be promised and what that costs."""
         sets, detectors, candidates, options = inputs.sets, inputs.detectors, inputs.candidates, self.options
         costs = ()

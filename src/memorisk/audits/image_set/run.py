@@ -73,12 +73,6 @@ class ImageSetCheck(Audit[tuple[Manifest, ImageCheck], tuple[Manifest, ImageChec
         """Look at every image."""
         return _look(self.given["images"], self.options, names, progress)
 
-    def collect(
-        self, inputs: tuple[Manifest, ImageCheck], place: None, progress: Progress
-    ) -> tuple[Manifest, ImageCheck]:
-        """Return what was read: there is nothing more to compute."""
-        return inputs
-
     def identity(self, evidence: tuple[Manifest, ImageCheck]) -> dict[str, Any]:
         """Return nothing: another set may be checked in the same folder."""
         return {}

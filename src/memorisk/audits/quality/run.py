@@ -158,7 +158,7 @@ class QualityAudit(SetAudit[_QualityInputs, _QualityEvidence, Quality]):
             check_transfer(transfer, options)
         return _QualityInputs(sets, spaces, transfer)
 
-    def plan(self, inputs: _QualityInputs, progress: Progress) -> QualityPlan:
+    def plan(self, inputs: _QualityInputs, place: ComputeBackend, progress: Progress) -> QualityPlan:
         """Count images, and the work of features and trainings."""
         return _plan(inputs.sets, inputs.spaces, inputs.transfer, self.options)
 

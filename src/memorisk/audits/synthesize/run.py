@@ -9,8 +9,8 @@ Every block of images is written when it is screened, the kept set has its name 
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from memorisk.audits.filter.screening import (
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.runner import REPORT, Audit, run_audit
 from memorisk.audits.synthesize.analysis import (
     REJECTED,
     LoopEvidence,
@@ -64,16 +65,15 @@ from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.clean_set import CLEAN_MANIFEST as LABEL_TABLE
 from memorisk.images.clean_set import manifest_bytes
 from memorisk.images.copies.near_copies import SamePixels
-from memorisk.images.sources.registry import refuse_overlap
 from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.models.generators.generators import Generator, load_generator
 from memorisk.report.earlier_verdicts import refuse_other_form, verdict_form
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
-from memorisk.runs.environment import check_device, machine, versions
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import FULL_DISK_CODES, RESUME_HINT, InputError, MemoriskError, one_line
 from memorisk.runs.files import fsync_folder, write_bytes, write_json, write_table, write_text
-from memorisk.runs.folder import RunFolder, check_out_folder, open_run
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.tables import write_csv
 from memorisk.runs.workload import Progress, no_progress
@@ -83,7 +83,7 @@ from memorisk.training.features.compute_backend import ComputeBackend, open_comp
 from memorisk.training.generators.draws import image_name, plan_draws
 from memorisk.training.generators.generation import check_drawing
 
-REPORT, MANIFEST, LEDGER = "report.html", "manifest", "ledger"
+MANIFEST, LEDGER = "manifest", "ledger"
 _ROUNDS, _BUILDING, _OLD = "rounds", ".kept.building", ".kept.old"
 
 
@@ -162,55 +162,82 @@ def synthesize(
     options = synthesize_options(settings | given | {"generator": shown})
     named = isinstance(generator, str | Path)
     made = load_generator(generator, python_path=options.python_path) if named else generator
-    folder = Path(out)
-    refuse_overlap(folder, {"TRAIN": train, "the calibration images": calibration})
-    if not dry_run:
-        check_out_folder(folder, {}, identity=[])
-    options.reach_cluster()
-    names = Pseudonyms.from_options(options)
-    asked = _read_inputs(train, made, calibration, options, progress)
-    with open_compute_backend(options, options.store, folder, device=asked.device) as workplace:
-        asked = _working_at(workplace, asked)
-        found = _calibrate(asked, progress)
-        if dry_run:
-            costs = () if found.choice is None else found.choice.costs
-            return describe_loop(
-                made, asked.plan, asked.real, asked.detectors, asked.candidates, costs, found.new, options,
-                asked.device, asked.auditor, asked.quality, asked.audit,
-            )  # fmt: skip
+    sources = {"TRAIN": train, "the calibration images": calibration}
+    audit = LoopAudit(Path(out), options, {"train": source_name(train)}, sources, dry_run, generator=made)
+    return run_audit(audit, progress)
+
+
+@dataclass
+class LoopAudit(Audit[_LoopInputs, tuple[_LoopInputs, _Calibration], Result]):
+    """Drawing of a set that passes the detectors, with the audit of what it keeps."""
+
+    kind = "synthesize"
+    options: SynthesizeOptions
+    generator: Generator = field(kw_only=True)
+
+    @property
+    def places(self) -> Mapping[str, Any]:
+        """Return the sources, of which manifests have a place, too."""
+        return self.sources
+
+    def read(self, names: Pseudonyms, progress: Progress) -> _LoopInputs:
+        """Read the images, and open detectors and the generator's draws."""
+        train, calibration = self.sources.values()
+        return _read_inputs(train, self.generator, calibration, self.options, progress)
+
+    def workplace(self, progress: Progress) -> AbstractContextManager[ComputeBackend]:
+        """Open this machine or the cluster, for a dry run, too, which calibrates there."""
+        self.options.reach_cluster()
+        return open_compute_backend(
+            self.options, self.options.store, self.out, device=str(check_device(self.options.device))
+        )
+
+    def plan(self, inputs: _LoopInputs, place: ComputeBackend, progress: Progress) -> SynthesizePlan:
+        """Calibrate, and return what could be promised."""
+        inputs = _working_at(place, inputs)
+        found = _calibrate(inputs, progress)
+        costs = () if found.choice is None else found.choice.costs
+        return describe_loop(
+            inputs.generator, inputs.plan, inputs.real, inputs.detectors, inputs.candidates, costs, found.new,
+            inputs.options, inputs.device, inputs.auditor, inputs.quality, inputs.audit,
+        )  # fmt: skip
+
+    def collect(
+        self, inputs: _LoopInputs, place: ComputeBackend, progress: Progress
+    ) -> tuple[_LoopInputs, _Calibration]:
+        """Compute the thresholds; passes and searches are at the workplace."""
+        working = _working_at(place, inputs)
+        found = _calibrate(working, progress)
         if found.choice is not None:
             refuse_unaffordable(found.choice, found.opened)
-        return _run(folder, {"train": source_name(train), "out": str(folder)}, asked, found, names, progress)
+        return working, found
+
+    def identity(self, evidence: tuple[_LoopInputs, _Calibration]) -> dict[str, Any]:
+        """Return generator, images, features and settings."""
+        return _identity(*evidence)
+
+    def finished(self, run: RunFolder) -> Result | None:
+        """Return a finished loop: its kept images may be in use and are not drawn again."""
+        if not (run / COMPLETION_FILE).is_file():
+            return None
+        _clear(run)
+        refuse_changed(run.path, "draw again into a new --out")
+        result = Result.load(run.path)
+        refuse_other_form(one_line(run.path), self.kind, verdict_form(result.verdict))
+        return result
+
+    def write(
+        self, run: RunFolder, evidence: tuple[_LoopInputs, _Calibration], names: Pseudonyms, progress: Progress
+    ) -> Result:
+        """Draw, judge, audit, write."""
+        with _disk_errors(self.out):
+            return _loop(run, *evidence, names, progress)
 
 
 def _working_at(workplace: ComputeBackend, asked: _LoopInputs) -> _LoopInputs:
     """Return the inputs with the detectors' passes and searches at another workplace."""
     detectors = [detector.working_at(workplace) for detector in asked.detectors]
     return replace(asked, detectors=detectors, quality=asked.quality.working_at(workplace))
-
-
-def _run(
-    folder: Path,
-    named: Mapping[str, str],
-    asked: _LoopInputs,
-    found: _Calibration,
-    names: Pseudonyms,
-    progress: Progress,
-) -> Result:
-    """Run the loop in its run folder; what is finished already is read."""
-    config = {**named, **asdict(asked.options), "run": _identity(asked, found)}
-    names = names.knowing(config, "train")
-    with _disk_errors(folder), open_run(folder, names.settings(config), identity=["run"]) as run:
-        if (run / COMPLETION_FILE).is_file():
-            _clear(run)
-            refuse_changed(run.path, "draw again into a new --out")  # kept images may be in use: they are not redrawn
-            result = Result.load(run.path)
-            refuse_other_form(one_line(run.path), "synthesize", verdict_form(result.verdict))
-            return result
-        run.log("started", versions=versions(), machine=machine())
-        result = _loop(run, asked, found, names, run.noting(progress))
-        run.log("finished", status=result.status)
-    return result
 
 
 @contextmanager
@@ -388,7 +415,6 @@ def _identity(asked: _LoopInputs, found: _Calibration) -> dict[str, Any]:
         "training": real.filter.train, "calibration": real.filter.calibration
     }  # fmt: skip
     return {
-        "audit": "synthesize",
         "generator": asked.generator.source,
         **{name: None if store is None else store.data_hash for name, store in stores.items()},
         "images": options.images,

@@ -331,7 +331,7 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
         pairing = read_pairing(options.paired, sets, options.seed)
         return _SyntheticInputs(sets, detectors, pairing, read_review(options.review, sets, names))
 
-    def plan(self, inputs: _SyntheticInputs, progress: Progress) -> SyntheticPlan:
+    def plan(self, inputs: _SyntheticInputs, place: ComputeBackend, progress: Progress) -> SyntheticPlan:
         """Count the images and the work, and foresee the verdict."""
         return describe_sets(inputs.sets, self.options, inputs.review)
 

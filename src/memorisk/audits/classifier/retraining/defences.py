@@ -20,7 +20,7 @@ from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
 from memorisk.audits.classifier.rehearsal import ModelChooser, one_choice
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, DefenceResult, Privacy
-from memorisk.audits.classifier.run import run_audit
+from memorisk.audits.classifier.run import audit_recipe
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import DEFENCES_PAGE, load_result, render
 from memorisk.report.result import Result
@@ -97,7 +97,7 @@ def audit_defences(
     with open_run(folder, names.settings(config), identity=["run"]) as run:
         for name, arm in arms.items():
             stage = lambda s, d, n, name=name: progress(f"{name}: {s}", d, n)  # noqa: E731
-            result = run_audit(images, folder / name, arm, stage, choose=choose)
+            result = audit_recipe(images, folder / name, arm, stage, choose=choose)
             assert isinstance(result, Result)
             results[name] = result
         results = _merge_earlier_regimes(folder, results)
@@ -152,7 +152,7 @@ def _plan(
     """Plan each regime, all with one choice of the number of models."""
     plans = {}
     for name, arm in options.arms.items():
-        planned = run_audit(images, folder / name, arm, progress, dry_run=True, choose=choose)
+        planned = audit_recipe(images, folder / name, arm, progress, dry_run=True, choose=choose)
         assert isinstance(planned, DryRun)
         plans[name] = planned
     return plans
