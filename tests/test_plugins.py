@@ -65,7 +65,8 @@ def installed(folder: Path, **more: str) -> Path:
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
     about = folder / f"memorisk_more-{project['version']}.dist-info"
     about.mkdir(parents=True)
-    (folder / "memorisk_more.py").write_text((PACKAGE / "memorisk_more.py").read_text())
+    for module in PACKAGE.glob("*.py"):
+        (folder / module.name).write_text(module.read_text())
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
     groups = project["entry-points"]
     groups["memorisk.measures"] |= more
@@ -102,6 +103,51 @@ def test_a_part_that_cannot_be_used_is_told_in_a_line(tmp_path: Path, entry: dic
     done = run(tmp_path, "-c", ASK)
     assert told in done.stdout, done.stderr
     assert done.stdout.count("\n") == 1
+
+
+AUDIT = """
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+import memorisk
+from memorisk.cli.main import main
+from memorisk.view.app import Viewer
+
+for name, grey in (("dark", 20), ("bright", 200)):
+    Path(name).mkdir()
+    for i in range(3):
+        Image.fromarray(np.full((8, 8), grey + i, np.uint8)).save(f"{name}/{i}.png")
+assert main(["audit", "brightness", "dark", "--out", "runs/dark", "--dry-run"]) == 0
+assert not Path("runs").exists()
+assert main(["audit", "brightness", "dark", "--out", "runs/dark", "--pseudonymise"]) == 0
+assert main(["audit", "brightness", "bright", "--out", "runs/bright", "--limit", "150"]) == 1
+assert main(["audit", "brightness", "bright", "--out", "runs/bright", "--limit", "300"]) == 2  # another run
+assert "Not too bright" not in Path("runs/bright/report.html").read_text()
+assert memorisk.audit_brightness("dark", out="runs/python", progress=memorisk.no_progress).status == "pass"
+assert memorisk.Result.load("runs/dark").per_image["image"].str.fullmatch("[0-9a-f]+").all()
+assert main(["report", "runs/dark", "--redact"]) == 0 and Path("runs/dark/report-redacted.html").is_file()
+assert main(["statement", "runs/dark", "--out", "stated", "--page", "page.html"]) == 0
+card, page = Path("stated/model-card.md").read_text(), Path("page.html").read_text()
+assert "Audit of brightness" in card and "Whether the images are too bright." in page
+assert main(["statement", "runs/bright", "runs/dark", "--out", "both"]) == 1
+assert main(["gate", "both", "--images", "bright"]) == 1
+assert {run.question for run in Viewer([Path("runs")]).runs.values()} == {"Is the set too bright?"}
+assert main(["track", "runs/dark", "--to", "tensorboard:tracked"]) in (0, 2)  # 2 where TensorBoard is not installed
+"""
+
+
+def test_its_audit_is_everywhere(tmp_path: Path) -> None:
+    installed(tmp_path / "site")
+    done = run(tmp_path, "-c", AUDIT)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    shown = run(tmp_path, "-m", "memorisk.cli", "audit", "brightness", "--help")
+    assert "--limit" in shown.stdout + run(tmp_path, "-m", "memorisk.cli", "audit", "brightness", "--help-all").stdout
+    assert "Audit whether a set of images is too bright." in shown.stdout
+    assert "brightness" in run(tmp_path, "-m", "memorisk.cli", "audit", "--help").stdout
 
 
 def test_without_plugins_there_are_only_memorisks_own() -> None:

@@ -67,9 +67,19 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_PUBLIC[name]), name)
         if not isinstance(value, FunctionType) or name == "no_progress":
             return value
-        value = import_module("memorisk.images.sources.datasets").taking_datasets(value)
-        return import_module("memorisk.cli.show.common").showing_progress(value)
+        return _with_progress(value)
+    if not name.startswith("_"):
+        kinds = import_module("memorisk.report.kinds")
+        for kind in kinds.KINDS.more.values():  # audits of other packages
+            if kind.function.endswith(f":{name}"):
+                return _with_progress(kinds.load_part(kind.function))
     raise AttributeError(f"module 'memorisk' has no attribute {name!r}")
+
+
+def _with_progress(function: Any) -> Any:
+    """Return a function that takes data sets in Python as sources, too, and shows how far it is."""
+    function = import_module("memorisk.images.sources.datasets").taking_datasets(function)
+    return import_module("memorisk.cli.show.common").showing_progress(function)
 
 
 def __dir__() -> list[str]:

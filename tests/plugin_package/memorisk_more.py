@@ -1,4 +1,4 @@
-"""A measure, an attack, a reader and an encoder that a package beside memorisk brings."""
+"""A measure, an attack, a reader, an encoder and a kind of audit that a package beside memorisk brings."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.images.readers.registry import Format, ReadOptions, check_size
+from memorisk.report.kinds import RunKind
 from memorisk.scores.distances.measures import Measure
 from memorisk.scores.twin_attacks import AttackSpec
 
@@ -28,6 +29,19 @@ def _ratio(loss_target: np.ndarray, loss_twin: np.ndarray) -> np.ndarray:
 
 
 loss_ratio = AttackSpec("loss_ratio", "Ratio of the losses", True, False, _ratio)
+
+brightness = RunKind(
+    name="brightness",
+    command="audit brightness",
+    function="memorisk_brightness:audit_brightness",
+    page="memorisk_brightness:brightness_page",
+    statement="memorisk_brightness:describe_brightness",
+    question="Is the set too bright?",
+    title="Audit of brightness",
+    subject="the greys",
+    looked_for="Whether the images are too bright.",
+    passed="Not too bright",
+)
 
 raw8 = Format("RAW8", "raster", lambda head: head.startswith(b"RAW8"), "memorisk_more")
 

@@ -3,9 +3,11 @@
 `main` holds the audits of classifiers. Loads nothing heavy until a command runs.
 """
 
+import inspect
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -21,13 +23,15 @@ from memorisk.cli.settings import (
     REWRITTEN_FOLDER,
     SWITCH,
     TRAINED_ON,
-    audit_exit_code,
     note_redacted,
     print_settings,
+    run_command,
     settings_as_keywords,
     with_progress_bar,
 )
+from memorisk.report.kinds import RunKind, kind_of, load_part
 from memorisk.runs.options import Device
+from memorisk.runs.settings import settings_class
 
 
 def explain(
@@ -103,14 +107,8 @@ def feature(
         Model: module:function, an ONNX file, or NAME@WEIGHTS. Give several models (other seeds) if they share
         the mark.
     """
-    if print_config:
-        return print_settings({"models": list(models), "out": str(out), **asdict(options)})
-    from memorisk.audits.feature.run import audit_feature
-    from memorisk.cli.show.audits import show_feature
-
-    result = with_progress_bar(audit_feature, models, out=out, **settings_as_keywords(options))
-    show_feature(result, out, as_json=json)
-    return audit_exit_code(result.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
+    given = {"models": list(models)}
+    return run_command(kind_of("feature"), given, out, options, json=json, print_config=print_config)
 
 
 def mark(
@@ -160,18 +158,8 @@ def synthetic(
 
     SYNTHETIC holds all images that are to be released.
     """
-    if print_config:
-        return print_settings({"train": train, "synthetic": synthetic, "out": str(out), **asdict(options)})
-    from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
-    from memorisk.cli.show.audits import show_synthetic, show_synthetic_plan
-
-    settings = settings_as_keywords(options)
-    found = with_progress_bar(audit_synthetic, train, synthetic, out=out, dry_run=dry_run, **settings)
-    if isinstance(found, SyntheticPlan):
-        show_synthetic_plan(found, as_json=json)
-        return 0
-    show_synthetic(found, out, as_json=json, redact=options.redact)
-    return audit_exit_code(found.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
+    kind, given = kind_of("synthetic"), {"train": train, "synthetic": synthetic}
+    return run_command(kind, given, out, options, json=json, print_config=print_config, dry_run=dry_run)
 
 
 _WATCH = WatchOptions()
@@ -231,3 +219,32 @@ def watch(
     if options.redact and found.folder is not None:
         note_redacted(found.folder / "report.html")
     return 0 if found.stop is None else 1
+
+
+def command_of(kind: RunKind) -> Callable[..., int]:
+    """Make the command of an audit that another package brings, from the signature of its Python function.
+
+    Args:
+        kind: Kind of the audit.
+    """
+    function = load_part(kind.function)
+    own, options = inspect.signature(function).parameters, settings_class(function)()
+    sources = [name for name, one in own.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    dry = {"dry_run": (DRY_RUN, False)} if "dry_run" in own else {}
+    settings = {"out": (REWRITTEN_FOLDER, inspect.Parameter.empty), **dry, "print_config": (PRINT_CONFIG, False),
+                "json": (AS_JSON, False), "options": (Annotated[type(options), FLAT], options)}  # fmt: skip
+
+    def command(*given: str, out: Path, options: Any = options, **named: bool) -> int:
+        """Run the audit."""
+        named = {"json": False, "print_config": False, **dict.fromkeys(dry, False), **named}
+        return run_command(kind, dict(zip(sources, given, strict=True)), out, options, **named)
+
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str) for name in sources]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+        for name, (hint, default) in settings.items()
+    ]
+    command.__doc__ = (function.__doc__ or "").partition("\n\n")[0]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command

@@ -20,9 +20,11 @@ from memorisk.cli.settings import (
     audit_exit_code,
     note_redacted,
     print_settings,
+    run_command,
     settings_as_keywords,
     with_progress_bar,
 )
+from memorisk.report.kinds import kind_of
 
 _CLASSIFIER, _LOSSES, _CHECK = ClassifierOptions(), LossesOptions(), CheckOptions()
 
@@ -37,25 +39,14 @@ def classifier(
     options: Annotated[ClassifierOptions, FLAT] = _CLASSIFIER,
 ) -> int:
     """Train twin models on your images and report which patients they expose."""
-    if print_config:
-        return print_settings({"images": images, "out": str(out), **asdict(options)})
-    if options.processes != 1 and not dry_run:
+    if options.processes != 1 and not (dry_run or print_config):
         from memorisk.runs.executors.pool import prepare_workers
 
         prepare_workers(*WORKER_MODULES)  # they import PyTorch while this process does
-    settings = settings_as_keywords(options)
-    if len(options.arms) > 1 or _holds_regimes(out):
-        return _regimes(images, out, settings, dry_run=dry_run, as_json=json)
-    from memorisk.audits.classifier.dry_run import DryRun
-    from memorisk.audits.classifier.run import audit_classifier
-    from memorisk.cli.show.classifiers import show_dry_run, show_result
-
-    result = with_progress_bar(audit_classifier, images, out=out, dry_run=dry_run, **settings)
-    if isinstance(result, DryRun):
-        show_dry_run(result, as_json=json)
-        return 0
-    show_result(result, out, as_json=json)
-    return _exit_code(result.verdict, out, redact=options.redact)
+    if not print_config and (len(options.arms) > 1 or _holds_regimes(out)):
+        return _regimes(images, out, settings_as_keywords(options), dry_run=dry_run, as_json=json)
+    kind, given = kind_of("classifier"), {"images": images}
+    return run_command(kind, given, out, options, json=json, print_config=print_config, dry_run=dry_run)
 
 
 def _holds_regimes(out: Path) -> bool:
@@ -105,7 +96,7 @@ def losses(
 
     result = audit_losses(file, out=out, **settings_as_keywords(options))
     show_result(result, out, as_json=json)
-    return _exit_code(result.verdict, out, redact=options.redact)
+    return audit_exit_code(result.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
 
 
 def check(
@@ -178,8 +169,3 @@ def report(run: Path, *, redact: SWITCH = False, out: Path | None = None) -> int
     if redact:
         note_redacted(written)
     return 0
-
-
-def _exit_code(verdict: dict[str, Any], out: Path, *, redact: bool) -> int:
-    status, gate = str(verdict.get("status")), str(verdict.get("gate"))
-    return audit_exit_code(status, out / "report.html", fail_on=gate, redact=redact)

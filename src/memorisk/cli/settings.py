@@ -1,12 +1,14 @@
 """Settings on the command line: the parts that its commands share. Loads nothing heavy."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
+from memorisk.report.kinds import RunKind, load_part
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
 from memorisk.runs.settings import setting_names
 
@@ -57,6 +59,38 @@ def with_executor(config: dict[str, Any], executor: EXECUTOR, cluster: str | Non
     given = {name: value for name, value in (("executor", executor), ("cluster", cluster)) if value is not None}
     settings = config.get("settings") or {}
     return {**config, "settings": {**settings, **given}} if given and isinstance(settings, dict) else config
+
+
+def run_command(
+    kind: RunKind, given: Mapping[str, Any], out: Path, options: Any, *, json: bool, print_config: bool, **dry: bool
+) -> int:
+    """Run the audit of a kind, show what it gives, and return the exit code.
+
+    Args:
+        kind: Kind of the audit.
+        given: Arguments before the settings, by name.
+        out: The run folder.
+        options: Settings.
+        json: Print JSON.
+        print_config: Print the settings, and run nothing.
+        **dry: ``dry_run``, where the audit has one.
+    """
+    if print_config:
+        return print_settings({**given, "out": str(out), **asdict(options)})
+    from memorisk.cli.show.common import print_json, show_verdict
+
+    settings = settings_as_keywords(options)
+    found = with_progress_bar(load_part(kind.function), *given.values(), out=out, **dry, **settings)
+    if dry.get("dry_run"):
+        show_plan = load_part(kind.plan_shown) if kind.plan_shown else lambda plan, as_json: print_json(plan)
+        show_plan(found, as_json=json)
+        return 0
+    show = load_part(kind.shown) if kind.shown else show_verdict
+    show(found, out, as_json=json)
+    status = getattr(found, "status", None)
+    if status is None:
+        return 0
+    return audit_exit_code(status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
 
 
 def audit_exit_code(status: str, report: Path, *, fail_on: str, redact: bool) -> int:

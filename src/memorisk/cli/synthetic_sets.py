@@ -21,11 +21,12 @@ from memorisk.cli.settings import (
     RESUMED_FOLDER,
     REWRITTEN_FOLDER,
     TRAINED_ON,
-    audit_exit_code,
     print_settings,
+    run_command,
     settings_as_keywords,
     with_progress_bar,
 )
+from memorisk.report.kinds import kind_of
 from memorisk.runs.errors import InputError
 from memorisk.training.generators.options import GenerateOptions
 
@@ -84,18 +85,8 @@ def filter_set(
     out
         Folder for the kept set and the report: new, empty, or that of the same filter, which is written again.
     """
-    if print_config:
-        return print_settings({"train": train, "synthetic": synthetic, "out": str(out), **asdict(options)})
-    from memorisk.audits.filter.run import FilterPlan, filter_synthetic
-    from memorisk.cli.show.synthetic_sets import show_filter, show_filter_plan
-
-    settings = settings_as_keywords(options)
-    found = with_progress_bar(filter_synthetic, train, synthetic, out, dry_run=dry_run, **settings)
-    if isinstance(found, FilterPlan):
-        show_filter_plan(found, as_json=json)
-        return 0
-    show_filter(found, out, as_json=json)
-    return audit_exit_code(found.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
+    kind, given = kind_of("filter"), {"train": train, "synthetic": synthetic}
+    return run_command(kind, given, out, options, json=json, print_config=print_config, dry_run=dry_run)
 
 
 _SYNTHESIZE = SynthesizeOptions()
@@ -126,19 +117,8 @@ def synthesize_set(
         return _table(table, train, as_json=json)
     if train is None or out is None:
         raise InputError("synthesize needs TRAIN and OUT: the training images, and a folder for what is kept")
-    if print_config:
-        return print_settings({"train": train, "out": str(out), **asdict(options)})
-    from memorisk.audits.synthesize.plan import SynthesizePlan
-    from memorisk.audits.synthesize.run import synthesize
-    from memorisk.cli.show.synthetic_sets import show_synthesis, show_synthesis_plan
-
-    settings = settings_as_keywords(options)
-    found = with_progress_bar(synthesize, train, out, dry_run=dry_run, **settings)
-    if isinstance(found, SynthesizePlan):
-        show_synthesis_plan(found, as_json=json)
-        return 0
-    show_synthesis(found, out, as_json=json)
-    return audit_exit_code(found.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
+    kind, given = kind_of("synthesize"), {"train": train}
+    return run_command(kind, given, out, options, json=json, print_config=print_config, dry_run=dry_run)
 
 
 def _table(runs: tuple[Path, ...], train: str | None, *, as_json: bool) -> int:
@@ -166,15 +146,5 @@ def quality(
     options: Annotated[QualityOptions, FLAT] = _QUALITY,
 ) -> int:
     """Measure the quality of synthetic images (FID, KID, precision, ...) beside held-out real images."""
-    if print_config:
-        return print_settings({"train": train, "synthetic": synthetic, "out": str(out), **asdict(options)})
-    from memorisk.audits.quality.run import QualityPlan, assess_quality
-    from memorisk.cli.show.synthetic_sets import show_quality, show_quality_plan
-
-    settings = settings_as_keywords(options)
-    found = with_progress_bar(assess_quality, train, synthetic, out=out, dry_run=dry_run, **settings)
-    if isinstance(found, QualityPlan):
-        show_quality_plan(found, as_json=json)
-        return 0
-    show_quality(found, as_json=json)
-    return 0
+    kind, given = kind_of("quality"), {"train": train, "synthetic": synthetic}
+    return run_command(kind, given, out, options, json=json, print_config=print_config, dry_run=dry_run)

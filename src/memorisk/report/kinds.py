@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from memorisk.runs.plugins import Registry
 
-_AUDITS, _CLASSIFIER = "memorisk.audits", "memorisk.audits.classifier"
+_AUDITS, _CLASSIFIER, _SHOW = "memorisk.audits", "memorisk.audits.classifier", "memorisk.cli.show"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,10 @@ class RunKind:
     """Command that makes such a run, as in ``audit losses``."""
     function: str = ""
     """Place of the Python function, whose name `memorisk` has, too."""
+    shown: str = ""
+    """Place of the function that prints a result; by default its verdict is printed."""
+    plan_shown: str = ""
+    """Place of the function that prints the plan of a dry run; by default it is printed as JSON."""
     page: str = ""
     """Place of the function that lays out the page of a result."""
     statement: str = ""
@@ -71,6 +75,8 @@ _OWN = (
         name="classifier",
         command="audit classifier",
         function=f"{_CLASSIFIER}.run:audit_classifier",
+        shown=f"{_SHOW}.classifiers:show_result",
+        plan_shown=f"{_SHOW}.classifiers:show_dry_run",
         page=f"{_CLASSIFIER}.pages.audit:classifier_page",
         statement=f"{_AUDITS}.release.model_descriptions:describe_classifier",
         viewed="memorisk.view.patients:ClassifierRun",
@@ -87,6 +93,7 @@ _OWN = (
         name="losses",
         command="audit losses",
         function=f"{_CLASSIFIER}.losses:audit_losses",
+        shown=f"{_SHOW}.classifiers:show_result",
         page=f"{_CLASSIFIER}.pages.audit:classifier_page",
         statement=f"{_AUDITS}.release.model_descriptions:describe_classifier",
         viewed="memorisk.view.patients:ClassifierRun",
@@ -102,6 +109,7 @@ _OWN = (
         name="feature",
         command="audit feature",
         function=f"{_AUDITS}.feature.run:audit_feature",
+        shown=f"{_SHOW}.audits:show_feature",
         page=f"{_AUDITS}.feature.page:feature_page",
         statement=f"{_AUDITS}.release.model_descriptions:describe_feature",
         question="Does the model remember a mark?",
@@ -116,6 +124,8 @@ _OWN = (
         name="synthetic",
         command="audit synthetic",
         function=f"{_AUDITS}.synthetic.run:audit_synthetic",
+        shown=f"{_SHOW}.audits:show_synthetic",
+        plan_shown=f"{_SHOW}.audits:show_synthetic_plan",
         page=f"{_AUDITS}.synthetic.page:synthetic_page",
         statement=f"{_AUDITS}.release.set_descriptions:describe_synthetic",
         viewed="memorisk.view.pairs:SyntheticRun",
@@ -132,6 +142,8 @@ _OWN = (
         name="filter",
         command="filter",
         function=f"{_AUDITS}.filter.run:filter_synthetic",
+        shown=f"{_SHOW}.synthetic_sets:show_filter",
+        plan_shown=f"{_SHOW}.synthetic_sets:show_filter_plan",
         page=f"{_AUDITS}.filter.page:filter_page",
         statement=f"{_AUDITS}.release.set_descriptions:describe_filter",
         last_file="filter.json",
@@ -149,6 +161,8 @@ _OWN = (
         name="synthesize",
         command="synthesize",
         function=f"{_AUDITS}.synthesize.run:synthesize",
+        shown=f"{_SHOW}.synthetic_sets:show_synthesis",
+        plan_shown=f"{_SHOW}.synthetic_sets:show_synthesis_plan",
         page=f"{_AUDITS}.synthesize.page:loop_page",
         statement=f"{_AUDITS}.release.set_descriptions:describe_loop",
         last_file="synthesize.json",
@@ -178,6 +192,8 @@ _OWN = (
         name="quality",
         command="quality",
         function=f"{_AUDITS}.quality.run:assess_quality",
+        shown=f"{_SHOW}.synthetic_sets:show_quality",
+        plan_shown=f"{_SHOW}.synthetic_sets:show_quality_plan",
         page=f"{_AUDITS}.quality.page:quality_page",
         statement=f"{_AUDITS}.release.set_descriptions:describe_quality",
         reader=f"{_AUDITS}.release.integrity:open_quality",

@@ -67,14 +67,13 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
-def show_synthetic(result: Result, out: Path, *, as_json: bool, redact: bool = False) -> None:
+def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
     """Show the verdict in a sentence, its numbers, and where the report lies.
 
     Args:
         result: Of the audit.
         out: Its run folder.
         as_json: Print the verdict as JSON instead.
-        redact: Leave out names of images.
     """
     if as_json:
         print_json(result.verdict)
@@ -86,7 +85,7 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool, redact: bool = F
     if not summary.groups_given:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
         console.print(Text(f"Note: {text}"), soft_wrap=True)
-    if not redact:
+    if not result.redacted:
         _print_changed(console, result.tables["review"])
     if n := sum(not verdict for verdict in column_texts(result.tables["review"], "verdict")):
         pairs = plural(n, "pair", "pairs")

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
 from importlib import import_module
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -25,10 +26,14 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from memorisk.report.statements.statement import WAYS, run_headline
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import json_value
 from memorisk.runs.workload import Progress as Reporter
 from memorisk.runs.workload import no_progress
+
+if TYPE_CHECKING:
+    from memorisk.report.result import Result
 
 LOG_SECONDS = 30.0
 NOTEBOOK_SECONDS = 0.5
@@ -240,6 +245,16 @@ def print_reasons(
     for reason in why:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     print_list(console, heading, ways)
+
+
+def show_verdict(result: "Result", out: Path, *, as_json: bool) -> None:
+    """Print the verdict of a result, its reasons, and where the report is."""
+    if as_json:
+        print_json(result.verdict)
+        return
+    console, headline = Console(), run_headline(result.status, result.verdict.get("audit"))
+    print_reasons(console, headline.upper(), result.why, WAYS.get(result.status, ""), result.what_would_decide)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
 def print_list(console: Console, heading: str, lines: Iterable[str]) -> None:

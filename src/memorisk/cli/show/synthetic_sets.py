@@ -299,7 +299,7 @@ def _synthesis_lines(n: LoopNumbers) -> list[tuple[str, str]]:
     return lines
 
 
-def show_quality(found: Quality, *, as_json: bool) -> None:
+def show_quality(found: Quality, out: Path, *, as_json: bool) -> None:
     """A line a figure, beside held-out real images, and where the report lies."""
     if as_json:
         print_json(found.as_json())
@@ -310,7 +310,7 @@ def show_quality(found: Quality, *, as_json: bool) -> None:
     for doubt in found.numbers.ids.reasons:
         console.print(Text(f"Doubt: {doubt.text}: {doubt.remedy}."), soft_wrap=True)
     console.print(Text("Quality says nothing about privacy: memorisk audit synthetic does."), soft_wrap=True)
-    console.print(Text(f"Report: {found.folder / 'report.html'}"), soft_wrap=True)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
 def show_quality_plan(plan: "QualityPlan", *, as_json: bool) -> None:
