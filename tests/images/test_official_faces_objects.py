@@ -130,7 +130,7 @@ def test_imagenet_lt_below_other_folders_and_with_a_flat_validation_part(tmp_pat
 def test_imagenet_lt_that_cannot_be_trusted(tmp_path: Path) -> None:
     imagenet_lt(tmp_path)
     for name, content, said in (
-        ("train", "n01440764_762.JPEG 0", r"'n01440764_762.JPEG 0' is no line of the official list"),
+        ("train", "n01440764_762.JPEG 0", r"'n01440764_762.JPEG 0' is not a line of the official list"),
         ("val", "train/n01440764/n01440764_3778.JPEG 5", "a class has two numbers, or a number two classes"),
         ("val", "train/n01440764/n01440764_1.JPEG 0", r"1 of 4 images have no file .*n01440764_1\)"),
         ("val", "train/n01440764/n01440764_762.JPEG 0", r"more than once \(n01440764_762\)"),

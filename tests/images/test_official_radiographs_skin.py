@@ -146,7 +146,7 @@ def test_isic2020_as_kaggle_has_it_and_as_dicom(tmp_path: Path) -> None:
         pixels.save_as(tmp_path / f"train/ISIC_000000{k}.dcm", enforce_file_format=True)
     manifest = load_manifest(f"isic2020:{tmp_path}")
     assert manifest.table["path"].tolist()[0] == "jpeg/train/ISIC_0000000.jpg"
-    assert "6 DICOM files lie beside the JPEGs, which are read." in manifest.notes
+    assert "6 DICOM files are not read, because the JPEGs are." in manifest.notes
     for path in (tmp_path / "jpeg/train").iterdir():
         path.unlink()
     manifest = load_manifest(f"isic2020:{tmp_path}")

@@ -172,7 +172,7 @@ def test_what_cannot_be_used(tmp_path: Path) -> None:
         (Items([(np.zeros((2, 3, 4, 5)), 0)]), r"array of shape \(2, 3, 4, 5\), no image"),
         (Items([("a.png", 0)]), "item 0 is .*, no image"),
         (Items([(image, {"boxes": 1})]), "the label of item 0 is .*give labels"),
-        ({"a/b": Items([(image, 0)])}, "'a/b' is no name of a split"),
+        ({"a/b": Items([(image, 0)])}, "'a/b' is not a name of a split"),
     ]:
         with pytest.raises(InputError, match=what) as error:
             save_dataset(dataset, store=tmp_path)
@@ -312,7 +312,7 @@ def test_the_public_save_dataset_sees_the_object(tmp_path: Path) -> None:
     assert load_manifest(saved).groups.tolist() == list("aabb")
     with pytest.raises(InputError, match="'d/classes' is a path, which is a source as it is"):
         memorisk.save_dataset("d/classes", store=tmp_path)
-    with pytest.raises(InputError, match="is no data set; give an object with len"):
+    with pytest.raises(InputError, match="is not a data set; give an object with len"):
         memorisk.save_dataset(None, store=tmp_path)
 
 

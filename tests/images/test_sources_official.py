@@ -100,8 +100,8 @@ def test_names_and_paths_with_colons(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert load_manifest("ham10000:~/mine").n == 3
     for source, said in (
         ("ham1000:set", r"unknown data set before the colon \(and there is no such path\): 'ham1000'.*'ham10000'\?"),
-        ("ham10000:", "ham10000: nothing stands after the colon; give ham10000:FOLDER"),
-        ("medmnist: ", "medmnist: nothing stands after the colon; give medmnist:NAME"),
+        ("ham10000:", "ham10000: the text after the colon is missing; give ham10000:FOLDER"),
+        ("medmnist: ", "medmnist: the text after the colon is missing; give medmnist:NAME"),
         (r"C:\images", "there is no such file or folder"),
         ("absent/ham10000:x", "there is no such file or folder"),
         ("a\nb:c", "there is no such file or folder"),

@@ -315,7 +315,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has other columns than"):
         load_manifest(other)
     for changed, what in [
-        ({"_data_files": [{"filename": "../x.arrow"}]}, "no file beside it"),
+        ({"_data_files": [{"filename": "../x.arrow"}]}, "no such file lies in its folder"),
         ({"_data_files": [{"filename": "x.arrow"}]}, r"1 of its files are absent \(x.arrow\)"),
         ({"_data_files": []}, "no images"),
         ({"_data_files": 3}, "not what dataset.save_to_disk writes"),

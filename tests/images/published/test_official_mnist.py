@@ -88,7 +88,7 @@ def test_one_part_alone_is_read_and_said(tmp_path: Path) -> None:
 IMAGES, LABELS = mnist_arrays("train")
 BROKEN = {
     "truncated": ("images", idx(IMAGES)[:-1], r"ends within the array \(its header declares 5 x 28 x 28, 3,920 bytes"),
-    "longer": ("images", idx(IMAGES) + b"\0", r"goes on after the array .* and more are there\)"),
+    "longer": ("images", idx(IMAGES) + b"\0", r"continues after the array .* and more are there\)"),
     "labels as images": ("images", idx(LABELS), r"declares 1 dimensions of uint8, not the 3 .* \(magic number 2051\)"),
     "images as labels": ("labels", idx(IMAGES), r"declares 3 dimensions of uint8, not the 1 .* \(magic number 2049\)"),
     "another type": ("images", b"\0\0\x0d\3" + idx(IMAGES)[4:], "declares 3 dimensions of float32"),
@@ -136,7 +136,7 @@ def test_broken_gzip_gets_one_line(damage, said: str, tmp_path: Path) -> None:
 def test_a_gzip_bomb_is_read_no_further_than_declared(tmp_path: Path) -> None:
     path = write(tmp_path / "bomb.gz", gzip.compress(idx(IMAGES) + bytes(50_000_000)))
     tracemalloc.start()
-    with pytest.raises(InputError, match="goes on after the array"):
+    with pytest.raises(InputError, match="continues after the array"):
         open_idx(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

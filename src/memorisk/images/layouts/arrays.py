@@ -119,10 +119,10 @@ def _split_part(split: str, spellings: tuple[str, ...], shapes: dict[str, tuple[
 
 def _first(names: tuple[str, ...], shapes: dict[str, tuple[int, ...]]) -> str | None:
     """Return the first of some names that exists, whatever its case."""
-    known: dict[str, str] = {}
+    by_lower_case: dict[str, str] = {}
     for name in shapes:
-        known.setdefault(name.lower(), name)
-    return next((known[name] for name in names if name in known), None)
+        by_lower_case.setdefault(name.lower(), name)
+    return next((by_lower_case[name] for name in names if name in by_lower_case), None)
 
 
 def _only_images(shapes: dict[str, tuple[int, ...]]) -> str | None:

@@ -451,10 +451,10 @@ def _fill_groups(draft: Draft) -> None:
         draft.table["group"] = images
         return
     groups = texts(draft.table["group"])
-    known = set(groups)
+    given_groups = set(groups)
     missing = groups.count("")
     if missing:
-        own = [image if image not in known else f"{image}{ALONE}" for image in images]
+        own = [image if image not in given_groups else f"{image}{ALONE}" for image in images]
         groups = [group or alone for group, alone in zip(groups, own, strict=True)]
         draft.notes.append(f"{missing:,} images have no group; each is its own.")
     draft.table["group"] = groups

@@ -310,8 +310,13 @@ def _ways_out(others: list[str]) -> str:
             "; CIFAR's Python version is pickled, which is never loaded: get the binary version (cifar10:FOLDER, "
             "cifar100:FOLDER), or in Python save what torchvision read (memorisk.save_dataset)"
         )
-    known = {"data_batch_1.bin": "cifar10", "train_X.bin": "stl10", "train_32x32.mat": "svhn", "train.bin": "cifar100"}
-    dataset = next((known[name] for name in known if name in names), None)
+    sets = {
+        "data_batch_1.bin": "cifar10",
+        "train_X.bin": "stl10",
+        "train_32x32.mat": "svhn",
+        "train.bin": "cifar100",
+    }
+    dataset = next((sets[name] for name in sets if name in names), None)
     if dataset:
         return f"; is it {dataset}:FOLDER?"
     archives = [file for file in others if file.lower().endswith(_ARCHIVES)]

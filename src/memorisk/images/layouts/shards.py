@@ -156,7 +156,7 @@ def _plain(entry: Any, path: Path) -> str:
     """
     name = entry.get("filename") if isinstance(entry, dict) else entry
     if not isinstance(name, str) or not name or name in (".", "..") or set(name) & set("/\\\0"):
-        raise InputError(f"{one_line(path)}: names {one_line(name, 60)!r}, which is no file beside it")
+        raise InputError(f"{one_line(path)}: names {one_line(name, 60)!r}, and no such file lies in its folder")
     return name
 
 

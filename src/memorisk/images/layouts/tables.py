@@ -149,10 +149,10 @@ def _located(values: list[str], draft: Draft, options: ImageOptions, *, search: 
     """
     follow = options.follow_links
     finder = FileFinder(draft.root, lambda: _image_files(draft.root, follow) if search else (), follow_links=follow)
-    known: dict[str, str | None] = {}
+    places: dict[str, str | None] = {}
     for value in values:
-        if value not in known:
-            known[value] = value if value.startswith(BUILTIN) else finder.find(value)
+        if value not in places:
+            places[value] = value if value.startswith(BUILTIN) else finder.find(value)
     refuse_escape(
         finder.escaping,
         draft.name,
@@ -166,13 +166,13 @@ def _located(values: list[str], draft: Draft, options: ImageOptions, *, search: 
             f"({listed(finder.ambiguous)}); give paths instead"
         )
     by_file: dict[str, list[str]] = {}
-    for value, file in known.items():
+    for value, file in places.items():
         if file is not None:
             by_file.setdefault(file, []).append(value)
     shared = [" and ".join(v) for file, v in by_file.items() if len(v) > 1 and not file.startswith(BUILTIN)]
     if shared:
         raise InputError(f"{one_line(draft.name)}: different names lead to one file ({listed(shared)}); give paths")
-    return [known[value] for value in values]
+    return [places[value] for value in values]
 
 
 def _other_machine(paths: list[str]) -> str:

@@ -89,7 +89,7 @@ def axial_place(volume: Path) -> AxialPlace:
         shape, places = [int(n) for n in image.shape], io_orientation(image.affine)
     axes = np.flatnonzero(places[:, 0] == 2)
     if len(shape) < 3 or len(axes) != 1:
-        raise InputError(f"{one_line(volume)}: is no volume with three axes of space")
+        raise InputError(f"{one_line(volume)}: is not a volume with three axes of space")
     return AxialPlace((shape[0], shape[1], shape[2]), int(axes[0]), bool(places[axes[0], 1] < 0))
 
 
@@ -355,8 +355,8 @@ def _choose(job: tuple[str, str, str, str]) -> FindingSlices | str:
         with decoding(Path(volume)):
             place = axial_place(Path(volume))
         book = Path(folder) / f"{fingerprint(_FORMAT, content, asdict(place), length=32)}.json"
-        known = _stored_slices(book)
-        return known if known is not None else _read(Path(mask), place, book)
+        stored = _stored_slices(book)
+        return stored if stored is not None else _read(Path(mask), place, book)
     except InputError as error:
         reason = str(error).removeprefix(f"{one_line(Path(volume))}: ").removeprefix(f"{one_line(Path(mask))}: ")
         return f"{Path(mask).name}: {reason}"

@@ -222,7 +222,7 @@ def _imagenet_lt_lines(root: Path, draft: Draft) -> list[tuple[str, str, str, st
         if None in matched:
             line = [line for line in lines if line.strip()][matched.index(None)]
             raise InputError(
-                f"{name}: {one_line(line, 80)!r} is no line of the official list (train/n01440764/NAME.JPEG 0)"
+                f"{name}: {one_line(line, 80)!r} is not a line of the official list (train/n01440764/NAME.JPEG 0)"
             )
         entries += [(m[1], m[2], m[3], split) for m in matched if m is not None]
     pairs = {(wnid, number) for _, wnid, number, _ in entries}

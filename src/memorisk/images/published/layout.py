@@ -162,8 +162,8 @@ class OfficialFiles:
         doubtful = []
         for value in names:
             matches = self._by_name.get(_file_name(value), [])
-            meant = [f for f in matches if prefer and any(fnmatchcase(p, prefer) for p in f.split("/")[:-1])]
-            matches = meant or matches
+            preferred = [f for f in matches if prefer and any(fnmatchcase(p, prefer) for p in f.split("/")[:-1])]
+            matches = preferred or matches
             if len(matches) > 1:
                 doubtful.append(f"{value}: {' and '.join(matches[:2])}")
             chosen.append(matches[0] if matches else None)
@@ -175,11 +175,11 @@ class OfficialFiles:
 
     def skip_others(self, draft: Draft, table: str, listed_names: Iterable[str], placed: Iterable[str | None]) -> None:
         """List the files that no row of the table names, and second copies of those that one names."""
-        known = {key for value in listed_names for key in _names(value)}
+        listed_keys = {key for value in listed_names for key in _names(value)}
         used = set(placed)
         for file in self.files:
             if file not in used:
-                copy = not known.isdisjoint(_names(file))
+                copy = not listed_keys.isdisjoint(_names(file))
                 draft.skip(file, "a second file of a listed image" if copy else f"not listed in {table}")
 
 
@@ -216,16 +216,16 @@ def column_texts(table: pd.DataFrame, column: str) -> list[str]:
     return normal_ids(texts(table[column]))
 
 
-def check_labels(labels: Iterable[str], known: Iterable[str], source: str) -> None:
+def check_labels(labels: Iterable[str], allowed: Iterable[str], source: str) -> None:
     """Refuse a label that the data set does not have (each of several joined by ``|``).
 
     Raises:
         InputError: A label is unknown; the message names the nearest known one.
     """
-    known = list(known)
+    names = list(allowed)
     for label in {part for value in set(labels) for part in value.split("|")}:
-        if label not in known:
-            raise unknown_name(f"label in {one_line(source)}:", label, known)
+        if label not in names:
+            raise unknown_name(f"label in {one_line(source)}:", label, names)
 
 
 def draft_table(draft: Draft, columns: Mapping[str, Sequence[str | None]], extra: pd.DataFrame | None) -> None:
@@ -395,8 +395,8 @@ def load_published(published: PublishedSet, folder: Path, options: ImageOptions)
         placed = files.place(names, draft.name, prefer=published.prefer)
         files.skip_others(draft, rows.source, names, placed)
     columns = {"image": rows.images, "path": placed, "label": rows.labels, "group": rows.groups, "split": rows.split}
-    known = {name: values for name, values in columns.items() if values is not None}
-    draft_table(draft, known | {"dataset": [draft.name] * len(rows.images)}, rows.extra)
+    present = {name: values for name, values in columns.items() if values is not None}
+    draft_table(draft, present | {"dataset": [draft.name] * len(rows.images)}, rows.extra)
     if rows.keep is not None:
         leave_out(draft, rows.keep, rows.reason)
         if draft.table.empty:
@@ -426,8 +426,8 @@ def table_rows(published: PublishedSet, root: Path, path: Path | None = None) ->
     used = [published.image, published.group, published.label]
     table = read_columns(path, used)
     images, groups, labels = (column_texts(table, column) for column in used)
-    known = (*published.classes, published.left_out) if published.left_out else published.classes
-    check_labels(labels, known, path.name)
+    allowed = (*published.classes, published.left_out) if published.left_out else published.classes
+    check_labels(labels, allowed, path.name)
     rows = Rows(images, path.name, labels, groups, extra=table.drop(columns=used))
     rows.notes = [published.rule.format(table=path.name)] if published.rule else []
     if published.left_out:

@@ -83,8 +83,8 @@ def _find(name: str, places: list[Path]) -> tuple[Path, list[str]]:
         if name == base and available:
             return place / available[0], []
     places_shown = " and ".join(one_line(place) for place in places)
-    known = [f"{flat}{size}.npz" for flat in MEDMNIST_2D for size in MEDMNIST_SIZES]
-    files = [file for place in places for file in known if (place / file).is_file()]
+    names = [f"{flat}{size}.npz" for flat in MEDMNIST_2D for size in MEDMNIST_SIZES]
+    files = [file for place in places for file in names if (place / file).is_file()]
     held = f"; there are {listed(files)}" if files else ""
     raise InputError(
         f"medmnist: no file {name}.npz in {places_shown}{held}; get it from medmnist.com (nothing is downloaded here), "

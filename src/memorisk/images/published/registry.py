@@ -50,7 +50,7 @@ def load_official(source: str, options: ImageOptions) -> Manifest | None:
         raise unknown_name("data set before the colon (and there is no such path):", name, OFFICIAL)
     if not rest.strip():
         what = "NAME" if key == "medmnist" else "FOLDER"
-        raise InputError(f"{key}: nothing stands after the colon; give {key}:{what}")
+        raise InputError(f"{key}: the text after the colon is missing; give {key}:{what}")
     return OFFICIAL[key](rest, options)
 
 

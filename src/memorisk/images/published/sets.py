@@ -126,8 +126,8 @@ def _isic2020(root: Path, draft: Draft, options: ImageOptions) -> Rows:
     chosen = OfficialFiles.of(root, jpegs or files.files)
     rows.placed = chosen.place(rows.images, draft.name, prefer="train*")
     chosen.skip_others(draft, rows.source, rows.images, rows.placed)
-    if left := len(files.files) - len(chosen.files):
-        draft.notes.append(f"{left:,} DICOM files lie beside the JPEGs, which are read.")
+    if n_left_out := len(files.files) - len(chosen.files):
+        draft.notes.append(f"{n_left_out:,} DICOM files are not read, because the JPEGs are.")
     copies = _isic2020_copies(root, draft, dict(zip(rows.images, rows.groups or (), strict=True)))
     left_for: dict[str, list[str]] = {}
     for second, first in copies.items():

@@ -123,11 +123,11 @@ def hdf5_arrays(path: Path) -> Iterator[tuple[str, Hdf5Rows]]:
     """Yield the data sets of an HDF5 file by their path in it, without those that lie in other files."""
     import h5py
 
-    seen: set[Any] = set()
+    visited: set[Any] = set()
 
     def walk(group: Any, prefix: str) -> Iterator[tuple[str, Hdf5Rows]]:
         """Yield every data set below a group that lies in this file, with its path."""
-        seen.add(group)
+        visited.add(group)
         for key in sorted(group):
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 continue
@@ -135,7 +135,7 @@ def hdf5_arrays(path: Path) -> Iterator[tuple[str, Hdf5Rows]]:
             if isinstance(item, h5py.Dataset):
                 if item.shape is not None and item.external is None and not item.is_virtual:
                     yield prefix + key, Hdf5Rows(path, prefix + key, item)
-            elif isinstance(item, h5py.Group) and item not in seen:
+            elif isinstance(item, h5py.Group) and item not in visited:
                 yield from walk(item, f"{prefix}{key}/")
 
     yield from walk(h5py.File(path, "r"), "")
@@ -296,8 +296,8 @@ def _opened(path: Path, member: str | None, size: int, modified: int, process: i
     if name == "npz":
         return _npz_rows(path, member)
     if name == "HDF5":
-        known = dict(hdf5_arrays(path))
-        return check_written(known[_chosen(member, list(known), path)])
+        data_sets = dict(hdf5_arrays(path))
+        return check_written(data_sets[_chosen(member, list(data_sets), path)])
     if member:
         raise InputError(f"{one_line(path)}: holds one array without a name, not {one_line(member)!r}")
     if name == "npy":

@@ -361,8 +361,8 @@ def _plugins(syntax: Any) -> list[str]:
     decoders = next((plugins for part, plugins in _DECODERS if part in syntax.name), None)
     if not syntax.is_encapsulated or decoders is None:
         return [""]
-    known = pydicom_module().pixels.get_decoder(syntax).available_plugins
-    plugins = [plugin for plugin in decoders if plugin in known]
+    available = pydicom_module().pixels.get_decoder(syntax).available_plugins
+    plugins = [plugin for plugin in decoders if plugin in available]
     if not plugins:
         library = {"gdcm": "python-gdcm", "pylibjpeg": "pylibjpeg-openjpeg"}.get(decoders[0], decoders[0])
         raise MissingExtraError(library, "medical", f"reading DICOM of {syntax.name}")

@@ -74,8 +74,8 @@ def _nifti(path: Path, member: str) -> Header:
 
 
 def _arrays(path: Path, member: str) -> Header:
-    known = array_shapes(path)
-    shape, kind = known[member] if member in known or len(known) > 1 else next(iter(known.values()))
+    shapes = array_shapes(path)
+    shape, kind = shapes[member] if member in shapes or len(shapes) > 1 else next(iter(shapes.values()))
     nothing: Any = np.broadcast_to(np.zeros((), kind), shape)  # of no size in memory
     first = image_axes(nothing, path)
     height, width = shape[2:4] if first else shape[1:3]
@@ -129,7 +129,7 @@ def uncovered_frames(manifest: Manifest, plane: str) -> dict[str, int]:
     if manifest.root is None:
         return {}
     rows = manifest.table["path"].astype(str).value_counts(sort=False)
-    left = {}
+    n_uncovered = {}
     for path, n in rows.items():
         file = manifest.root / str(path)
         try:
@@ -138,5 +138,5 @@ def uncovered_frames(manifest: Manifest, plane: str) -> dict[str, int]:
         except (OSError, ValueError):
             continue
         if stack and (more := (frame_count(file, volume=volume, plane=plane) or 0) - int(n)) > 0:
-            left[str(path)] = more
-    return left
+            n_uncovered[str(path)] = more
+    return n_uncovered

@@ -67,8 +67,8 @@ def with_more_data(stream: bytes) -> bytes | None:
     end = stream.rfind(_END)
     if end < 0:
         return None
-    seen = re.findall(rb"\xff([\xd0-\xd7])", stream[max(stream.rfind(b"\xff\xda"), 0) : end])
-    restart = bytes([0xFF, 0xD0 + (seen[-1][0] - 0xCF) % 8 if seen else 0xD0])
+    restarts = re.findall(rb"\xff([\xd0-\xd7])", stream[max(stream.rfind(b"\xff\xda"), 0) : end])
+    restart = bytes([0xFF, 0xD0 + (restarts[-1][0] - 0xCF) % 8 if restarts else 0xD0])
     return stream[:end] + _MEANINGLESS + restart + _MEANINGLESS + stream[end:]
 
 

@@ -112,8 +112,8 @@ def idx_header(path: Path) -> IdxHeader:
             dimensions = stream.read(4 * n_dimensions)
     except _BROKEN_GZIP as error:
         raise _broken_gzip(path, error) from None
-    known = head[:2] == b"\0\0" and head[2:3] and head[2] in _TYPES
-    if not known or not n_dimensions or len(dimensions) != 4 * n_dimensions:
+    is_idx = head[:2] == b"\0\0" and head[2:3] and head[2] in _TYPES
+    if not is_idx or not n_dimensions or len(dimensions) != 4 * n_dimensions:
         raise InputError(f"{one_line(path)}: does not begin as an idx file does ({head.hex(' ')}); {_DOWNLOAD_AGAIN}")
     shape = tuple(int(n) for n in np.frombuffer(dimensions, dtype=">u4"))
     header = IdxHeader(np.dtype(_TYPES[head[2]]), shape, gzipped)
@@ -131,7 +131,7 @@ def open_idx(path: Path) -> np.ndarray | ArrayStream:
     header = idx_header(path)
     held = _unpacked_bytes(path, header) if header.gzipped else path.stat().st_size - header.start
     if held != header.n_bytes:
-        what = "the file ends within the array" if held < header.n_bytes else "the file goes on after the array"
+        what = "the file ends within the array" if held < header.n_bytes else "the file continues after the array"
         available = f"{held:,}" if held < header.n_bytes else "more"
         raise InputError(
             f"{one_line(path)}: {what} (its header declares {_sizes(header.shape)}, {header.n_bytes:,} bytes, and "

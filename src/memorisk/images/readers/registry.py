@@ -169,8 +169,8 @@ MEMBER_FORMATS = {
 
 def sniff(head: bytes) -> Format | None:
     """Return the format whose first bytes these are, or None."""
-    found = next((f for f in FORMATS if f.matches(head)), None)
-    return found or next((f for f in _MORE.more.values() if f.matches(head)), None)
+    file_type = next((f for f in FORMATS if f.matches(head)), None)
+    return file_type or next((f for f in _MORE.more.values() if f.matches(head)), None)
 
 
 def file_head(path: str | Path) -> bytes:

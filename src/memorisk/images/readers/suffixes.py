@@ -1,4 +1,4 @@
-"""Suffixes of image files, and the kind that each stands for.
+"""Suffixes of image files by kind.
 
 A folder is searched by suffix; the reader of a file is chosen by its content (``registry``).
 """

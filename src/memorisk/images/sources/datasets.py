@@ -93,9 +93,7 @@ def save_dataset(
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"": dataset}
     strange = [split for split in parts if isinstance(dataset, Mapping) and not _SPLIT.fullmatch(str(split))]
     if strange:
-        raise InputError(
-            f"{one_line(repr(strange[0]), 60)} is no name of a split; letters, digits and _ may stand in it"
-        )
+        raise InputError(f"{one_line(repr(strange[0]), 60)} is not a name of a split; use letters, digits and _")
     if len(parts) > 1 and (labels is not None or not isinstance(groups, (str, type(None)))):
         raise InputError("labels and groups are a value for each image of one data set; save each split by itself")
     cache = cache_folder(None if store is None else Path(store))
@@ -243,7 +241,7 @@ def _refuse_other(value: Any) -> None:
             "are Python objects"
         )
     if not any(hasattr(value, name) for name in ("__getitem__", "__iter__")):
-        raise InputError(f"{_message_name(value)} is no data set; give an object with len() and items by number")
+        raise InputError(f"{_message_name(value)} is not a data set; give an object with len() and items by number")
 
 
 def _is_hugging(value: Any) -> bool:

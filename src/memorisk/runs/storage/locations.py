@@ -35,7 +35,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)(.*)", re.DOTALL)
 _CHAIN = re.compile(r"[A-Za-z0-9+.-]+::.*:/", re.DOTALL)
 _USER = re.compile(r"([A-Za-z0-9+.-]+)(:/+)([^\s/]*)@")
 _OF_STORAGE = frozenset(("abfs", "abfss", "az"))  # CONTAINER@ACCOUNT names no user
-_MAY_NAME = frozenset(("sftp", "ssh", "ftp", "smb", *_OF_STORAGE))  # a name without a password is no secret
+_MAY_NAME = frozenset(("sftp", "ssh", "ftp", "smb", *_OF_STORAGE))  # a name without a password is not secret
 _SECRET_NAMES = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|SIGNATURE|ACCESS_KEY|ACCOUNT_KEY|_SAS")
 
 
@@ -91,7 +91,7 @@ def path_of(url: str) -> Path | None:
     """Return the local folder that a ``file://`` URL names; None for other protocols.
 
     Args:
-        url: As :func:`url_of` gives it.
+        url: URL from :func:`url_of`.
     """
     protocol, _, rest = url.partition("://")
     return Path(rest) if protocol == "file" else None
@@ -114,7 +114,7 @@ def _refuse_secrets(protocol: str, rest: str) -> None:
         raise InputError(f"{url}: chained protocols (::) are not read; name the files themselves")
     if protocol in ("http", "https", "s3", "s3a", *_OF_STORAGE) and re.search(r"[?#]", rest):
         raise InputError(
-            f"{url}: what stands after ? or # may be a key, and would be kept in settings and reports; leave it out"
+            f"{url}: the part after ? or # may be a key, which settings and reports would contain; leave it out"
         )
     if not rest.isprintable() or ".." in rest.split("/"):
         raise InputError(f"{url}: a URL holds no control characters and no '..'")
