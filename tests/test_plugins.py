@@ -151,7 +151,7 @@ def test_its_audit_is_everywhere(tmp_path: Path) -> None:
 
 
 def test_without_plugins_there_are_only_memorisks_own() -> None:
-    from memorisk.runs.plugins import GROUPS, plugin_versions, plugins
+    from memorisk.runs.user_code.plugins import GROUPS, plugin_versions, plugins
 
     assert {group: plugins(group) for group in GROUPS} == {group: {} for group in GROUPS}
     assert plugin_versions() == {}

@@ -1496,7 +1496,7 @@ def local_source(source: ImageSource, store: Path | None = None, *, beside: bool
     Args:
         source: A path, returned as it is, or a URL, whose copy is made or brought up to date.
         store: The cache folder (`cache_folder`).
-        beside: For the URL of a file: also copy the files in its folder, such as the images of a table.
+        beside: Whether to copy, for the URL of a file, all files of its folder, such as the images of a table.
 
     Raises:
         InputError: The URL names nothing or holds a password, or a file name leads out of the copy.

@@ -9,7 +9,7 @@ import pytest
 
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.runs.errors import InputError
-from memorisk.runs.user_functions import load_named, python_folders, read_named, source_fingerprint
+from memorisk.runs.user_code.functions import load_named, python_folders, read_named, source_fingerprint
 from memorisk.training.generators.options import GenerateOptions
 from tests.commands import answer, refusal
 from tests.poison import marked, poison

@@ -15,7 +15,7 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.executors.pool import run_jobs, worker_pool
 from memorisk.runs.files import file_fingerprint
 from memorisk.runs.settings import named_settings
-from memorisk.runs.user_functions import load_named, source_fingerprint
+from memorisk.runs.user_code.functions import load_named, source_fingerprint
 
 Write = Callable[..., str]
 

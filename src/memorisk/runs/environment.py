@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.plugins import plugin_versions
+from memorisk.runs.user_code.plugins import plugin_versions
 
 if TYPE_CHECKING:
     import torch

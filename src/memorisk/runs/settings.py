@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.user_functions import NAMES_A_FUNCTION, function_name, python_folders
+from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, function_name, python_folders
 
 
 class _Checked(Protocol):

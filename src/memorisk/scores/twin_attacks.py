@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.plugins import Registry
+from memorisk.runs.user_code.plugins import Registry
 
 FloatArray = NDArray[np.float64]
 AttackFunction = Callable[[FloatArray, FloatArray], FloatArray]

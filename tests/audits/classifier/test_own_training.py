@@ -15,7 +15,7 @@ from memorisk.cli.main import main
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import file_fingerprint
-from memorisk.runs.user_functions import load_named
+from memorisk.runs.user_code.functions import load_named
 from memorisk.training.classifiers.jobs import LOGITS
 from tests.commands import plain_images
 

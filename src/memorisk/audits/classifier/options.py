@@ -12,7 +12,7 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.options import CheckpointSeconds, Device, OneImagePerPatient, Threads, grouped
 from memorisk.runs.settings import check_between, check_counts, check_finite, check_types, settings_of
-from memorisk.runs.user_functions import NAMES_A_FUNCTION, FunctionOptions
+from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, FunctionOptions
 from memorisk.training.engine.options import Model, SplitSeed, TrainOptions, Weights
 
 WORKER_MODULES = ("memorisk.training.classifiers.jobs", "memorisk.images.pixels")

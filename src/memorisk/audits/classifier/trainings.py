@@ -27,7 +27,7 @@ from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.steps import StepFiles, metered
-from memorisk.runs.user_functions import source_fingerprint
+from memorisk.runs.user_code.functions import source_fingerprint
 from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy, logit_margin
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training

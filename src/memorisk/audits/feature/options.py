@@ -12,7 +12,7 @@ from memorisk.report.options import PseudonymOptions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.options import Device, Threads, Words, grouped
 from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
-from memorisk.runs.user_functions import FunctionOptions
+from memorisk.runs.user_code.functions import FunctionOptions
 
 
 @grouped("design", essential="mark place mark_scale opacity controls n_controls")

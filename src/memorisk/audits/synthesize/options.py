@@ -12,7 +12,7 @@ from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import Balance, Paired, grouped
 from memorisk.runs.settings import check_counts, settings_of
-from memorisk.runs.user_functions import FunctionOptions
+from memorisk.runs.user_code.functions import FunctionOptions
 
 
 @grouped(

@@ -26,8 +26,8 @@ from memorisk.images.options import MAX_PIXELS, Window
 from memorisk.images.readers.greys import to_depth
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import refuse_special
-from memorisk.runs.plugins import Registry
 from memorisk.runs.size_limits import EXPANSION
+from memorisk.runs.user_code.plugins import Registry
 
 Kind = Literal["raster", "dicom", "nifti", "arrays"]
 BUILTIN_DIGITS = "builtin:digits"  # the path of the images that come with the package

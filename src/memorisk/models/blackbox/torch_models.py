@@ -20,7 +20,7 @@ from memorisk.models.weight_files import head_and_stem
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import file_fingerprint
-from memorisk.runs.user_functions import load_named, source_fingerprint
+from memorisk.runs.user_code.functions import load_named, source_fingerprint
 
 PROPAGATED_ERRORS = (MemoryError, KeyboardInterrupt, torch.OutOfMemoryError)
 

@@ -36,9 +36,9 @@ from memorisk.models.classifiers.zoo import is_download
 from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.runs.errors import ARRAY_ERRORS, InputError, listed, one_line, unknown_name
 from memorisk.runs.files import check_characters, read_array, read_table
-from memorisk.runs.plugins import Registry
 from memorisk.runs.size_limits import check_arrays
 from memorisk.runs.storage.mirror import local_source
+from memorisk.runs.user_code.plugins import Registry
 from memorisk.scores.parts import PLACES, VIEWS, Comparison
 
 SUFFIXES = (".npy", ".npz", ".parquet")

@@ -19,7 +19,7 @@ from memorisk.models.provenance import SeenImages
 from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, MemoriskError, one_line, plural
 from memorisk.runs.files import read_json, write_json
-from memorisk.runs.user_functions import load_named
+from memorisk.runs.user_code.functions import load_named
 
 DESCRIPTION = "generator.json"
 GENERATOR_KINDS = ("dit", "gan", "function")
@@ -230,7 +230,7 @@ class FunctionGenerator:
 
 def _of_function(text: str, python_path: Sequence[str | Path]) -> FunctionGenerator:
     """Open a user's function; one image that it draws shows size and channels."""
-    from memorisk.runs.user_functions import source_fingerprint
+    from memorisk.runs.user_code.functions import source_fingerprint
 
     call = load_named(text, "the generator", python_path)
     classes = tuple(str(name) for name in getattr(call, "classes", ()))

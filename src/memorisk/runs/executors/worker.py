@@ -21,8 +21,8 @@ from threadpoolctl import threadpool_limits
 
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import FULL_DISK_CODES, InputError, MemoriskError, UserCodeError, one_line
-from memorisk.runs.plugins import plugin_versions
 from memorisk.runs.processes import SAFE_ENVIRONMENT, environment_variables
+from memorisk.runs.user_code.plugins import plugin_versions
 
 
 class LifeSigns:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import atomic_path
-from memorisk.runs.plugins import Registry
+from memorisk.runs.user_code.plugins import Registry
 from memorisk.scores.distances.rows import FloatArray, Rows, array_library, convert_like, rows_per_block
 
 DIRECTION = "smaller is nearer"

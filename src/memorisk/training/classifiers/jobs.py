@@ -21,8 +21,8 @@ from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, UserCodeError, one_line
 from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
 from memorisk.runs.steps import written_steps
-from memorisk.runs.user_functions import source_fingerprint
-from memorisk.runs.user_modules import user_line
+from memorisk.runs.user_code.functions import source_fingerprint
+from memorisk.runs.user_code.modules import user_line
 from memorisk.training.classifiers.fit import FitLog, check_fit, fit
 from memorisk.training.classifiers.linear_heads import new_head, refuse_augmentation
 from memorisk.training.classifiers.private import fit_private, privacy_of, refuse_private

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_name
-from memorisk.runs.user_functions import load_named, read_named
+from memorisk.runs.user_code.functions import load_named, read_named
 from memorisk.training.engine.predict import predict_batch_size
 
 CLASSES = "num_classes"

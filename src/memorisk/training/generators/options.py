@@ -13,7 +13,7 @@ from memorisk.models.settings import GanSpec, SamplingOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import Balance, CheckpointSeconds, Device, Paired, Precision, Threads, Words, grouped
 from memorisk.runs.settings import check_counts, check_finite, check_seeds, check_types
-from memorisk.runs.user_functions import FunctionOptions
+from memorisk.runs.user_code.functions import FunctionOptions
 from memorisk.training.engine.options import PartOptions
 
 AUGMENTATIONS = "bgc"

@@ -12,7 +12,7 @@ from typing import Any
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.options import grouped
 from memorisk.runs.processes import child_path
-from memorisk.runs.user_modules import import_current, loaded_fingerprint, text_fingerprint
+from memorisk.runs.user_code.modules import import_current, loaded_fingerprint, text_fingerprint
 
 
 @grouped("training")
