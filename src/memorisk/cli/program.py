@@ -15,7 +15,6 @@ from cyclopts import (
     Group,
     MissingArgumentError,
     Parameter,
-    UnknownOptionError,
     UnusedCliTokensError,
 )
 
@@ -56,12 +55,6 @@ def _register_plugins(words: list[str]) -> None:
             _GROUPS["audit"].command(command_of(kind), name=name)
 
 
-REPLACED = {
-    "watching.device": "--device",
-    "watching.precision": "--precision",
-    "watching.every": "--snapshot-every",
-}
-"""Options that are gone, each with the one that holds for it now."""
 READ = ("--images", "--train", "--held-out", "--probes", "--calibration", "--weights")
 """Options that are text and name files all the same: a URL, a name or several may stand there."""
 app.meta.group_parameters = Group(EVERYWHERE, sort_key=0)
@@ -183,13 +176,9 @@ def run(words: list[str]) -> int:
         return 0 if _shows_help(words) else int(app.meta(words, exit_on_error=False, print_error=False) or 0)
     except CycloptsError as error:  # its message on one line, and where help is
         said = " ".join(str(error).split())
-        named = said.replace("][", ".")  # as the error writes an option of a file
         if isinstance(error, MissingArgumentError) and error.argument is not None and error.keyword is None:
             said = f"{' '.join(error.command_chain or ())} needs {error.argument.name}, which was not given."
         if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
             rest = error.unused_tokens
             said = f"{len(rest)} word{'s' if len(rest) > 1 else ''} too many: {' '.join(rest)}"
-        for gone, now in REPLACED.items():
-            if isinstance(error, UnknownOptionError) and gone in named:
-                said = f"Unknown option: --{gone}. {now} holds for the watch, too."
         raise UsageError(f"{one_line(said)} (memorisk --help)") from None

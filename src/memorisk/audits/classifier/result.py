@@ -66,7 +66,7 @@ class ModelsTrained:
     seeds: tuple[int, ...] = ()
     model: str = ""
     pixels: tuple[int, ...] = ()
-    """Height and width of the images that they saw; earlier versions did not write it."""
+    """Height and width of the images that they saw; empty for models trained elsewhere."""
     training: Mapping[str, Any] = field(default_factory=dict[str, Any])
     device: str = ""
 
@@ -328,7 +328,7 @@ class ClassifierSummary:
 
     @classmethod
     def read(cls, summary: Mapping[str, Any]) -> "ClassifierSummary":
-        """Read what any version wrote."""
+        """Read a saved document."""
         return from_known(cls, summary)
 
     @property
@@ -341,7 +341,7 @@ class ClassifierSummary:
 
     @property
     def audited(self) -> str:
-        """Return which models the verdict is about, in a sentence; empty where an earlier version did not say."""
+        """Return which models the verdict is about, in a sentence."""
         models = self.models
         if not models.model:
             return ""
@@ -406,7 +406,7 @@ class ClassifierVerdict:
     gate: str = ""
     status: str = "undecided"
     audited: str = ""
-    """Description of the audited models; earlier versions did not write it."""
+    """Description of the audited models."""
     reasons: tuple[Mapping[str, Any], ...] = ()
     """Reasons of the status, each with code, bearing, gravity, fields and sentences (`Reason.as_record`)."""
     why: tuple[str, ...] = ()
@@ -429,11 +429,11 @@ class ClassifierVerdict:
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     not_scored: Unscored = Unscored()
     checks: tuple[Check, ...] = ()
-    """Outcomes of the checks; earlier versions wrote none."""
+    """Outcomes of the checks."""
 
     @classmethod
     def read(cls, verdict: Mapping[str, Any]) -> "ClassifierVerdict":
-        """Read what any version wrote."""
+        """Read a saved document."""
         return from_known(cls, verdict)
 
 

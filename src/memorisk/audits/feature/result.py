@@ -107,7 +107,7 @@ class FeatureSummary:
 
     @classmethod
     def read(cls, summary: Mapping[str, Any]) -> "FeatureSummary":
-        """Read what any version wrote."""
+        """Read a saved document."""
         return from_json(cls, summary)
 
     @property
@@ -177,5 +177,5 @@ class FeatureVerdict:
 
     @classmethod
     def read(cls, verdict: Mapping[str, Any]) -> "FeatureVerdict":
-        """Read what any version wrote."""
+        """Read a saved document."""
         return from_json(cls, verdict)

@@ -137,7 +137,7 @@ class Promise:
     detectors: tuple[str, ...]
     thresholds: tuple[float, ...]
     guarantee: str | None
-    """In METHODS' words; empty where none is given, or an earlier rule gave one that may not stand."""
+    """Guarantee in the words of METHODS; empty without one."""
     doubts: tuple[str, ...] = ()
     """Reasons why none is given although there is a threshold."""
     unseen: tuple[str, ...]

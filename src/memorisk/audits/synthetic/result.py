@@ -177,7 +177,7 @@ class Comparison:
     features: str
     measure: str
     n_listing: int | None = None
-    """Number of detectors that list patients, and so share the level of the list; None in older runs, where all do."""
+    """Number of detectors that list patients, and so share the level of the list; None where all do."""
 
 
 @dataclass(frozen=True, kw_only=True)
