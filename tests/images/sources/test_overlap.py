@@ -66,21 +66,19 @@ AUDITS = {
 
 
 @pytest.mark.parametrize("what", AUDITS)
-@pytest.mark.parametrize("place", ["{scans}/run", "file://{scans}/run"])
 @pytest.mark.parametrize("source", ["{scans}", "file://{scans}"])
-def test_no_audit_writes_among_its_images_whether_these_or_the_run_are_named_by_a_url(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str, place: str, source: str
+def test_no_audit_writes_among_its_images_also_if_a_url_names_these(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str, source: str
 ) -> None:
     scans = pictures(tmp_path / "scans")
     words, more = AUDITS[what]
-    given = (*words, source.format(scans=scans), "--out", place.format(scans=scans), *more)
-    for asked in (given, (*given, "--dry-run")):
-        said = refusal(capsys, *asked)
-        assert "lies inside" in said or "lie in one another" in said
+    command = (*words, source.format(scans=scans), "--out", scans / "run", *more)
+    for arguments in (command, (*command, "--dry-run")):
+        assert "lies inside" in refusal(capsys, *arguments)
     assert not (scans / "run").exists()
 
 
-def test_a_mark_s_audit_and_a_synthetic_set_s_at_a_url_are_refused_likewise(
+def test_no_audit_writes_among_its_probes_or_synthetic_images(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scans = pictures(tmp_path / "scans")
@@ -88,8 +86,7 @@ def test_a_mark_s_audit_and_a_synthetic_set_s_at_a_url_are_refused_likewise(
     assert "lies inside the probes" in refusal(capsys, *mark, "--out", scans / "run")
     others = pictures(tmp_path / "others")
     for words in (("audit", "synthetic", others, scans, "--out"), ("filter", others, scans)):
-        assert "--out" in (said := refusal(capsys, *words, f"file://{scans}/run"))
-        assert "lies inside synthetic" in said
+        assert "lies inside" in refusal(capsys, *words, scans / "run")
     assert sorted(p.name for p in scans.iterdir()) == ["a", "b"]
 
 
