@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.readers.registry import Format, ReadOptions, check_size
+from memorisk.images.readers.limits import check_size
+from memorisk.images.readers.registry import Format, ReadOptions
 from memorisk.report.kinds import RunKind
 from memorisk.scores.distances.measures import Measure
 from memorisk.scores.twin_attacks import AttackSpec

@@ -16,7 +16,8 @@ from memorisk.images import file_hashes
 from memorisk.images.columns import read_csv, read_described
 from memorisk.images.layouts.files import walk_files
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers.registry import FREE_PIXELS, check_count, check_size, count_frames, read_image
+from memorisk.images.readers.limits import FREE_PIXELS, check_count, check_size
+from memorisk.images.readers.registry import count_frames, read_image
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs import size_limits

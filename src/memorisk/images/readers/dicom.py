@@ -32,8 +32,9 @@ import numpy as np
 
 from memorisk.images.readers import raster
 from memorisk.images.readers.greys import grey_image, refuse_not_finite, stretch, table_limit, to_depth, to_greys
+from memorisk.images.readers.limits import check_size
 from memorisk.images.readers.raster import open_image, refuse_cut_short
-from memorisk.images.readers.registry import ReadOptions, check_size
+from memorisk.images.readers.registry import ReadOptions
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 from memorisk.runs.processes import SAFE_ENVIRONMENT, safe_command
 from memorisk.runs.size_limits import check_unpacked

@@ -23,7 +23,8 @@ from typing import IO, Any
 import numpy as np
 
 from memorisk.images.readers.greys import percentile_range, stretch, to_depth
-from memorisk.images.readers.registry import ReadOptions, check_size
+from memorisk.images.readers.limits import check_size
+from memorisk.images.readers.registry import ReadOptions
 from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
 from memorisk.runs.size_limits import GzipStream
 

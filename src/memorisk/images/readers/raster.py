@@ -21,7 +21,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from memorisk.images.readers.greys import over_black, refuse_not_finite, to_depth, to_greys
-from memorisk.images.readers.registry import FREE_PIXELS, ReadOptions, check_size, sniff
+from memorisk.images.readers.limits import FREE_PIXELS, check_size
+from memorisk.images.readers.registry import ReadOptions, sniff
 from memorisk.runs.errors import InputError, one_line
 
 _START, _END, _SCAN = b"\xff\xd8", b"\xff\xd9", 0xDA

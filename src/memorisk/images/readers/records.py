@@ -28,13 +28,13 @@ from typing import IO, cast
 import numpy as np
 
 from memorisk.images.readers.greys import to_depth
+from memorisk.images.readers.limits import check_size
 from memorisk.images.readers.registry import (
     CIFAR10_RECORDS,
     CIFAR100_RECORDS,
     STL10_RECORDS,
     SVHN_MATRIX,
     ReadOptions,
-    check_size,
 )
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.size_limits import check_unpacked

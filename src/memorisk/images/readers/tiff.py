@@ -15,8 +15,9 @@ from PIL import TiffImagePlugin
 from tifffile import COMPRESSION, PHOTOMETRIC, TiffFile, TiffPage
 
 from memorisk.images.readers.greys import over_black, refuse_not_finite, to_greys
+from memorisk.images.readers.limits import check_size
 from memorisk.images.readers.raster import open_image, pixels, seek
-from memorisk.images.readers.registry import ReadOptions, check_size
+from memorisk.images.readers.registry import ReadOptions
 from memorisk.runs.errors import InputError, one_line
 
 # without a handler of its own Python prints tifffile's log of a broken file in addition to our one line
