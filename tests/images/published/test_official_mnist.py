@@ -12,7 +12,7 @@ import pytest
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.mnist import FASHION_MNIST_CLASSES
-from memorisk.images.readers.records import open_idx
+from memorisk.images.readers.idx import open_idx
 from memorisk.images.readers.registry import read_image
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store

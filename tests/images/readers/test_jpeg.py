@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.images.readers import raster
+from memorisk.images.readers import jpeg_markers
 from memorisk.images.readers.registry import read_image
 from memorisk.runs.errors import InputError
 from tests.images.making import write
@@ -81,16 +81,16 @@ def test_bytes_after_the_end_do_no_harm(tmp_path: Path) -> None:
 
 def test_what_the_markers_say() -> None:
     baseline, progressive = _encoded(), _encoded(progressive=True)
-    assert raster.declared_size(baseline) == raster.declared_size(progressive) == (120, 100)
-    assert raster.scans(baseline) == 1
-    assert raster.scans(progressive) > 1
-    assert not raster.scans_missing(baseline)
-    assert not raster.scans_missing(progressive)
+    assert jpeg_markers.declared_size(baseline) == jpeg_markers.declared_size(progressive) == (120, 100)
+    assert jpeg_markers.scans(baseline) == 1
+    assert jpeg_markers.scans(progressive) > 1
+    assert not jpeg_markers.scans_missing(baseline)
+    assert not jpeg_markers.scans_missing(progressive)
     last = progressive.rfind(b"\xff\xda")
-    assert raster.scans_missing(progressive[:last] + b"\xff\xd9")
-    assert raster.has_end(baseline)
-    assert not raster.has_end(baseline[:-2])
+    assert jpeg_markers.scans_missing(progressive[:last] + b"\xff\xd9")
+    assert jpeg_markers.has_end(baseline)
+    assert not jpeg_markers.has_end(baseline[:-2])
     buffer = io.BytesIO()
     Image.fromarray(_gradient()).save(buffer, "JPEG2000", no_jp2=True)
-    assert raster.declared_size(buffer.getvalue()) == (120, 100)
-    assert raster.declared_size(b"neither") is None
+    assert jpeg_markers.declared_size(buffer.getvalue()) == (120, 100)
+    assert jpeg_markers.declared_size(b"neither") is None

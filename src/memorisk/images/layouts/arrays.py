@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.columns import joined_names, texts
-from memorisk.images.layouts.draft import Draft, finish_draft, refuse_unused
+from memorisk.images.layouts.draft import Draft
+from memorisk.images.layouts.draft_steps import finish_draft, refuse_unused
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.arrays import NO_ARRAYS, array_shapes, image_axes, open_rows, whole_array
@@ -46,7 +47,7 @@ def load_arrays(path: Path, options: ImageOptions) -> Manifest:
 
     Raises:
         InputError: The file has no array of images, arrays of different lengths, or pickled objects, or
-            :func:`memorisk.images.layouts.draft.finish_draft` refuses it.
+            :func:`memorisk.images.layouts.draft_steps.finish_draft` refuses it.
     """
     draft = Draft(table=pd.DataFrame(), root=path.parent, name=path.stem.removesuffix(".npy"))
     refuse_unused(options, path.name, allowed=("image_column", "label_column", "group_column"))

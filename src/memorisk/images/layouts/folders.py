@@ -21,8 +21,10 @@ from memorisk.images.clean_set import CLEAN_MANIFEST, FILE_NAME_COLUMN, read_man
 from memorisk.images.columns import SPLITS, label_column, label_values, read_described, texts
 from memorisk.images.identity import normal_ids
 from memorisk.images.layouts.dicom import dicom_draft
-from memorisk.images.layouts.draft import Draft, finish_draft, one_each, refuse_unused, take_columns
+from memorisk.images.layouts.draft import Draft
+from memorisk.images.layouts.draft_steps import finish_draft, refuse_unused
 from memorisk.images.layouts.files import Walk, plain_stem, refuse_escape, walk_files
+from memorisk.images.layouts.label_tables import one_each, take_columns
 from memorisk.images.layouts.shards import hub_shards, load_shards
 from memorisk.images.manifest import TABLE_FILE, TEXT_FILE, Manifest
 from memorisk.images.options import ImageOptions
@@ -161,7 +163,7 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
 
     Raises:
         InputError: The folder has no images, mixed kinds without a layout, links that leave it, or names that are not
-            UTF-8, or :func:`memorisk.images.layouts.draft.finish_draft` refuses it.
+            UTF-8, or :func:`memorisk.images.layouts.draft_steps.finish_draft` refuses it.
     """
     walk = walk_files(root, follow_links=options.follow_links)
     refuse_escape(walk.escaping, root.name or ".", "follow_links accepts them")

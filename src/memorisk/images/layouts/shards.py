@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from memorisk.images.columns import SPLITS, Role, class_texts, label_texts, pick, shown_names, text, texts
 from memorisk.images.identity import normal_ids
-from memorisk.images.layouts.draft import Draft, finish_draft, keep_user_columns
+from memorisk.images.layouts.draft import Draft, keep_user_columns
+from memorisk.images.layouts.draft_steps import finish_draft
 from memorisk.images.layouts.files import FileFinder, is_within, refuse_escape, walk_files
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
@@ -189,7 +190,7 @@ def load_shards(root: Path, shards: list[Shard], options: ImageOptions, name: st
 
     Raises:
         InputError: The shards have no column of images, or several and none is named, or different columns; the options
-            set frames; files leave the folder; or :func:`memorisk.images.layouts.draft.finish_draft` refuses them.
+            set frames; files leave the folder; or :func:`memorisk.images.layouts.draft_steps.finish_draft` refuses them.
     """
     if not shards:
         raise InputError(f"{one_line(name)}: no images (no Arrow or Parquet file with rows)")

@@ -16,8 +16,10 @@ import pandas as pd
 from memorisk.images.columns import Role, label_column, label_values, pick, read_described, texts, with_numbers
 from memorisk.images.identity import normal_ids
 from memorisk.images.layouts.cached_tables import noted_root
-from memorisk.images.layouts.draft import Draft, finish_draft, keep_user_columns, one_each
+from memorisk.images.layouts.draft import Draft, keep_user_columns
+from memorisk.images.layouts.draft_steps import finish_draft
 from memorisk.images.layouts.files import FileFinder, refuse_escape, walk_files
+from memorisk.images.layouts.label_tables import one_each
 from memorisk.images.manifest import BUILTIN, REQUIRED, Manifest, split_doubts
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import file_format
@@ -35,7 +37,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
 
     Raises:
         InputError: No column names the images, files are missing or outside the folder, or
-            :func:`memorisk.images.layouts.draft.finish_draft` refuses the table.
+            :func:`memorisk.images.layouts.draft_steps.finish_draft` refuses the table.
     """
     described, doubts = split_doubts(read_described(path, quoted=quoted))
     if not len(described):

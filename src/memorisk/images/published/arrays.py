@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.images.layouts.draft import Draft, finish_draft
+from memorisk.images.layouts.draft import Draft
+from memorisk.images.layouts.draft_steps import finish_draft
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.layout import find_root, folders_down, note_count, refuse_links_out

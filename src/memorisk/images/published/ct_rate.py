@@ -23,7 +23,8 @@ import pandas as pd
 
 from memorisk.images.columns import NO_FINDING
 from memorisk.images.file_hashes import content_fingerprints
-from memorisk.images.layouts.draft import Draft, finish_draft
+from memorisk.images.layouts.draft import Draft
+from memorisk.images.layouts.draft_steps import finish_draft
 from memorisk.images.layouts.files import plain_stem
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions

@@ -16,7 +16,8 @@ import pandas as pd
 
 from memorisk.images.columns import read_described, shown_names, texts, with_numbers
 from memorisk.images.identity import normal_id, normal_ids
-from memorisk.images.layouts.draft import Draft, finish_draft, keep_user_columns
+from memorisk.images.layouts.draft import Draft, keep_user_columns
+from memorisk.images.layouts.draft_steps import finish_draft
 from memorisk.images.layouts.files import (
     is_within,
     plain_stem,

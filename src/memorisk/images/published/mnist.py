@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.images.layouts.draft import Draft, finish_draft
+from memorisk.images.layouts.draft import Draft
+from memorisk.images.layouts.draft_steps import finish_draft
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.layout import find_root, note_count, refuse_links_out
 from memorisk.images.readers.arrays import open_rows, whole_array
-from memorisk.images.readers.records import idx_header
+from memorisk.images.readers.idx import idx_header
 from memorisk.images.readers.registry import decoding
 from memorisk.runs.errors import InputError, one_line
 

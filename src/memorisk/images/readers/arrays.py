@@ -27,8 +27,8 @@ from typing import IO, Any, Protocol, cast
 import numpy as np
 
 from memorisk.images.readers.greys import over_black, percentile_range, refuse_not_finite, stretch, to_depth
+from memorisk.images.readers.idx import ArrayStream, open_idx
 from memorisk.images.readers.limits import check_count, check_size
-from memorisk.images.readers.records import ArrayStream, open_idx
 from memorisk.images.readers.registry import ReadOptions, file_head, sniff
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 from memorisk.runs.size_limits import FREE_BYTES, check_archive, check_unpacked

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.readers import raster
+from memorisk.images.readers import jpeg_markers
 from memorisk.images.readers.greys import grey_image, refuse_not_finite, stretch, table_limit, to_depth, to_greys
 from memorisk.images.readers.limits import check_size
 from memorisk.images.readers.raster import open_image, refuse_cut_short
@@ -461,11 +461,11 @@ def _check_codestream(data: Any, frame: int, path: Path, max_pixels: int) -> int
         stream = get_frame(data.PixelData, frame, number_of_frames=frame_count(data))
     except Exception:  # broken encapsulation: the decoders say what is wrong with it
         return None
-    if raster.is_jpeg(stream) and not raster.has_end(stream):
+    if jpeg_markers.is_jpeg(stream) and not jpeg_markers.has_end(stream):
         raise InputError(f"{one_line(path)}: a truncated JPEG frame (it has no end marker)")
-    size = raster.declared_size(stream)
+    size = jpeg_markers.declared_size(stream)
     if size is not None:
         check_size(path, size[0], size[1], max_pixels)
     if "JPEG Baseline" in _transfer_syntax(data).name:
         refuse_cut_short(open_image(stream, path), stream, path)
-    return raster.declared_precision(stream)
+    return jpeg_markers.declared_precision(stream)

@@ -1,6 +1,7 @@
 """Sources that a user names: digits, a folder, a table, arrays, a published data set, a URL, or several.
 
-Each layout has its module; they meet in ``images.layouts.draft``, where labels, groups, frames and checks are the same.
+Each layout has its module; they meet in ``images.layouts.draft_steps``, where labels, groups, frames and checks are
+the same.
 `refuse_overlap` and the functions after it know the places of a source's images, the folders that must not be written
 to, and the generated images that may not be read from there unnoticed.
 """
@@ -11,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from memorisk.images.layouts.arrays import load_arrays
-from memorisk.images.layouts.draft import refuse_unused
+from memorisk.images.layouts.draft_steps import refuse_unused
 from memorisk.images.layouts.folders import load_folder
 from memorisk.images.layouts.shards import Shard, is_saved, is_shard, load_shards, saved_shards
 from memorisk.images.layouts.tables import load_table
