@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from memorisk.images.identity import (
-    IdDoubt,
-)
+from memorisk.images.identity import IdDoubt
 from memorisk.images.manifest import RESERVED
 from memorisk.images.readers.registry import Kind
 

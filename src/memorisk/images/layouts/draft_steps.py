@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from memorisk.images.columns import (
-    canonical_split,
-    texts,
-)
+from memorisk.images.columns import canonical_split, texts
 from memorisk.images.identity import (
     header_doubts,
     id_doubts,

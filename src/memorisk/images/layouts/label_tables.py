@@ -21,10 +21,7 @@ from memorisk.images.columns import (
     shown_names,
     texts,
 )
-from memorisk.images.identity import (
-    normal_id,
-    normal_ids,
-)
+from memorisk.images.identity import normal_id, normal_ids
 from memorisk.images.layouts.draft import Draft
 from memorisk.images.layouts.files import plain_stem
 from memorisk.images.manifest import RESERVED

@@ -190,7 +190,7 @@ def load_shards(root: Path, shards: list[Shard], options: ImageOptions, name: st
 
     Raises:
         InputError: The shards have no column of images, or several and none is named, or different columns; the options
-            set frames; files leave the folder; or :func:`memorisk.images.layouts.draft_steps.finish_draft` refuses them.
+            set frames; files leave the folder; or `memorisk.images.layouts.draft_steps.finish_draft` refuses them.
     """
     if not shards:
         raise InputError(f"{one_line(name)}: no images (no Arrow or Parquet file with rows)")
