@@ -34,17 +34,21 @@ def random_emboss(x: Any, uniform: Any, generator: object) -> Any:
 
 
 def add_entry() -> None:
-    """Put the entry into the registry before anything has read it."""
+    """Put the entry into the registry before anything has read it, and its functions into their modules."""
     from memorisk.images.alterations import transformations as registry
 
-    assert not [name for name in sys.modules if name.startswith("memorisk.images.alterations.p")]
+    read = [name for name in sys.modules if name.startswith("memorisk.images.alterations.")]
+    assert read == [registry.__name__]
     entry = registry.Transformation(
         WORDS,
-        registry.PlantKind(NEW, 16, "relief of {:g} to {:g}", (0.2, 0.9), required=True, function=f"{__name__}:emboss"),
-        registry.CopyFamily("embossing", 9, (0.2, 0.5, 0.9), "Relief", function=f"{__name__}:embossing"),
-        registry.Augmentation("emboss", 7, f"{__name__}:random_emboss"),
+        registry.PlantKind(NEW, 16, "relief of {:g} to {:g}", (0.2, 0.9), required=True),
+        registry.CopyFamily("embossing", 9, (0.2, 0.5, 0.9), "Relief"),
+        registry.Augmentation("emboss", 7),
     )
     registry.TRANSFORMATIONS = (entry, *registry.TRANSFORMATIONS)  # the first: places in the list decide nothing
+    from memorisk.images.alterations import augmentations, graded, planting
+
+    planting.embossed, graded.embossing, augmentations.emboss = emboss, embossing, random_emboss  # pyright: ignore
 
 
 def facts(folder: Path) -> dict[str, Any]:

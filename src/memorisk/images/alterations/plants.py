@@ -1,22 +1,16 @@
 """Kinds of planted copies, by name, as `images.alterations.transformations` has them."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
-from memorisk.images.alterations.transformations import TRANSFORMATIONS, PlantKind
+from memorisk.images.alterations.transformations import TRANSFORMATIONS, PlantKind, by_name
 from memorisk.runs.errors import unknown_name
 
-ALL_KINDS: Mapping[str, PlantKind] = MappingProxyType(
-    {
-        kind.name: kind
-        for kind in sorted((one.plant for one in TRANSFORMATIONS if one.plant), key=lambda kind: kind.stream)
-    }
-)
-"""Every kind of planted copy by its name, in the order in which kinds are drawn."""
-PLANT_KINDS: Mapping[str, PlantKind] = MappingProxyType({name: one for name, one in ALL_KINDS.items() if one.required})
-"""The kinds that a pass covers unless the user names kinds (METHODS section 5), by name."""
-IN_WORDS: Mapping[str, str] = MappingProxyType({one.plant.name: one.words for one in TRANSFORMATIONS if one.plant})
-"""Plain words for the copies of each kind, by name."""
+ALL_KINDS: Mapping[str, PlantKind] = by_name(one.plant for one in TRANSFORMATIONS)
+"""Every kind of planted copy, in the order in which kinds are drawn."""
+PLANT_KINDS: Mapping[str, PlantKind] = {name: kind for name, kind in ALL_KINDS.items() if kind.required}
+"""The kinds that a pass covers unless the user names kinds (METHODS section 5)."""
+IN_WORDS: Mapping[str, str] = {one.plant.name: one.words for one in TRANSFORMATIONS if one.plant}
+"""Plain words for the copies of each kind."""
 
 
 def find_plant_kind(name: str) -> PlantKind:

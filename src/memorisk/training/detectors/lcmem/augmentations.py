@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 
 from memorisk.images.alterations.operations import brightness, check_pixels, noise, shift_and_scale
-from memorisk.images.alterations.transformations import TRANSFORMATIONS, Augmentation
+from memorisk.images.alterations.transformations import TRANSFORMATIONS, Augmentation, by_name
 from memorisk.runs.errors import unknown_name
 
-_AUGMENTATIONS = sorted((one.augmentation for one in TRANSFORMATIONS if one.augmentation), key=lambda one: one.place)
-OPERATIONS = tuple(one.name for one in _AUGMENTATIONS)
+_AUGMENTATIONS = by_name(one.augmentation for one in TRANSFORMATIONS)
+OPERATIONS = tuple(_AUGMENTATIONS)
 """Operations of stage 2, in this order; stage 1 may use some of them."""
 
 
@@ -55,8 +55,8 @@ class PairAugmentation:
         check_pixels(tuple(x.shape))
         drawn = torch.rand(len(x), 2 * len(OPERATIONS), generator=generator, dtype=torch.float64)
         acting, strengths = drawn.chunk(2, dim=1)
-        for place, augmentation in enumerate(_AUGMENTATIONS):
-            if augmentation.name in self.operations:
+        for place, (name, augmentation) in enumerate(_AUGMENTATIONS.items()):
+            if name in self.operations:
                 chosen = acting[:, place] < self.probability
                 x = _augment_where(chosen, x, augmentation, strengths[:, place], generator)
         return x.clamp(0, 1)
