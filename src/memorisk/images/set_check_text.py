@@ -34,8 +34,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         (f"problems found - {wrong}" if wrong else f"no problems found{'' if _labelled(check) else _UNLABELLED}")
         + _across_groups(check),
         *(f"note: {one_line(note)}" for note in (*check.notes, *(doubt.words for doubt in check.id_doubts))),
-        *missing_data_notes(check),
-        *frame_notes(check),
+        *(f"note: {note}" for note in (*missing_data_notes(check), *frame_notes(check))),
         *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_file(r)}: {_text(r['reason'])}"),
         *_listing("not read", _rows(check.not_read), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
         *_listing("further frames", _rows(check.frames_left), shown, lambda r: f"{_text(r['path'])}: {r['frames']:,}"),
@@ -72,11 +71,11 @@ def missing_data_notes(check: ImageCheck) -> list[str]:
     notes = []
     if len(check.groups) == check.n > 1:
         notes.append(
-            "note: no two images share a group: patients who cross splits could not be looked for (--group-from, "
+            "no two images share a group: patients who cross splits could not be looked for (--group-from, "
             "--group-column)"
         )
     if not _labelled(check):
-        notes.append("note: no image has a label, which an audit needs (--labels-csv, --label-column, --label-from)")
+        notes.append("no image has a label, which an audit needs (--labels-csv, --label-column, --label-from)")
     return notes
 
 
@@ -86,7 +85,7 @@ def frame_notes(check: ImageCheck) -> list[str]:
     if not n:
         return []
     frames = plural(n, "further frame, page or slice", "further frames, pages or slices")
-    return [f"note: {frames} of {plural(files, 'file was', 'files were')} not looked at; --frames all reads them, too"]
+    return [f"{frames} of {plural(files, 'file was', 'files were')} not looked at; --frames all reads them, too"]
 
 
 def _labelled(check: ImageCheck) -> bool:

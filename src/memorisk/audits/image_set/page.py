@@ -336,7 +336,7 @@ def _files(check: ImageCheck, redact: bool) -> list[Block]:
         elsewhere="tables/sizes.parquet",
         visible_rows=10,
     )
-    blocks: list[Block] = [table, *(Paragraph(Name(note.removeprefix("note: "))) for note in frame_notes(check))]
+    blocks: list[Block] = [table, *(Paragraph(Name(note)) for note in frame_notes(check))]
     if redact or not len(check.frames_left):
         return blocks
     frames = Table(
@@ -352,6 +352,6 @@ def _files(check: ImageCheck, redact: bool) -> list[Block]:
 def _how(check: ImageCheck, redact: bool) -> list[Block]:
     """Say by which rule images are copies, what was not looked for, and what was assumed."""
     told = [check.near_rule.words, *check.near_rule.not_looked_for]
-    notes = [] if redact else [*check.notes, *(note.removeprefix("note: ") for note in missing_data_notes(check))]
+    notes = [] if redact else [*check.notes, *missing_data_notes(check)]
     doubts = [(doubt.without_ids if redact else doubt).words for doubt in check.id_doubts]
     return [Steps([Name(text) for text in (*told, *notes, *doubts)])]

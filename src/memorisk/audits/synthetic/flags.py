@@ -45,6 +45,8 @@ class Flag:
     """Who found it, and how."""
     score: float
     """By whom found it, larger = more alike."""
+    ahead: bool = False
+    """Whether the pair comes before others in the review: it is singled out, or confirmed by alignment."""
 
 
 def flag_pairs(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> list[Flag]:
@@ -67,7 +69,7 @@ def flag_pairs(evidence: SyntheticEvidence, found: Findings, paired: tuple[Paire
 def aligned_flags(look: SecondLook | None) -> list[Flag]:
     """Flags of the pairs that the second look confirms, the most similar first."""
     confirmed = [] if look is None else look.confirmed
-    return [Flag(pair.synthetic, pair.train, ALIGNED, pair.alignment.similarity) for pair in confirmed]
+    return [Flag(pair.synthetic, pair.train, ALIGNED, pair.alignment.similarity, ahead=True) for pair in confirmed]
 
 
 def singled_pairs(view: DetectorView, one: DetectorFindings) -> pd.DataFrame:
@@ -101,7 +103,7 @@ def _singled(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
         if one.singled is not None:
             for row in singled_pairs(view, one).to_dict("records"):
                 reason = f"{SINGLED} {view.name}"
-                yield Flag(int(row["synthetic"]), int(row["train"]), reason, -float(row["distance"]))
+                yield Flag(int(row["synthetic"]), int(row["train"]), reason, -float(row["distance"]), ahead=True)
 
 
 def _listed(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
@@ -183,10 +185,10 @@ def review_table(
             "training_image": names.names(sets.train.manifest.images[real]),
             "patient": names.names(found.patients[real]),
             "found_by": [
-                "; ".join(dict.fromkeys([flag.reason for flag in why] + [CHANGED] * (pair in changed)))
-                for pair, why in pairs.items()
+                "; ".join(dict.fromkeys([flag.reason for flag in own] + [CHANGED] * (pair in changed)))
+                for pair, own in pairs.items()
             ],
-            "score": np.array([why[0].score if why else np.nan for why in pairs.values()], dtype=np.float64),
+            "score": np.array([own[0].score if own else np.nan for own in pairs.values()], dtype=np.float64),
             "alignment": [aligned.get(pair, "") for pair in pairs],
             "pair": pair_keys(contents, names),
             **{name: ["" if one is None else getattr(one, name) for one in said] for name in ANSWERS},
@@ -194,10 +196,7 @@ def review_table(
         },
         columns=[*COLUMNS, "changed"],
     )
-    singled = [
-        pair in changed or any(flag.reason.startswith((SINGLED, ALIGNED)) for flag in why)
-        for pair, why in pairs.items()
-    ]
+    singled = [pair in changed or any(flag.ahead for flag in own) for pair, own in pairs.items()]
     table = table.assign(
         dismissed=table["verdict"].to_numpy() == DISMISS,
         others=~np.array(singled, dtype=bool),

@@ -285,7 +285,7 @@ def _reason(cell: Cell, images: ImageRarity, classes: ClassRarity, ranks: MannWh
     if np.isnan(images.sd):
         reasons.append("one seed: no s.d. over seeds")
     for name, interval in (("image", images.interval), ("class", classes.interval)):
-        if interval.method.startswith("not measurable"):
+        if np.isnan(interval.low):
             reasons.append(f"{name}-level interval {interval.method}")
     return [*reasons, *missing_ranks_reason(ranks)]
 

@@ -142,10 +142,11 @@ def _noticeable_gap(reading: ResultView) -> list[Block]:
     if noticeable is None:
         return missing
     units = reading.summary.units
-    text = power_sentence(noticeable.gap_nats, noticeable.simulated, units, "\0", noticeable.stratum, noticeable.strata)
+    text = power_sentence(
+        noticeable.gap_nats, noticeable.simulated, units, noticeable.label, noticeable.stratum, noticeable.strata
+    )
     text = f"{wording.UNFLAGGED.format(unit=reading.unit)}{text}" if reading.status == "fail" else capitalized(text)
-    before, _, after = text.partition("\0")
-    return [Paragraph([before, Name(noticeable.label), f"{after}."]), *missing]
+    return [Paragraph(Name(f"{text}.")), *missing]
 
 
 def _folded_list(items: Sequence[str]) -> list[Block]:
