@@ -278,7 +278,7 @@ def one(world: World, seed: int, options: SyntheticOptions) -> Counter[str]:
     counts = Counter({verdict["status"]: 1, "singled": int(verdict["n_singled"] > 0)})
     counts["by METHODS"] = int(by_methods(seen.view.distances, drawn.plants))
     counts["power"] = int(verdict["fewest_copied"] == 1)
-    counts["unlike"] = int(any("not alike" in why for why in verdict["why"]))
+    counts["unlike"] = int(any(one["code"] in ("parts-not-alike", "parts-not-apart") for one in verdict["reasons"]))
     if seed < JUDGED and verdict["status"] == "undecided" and verdict["n_singled"]:
         counts["judged"] = 1
         judged = {}

@@ -27,7 +27,8 @@ TECHNICAL = re.compile(
     r"\b(p|M|MemRate|nats?|epsilon|null|adjusted|level|logit|recall|AUC|TPR|FPR|METHODS)\b|[=<>≤≥±σεδ%{}]|--|_"
 )
 """Words and signs that a sentence for the data-protection officer must not contain."""
-WORDS = {"gate": "high", "strata": "few"}
+WORDS = {"gate": "high", "method": "references", "rule": "share"}
+"""Words of fields that take no others."""
 
 
 def example(kind: Any, name: str, n: int) -> Any:

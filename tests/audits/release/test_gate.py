@@ -45,7 +45,7 @@ def test_what_was_audited_may_go_and_nothing_else(runs: Path, stated: Path, tmp_
     assert notes  # what the pass rests on and leaves out
     assert all(note.startswith("note: synthetic: ") for note in notes)
     passed = json.loads(stated.read_text())["predicate"]["audits"][0]
-    assert notes[0] == f"note: synthetic: {passed['why'][0]}"
+    assert notes[0] == f"note: synthetic: {passed['reasons'][0]['text']}"
     assert notes[-1] == f"note: synthetic: {passed['limits'][-1]}"
     shutil.copytree(runs / "clean", tmp_path / "more")
     (tmp_path / "more" / "patients.csv").write_text("a")
@@ -215,5 +215,5 @@ def test_a_statement_of_an_earlier_form_opens_no_gate(runs: Path, stated: Path) 
     told = json.loads(stated.read_text())
     told["predicate"]["format_version"] = 2
     stated.write_text(json.dumps(told))
-    with pytest.raises(InputError, match="has format version 2, known here is 3: write it again"):
+    with pytest.raises(InputError, match="has format version 3, known here is 4: write it again"):
         gate(stated, images=["clean"])

@@ -150,11 +150,6 @@ class ClassReason(Reason):
         """Class as it begins a sentence; empty for the whole audit."""
         return f"class {one_line(self.label, 80)}" if self.label else ""
 
-    @property
-    def in_class(self) -> str:
-        """Class at the end of a sentence in plain words; empty for the whole audit."""
-        return f" in class {one_line(self.label, 80)}" if self.label else ""
-
 
 def verdict_reasons(reasons: Iterable[Reason | Mapping[str, Any]]) -> dict[str, Any]:
     """Return ``reasons`` and ``why`` of a verdict that is written as a mapping.
