@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 from torch import nn
 
@@ -24,6 +25,7 @@ from memorisk.models.blackbox.preprocessing import preprocessing_from
 from memorisk.models.blackbox.saved_outputs import write_saved_outputs
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from memorisk.runs.folder import is_hidden, read_config
 from memorisk.scores.marks import kl_divergence, mean_log_kl
 from tests.commands import answer, refusal
 
@@ -299,6 +301,22 @@ def test_the_report_shows_the_mark_unless_it_is_left_out(place: Path, known: Res
         assert "data:image" not in text
         assert "p00.png" not in text
     assert json.loads((place / "hidden" / "summary.json").read_text())["mark"]["name"] is None
+
+
+def test_a_pseudonymised_run_names_neither_probes_nor_mark(
+    place: Path, known: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    hidden = run(place, "hidden", pseudonymise=True)
+    assert hidden.verdict["status"] == known.verdict["status"]
+    assert sorted(hidden.per_image["kl"]) == sorted(known.per_image["kl"])
+    assert not set(hidden.per_image["image"]) & set(known.per_image["image"])
+    assert hidden.verdict["mark"]["name"] is None
+    config = yaml.safe_load((place / "hidden" / "config.yaml").read_text())
+    assert all(is_hidden(value) for value in (config["mark"], config["probes"], *config["models"]))
+    assert read_config(place / "hidden")["mark"] == "A"
+    page = (place / "hidden" / "report.html").read_text()
+    assert "p07" not in page and "feature_nets" not in page and "<img" not in page
 
 
 def test_the_same_command_gives_the_same_bytes(place: Path, known: Result) -> None:

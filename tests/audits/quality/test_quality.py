@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 from memorisk.audits.quality import transfer
 from memorisk.audits.quality.run import assess_quality
+from memorisk.runs.folder import read_config
 from tests.commands import answer, refusal
 
 
@@ -59,6 +60,20 @@ def test_the_command_writes_figures_and_says_nothing_of_privacy(digits, tmp_path
     assert (out / "quality.json").read_bytes() == before
     assert "seed" in refusal(capsys, *command, "--features", "pixels", "pca:4", "--seed", 2)
     assert "is a run of quality" in refusal(capsys, "report", out)
+
+
+def test_a_pseudonymised_run_names_no_file_and_no_patient(digits, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    how = {"held_out_split": "test", "features": "pixels", "figures": "FID"}
+    plain = assess_quality(digits / "real.csv", digits / "made", out=tmp_path / "plain", **how)
+    hidden = assess_quality(digits / "real.csv", digits / "made", out=tmp_path / "run", pseudonymise=True, **how)
+    pd.testing.assert_frame_equal(hidden.figures, plain.figures)
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    assert config.count("path-") >= 3 and read_config(tmp_path / "run")["train"] == str(digits / "real.csv")
+    for file in (tmp_path / "run").rglob("*.*"):
+        if file.is_file():
+            data = file.read_bytes()
+            assert str(digits).encode() not in data and b"real.csv" not in data and b"p17" not in data, file
 
 
 def test_train_on_synthetic_goes_on_where_it_stopped(digits, tmp_path, monkeypatch):
