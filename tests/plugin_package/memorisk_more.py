@@ -35,6 +35,7 @@ brightness = RunKind(
     name="brightness",
     command="audit brightness",
     function="memorisk_brightness:audit_brightness",
+    options="memorisk_brightness:BrightnessOptions",
     page="memorisk_brightness:brightness_page",
     statement="memorisk_brightness:describe_brightness",
     question="Is the set too bright?",

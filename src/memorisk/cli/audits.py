@@ -31,7 +31,6 @@ from memorisk.cli.settings import (
 )
 from memorisk.report.kinds import RunKind, kind_of, load_part
 from memorisk.runs.options import Device
-from memorisk.runs.settings import settings_class
 
 
 def explain(
@@ -228,7 +227,7 @@ def command_of(kind: RunKind) -> Callable[..., int]:
         kind: Kind of the audit.
     """
     function = load_part(kind.function)
-    own, options = inspect.signature(function).parameters, settings_class(function)()
+    own, options = inspect.signature(function).parameters, load_part(kind.options)()
     sources = [name for name, one in own.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
     dry = {"dry_run": (DRY_RUN, False)} if "dry_run" in own else {}
     settings = {"out": (REWRITTEN_FOLDER, inspect.Parameter.empty), **dry, "print_config": (PRINT_CONFIG, False),

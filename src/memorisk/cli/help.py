@@ -89,17 +89,12 @@ def print_help(app: App, command: Sequence[str], arguments: ArgumentCollection, 
 
 def setting_names() -> set[str]:
     """The names of the settings of every command."""
-    from memorisk.audits.classifier.options import ClassifierOptions
-    from memorisk.audits.feature.options import FeatureOptions
-    from memorisk.audits.quality.options import QualityOptions
-    from memorisk.audits.synthesize.options import SynthesizeOptions
-    from memorisk.audits.synthetic.options import SyntheticOptions
-    from memorisk.audits.watch.options import WatchOptions
+    from memorisk.report.kinds import KINDS, load_part
     from memorisk.studies.detectors.options import BenchDetectorsOptions
     from memorisk.studies.pairs.options import BenchCopiesOptions, BenchReidOptions
     from memorisk.training.engine.options import TrainClassifierOptions
     from memorisk.training.generators.options import GenerateOptions
 
-    audits = (ClassifierOptions, FeatureOptions, QualityOptions, SynthesizeOptions, SyntheticOptions, WatchOptions)
+    audits = [load_part(kind.options) for kind in KINDS.values() if kind.options]
     others = (BenchDetectorsOptions, BenchCopiesOptions, BenchReidOptions, TrainClassifierOptions, GenerateOptions)
     return {field.name for kind in (*audits, *others) for field in fields(kind)}

@@ -132,22 +132,12 @@ def takes_settings(options: type, *left_out: str) -> Callable[[Function], Functi
         own_parameters = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         excluded = {*own.parameters, *left_out}
         fields_shown = sorted((field for field in fields(options) if field.name not in excluded), key=place)
-        function.settings_class = options  # type: ignore[attr-defined]
         function.__signature__ = own.replace(
             parameters=[*own_parameters, *(_parameter(f, options) for f in fields_shown)]
         )  # type: ignore[attr-defined]
         return function
 
     return decorate
-
-
-def settings_class(function: Callable[..., Any]) -> type:
-    """Return the dataclass of settings that a function takes, as `takes_settings` notes it.
-
-    Args:
-        function: Function with `takes_settings`.
-    """
-    return function.settings_class  # type: ignore[attr-defined]
 
 
 def _parameter(field: Field[Any], options: type) -> inspect.Parameter:

@@ -20,7 +20,7 @@ from memorisk.audits.classifier.marks import write_mark
 from memorisk.audits.image_set.page import problem_box
 from memorisk.audits.image_set.run import SUMMARY, TABLES
 from memorisk.report.blocks import Block
-from memorisk.report.kinds import kind_of, load_part
+from memorisk.report.kinds import KINDS, kind_of, load_part
 from memorisk.report.page import style_sheet, template_environment
 from memorisk.runs.errors import InputError, MemoriskError, one_line, read_guard
 from memorisk.runs.files import read_json
@@ -137,10 +137,8 @@ class Viewer:
         """
         viewed = kind_of(run.kind).viewed
         if not viewed or run.state != "done":
-            raise InputError(
-                "only a finished run of audit synthetic, filter, audit classifier, audit losses or images check can be "
-                "looked into"
-            )
+            commands = ", ".join(kind.command for kind in KINDS.values() if kind.viewed)
+            raise InputError(f"only finished runs can be looked into, of these commands: {commands}")
         if run.redacted:
             raise InputError("this run was made with --redact: neither ids nor images of it are shown")
         with self._lock, read_guard(run.folder):
