@@ -15,6 +15,7 @@ from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.classifier.pages.comparison import comparison_page, direction_of_change
 from memorisk.audits.rendering import load_result
 from memorisk.cli.main import main
+from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import two_way_interval
@@ -103,7 +104,7 @@ def test_a_defence_that_works_is_seen_and_nothing_else(runs):
 def test_runs_of_other_audits_are_told_what_is_compared(runs, tmp_path, made_by, words):
     other = tmp_path / "other"
     result = load_result(runs["before"])
-    result.replace(verdict={**result.verdict, "audit": made_by}).save(other)
+    result.replace(verdict={**result.verdict, "audit": made_by, "schema": FORMS["synthetic"]}).save(other)
     (other / "config.yaml").write_text("out: other\n")
     with pytest.raises(InputError, match=rf"other holds no scores .*patients{words}: compare takes two runs"):
         compare(runs["before"], other)
