@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from memorisk.images.alterations.operations import mirror
 from memorisk.runs.errors import InputError
 from memorisk.training.detectors.contrastive.augmentations import (
     OPERATIONS,
@@ -17,7 +18,6 @@ from memorisk.training.detectors.contrastive.operations import (
     bias_field,
     blur,
     log_gamma,
-    mirror,
     motion,
     noise,
     turn_and_scale,

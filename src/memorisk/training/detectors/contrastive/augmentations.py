@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from memorisk.images.alterations.operations import mirror
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.workload import CountProgress
@@ -39,7 +40,6 @@ from memorisk.training.detectors.contrastive.operations import (
     bias_field,
     blur,
     log_gamma,
-    mirror,
     motion,
     noise,
     turn_and_scale,

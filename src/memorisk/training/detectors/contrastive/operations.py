@@ -1,4 +1,4 @@
-"""The nine operations that make an augmented copy: batched, on the device of the pixels, one parameter per image.
+"""Operations that make an augmented copy: batched, on the device of the pixels, one parameter per image.
 
 Paper 003, section 3.2.3, names "rotation, scaling, flipping, affine transformations, bias field distortion, gamma
 correction, noise addition, and blurring"; its code draws them with TorchIO. Here resampling, blur and motion are
@@ -53,11 +53,6 @@ def turn_and_scale(x: torch.Tensor, degrees: torch.Tensor, factor: torch.Tensor)
     matrix = transform.get_rotation_matrix2d(centre, degrees, factor[:, None].expand(-1, 2))
     turned = transform.warp_affine(x - low, matrix, (height, width), padding_mode="zeros", align_corners=True)
     return turned + low
-
-
-def mirror(x: torch.Tensor) -> torch.Tensor:
-    """Mirror images left to right."""
-    return x.flip(3)
 
 
 def upside_down(x: torch.Tensor) -> torch.Tensor:
