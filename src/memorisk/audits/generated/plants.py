@@ -14,18 +14,16 @@ required kinds, whose turns do not count them and behind which they are hidden, 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import pandas as pd
 
 from memorisk.images.alterations.planting import PlantedCopy, plant_copy
 from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
 from memorisk.images.alterations.transformations import PLACES, PlantKind
-from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import StackedImages, hash_pixels
-from memorisk.images.store import ImageStore
+from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.runs.errors import listed, plural
 from memorisk.statistics.copies.planted_copies import PlantPower
 from memorisk.statistics.copies.tails import copies_for_power
@@ -154,15 +152,9 @@ def insert_plants(synthetic: ImageStore, plants: Plants, seed: int) -> PlantedSe
     order = rng.permutation(hidden) if plants.n_required else np.arange(n)
     order = np.concatenate([order, np.arange(hidden, n + plants.n)])
     place = np.argsort(order)
+    images = cast(np.ndarray, StackedImages([synthetic.images, plants.pixels], order))
     hashes = [*synthetic.pixel_hashes, *(hash_pixels(image) for image in plants.pixels)]
-    names = [str(i) for i in range(len(order))]
-    table = pd.DataFrame({"image": names, "path": "", "label": "", "group": names}, dtype=object)
-    store = replace(
-        synthetic,
-        images=cast(np.ndarray, StackedImages([synthetic.images, plants.pixels], order)),
-        manifest=Manifest(table=table, root=None, name="the synthetic set"),
-        pixel_hashes=np.array(hashes, dtype=object)[order],
-    )
+    store = store_of_pixels(images, synthetic, "the synthetic set", hashes=np.array(hashes, dtype=object)[order])
     return PlantedSet(store, place[:n], place[n:])
 
 
