@@ -12,12 +12,12 @@ REIDENTIFICATION, COPIES = "re-identification", "copies"
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of positive pair."""
+    """Kind of positive pairs."""
 
     name: str
-    """"re-identification", or a family of augmentations."""
+    """"re-identification", or a family of `images.alterations.families`."""
     strengths: tuple[float, ...] = ()
-    """Drawn from, evenly; none for re-identification and planted kinds."""
+    """Strengths that are drawn from, evenly; none for re-identification and for copies drawn as planted ones."""
 
     @property
     def copied(self) -> bool:
@@ -38,53 +38,54 @@ def parse_families(texts: tuple[str, ...]) -> tuple[Family, ...]:
     """Read families from the names that a user gives.
 
     Args:
-        texts: ``re-identification``, ``copies`` (all families of augmentations), ``flipped``, ``cropped``, ``NAME``, or
-            ``NAME:STRENGTH`` for its strengths up to that one.
+        texts: Names: ``re-identification``; a family of copies, or ``NAME:STRENGTH`` for its strengths up to that one;
+            ``copies`` for all families that have strengths.
 
     Raises:
-        InputError: There is no such family or strength, or one stands twice.
+        InputError: A family or a strength does not exist, or a family occurs twice.
     """
-    found: list[Family] = []
+    families: list[Family] = []
     for text in texts:
         name, colon, most = text.partition(":")
         if name == COPIES and not colon:
-            found += [Family(each, strengths) for each, strengths in FAMILIES.items()]
+            families += [Family(each, strengths) for each, strengths in FAMILIES.items()]
         elif (name == REIDENTIFICATION and not colon) or (name in PLANTED and not colon):
-            found.append(Family(name))
+            families.append(Family(name))
         elif name in FAMILIES:
-            found.append(Family(name, _strengths_to(name, most) if colon else FAMILIES[name]))
+            families.append(Family(name, _strengths_to(name, most) if colon else FAMILIES[name]))
         else:
             raise unknown_name("family of copies", text, (REIDENTIFICATION, COPIES, *FAMILIES, *PLANTED))
-    names = [family.name for family in found]
+    names = [family.name for family in families]
     if len(set(names)) != len(names):
         raise InputError(f"families name {next(n for n in names if names.count(n) > 1)} twice")
-    return tuple(found)
+    return tuple(families)
 
 
 def not_promised(families: Sequence[Family]) -> list[str]:
-    """Kinds of copies of which a guarantee for some families says nothing, weakest named strength first.
+    """List the kinds of copies that a guarantee does not cover; of a family covered in part, the stronger copies.
 
     Args:
-        families: What it is about.
+        families: Families that the guarantee covers.
     """
-    said = {family.name: family for family in families}
-    left = [name for name in FAMILIES if name not in said]
-    for name, strengths in FAMILIES.items():
-        if name in said and said[name].strengths != strengths:
-            left.append(f"{name} stronger than {said[name].strengths[-1]:g}")
-    return [*left, *(name for name in PLANTED if name not in said), *WITHOUT_FAMILY]
+    strengths = {family.name: family.strengths for family in families}
+    partly = [name for name in FAMILIES if name in strengths and strengths[name] != FAMILIES[name]]
+    return [
+        *(name for name in FAMILIES if name not in strengths),
+        *(f"{name} stronger than {strengths[name][-1]:g}" for name in partly),
+        *(name for name in PLANTED if name not in strengths),
+        *WITHOUT_FAMILY,
+    ]
 
 
 def _strengths_to(name: str, most: str) -> tuple[float, ...]:
-    """Strengths of a family from the weakest to one that is named.
+    """Return the strengths of a family up to one that is named.
 
     Raises:
-        InputError: It has no such strength.
+        InputError: The family has no such strength.
     """
     strengths = FAMILIES[name]
-    known = [f"{strength:g}" for strength in strengths]
     try:
         place = strengths.index(float(most))
     except ValueError:
-        raise unknown_name(f"strength of {name}", most, known) from None
+        raise unknown_name(f"strength of {name}", most, [f"{strength:g}" for strength in strengths]) from None
     return strengths[: place + 1]

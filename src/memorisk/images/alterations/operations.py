@@ -138,10 +138,10 @@ def jpeg(x: torch.Tensor, quality: torch.Tensor) -> torch.Tensor:
     values = [int(value) for value in quality.tolist()]
     if len(pixels) > 1:
         with ThreadPoolExecutor(min(_JPEG_THREADS, torch.get_num_threads())) as pool:
-            found = list(pool.map(through_jpeg, pixels, values))
+            images = list(pool.map(through_jpeg, pixels, values))
     else:
-        found = [through_jpeg(image, value) for image, value in zip(pixels, values, strict=True)]
-    stacked = torch.from_numpy(np.stack(found)) if found else torch.from_numpy(pixels)
+        images = [through_jpeg(image, value) for image, value in zip(pixels, values, strict=True)]
+    stacked = torch.from_numpy(np.stack(images)) if images else torch.from_numpy(pixels)
     return stacked.to(x.device).to(x.dtype).div(255).movedim(-1, 1)
 
 
