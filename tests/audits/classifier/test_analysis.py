@@ -278,6 +278,7 @@ def test_the_verdict_file_says_all_that_a_pipeline_needs(result):
             "audited",
             "gate",
             "status",
+            "reasons",
             "why",
             "what_would_decide",
             "tiers",
@@ -392,7 +393,7 @@ def test_without_patient_ids_a_pass_needs_that_nobody_has_two_images():
     assert partly.verdict["why"][0].startswith("7 images have no patient id: a patient with images in training")
     passed = analyse(evidence, replace(OPTIONS, one_image_per_patient=True), unknown)
     assert passed.status == "pass"
-    assert passed.verdict["why"][-1].startswith("nobody has two images: whoever ran this said so")
+    assert passed.verdict["why"][-1].startswith("no patient has two images, as the user stated")
 
 
 def test_patients_without_a_partner_leave_it_undecided():

@@ -252,9 +252,9 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert len(verdict_of(exact, {"recall": 0.2})["what_would_decide"]) == 1  # the mended set may pass
     left = verdict_of(exact | {"patients_known": False, "n_train_unread": 1}, {"recall": 0.9999})["what_would_decide"]
     assert "memorisk release SET CLEAN --without RUN" in left[0]
-    assert "also a set without copies could not be decided, because too few planted copies were noticed" in left[1]
+    assert "also a set without copies could not be decided, because too few of the copies that were hidden" in left[1]
     assert "--one-image-per-patient" in left[2]
-    assert "because 1 file or image of the training set was not read" in left[3]
+    assert "because 1 training file could not be read" in left[3]
     assert len(left) == 4
     assert sum("not alike" in way for way in certain["what_would_decide"]) == 0
     assert len(set(certain["what_would_decide"])) == len(certain["what_would_decide"])

@@ -28,7 +28,16 @@ class CopyReason(Reason, bears_on=FAIL):
     )
 
 
-class ConfirmedPairs(CopyReason, code="confirmed-pairs"):
+class CertainCopy(CopyReason):
+    """Copy that is no matter of chance: by its pixels, or by the word of a person."""
+
+    remedy = Words(
+        f"the set drawn anew; or without the images of these pairs ({_WITHOUT}), audited by another detector "
+        "(--detector): this one overlooks again what it overlooked here"
+    )
+
+
+class ConfirmedPairs(CertainCopy, code="confirmed-pairs"):
     """Pairs that a person confirmed as copies."""
 
     n_pairs: int
@@ -36,17 +45,13 @@ class ConfirmedPairs(CopyReason, code="confirmed-pairs"):
     plain = Words("a person confirmed {n_pairs:pair as a copy|pairs as copies}")
 
 
-class SamePixels(CopyReason, code="same-pixels"):
+class SamePixels(CertainCopy, code="same-pixels"):
     """Synthetic images with the very pixels of a training image."""
 
     n_images: int
     n_synthetic: int
     compared_with_held_out: bool
     plain = Words("{n_images:generated image is a training image|generated images are training images}")
-    remedy = Words(
-        f"the set drawn anew; or without the images of these pairs ({_WITHOUT}), audited by another detector "
-        "(--detector): this one overlooks again what it overlooked here"
-    )
 
     @Words
     def text(self) -> str:
@@ -283,7 +288,7 @@ class PlantsMissed(Reason, code="plants-missed"):
     recall: float
     promise: str
     """What would have been noticed, in words."""
-    plain = Words("of the copies that were hidden on purpose too few were noticed")
+    plain = Words("too few of the copies that were hidden on purpose were noticed")
 
     @Words
     def text(self) -> str:

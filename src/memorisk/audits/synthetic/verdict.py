@@ -27,6 +27,7 @@ from memorisk.audits.generated.terms import TrainingUnread
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.reasons import (
     AHEAD_LEVEL,
+    CertainCopy,
     ChangedCopies,
     ChangedPairs,
     ConfirmedPairs,
@@ -146,8 +147,8 @@ def _failures(numbers: SyntheticNumbers, *, by_distance: bool = True) -> list[Re
 
 
 def _lifting(failures: Sequence[Reason]) -> Reason:
-    """Return the reason whose remedy lifts a failure: copies by their pixels are no matter of chance."""
-    return next((reason for reason in failures if isinstance(reason, SamePixels)), failures[0])
+    """Return the reason whose remedy lifts a failure: that of certain copies, where there are any."""
+    return next((reason for reason in failures if isinstance(reason, CertainCopy)), failures[0])
 
 
 def _left_after_failure(numbers: SyntheticNumbers, options: SyntheticOptions, known: Sequence[str]) -> Iterator[str]:
