@@ -95,7 +95,7 @@ def test_a_gate_asks_a_filter_for_its_kinds(honest: Result, place: Path) -> None
     assert found.status == "pass"
     refused = gate(out, images=[out / "kept"])
     assert not refused.passed
-    assert "run 1 (filter) passed without looking for copies that are noised" in refused.line
+    assert "run 1 (filter) passed without looking for copies that are flipped" in refused.line
     opened = gate(out, images=[out / "kept"], kinds=("exact",))
     assert (opened.passed, opened.kinds) == (True, ("exact",))
     page = render_page(officer_page(make_statement(out)))
