@@ -563,9 +563,9 @@ def audit_defences(
     """Audit a classifier under each regime and compare.
 
     Args:
-        images: As for `memorisk.audit_classifier`.
-        out: Folder for a run folder each regime, the table, and ``report.html``. Regimes that an earlier command left
-            there stand in the table, too.
+        images: Images, as for `memorisk.audit_classifier`.
+        out: Folder for one run folder per regime, the table, and ``report.html``. Regimes that an earlier command left
+            there are in the table, too.
         progress: Called with (stage, done, total).
         **settings: Any field of ``ClassifierOptions``; ``regime`` and ``epsilon`` name several.
 
@@ -1155,19 +1155,19 @@ def explain(
         feature_weights: Weights of the named networks: a file (of one network), "default" to download, "none".
         probes: Probe the layers of one of the run's models, too.
         feature_size: Pixels a side that named networks get; by default what they were trained at.
-        out: Where to write; ``explain`` inside the run folder if not given.
-        images: Where the run's images are now, if they have moved.
+        out: Folder to write to; ``explain`` inside the run folder if not given.
+        images: Present place of the run's images, if they have moved.
         probe_seed: The seed whose models are probed; the run's first if not given.
         device: "cpu", "cuda" or "auto".
         permutations: Random permutations behind each p-value.
         progress: Called with (stage, done, total).
 
     Returns:
-        What was found, which is also saved.
+        Explanation, which is also saved.
 
     Raises:
-        InputError: Bad input, a run that is not finished or whose images have changed, features that cannot be had,
-            or weights that are gone; nothing was written.
+        InputError: Bad input, a run that is not finished or whose images have changed, features that cannot be
+            computed, or weights that are gone; nothing was written.
     """
 
 @overload
@@ -1509,7 +1509,7 @@ class MemorizationWatch(_MemorizationWatch):
     Args:
         train: The images that the generator is trained on: a source as for `memorisk.load_manifest`, an `ImageStore`,
             or an array [N, H, W, C].
-        held_out: Real images of patients whom the training does not see. They choose where it stops, so that the audit
+        held_out: Real images of patients that the training does not see. They choose where it stops, so that the audit
             of what comes out of it needs others.
         out: Folder for the looks, new, empty, or one of this watch; None: they are only returned.
         stop: Whether ``go_on`` may become False; otherwise looks are only noted.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-from memorisk.runs.plugins import Registry
+from memorisk.runs.user_code.plugins import Registry
 
 _AUDITS, _CLASSIFIER, _SHOW = "memorisk.audits", "memorisk.audits.classifier", "memorisk.cli.show"
 
