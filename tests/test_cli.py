@@ -392,7 +392,7 @@ def test_out_folders_that_cannot_be_used(capsys, images, tmp_path, run):
     assert "cannot be made" in out(file / "run")
     assert "cannot name a folder" in out(tmp_path / ("n" * 300))
     assert "lies inside IMAGES" in out(images)
-    assert "holds files that are no run" in out(tmp_path)
+    assert "holds files that are not a run" in out(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     assert "link to nothing" in out(tmp_path / "link")
     before = entries(run)

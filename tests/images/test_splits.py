@@ -224,7 +224,7 @@ def test_linked_groups_stay_together():
         (["a"], ["g"], {"fractions": (0.5, 0.5)}, "add up to 1"),
         (["a", "a"], ["g"], {}, "2 labels but 1 groups"),
         ([], [], {}, "no images"),
-        (["a"], ["g"], {"linked": [("g", "no\nsuch")]}, "no image's group"),
+        (["a"], ["g"], {"linked": [("g", "no\nsuch")]}, "is not the group of any image"),
     ],
 )
 def test_refusals_are_one_line(labels, groups, settings_, message):

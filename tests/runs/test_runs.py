@@ -403,5 +403,5 @@ def test_what_a_kill_leaves_before_the_settings_are_written_is_a_run_to_go_on_wi
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / ".thesis.part").touch()
-    with pytest.raises(InputError, match="holds files that are no run"):
+    with pytest.raises(InputError, match="holds files that are not a run"):
         check_out_folder(mine, {}, identity=[])

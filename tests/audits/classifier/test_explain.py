@@ -242,7 +242,7 @@ def test_feature_files(tmp_path):
     refuse("others.npz", "lack 1 images: c")
     refuse("text.parquet", "column name holds no numbers")
     refuse("broken.parquet", "cannot be read")
-    refuse("none.npy", "no feature file")
+    refuse("none.npy", "feature file .* does not exist")
 
 
 def test_what_is_refused_writes_nothing(run, tmp_path):
@@ -253,14 +253,14 @@ def test_what_is_refused_writes_nothing(run, tmp_path):
     for settings, message in (
         ({"features": ["nosuchnet"]}, "unknown model"),
         ({"features": ["resnet10t"]}, "'none' for random ones"),
-        ({"features": ["x.npy"]}, "no feature file"),
+        ({"features": ["x.npy"]}, "feature file .* does not exist"),
         ({"features": []}, "no features are named"),
         ({"features": [tmp_path / "zero.npy"]}, r"1 feature rows are all zero.* \(rows 5, "),
         ({"feature_weights": "none"}, "is for a named network"),
         ({"features": ["resnet10t", "small_cnn"], "feature_weights": "w.pth"}, "look at one at a time"),
         (
             {"features": [tmp_path / "zero.npy", tmp_path.parent / tmp_path.name / "sub" / "zero.npy"]},
-            "no feature file",
+            "feature file .* does not exist",
         ),
         ({"probes": True, "probe_seed": 7}, "no seed 7"),
         ({"device": "cuda:77"}, "is not there"),

@@ -79,7 +79,7 @@ def test_folders_that_would_mix_with_the_inputs_are_refused(place: Path) -> None
             run(place, out)
     (place / "taken").mkdir()
     (place / "taken" / "mine.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds files that are no run"):
+    with pytest.raises(InputError, match="holds files that are not a run"):
         run(place, "taken", families="noise:0.1")
     with pytest.raises(InputError, match="miss_rate"):
         run(place, "out", families="noise:0.1", miss_rate=0.1)

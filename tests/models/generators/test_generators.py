@@ -131,7 +131,7 @@ def test_a_description_round_trips_and_damage_is_named(tmp_path):
         text = file.read_text()
         assert old in text
         file.write_text(text.replace(old, new, 1))
-        with pytest.raises(InputError, match="no description"):
+        with pytest.raises(InputError, match="is not a description"):
             read_description(tmp_path)
         file.write_text(text)
     file.unlink()

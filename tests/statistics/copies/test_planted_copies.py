@@ -78,7 +78,7 @@ def test_zero_found_by_the_formula():
         (lambda: planted_p_values([1.0], [1, 1], [1.0]), "number of images"),
         (lambda: plant_power([True], [1, 2]), "one source"),
         (lambda: copies_bound(0, 10, clopper_pearson(1, 2, 0.9)), "one level"),
-        (lambda: copies_bound(11, 10, clopper_pearson(1, 2)), "no share"),
+        (lambda: copies_bound(11, 10, clopper_pearson(1, 2)), "is not a share"),
     ],
 )
 def test_misfits_are_refused(call, message):

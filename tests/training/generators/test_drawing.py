@@ -132,7 +132,7 @@ def test_names_are_read_back() -> None:
     for number, attempt in ((0, 0), (17, 3), (1234567, 0), (999999, 12)):
         assert parse_name(image_name(number, attempt)) == (number, attempt)
     for wrong in ("synthetic-17", "synthetic-000017-again-0", "synthetic-0000017", "17", "synthetic-000017.png"):
-        with pytest.raises(InputError, match="no id of a generated image"):
+        with pytest.raises(InputError, match="is not an id of a generated image"):
             parse_name(wrong)
 
 

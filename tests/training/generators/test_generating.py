@@ -228,7 +228,7 @@ def test_single_images_are_made_again_to_the_byte(whole: Path, tmp_path: Path) -
 def test_images_that_are_not_in_the_set_are_refused(tmp_path: Path) -> None:
     for message, only in (
         ("only names synthetic-000010, and the last of a set of 10 images is synthetic-000009", ("synthetic-000010",)),
-        ("no id of a generated image", ("7",)),
+        ("is not an id of a generated image", ("7",)),
         ("names an image twice", ("synthetic-000001", "synthetic-000001")),
         ("at two attempts", ("synthetic-000001", "synthetic-000001-again-1")),
     ):
