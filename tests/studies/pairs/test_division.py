@@ -47,7 +47,7 @@ def test_without_patients_detectors_know_images_by_their_pixels(tmp_path: Path) 
     store = stored(source)
     found = division(source, str(small_detector(tmp_path / "d", store, {"training": np.arange(3)})))
     assert (found.part == TRAINING).tolist() == [True] * 3 + [False] * 9
-    assert any("was not said" in note for note in found.notes)
+    assert any("were not given" in note for note in found.notes)
 
 
 def given(root: Path, splits: dict[str, str]) -> Path:
