@@ -1,9 +1,9 @@
-"""What a model says to probes with and without marks: one pass a mark, nothing kept but divergences.
+"""Answers of a model to probes with and without marks: one pass per mark, of which only divergences are kept.
 
-The probes are normalised once a batch; a mark changes only its own rectangle of the input, which is put back after,
+The probes are normalised once per batch; a mark changes only its own rectangle of the input, which is put back after,
 and an opaque mark's rectangle is the same on every probe; divergences are computed for many controls at once. A
 mark costs a forward pass and little else (``benchmarks/bench_marks.py``). Answers that were written where the model
-is need no model, no probes and no mark here.
+runs need no model, no probes and no mark here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,21 +25,21 @@ from memorisk.training.engine.predict import predict_batch_size
 
 FloatArray = NDArray[np.float64]
 STILL = 1e-9
-"""A divergence up to this is no answer to a mark."""
+"""Largest divergence, in nats, that does not count as an answer to a mark."""
 BLOCK = 1 << 18
 """Probabilities of controls that are kept until their divergences are computed together."""
 
 
 @dataclass(frozen=True, eq=False)
 class MarkAnswers:
-    """What one model answers.
+    """Answers of one model to the mark, its controls and random patches, as divergences in nats.
 
     Attributes:
         mark: [n] KL(clean || marked) of each probe.
         controls: [C] mean over probes of log KL, of each control.
         controls_mean: [C] mean KL, of each control.
-        random: [draws, n] KL of a fresh random patch a probe.
-        transparent: Largest |KL| of the mark at opacity 0; NaN where it was not asked.
+        random: [draws, n] KL of a fresh random patch for each probe.
+        transparent: Largest |KL| of the mark at opacity 0; NaN where the model had no such probes.
         transparent_log: Mean over probes of its log KL.
         shift: [K] mean change of each class's probability by the mark.
         clean: [K] mean probability of each class without it.
@@ -80,16 +80,16 @@ def ask_about_marks(
 
     Args:
         predictor: The model.
-        preprocessing: Of its input; asserted on the marked pixels of the first batch.
+        preprocessing: Preprocessing of its input; the first batch asserts it on the marked pixels.
         images: uint8 or uint16 [n, H, W, C], read batch by batch.
         mark: The mark.
         controls: Its controls.
-        draws: Redraws of the paper's random patches z_r ~ U[0, 1], a fresh one a probe; 0 for none.
-        seed: Of them.
+        draws: Redraws of the paper's random patches z_r ~ U[0, 1], a fresh one for each probe; 0 for none.
+        seed: Seed of the random patches.
         progress: Called with probes done and their number.
 
     Raises:
-        InputError: A mark does not fit, or as the predictor.
+        InputError: A mark does not fit, or the predictor raises one.
         MemoriskError: The patched input is not what the declared preprocessing gives.
     """
     n = len(images)
@@ -111,9 +111,9 @@ def ask_about_marks(
             gone = kl_divergence(clean, predictor.probabilities(patched.x))
         transparent = max(transparent, float(np.abs(gone).max()))
         transparent_log += float(mean_log_kl(gone)) * len(clean)
-        for some, found in _divergences(predictor, patched, clean, stamps):
-            log_kl[some] += mean_log_kl(found) * len(clean)
-            kl[some] += found.sum(axis=-1)
+        for some, divergences in _divergences(predictor, patched, clean, stamps):
+            log_kl[some] += mean_log_kl(divergences) * len(clean)
+            kl[some] += divergences.sum(axis=-1)
         for draw in range(draws):
             with patched.random(stamp, rng):
                 random_kl[draw, own] = kl_divergence(clean, predictor.probabilities(patched.x))
@@ -133,15 +133,15 @@ def label_probabilities(
     *,
     seed: int = 0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Ask for p(label | x_u) and p(label | x_r) of each image, of which the white-box score M_w is made.
+    """Query p(label | x_u) and p(label | x_r) of each image, from which the white-box score M_w is computed.
 
     Args:
         predictor: The model.
-        preprocessing: Of its input.
+        preprocessing: Preprocessing of its input.
         images: uint8 or uint16 [n, H, W, C] of the label.
         mark: The mark.
         label: Number of the class.
-        seed: Of the random patches, a fresh one an image.
+        seed: Seed of the random patches, a fresh one for each image.
     """
     rng = np.random.default_rng([seed, 3])
     marked, random = np.empty(len(images)), np.empty(len(images))
@@ -155,7 +155,7 @@ def label_probabilities(
 
 
 def _unit(stored: np.ndarray) -> NDArray[np.float32]:
-    """Stored pixels as float32 in [0, 1]."""
+    """Return stored pixels as float32 in [0, 1]."""
     return stored.astype(np.float32) / np.float32(np.iinfo(stored.dtype).max)
 
 
@@ -163,15 +163,15 @@ class _Stamp:
     """A mark on its own rectangle, and that rectangle as preprocessing gives it where no pixel below shines through."""
 
     def __init__(self, mark: Mark, preprocessing: Preprocessing) -> None:
-        top, left = mark.corner(*preprocessing.size)
+        top, left_edge = mark.corner(*preprocessing.size)
         self.mark, self.alone = mark, replace(mark, place=(0, 0))
-        self.rows, self.columns = slice(top, top + mark.shape[0]), slice(left, left + mark.shape[1])
+        self.rows, self.columns = slice(top, top + mark.shape[0]), slice(left_edge, left_edge + mark.shape[1])
         self.preprocessing = replace(preprocessing, size=mark.shape)
         below = np.zeros((1, *mark.shape, preprocessing.channels), np.float32)
         self.opaque = self.preprocessing.apply(burn_into(below, self.alone)) if np.all(mark.alpha == 1) else None
 
     def on(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-        """[n, C, h, w], or [1, C, h, w] for all: the rectangle on these pixels [n, H, W, C]."""
+        """Return the rectangle on these pixels [n, H, W, C] as [n, C, h, w], or as [1, C, h, w] for all."""
         if self.opaque is not None:
             return self.opaque
         return self.preprocessing.apply(burn_into(pixels[:, self.rows, self.columns].copy(), self.alone))
@@ -186,21 +186,21 @@ class _PatchedBatch:
 
     @contextmanager
     def exchanged(self, stamp: _Stamp, part: NDArray[np.float32]) -> Iterator[None]:
-        """The batch with another rectangle where the stamp stands, for as long as the block lasts."""
+        """Exchange the rectangle that the stamp covers in the batch, for as long as the block lasts."""
         view = self.x[:, :, stamp.rows, stamp.columns]
-        kept = view.copy()
+        original = view.copy()
         view[:] = part
         try:
             yield
         finally:
-            view[:] = kept
+            view[:] = original
 
     def burnt(self, stamp: _Stamp) -> AbstractContextManager[None]:
-        """The batch with a mark."""
+        """Exchange the rectangle for the mark, for as long as the block lasts."""
         return self.exchanged(stamp, stamp.on(self.pixels))
 
     def random(self, stamp: _Stamp, rng: np.random.Generator) -> AbstractContextManager[None]:
-        """The batch with a fresh uniform patch an image, as large as the mark and where it stands."""
+        """Exchange the rectangle of the mark for a fresh uniform patch of its size in each image."""
         part = rng.random((len(self.pixels), *stamp.mark.shape, 1), dtype=np.float32)
         part = np.ascontiguousarray(np.broadcast_to(part, (*part.shape[:3], self.pixels.shape[3])))
         return self.exchanged(stamp, stamp.preprocessing.apply(part))
@@ -213,7 +213,7 @@ class _PatchedBatch:
 
 
 def _batches(images: np.ndarray, preprocessing: Preprocessing) -> Iterator[tuple[slice, _PatchedBatch]]:
-    """Yield which images, and their inputs, batch by batch."""
+    """Yield the slice of the images and their inputs, batch by batch."""
     size = predict_batch_size(images)
     for start in range(0, len(images), size):
         pixels = _unit(images[start : start + size])
@@ -223,7 +223,7 @@ def _batches(images: np.ndarray, preprocessing: Preprocessing) -> Iterator[tuple
 def _divergences(
     predictor: Predictor, patched: _PatchedBatch, clean: FloatArray, stamps: Sequence[_Stamp]
 ) -> Iterator[tuple[slice, FloatArray]]:
-    """KL(clean || marked) [k, n] of every stamp, k of them at a time."""
+    """Yield KL(clean || marked) [k, n] of every stamp, k of them at a time."""
     step = max(1, BLOCK // clean.size)
     for first in range(0, len(stamps), step):
         answers = []
@@ -240,13 +240,13 @@ def answers_of_outputs(
 
     Args:
         path: An .npz file (`memorisk.models.blackbox.saved_outputs.write_saved_outputs`).
-        output: What it holds: "logits", "probabilities" or "auto".
+        output: Kind of the outputs in the file: "logits", "probabilities" or "auto".
 
     Returns:
         Answers of the model, of each reference, and the file.
 
     Raises:
-        InputError: The file is not as it must be.
+        InputError: The file does not have the required form.
     """
     saved = SavedOutputs.read(path, output=output)
     clean, transparent = saved.clean(), saved.transparent()

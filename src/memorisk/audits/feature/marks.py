@@ -1,7 +1,7 @@
 """The mark and its controls: from what a user types, as a picture, and as plain arrays.
 
-`preview` draws them on one image, to be looked at before anything is asked. The arrays are for a model that cannot
-be moved: only NumPy is needed to burn them in. Whoever has the model burns each into the probes, asks the model,
+`preview` draws them on one image, for a look before any model is queried. The arrays are for a model that cannot
+be moved: only NumPy is needed to burn them in. The owner of the model burns each into the probes, queries the model,
 and saves its answers (docs/feature.md); the file of answers is then audited like a model.
 """
 
@@ -25,28 +25,28 @@ MOST_PATCH_PIXELS = 1 << 20
 
 
 def choose_mark(options: MarkOptions, place: str | tuple[int, int]) -> Mark:
-    """The mark that ``--mark`` names, scaled and at its opacity.
+    """Return the mark that ``--mark`` names, scaled and at its opacity.
 
     Raises:
-        InputError: It is none of the kinds, or its file cannot be read.
+        InputError: The name fits none of the kinds, or its file cannot be read.
     """
     return _draw_controls(options.mark, options, place).at(options.opacity)
 
 
 def choose_controls(mark: Mark, options: MarkOptions, place: str | tuple[int, int], seed: int) -> list[Mark]:
-    """Controls of the mark as ``--controls`` asks for.
+    """Make the controls of the mark that ``--controls`` selects.
 
     Raises:
-        InputError: None could be made, or a file or folder holds none.
+        InputError: No control could be made, or a file or folder holds none.
     """
     if options.controls in CONTROL_KINDS:
 
         def render(text: str) -> Mark:
-            """Another text in the mark's font, size and opacity."""
+            """Draw another text in the mark's font, size and opacity."""
             return _draw_controls(TEXT + text, options, place).at(options.opacity)
 
-        found = make_controls(mark, options.n_controls, kind=options.controls, seed=seed, render=render)
-        return [one.at(options.opacity) if options.controls in ("letters", "random") else one for one in found]
+        controls = make_controls(mark, options.n_controls, kind=options.controls, seed=seed, render=render)
+        return [one.at(options.opacity) if options.controls in ("letters", "random") else one for one in controls]
     source = Path(options.controls)
     if source.is_dir():
         names = sorted(str(p) for p in source.iterdir() if p.is_file())
@@ -55,35 +55,35 @@ def choose_controls(mark: Mark, options: MarkOptions, place: str | tuple[int, in
     else:
         kinds = ", ".join(CONTROL_KINDS)
         raise InputError(f"controls are {one_line(options.controls, 60)}: neither {kinds}, nor a file or folder")
-    found = [_draw_controls(name, options, place).at(options.opacity) for name in names]
-    found = [one for one in found if not _same(one, mark)][: options.n_controls]
-    if not found:
+    controls = [_draw_controls(name, options, place).at(options.opacity) for name in names]
+    controls = [one for one in controls if not _same(one, mark)][: options.n_controls]
+    if not controls:
         raise InputError(f"{one_line(source)} holds no control that differs from the mark")
-    return found
+    return controls
 
 
 def fitting_controls(controls: list[Mark], height: int, width: int, mark: Mark) -> list[Mark]:
-    """Controls that the images have room for; text may be wider than the mark.
+    """Return the controls that the images have room for; text may be wider than the mark.
 
     Args:
-        controls: Of the mark.
-        height: Of the images.
-        width: Likewise.
-        mark: For the message.
+        controls: Controls of the mark.
+        height: Height of the images, in pixels.
+        width: Width of the images, in pixels.
+        mark: Mark that the message names.
 
     Raises:
-        InputError: None fits.
+        InputError: No control fits.
     """
-    found = []
+    usable = []
     for control in controls:
         try:
             control.corner(height, width)
         except InputError:
             continue
-        found.append(control)
-    if not found:
+        usable.append(control)
+    if not usable:
         raise InputError(f"no control of the mark {one_line(mark.name, 40)} fits images of {height} x {width} pixels")
-    return found
+    return usable
 
 
 def _draw_controls(text: str, options: MarkOptions, place: str | tuple[int, int]) -> Mark:
@@ -110,7 +110,7 @@ def _draw_controls(text: str, options: MarkOptions, place: str | tuple[int, int]
 
 
 def _patch(file: Path, place: str | tuple[int, int]) -> Mark:
-    """A patch from an image file, grey or coloured; its alpha channel is its opacity."""
+    """Read a patch from an image file, grey or coloured; its alpha channel is its opacity."""
     try:
         with Image.open(file) as opened:
             if opened.width * opened.height > MOST_PATCH_PIXELS:
@@ -135,7 +135,7 @@ def check_arrays_file(path: Path) -> None:
     """Refuse a file that cannot be written, before any work.
 
     Raises:
-        InputError: Another suffix, there already, or no such folder.
+        InputError: The file has another suffix or exists already, or there is no such folder.
     """
     if path.suffix.lower() != ".npz":
         raise InputError(f"--arrays {one_line(path)}: name an .npz file")
@@ -155,8 +155,8 @@ def write_mark_arrays(path: Path, marks: Sequence[Mark], height: int, width: int
     Args:
         path: A new ``.npz``.
         marks: The mark, then its controls.
-        height: Of the images.
-        width: Likewise.
+        height: Height of the images, in pixels.
+        width: Width of the images, in pixels.
 
     Raises:
         InputError: A mark does not fit, or the file cannot be written to.
@@ -164,17 +164,17 @@ def write_mark_arrays(path: Path, marks: Sequence[Mark], height: int, width: int
     check_arrays_file(path)
     corners = np.array([mark.corner(height, width) for mark in marks])
     ends = corners + np.array([mark.shape for mark in marks])
-    (top, left), (bottom, right) = corners.min(axis=0), ends.max(axis=0)
+    (top, left_edge), (bottom, right) = corners.min(axis=0), ends.max(axis=0)
     colours = any(mark.values.ndim == 3 for mark in marks)
-    block = (len(marks), int(bottom - top), int(right - left))
+    block = (len(marks), int(bottom - top), int(right - left_edge))
     values, alpha = np.zeros((*block, 3) if colours else block, np.float32), np.zeros(block, np.float32)
-    for i, (mark, (row, column)) in enumerate(zip(marks, corners - (top, left), strict=True)):
+    for i, (mark, (row, column)) in enumerate(zip(marks, corners - (top, left_edge), strict=True)):
         own = np.s_[i, row : row + mark.shape[0], column : column + mark.shape[1]]
         values[own] = mark.values[..., None] if colours and mark.values.ndim == 2 else mark.values
         alpha[own] = mark.alpha
-    found = {"values": values, "alpha": alpha, "corner": np.array([top, left]), "size": np.array([height, width])}
+    arrays = {"values": values, "alpha": alpha, "corner": np.array([top, left_edge]), "size": np.array([height, width])}
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, **found)  # pyright: ignore[reportArgumentType] (a file, though its stub says a name)
+        np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType] (a file, though its stub says a name)
 
 
 _BORDER = 4
@@ -190,14 +190,14 @@ def preview(
     seed: int = 0,
     arrays: Path | None = None,
 ) -> Path:
-    """Write the image with the mark and with its first controls side by side, six a row.
+    """Write the image with the mark and with its first controls side by side, six per row.
 
     Args:
         image: An image file; never written to.
         out: A new PNG file.
         options: The mark and its controls.
         size: Side in pixels that the image is resized to.
-        seed: Of the controls.
+        seed: Seed of the controls.
         arrays: A new .npz file for the mark and all its controls as arrays (`mark_arrays`).
 
     Returns:
@@ -248,6 +248,6 @@ def _sheet(pictures: list[np.ndarray], across: int = 6) -> np.ndarray:
     rows, columns = -(-len(pictures) // across), min(across, len(pictures))
     sheet = np.full((rows * (h + _BORDER) - _BORDER, columns * (w + _BORDER) - _BORDER, 3), 255, dtype=np.uint8)
     for i, picture in enumerate(pictures):
-        top, left = (i // across) * (h + _BORDER), (i % across) * (w + _BORDER)
-        sheet[top : top + h, left : left + w] = picture
+        top, left_edge = (i // across) * (h + _BORDER), (i % across) * (w + _BORDER)
+        sheet[top : top + h, left_edge : left_edge + w] = picture
     return sheet

@@ -43,20 +43,20 @@ class MarkOptions:
 
     @property
     def where(self) -> str | tuple[int, int]:
-        """The place of the mark.
+        """Return the place of the mark.
 
         Raises:
-            InputError: It is none.
+            InputError: The text does not name a place.
         """
         from memorisk.images.alterations.marks import check_place
 
         place: str | tuple[int, int] = self.place
         if "," in self.place:
             try:
-                top, left = (int(v) for v in self.place.split(","))
+                top, left_edge = (int(v) for v in self.place.split(","))
             except ValueError:
                 raise InputError(f"place is {one_line(self.place, 40)}; TOP,LEFT are two whole numbers") from None
-            place = (top, left)
+            place = (top, left_edge)
         check_place(place)
         return place
 
@@ -70,7 +70,7 @@ class MarkOptions:
 )
 @dataclass(frozen=True, kw_only=True)
 class FeatureOptions(PseudonymOptions, MarkOptions, ImageOptions, FunctionOptions):
-    """Everything that `memorisk audit feature` can be told; those of ImageOptions are of the probes."""
+    """Settings of `memorisk audit feature`; those of ImageOptions apply to the probes."""
 
     probes: str | None = None
     """Images that the model was not trained on, as IMAGES of `audit classifier`; labels are not needed."""
@@ -124,7 +124,7 @@ class FeatureOptions(PseudonymOptions, MarkOptions, ImageOptions, FunctionOption
 
 
 def feature_options(settings: dict[str, Any]) -> FeatureOptions:
-    """Options from keyword names, with a "did you mean" for one that does not exist.
+    """Build options from keyword names, with a "did you mean" for one that does not exist.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.

@@ -1,4 +1,4 @@
-"""The report of a mark: what was found, where the mark lies among its controls, what answered most."""
+"""The report of a mark: the findings, the place of the mark among its controls, and the strongest answers."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite, isnan
@@ -61,8 +61,8 @@ def feature_page(result: Result, marks: Sequence["Mark"] = (), *, redact: bool =
     """Lay out the audit of a mark.
 
     Args:
-        result: Of `audits.feature.run.analyse_feature`.
-        marks: The mark and its controls, for pictures; none for none.
+        result: Result of `audits.feature.run.analyse_feature`.
+        marks: The mark and its controls, for pictures; an empty sequence for a page without pictures.
         redact: Leave out the mark, its texts and the probes' ids.
     """
     summary = FeatureSummary.read(result.summary)
@@ -108,13 +108,13 @@ def _lead(verdict: FeatureVerdict, n_controls_asked: int) -> list[Block]:
 
 
 def sensitivity(verdict: FeatureVerdict) -> tuple[str, str]:
-    """Word how many times as sensitive to the mark the model is, exp(M), and beside what."""
+    """Word how many times as sensitive to the mark the model is, exp(M), and what that is compared with."""
     beside = "that of the references" if verdict.counts.n_references else "that to similar marks"
     return f"{np.exp(verdict.m.estimate_log):.3g} times", beside
 
 
 def noticeable_sensitivity(test: MarkTest) -> tuple[str, str]:
-    """Word the least sensitivity that would have been found with probability 0.8, and beside what."""
+    """Word the least sensitivity that would have been found with probability 0.8, and what it is compared with."""
     if not isfinite(test.noticeable_log):
         return "not known", ""
     return f"{np.exp(test.noticeable_log):.3g} times or more", "as sensitive as the references"
@@ -140,7 +140,7 @@ def _models(rank: MarkRank, table: pd.DataFrame) -> Figure:
 
 
 def _missing_controls(asked: int, found: int) -> str:
-    """Say that fewer controls exist, or fit the images, than were asked for; else what controls are."""
+    """Say that fewer controls exist, or fit the images, than the user requested; else what controls are."""
     return "similar marks" if found >= asked else f"of {count(asked)} asked for: no more marks like it were found"
 
 
@@ -183,11 +183,11 @@ def _controls(summary: FeatureSummary, result: Result, marks: Sequence["Mark"], 
         *([number("reference_mean_log_kl", "Mean log KL, references")] if rank.n_references else []),
     ]
     ordered = table.sort_values(["mean_log_kl", "control"], ascending=[False, True])
-    shown = Table(
+    control_table = Table(
         frame=ordered, columns=columns, caption="Controls, the strongest first.", elsewhere="tables/controls.parquet",
         most_rows=25,
     )  # fmt: skip
-    return [*blocks, Details("Every control", [shown])]
+    return [*blocks, Details("Every control", [control_table])]
 
 
 def _pictures(marks: Sequence["Mark"]) -> Gallery:
@@ -203,11 +203,11 @@ def _pictures(marks: Sequence["Mark"]) -> Gallery:
 def _on_grey(mark: "Mark") -> np.ndarray:
     values = mark.values if mark.values.ndim == 3 else mark.values[:, :, None]
     alpha = mark.alpha[:, :, None]
-    shown = np.rint(255 * (0.45 * (1 - alpha) + alpha * values)).astype(np.uint8)
-    h, w = shown.shape[:2]
+    pixels = np.rint(255 * (0.45 * (1 - alpha) + alpha * values)).astype(np.uint8)
+    h, w = pixels.shape[:2]
     side = max(h, w)
-    square = np.full((side, side, shown.shape[2]), round(255 * 0.45), dtype=np.uint8)
-    square[(side - h) // 2 : (side - h) // 2 + h, (side - w) // 2 : (side - w) // 2 + w] = shown
+    square = np.full((side, side, pixels.shape[2]), round(255 * 0.45), dtype=np.uint8)
+    square[(side - h) // 2 : (side - h) // 2 + h, (side - w) // 2 : (side - w) // 2 + w] = pixels
     return square
 
 
@@ -242,7 +242,7 @@ def _known_text(value: float | None) -> str:
 
 def _answers(result: Result, redact: bool) -> list[Block]:
     classes = result.per_class.sort_values("shift", key=np.abs, ascending=False, kind="stable")
-    shown = Table(
+    class_table = Table(
         frame=classes,
         columns=[
             words("label", "Class", row=True),
@@ -254,7 +254,7 @@ def _answers(result: Result, redact: bool) -> list[Block]:
         most_rows=20,
     )
     if redact:
-        return [shown]
+        return [class_table]
     top: pd.DataFrame = result.per_image.sort_values(["kl", "image"], ascending=[False, True]).head(MOST_PROBES)
     moved = Table(
         frame=top,
@@ -265,7 +265,7 @@ def _answers(result: Result, redact: bool) -> list[Block]:
         caption="The probes whose answer the mark moved most.",
         elsewhere="per_image.parquet",
     )
-    return [shown, moved]
+    return [class_table, moved]
 
 
 def _setup(summary: FeatureSummary) -> list[Block]:
@@ -279,8 +279,8 @@ def _setup(summary: FeatureSummary) -> list[Block]:
         ("Preprocessing", Name(_words(models.preprocessing) or "outputs were given")),
         ("Opacity 0", unseen),
     ]
-    for what, told in (("Model", models.models), ("Reference", models.references)):
-        rows += [(what, Name(_words({k: v for k, v in one.items() if k != "preprocessing"}))) for one in told]
+    for what, descriptions in (("Model", models.models), ("Reference", models.references)):
+        rows += [(what, Name(_words({k: v for k, v in one.items() if k != "preprocessing"}))) for one in descriptions]
     return [Definitions(rows, compact=True)]
 
 

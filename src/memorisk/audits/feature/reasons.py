@@ -11,8 +11,8 @@ METHODS = {
     "controls": "rank among the controls",
 }
 MATCHED_LEVEL = "0 to 20 %"
-"""Of models that never saw a mark, those that matched controls call remembering at 5 %: lowest and highest of five
-letters and three networks (docs/results/mark_level.md, which a test holds this to)."""
+"""Lowest and highest share of models without a mark that matched controls call remembering at 5 %, over five letters
+and three networks (docs/results/mark_level.md, which a test holds this to)."""
 MORE_REFERENCES = "more references than these, or other models that share the mark"
 
 
@@ -119,9 +119,9 @@ class MarkUnnoticed(Reason, code="mark-unnoticed"):
     """Comparison in which a remembered mark can go unnoticed."""
 
     noticeable_log: float
-    """Log of how many times as sensitive a model is found in four of five cases; infinite where none is."""
+    """Log of the factor of sensitivity that is found in four of five cases; infinite where none is."""
     gate: float
-    """How many times as sensitive a pass must find."""
+    """Factor of sensitivity that a pass must be able to find."""
     plain = Words("a mark that the model remembers can go unnoticed")
     remedy = Words(MORE_REFERENCES)
 
@@ -206,7 +206,7 @@ class ControlsMissing(Reason, code="mark-controls-missing", bears_on=LIMIT):
 
 
 class RepeatsUnknown(Reason, code="mark-repeats-unknown"):
-    """Model whose answers were not asked for twice."""
+    """Model that was not queried twice with the same probes."""
 
     text = Words("whether answers are repeatable is not known: outputs of the mark at opacity 0 are missing")
     plain = Words("whether the model gives the same answer twice is not known")

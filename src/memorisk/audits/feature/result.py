@@ -1,4 +1,4 @@
-"""The numbers of the audit of a mark: what ``summary.json`` and ``verdict.json`` hold; its tables stand beside them.
+"""The numbers of the audit of a mark: the contents of ``summary.json`` and ``verdict.json``; tables have own files.
 
 M, its limits and what could have been noticed are logarithms of how many times as sensitive the model is; KL
 divergences are in nats.
@@ -24,7 +24,7 @@ class RankNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class OpacityZero:
-    """What the mark at opacity 0 does, which is nothing where answers are repeatable; None where it was not asked."""
+    """Effect of the mark at opacity 0, which is nil where answers are repeatable; None where it was not measured."""
 
     largest_kl_nats: Annotated[float | None, Key("largest_kl")]
     p: float | None
@@ -59,7 +59,7 @@ class WhiteBox:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelsAsked:
-    """What the models, their references and their input are."""
+    """Models, their references and their input."""
 
     preprocessing: Annotated[Mapping[str, Any], OMITTED] = field(default_factory=dict[str, Any])
     probes: Annotated[str, OMITTED] = ""
@@ -70,10 +70,10 @@ class ModelsAsked:
 
 @dataclass(frozen=True, kw_only=True)
 class MarkDescription:
-    """The mark; where only outputs were given its pixels are not known."""
+    """Description of the mark; where only outputs were given its pixels are not known."""
 
     name: str | None
-    """None where it is left out."""
+    """Name of the mark; None where it is left out."""
     kind: str
     pixels: Annotated[tuple[int, int] | None, OMITTED] = None
     place: str
@@ -112,7 +112,7 @@ class FeatureSummary:
 
     @property
     def rank(self) -> MarkRank:
-        """The mark among its controls, and the model among its references."""
+        """Rank of the mark among its controls, and of the model among its references."""
         return self.ranks.rank
 
 
@@ -142,7 +142,7 @@ class MarkTest:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """How many marks and models were compared, on how many images."""
+    """Numbers of marks and models that were compared, and of images."""
 
     n_controls: int
     n_models: int
@@ -158,7 +158,7 @@ class FeatureVerdict:
     audit: Literal["feature"] = "feature"
     status: str
     gate: float | str
-    """How many times as sensitive; or ``never``."""
+    """Gate as the factor of sensitivity; or ``never``."""
     reasons: tuple[Mapping[str, Any], ...]
     """Reasons of the status (`Reason.as_record`)."""
     why: tuple[str, ...]

@@ -49,16 +49,16 @@ from memorisk.statistics.memorization.mark_rank import noticeable_shift, percent
 
 @dataclass(frozen=True, eq=False)
 class FeatureEvidence:
-    """What the models answered.
+    """Answers of the models, and their inputs.
 
     Attributes:
         models: Answers of each audited model.
-        references: Of each reference model.
+        references: Answers of each reference model.
         mark: The mark; None where only outputs were given.
-        controls: Its controls; empty likewise.
+        controls: Controls of the mark; empty where only outputs were given.
         images: Ids of the probes; empty where only outputs were given.
         described: Models and preprocessing.
-        white_box: M_w and what it is made of; None where it was not asked for.
+        white_box: M_w and its components; None unless the options request it.
         probes: The images; None where only outputs were given.
     """
 
@@ -96,9 +96,9 @@ def audit_feature(
     """
     options = feature_options(settings)
     names = [models] if isinstance(models, str | Path) else list(models)
-    given = {"models": [str(name) for name in names], "references": options.references, "probes": options.probes}
-    given["mark"] = options.mark
-    return run_audit(FeatureAudit(Path(out), options, given, {"the probes": options.probes}), progress)
+    inputs = {"models": [str(name) for name in names], "references": options.references, "probes": options.probes}
+    inputs["mark"] = options.mark
+    return run_audit(FeatureAudit(Path(out), options, inputs, {"the probes": options.probes}), progress)
 
 
 class FeatureAudit(Audit[list[str], FeatureEvidence, Result]):
@@ -112,7 +112,7 @@ class FeatureAudit(Audit[list[str], FeatureEvidence, Result]):
         return list(self.given["models"])
 
     def collect(self, inputs: list[str], place: None, progress: Progress) -> FeatureEvidence:
-        """Ask every model about the mark and its controls."""
+        """Query every model with the mark and its controls."""
         return gather_answers(inputs, self.options, progress)
 
     def identity(self, evidence: FeatureEvidence) -> dict[str, Any]:
@@ -126,16 +126,16 @@ class FeatureAudit(Audit[list[str], FeatureEvidence, Result]):
         result = names.result(analyse_feature(evidence, options))
         result.save(run.path)
         hidden = options.redact or options.pseudonymise
-        shown = () if hidden or evidence.mark is None else (evidence.mark, *evidence.controls)
-        write_text(run / REPORT, render_page(feature_page(result, shown, redact=options.redact)))
+        marks = () if hidden or evidence.mark is None else (evidence.mark, *evidence.controls)
+        write_text(run / REPORT, render_page(feature_page(result, marks, redact=options.redact)))
         return result
 
 
 def gather_answers(names: list[str], options: FeatureOptions, progress: Progress) -> FeatureEvidence:
-    """Load every model once and ask it about the mark and its controls.
+    """Load every model once and query it with the mark and its controls.
 
     Raises:
-        InputError: A model, the probes or the mark cannot be had.
+        InputError: A model, the probes or the mark cannot be loaded.
     """
     if not names:
         raise InputError("no model: give module:function, an .onnx file, NAME@WEIGHTS, or saved outputs (.npz)")
@@ -157,12 +157,12 @@ def gather_answers(names: list[str], options: FeatureOptions, progress: Progress
     label = _label_images(options, preprocessing, progress)
     scores: list[WhiteBoxScore] = []
     for what, group in (("models", names), ("references", options.references)):
-        told = []
+        descriptions = []
         for i, name in enumerate(group):
             predictor = _load(name, preprocessing, options)
-            told.append(predictor.describe())
+            descriptions.append(predictor.describe())
             stage = f"{'model' if what == 'models' else 'reference'} {i + 1} of {len(group)}"
-            found = ask_about_marks(
+            model_answers = ask_about_marks(
                 predictor,
                 preprocessing,
                 images,
@@ -172,19 +172,19 @@ def gather_answers(names: list[str], options: FeatureOptions, progress: Progress
                 seed=options.seed,
                 progress=lambda done, n, stage=stage: progress(stage, done, n),
             )
-            answers[what].append(found)
+            answers[what].append(model_answers)
             if what == "models" and label is not None:
                 own = label_probabilities(
                     predictor, preprocessing, label.images, mark, label.class_of(predictor), seed=options.seed
                 )
                 scores.append(white_box_score(*own))
-        described[what] = tuple(told)
+        described[what] = tuple(descriptions)
     _same_classes([*answers["models"], *answers["references"]])
     _refuse_duplicates([*answers["models"], *answers["references"]], [*names, *options.references])
     ids = [str(image) for image in store.manifest.images]
     white_box = None if label is None else _white_boxes(label.label, scores)
-    asked = ModelsAsked(preprocessing=preprocessing.describe(), probes=store.data_hash, **described)
-    return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, asked, white_box, store)
+    description = ModelsAsked(preprocessing=preprocessing.describe(), probes=store.data_hash, **described)
+    return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, description, white_box, store)
 
 
 def _answers_from_outputs(names: list[str], options: FeatureOptions) -> FeatureEvidence:
@@ -204,8 +204,8 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
     """Compute ranks, the paper's form, the verdict and the tables.
 
     Args:
-        evidence: Of the models.
-        options: The level, the gate.
+        evidence: Answers of the models.
+        options: Settings with the level and the gate.
     """
     own, theirs = evidence.models, evidence.references
     ranks = rank_mark(
@@ -232,7 +232,7 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
     )
     statistic = float(np.mean([a.statistic for a in own]))
     reference = float(np.mean([a.statistic for a in theirs])) if theirs else float("nan")
-    asked = [a for a in (*own, *theirs) if np.isfinite(a.transparent)]
+    with_repeats = [a for a in (*own, *theirs) if np.isfinite(a.transparent)]
     papers = [[paper_score(a.mark, random) for random in a.random] for a in own if len(a.random)]
     summary = FeatureSummary(
         ranks=RankNumbers(rank=ranks, noticeable_log=noticeable),
@@ -246,7 +246,7 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
         n_controls_asked=options.n_controls if mark else ranks.n_controls,
         opacity_zero=OpacityZero(
             largest_kl_nats=_largest_answer(own, theirs),
-            p=min((rank_p(a.transparent_log, a.controls) for a in asked), default=None),
+            p=min((rank_p(a.transparent_log, a.controls) for a in with_repeats), default=None),
         ),
         published=_published(papers) if papers else None,
         white_box=evidence.white_box,
@@ -268,10 +268,10 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
 def _largest_answer(own: Sequence[MarkAnswers], theirs: Sequence[MarkAnswers]) -> float | None:
     """Return the largest divergence of any model at opacity 0; None where an audited model has no such answers.
 
-    A reference without such answers, as in saved outputs, does not count: the measured power holds what it does.
+    A reference without such answers, as in saved outputs, does not count: the measured power includes its effect.
     """
-    asked = [a.transparent for a in (*own, *theirs) if np.isfinite(a.transparent)]
-    return max(asked, default=0.0) if np.isfinite([a.transparent for a in own]).all() else None
+    divergences = [a.transparent for a in (*own, *theirs) if np.isfinite(a.transparent)]
+    return max(divergences, default=0.0) if np.isfinite([a.transparent for a in own]).all() else None
 
 
 def _by_model(own: np.ndarray, theirs: np.ndarray) -> dict[str, pd.DataFrame]:
@@ -283,7 +283,7 @@ def _by_model(own: np.ndarray, theirs: np.ndarray) -> dict[str, pd.DataFrame]:
 
 
 def _published(papers: list[list[PaperScore]]) -> PublishedForm:
-    """The published M: the mean over redraws and models, its spread over redraws beside that over models (B.1, B.2)."""
+    """Return the published M: its mean over redraws and models, and its spreads over redraws and models (B.1, B.2)."""
     by_model = np.array([[score.m for score in each] for each in papers])
     first = papers[0][0]
     return PublishedForm(
@@ -377,38 +377,38 @@ def _refuse_duplicates(answers: list[MarkAnswers], names: Sequence[str]) -> None
     """Refuse a model that is given twice: it would count as several, or be its own reference.
 
     Raises:
-        InputError: Two answer alike to every probe and control.
+        InputError: Two models answer alike to every probe and control.
     """
-    seen: dict[bytes, str] = {}
-    for found, name in zip(answers, names, strict=True):
-        if not found.moves:
+    peer: dict[bytes, str] = {}
+    for answer, name in zip(answers, names, strict=True):
+        if not answer.moves:
             continue  # all models that no mark moves are alike; the verdict says so
-        key = found.mark.tobytes() + found.controls.tobytes()
-        if key in seen:
+        key = answer.mark.tobytes() + answer.controls.tobytes()
+        if key in peer:
             raise InputError(
-                f"{one_line(seen[key], 80)} and {one_line(name, 80)} are the same model: it would count as several, or "
+                f"{one_line(peer[key], 80)} and {one_line(name, 80)} are the same model: it would count as several, or "
                 "be its own reference; give each one once"
             )
-        seen[key] = str(name)
+        peer[key] = str(name)
 
 
 @dataclass(frozen=True, eq=False)
 class LabelImages:
-    """What ``--white-box`` names."""
+    """Label and images that ``--white-box`` names."""
 
     label: str
     number: int | None
-    """Of the model's class, as it was given; None: the label's place among the sorted ones of the images."""
+    """Number of the class in the model, as it was given; None for the place of the label among the images' labels."""
     classes: tuple[str, ...]
     """Labels of the images, sorted."""
     images: np.ndarray
-    """Those of the label."""
+    """Images of the label."""
 
     def class_of(self, predictor: Predictor) -> int:
-        """The model's number of the class.
+        """Return the model's number of the class.
 
         Raises:
-            InputError: It has no such class, or as many as the images have labels.
+            InputError: The model has no such class, or another number of classes than the images have labels.
         """
         n = predictor.n_classes
         if self.number is None and n not in (None, len(self.classes)):
@@ -424,10 +424,10 @@ class LabelImages:
 
 
 def _label_images(options: FeatureOptions, preprocessing: Preprocessing, progress: Progress) -> LabelImages | None:
-    """The label and its images that ``--white-box`` names; None where it was not asked for.
+    """Return the label and its images that ``--white-box`` names; None without that option.
 
     Raises:
-        InputError: It names none, the images have no labels, or not this one.
+        InputError: The option names none, the images have no labels, or not this one.
     """
     if not options.white_box:
         return None
@@ -449,11 +449,11 @@ def _label_images(options: FeatureOptions, preprocessing: Preprocessing, progres
             f"{one_line(source, 60)} has no labels, and M_w is about the images of one: give class folders or a table "
             "with labels"
         )
-    asked = label if equals else named
-    if asked not in classes:
-        raise unknown_name("label of white_box", asked, classes)
-    images = build_store(manifest.subset(np.array([asked in names for names in labels])), reading).images
-    return LabelImages(asked, int(number) if equals else None, classes, images)
+    class_name = label if equals else named
+    if class_name not in classes:
+        raise unknown_name("label of white_box", class_name, classes)
+    images = build_store(manifest.subset(np.array([class_name in names for names in labels])), reading).images
+    return LabelImages(class_name, int(number) if equals else None, classes, images)
 
 
 def _white_boxes(label: str, scores: list[WhiteBoxScore]) -> WhiteBox:

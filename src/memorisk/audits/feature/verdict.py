@@ -1,4 +1,4 @@
-"""What may be said of a mark: remembered, not found, or not decided; and what must be said beside it.
+"""The result for a mark: remembered, not found, or not decided; with the statements that must accompany it.
 
 Only the comparison with reference models holds its level for a given mark, and has a power that can be measured
 (METHODS section 6, "Feature"): nothing else passes or fails.
@@ -35,20 +35,20 @@ UNMATCHED = ("letters", "random")
 REPEATED = 1e-6
 """Largest divergence, in nats, of answers to equal images."""
 EDGE = 0.025
-"""Nearer to an end of the controls than this in ink, the mark is not among its like."""
+"""Distance in ink from an end of the controls below which they do not match the mark, as a share of the controls."""
 
 
 def feature_verdict(summary: FeatureSummary, options: FeatureOptions) -> FeatureVerdict:
     """Decide the status, with reasons and what would decide it.
 
-    By the references' test alone: ``fail`` where p is at most the level; ``pass`` only where p is above it, the
+    The references' test alone decides: ``fail`` where p is at most the level; ``pass`` only where p is above it, the
     interval of M holds 0, and a model that is ``gate`` times as sensitive would have been found with probability 0.8;
     ``undecided`` otherwise. Without enough references the mark's own shape may hide what the model remembers, as it may
     feign it.
 
     Args:
-        summary: Of `audits.feature.run.analyse_feature`.
-        options: The level and the gate.
+        summary: Summary of `audits.feature.run.analyse_feature`.
+        options: Settings with the level and the gate.
     """
     rank, paper, white = summary.rank, summary.published, summary.white_box
     status, reasons = _decide(summary, options)
@@ -93,7 +93,7 @@ def _decide(summary: FeatureSummary, options: FeatureOptions) -> tuple[str, list
     others = _doubts(summary, options)
     doubtful = any(reason.bears_on is DOUBT for reason in others)
     fails = rank.method == "references" and rank.p <= level
-    found = (MarkRemembered if fails and not doubtful else MarkSensitivity)(
+    sensitivity = (MarkRemembered if fails and not doubtful else MarkSensitivity)(
         m_log=rank.m,
         p=rank.p,
         smallest_p=rank.smallest_p,
@@ -102,17 +102,17 @@ def _decide(summary: FeatureSummary, options: FeatureOptions) -> tuple[str, list
         n_references=rank.n_references,
     )
     if rank.method != "references":
-        return "undecided", [found, _undecided_controls(rank, level), *others]
+        return "undecided", [sensitivity, _undecided_controls(rank, level), *others]
     if fails:
-        return ("undecided", [found, *others]) if doubtful else ("fail", [found])
+        return ("undecided", [sensitivity, *others]) if doubtful else ("fail", [sensitivity])
     open_reasons: list[Reason] = []
     if not limit <= log(options.gate):
         open_reasons.append(MarkUnnoticed(noticeable_log=limit, gate=options.gate))
     if isfinite(rank.low) and rank.low > 0:
         open_reasons.append(IntervalAboveZero(low_log=rank.low, high_log=rank.high))
     if open_reasons or doubtful:
-        return "undecided", [found, *open_reasons, *others]
-    return "pass", [found, MarkNoticeable(times=exp(limit), gate=options.gate), NoTrace()]
+        return "undecided", [sensitivity, *open_reasons, *others]
+    return "pass", [sensitivity, MarkNoticeable(times=exp(limit), gate=options.gate), NoTrace()]
 
 
 def _undecided_controls(rank: MarkRank, level: float) -> Reason:

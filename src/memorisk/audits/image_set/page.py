@@ -46,21 +46,21 @@ _WAYS = {
     "pairs nearly the same across labels": "Look at near copies with two labels: one of them is wrong.",
     "pairs nearly the same across splits": "Look at near copies in two splits: the later one is no unseen image.",
 }
-"""What to do about each kind of problem."""
+"""Remedy of each kind of problem."""
 WHAT = {"bytes": "equal files", "pixels": "equal pixels", NEAR: "nearly the same"}
-"""What is equal in a set of copies, by its kind."""
+"""Wording of the equality in a set of copies, by its kind."""
 
 
 def check_page(
     check: ImageCheck, sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, *, redact: bool = False
 ) -> Page:
-    """Lay out what was found.
+    """Lay out the findings of a check.
 
     Args:
-        check: What was found.
-        sets: As `tables.copy_sets`.
-        pictures: By image id; None for a page without.
-        redact: Leave out ids; pictures are None then.
+        check: Findings of the check.
+        sets: Table of `tables.copy_sets`.
+        pictures: Pictures by image id; None for a page without.
+        redact: Whether to leave out ids; pictures are None then.
     """
     return Page(
         title=["Images: ", "[redacted]" if redact else Name(check.name)],
@@ -101,17 +101,17 @@ def problem_box(problems: Mapping[str, int]) -> Callout:
     """Say what would spoil an audit, and what to do about it.
 
     Args:
-        problems: As `ImageCheck.problems`.
+        problems: Counts by kind, as `ImageCheck.problems` returns them.
     """
-    found = [
+    steps = [
         [Strong(f"{what[0].upper()}{what[1:]}: {count(n)}."), f" {_WAYS.get(what, '')}"]
         for what, n in problems.items()
         if n
     ]
-    if not found:
-        told: list[Block] = [Paragraph("Nothing was found that would spoil an audit of these images.")]
-        return Callout("pass", "No problems found", told)
-    return Callout("fail", "These images would spoil an audit as they are", [Steps(found)])
+    if not steps:
+        body: list[Block] = [Paragraph("Nothing was found that would spoil an audit of these images.")]
+        return Callout("pass", "No problems found", body)
+    return Callout("fail", "These images would spoil an audit as they are", [Steps(steps)])
 
 
 def _copies(sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, redact: bool) -> list[Block]:
@@ -119,11 +119,11 @@ def _copies(sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, reda
     if not len(sets):
         return [Paragraph("No two images are equal or nearly the same.")]
     n, crossing = len(set(sets["set"].tolist())), sets["across"] != ""
-    said = (
+    summary = (
         f"{plural(n, 'set', 'sets')} of copies, {count(sets.loc[crossing, 'set'].nunique())} of "
         "them across patients, splits or labels: these stand first. In a set every two images were found to be a pair."
     )
-    blocks: list[Block] = [Paragraph(said)]
+    blocks: list[Block] = [Paragraph(summary)]
     if pictures is not None:
         blocks.append(
             Paragraph("A picture is enlarged by a click or by the space bar, and closed likewise or by Escape.")
@@ -155,7 +155,7 @@ def _copies(sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, reda
 
 
 def _gallery(rows: pd.DataFrame, pictures: Mapping[str, CopyPicture]) -> Gallery:
-    """Show one set: its images, beside each near copy the difference to the first."""
+    """Show one set: its images, and after each near copy its difference to the first."""
     records = rows.to_dict("records")
     items = []
     for record in records[:MOST_IMAGES]:
@@ -168,7 +168,7 @@ def _gallery(rows: pd.DataFrame, pictures: Mapping[str, CopyPicture]) -> Gallery
             )
         )
         if picture.difference is not None:
-            told = (
+            caption = (
                 f"difference to the first, {picture.factor} times brighter"
                 if picture.factor > 1
                 else ("difference to the first" if picture.difference.any() else "nothing differs")
@@ -177,7 +177,7 @@ def _gallery(rows: pd.DataFrame, pictures: Mapping[str, CopyPicture]) -> Gallery
             items.append(
                 Thumbnail(
                     data_uri=data_uri(picture.difference, side=_SIDE),
-                    caption=[told, *moved],
+                    caption=[caption, *moved],
                     alternative=f"How {image} differs from the first image of the set",
                 )
             )
@@ -185,16 +185,16 @@ def _gallery(rows: pd.DataFrame, pictures: Mapping[str, CopyPicture]) -> Gallery
     across = f", across {str(first['across']).replace(', ', ' and ').replace('group', 'patient or group')}"
     alike = f" (similarity {first['similarity']:.3f})" if first["kind"] == NEAR else ""
     more = f"; {len(records) - MOST_IMAGES} more in the table" if len(records) > MOST_IMAGES else ""
-    told = f"Set {first['set']}: {WHAT[str(first['kind'])]}{alike}{across if first['across'] else ''}{more}."
-    return Gallery(items=items, caption=told)
+    caption = f"Set {first['set']}: {WHAT[str(first['kind'])]}{alike}{across if first['across'] else ''}{more}."
+    return Gallery(items=items, caption=caption)
 
 
 def _caption(record: Mapping[Hashable, Any]) -> list[Text]:
     """Name an image, its label, patient and split, as far as there are any."""
-    told: list[Text] = [Name(str(record["image"]))]
-    told += [["label ", Name(str(record["label"]))]] if record["label"] else []
-    told += [["of ", Name(str(record["group"]))]] if record["group"] != record["image"] else []
-    return told + ([["split ", Name(str(record["split"]))]] if record["split"] else [])
+    parts: list[Text] = [Name(str(record["image"]))]
+    parts += [["label ", Name(str(record["label"]))]] if record["label"] else []
+    parts += [["of ", Name(str(record["group"]))]] if record["group"] != record["image"] else []
+    return parts + ([["split ", Name(str(record["split"]))]] if record["split"] else [])
 
 
 def _alike(check: ImageCheck, redact: bool) -> list[Block]:
@@ -202,12 +202,12 @@ def _alike(check: ImageCheck, redact: bool) -> list[Block]:
     pairs = check.near.loc[~check.near["confirmed"].astype(bool)]
     if not len(pairs):
         return []
-    told = Paragraph(
+    note = Paragraph(
         "The thumbnails of these pairs are alike, and their details are not. They are no copies; one person may have "
         "two images here, or two ids."
     )
     if redact:
-        return [told, Paragraph(f"{plural(len(pairs), 'pair', 'pairs')}; ids are left out.")]
+        return [note, Paragraph(f"{plural(len(pairs), 'pair', 'pairs')}; ids are left out.")]
     columns = [
         words("image_a", "Image", row=True),
         words("image_b", "The other"),
@@ -216,15 +216,15 @@ def _alike(check: ImageCheck, redact: bool) -> list[Block]:
     ]
     table = Table(frame=pairs, columns=columns, caption="Pairs, most alike first.", elsewhere="tables/near.parquet",
                   visible_rows=10)  # fmt: skip
-    return [told, table]
+    return [note, table]
 
 
 def unread_tables(found: Mapping[str, Any], *, redact: bool) -> list[Block]:
-    """List what nothing is known of.
+    """List the files of which nothing is known.
 
     Args:
         found: The tables ``unreadable``, ``not_read``, ``empty`` and ``few_levels`` of an `ImageCheck`.
-        redact: Count them only.
+        redact: Whether to count them only.
     """
     unreadable, not_read = found["unreadable"], found["not_read"]
     if redact:
@@ -270,7 +270,7 @@ def label_table(classes: pd.DataFrame) -> list[Block]:
     """Count images of each label, the commonest first.
 
     Args:
-        classes: Of an `ImageCheck`.
+        classes: Table of the labels of an `ImageCheck`.
     """
     classes = classes.sort_values("images", ascending=False, kind="stable")
     table = Table(
@@ -290,7 +290,7 @@ def label_table(classes: pd.DataFrame) -> list[Block]:
 
 
 def _splits(check: ImageCheck, redact: bool) -> list[Block]:
-    """List the given splits, what is in two of them, and whose images are."""
+    """List the given splits and what is in two of them; count patients and their images."""
     sizes = check.groups["images"].tolist()
     largest = f"{plural(len(sizes), 'patient or other group', 'patients or other groups')}, at most "
     blocks: list[Block] = [Paragraph(f"{largest}{plural(max(sizes), 'image', 'images')} of one.")]
@@ -351,7 +351,7 @@ def _files(check: ImageCheck, redact: bool) -> list[Block]:
 
 def _how(check: ImageCheck, redact: bool) -> list[Block]:
     """Say by which rule images are copies, what was not looked for, and what was assumed."""
-    told = [check.near_rule.words, *check.near_rule.not_looked_for]
+    rules = [check.near_rule.words, *check.near_rule.not_looked_for]
     notes = [] if redact else [*check.notes, *missing_data_notes(check)]
     doubts = [(doubt.without_ids if redact else doubt).words for doubt in check.id_doubts]
-    return [Steps([Name(text) for text in (*told, *notes, *doubts)])]
+    return [Steps([Name(text) for text in (*rules, *notes, *doubts)])]

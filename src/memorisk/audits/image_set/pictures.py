@@ -1,4 +1,4 @@
-"""Pictures of sets of copies: the images of a set, and beside each near copy what differs, bright enough to be seen."""
+"""Pictures of sets of copies: the images of a set, and after each near copy its difference, bright enough to see."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from memorisk.images.store_writer import manifest_sources
 
 MOST_SETS = 60
 MOST_IMAGES = 6
-"""Of a set that are shown."""
+"""Number of images of a set that are shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,39 +24,39 @@ class CopyPicture:
     """An image of a set of copies."""
 
     pixels: np.ndarray
-    """[h, w, C], as it was read."""
+    """Pixels as they were read, [h, w, C]."""
     difference: np.ndarray | None = None
-    """[h, w, C] uint8, to the first image of the set; None for the first, for equal pixels and other shapes."""
+    """Difference to the first image of the set, [h, w, C] uint8; None for the first, equal pixels and other shapes."""
     factor: int = 1
-    """How many times brighter the difference is shown than it is."""
+    """Factor by which the difference is shown brighter than it is."""
     moved: bool = False
-    """Whether the first image was mirrored or turned for it."""
+    """Whether the first image was mirrored or turned for the difference."""
 
 
 def set_pictures(sets: pd.DataFrame, manifest: Manifest, options: ImageOptions) -> Mapping[str, CopyPicture]:
     """Read the images of the first sets again.
 
     Args:
-        sets: As `tables.copy_sets`.
-        manifest: The images that were looked at.
-        options: How they are read.
+        sets: Table of `tables.copy_sets`.
+        manifest: Images that were checked.
+        options: Options by which the images are read.
 
     Returns:
         Pictures by image id; at most `MOST_IMAGES` of each of the first `MOST_SETS` sets.
     """
     sources, reader = manifest_sources(manifest), PixelRule.of(options)
     place = {image: row for row, image in enumerate(manifest.images.tolist())}
-    found: dict[str, CopyPicture] = {}
+    pictures: dict[str, CopyPicture] = {}
     for _, rows in sets.loc[sets["set"] <= MOST_SETS].groupby("set", sort=True):
         images = rows["image"].tolist()[:MOST_IMAGES]
         pixels = [np.asarray(reader.read(sources[place[image]])) for image in images]
-        found[images[0]] = CopyPicture(pixels[0])
+        pictures[images[0]] = CopyPicture(pixels[0])
         near = rows["kind"].iloc[0] == NEAR
-        found |= {
+        pictures |= {
             image: _beside(pixels[0], own) if near else CopyPicture(own)
             for image, own in zip(images[1:], pixels[1:], strict=True)
         }
-    return found
+    return pictures
 
 
 def _beside(first: np.ndarray, own: np.ndarray) -> CopyPicture:

@@ -34,16 +34,16 @@ def check_set(
     out: Path | None = None,
     progress: Progress = no_progress,
 ) -> ImageCheck:
-    """Look at every image of a set once, compare all pairs, and write what was found.
+    """Look at every image of a set once, compare all pairs, and write the findings.
 
     Args:
-        source: What `load_manifest` takes.
-        options: How images are read and compared, and what the page shows.
+        source: Images as `load_manifest` takes them.
+        options: Settings of reading, of comparing and of the page.
         out: Run folder: new, empty, or that of an earlier check, which is written again; None writes nothing.
         progress: Called with (stage, done, total).
 
     Returns:
-        What was found; with ``pseudonymise`` under pseudonyms.
+        Findings of the check; with ``pseudonymise`` under pseudonyms.
 
     Raises:
         InputError: The source or the pseudonym key cannot be read, or the folder cannot be used; nothing was written.
@@ -81,13 +81,13 @@ class ImageSetCheck(Audit[tuple[Manifest, ImageCheck], tuple[Manifest, ImageChec
         self, run: RunFolder, evidence: tuple[Manifest, ImageCheck], names: Pseudonyms, progress: Progress
     ) -> ImageCheck:
         """Write tables, the page and, last, the summary."""
-        (manifest, found), options = evidence, self.options
-        sets = copy_sets(found, manifest)
+        (manifest, check), options = evidence, self.options
+        sets = copy_sets(check, manifest)
         pictures = None
         if options.gallery and not options.redact:
             pictures = set_pictures(sets, manifest, image_options(options))
-        found, sets = _hidden_paths(found, names), _hidden_column(sets, names)
-        page = render_page(check_page(found, sets, pictures, redact=options.redact))
+        check, sets = _hidden_paths(check, names), _hidden_column(sets, names)
+        page = render_page(check_page(check, sets, pictures, redact=options.redact))
         remove_recorded(run / SUMMARY)
         if names.key is None:
             manifest.save(run / MANIFEST)
@@ -96,10 +96,10 @@ class ImageSetCheck(Audit[tuple[Manifest, ImageCheck], tuple[Manifest, ImageChec
         folder = run.subfolder(TABLES)
         write_table(folder / "sets.parquet", to_storable(sets, "sets"), recorded=True)
         for name in FOUND:
-            write_table(folder / f"{name}.parquet", to_storable(getattr(found, name), name), recorded=True)
+            write_table(folder / f"{name}.parquet", to_storable(getattr(check, name), name), recorded=True)
         write_text(run / REPORT, page)
-        write_json(run / SUMMARY, found.summary(), recorded=True)
-        return found
+        write_json(run / SUMMARY, check.summary(), recorded=True)
+        return check
 
 
 def _hidden_ids(manifest: Manifest, names: Pseudonyms) -> Manifest:

@@ -1,6 +1,6 @@
-"""What a check found as tables of a run folder: sets of copies first, then each kind of finding.
+"""Findings of a check as tables of a run folder: sets of copies first, then each kind of finding.
 
-``tables/sets.parquet`` has a row an image in a set of copies, the gravest set first: ``set`` (its number, from 1),
+``tables/sets.parquet`` has one row per image in a set of copies, the gravest set first: ``set`` (its number, from 1),
 ``kind`` ("bytes", "pixels" or "near"), ``across`` (which of group, split and label differ within it), ``similarity``
 (of the two least alike images whose pair was confirmed; 1 where pixels are equal), ``image, path, label, group,
 split``.
@@ -28,20 +28,20 @@ def copy_sets(check: ImageCheck, manifest: Manifest) -> pd.DataFrame:
     """Join equal images and near copies to sets, in each of which every two images were found to be a pair.
 
     Args:
-        check: What was found.
-        manifest: The images that were looked at.
+        check: Findings of the check.
+        manifest: Images that were checked.
 
     Returns:
-        `COLUMNS`; sets across groups, splits and labels first, then those across fewer, then the most alike.
+        Table with `COLUMNS`; sets across groups, splits and labels first, then those across fewer, then the most alike.
     """
     described = described_images(manifest)
     place = {image: row for row, image in enumerate(described["image"])}
-    found = sorted(_sets(check, place), key=lambda one: (*_gravity(described.iloc[one[0]]), -one[2], one[0][0]))
+    sets = sorted(_sets(check, place), key=lambda one: (*_gravity(described.iloc[one[0]]), -one[2], one[0][0]))
     parts = [
         described.iloc[rows].assign(
             set=number, kind=kind, across=crossed_roles(described.iloc[rows]), similarity=similarity
         )
-        for number, (rows, kind, similarity) in enumerate(found, start=1)
+        for number, (rows, kind, similarity) in enumerate(sets, start=1)
     ]
     joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return joined.reindex(columns=list(COLUMNS))
@@ -55,7 +55,7 @@ def _gravity(rows: pd.DataFrame) -> tuple[bool, bool, bool]:
 
 def _sets(check: ImageCheck, place: dict[str, int]) -> Iterator[tuple[list[int], str, float]]:
     """Yield the rows of each set, its kind and the similarity of the two that are least alike."""
-    equal: dict[int, tuple[list[int], str]] = {}  # by the first image of its kind, which stands for all of them
+    equal: dict[int, tuple[list[int], str]] = {}  # by the first image of its kind, which represents all of them
     for _, rows in check.duplicates.groupby("copy", sort=True):
         members = [place[image] for image in rows["image"]]
         equal[members[0]] = members, str(rows["kind"].iloc[0])

@@ -1,8 +1,8 @@
-"""Every figure of a set's quality in one table, each beside the same figure of held-out real images.
+"""Every figure of a set's quality in one table, each with the same figure of held-out real images as its reference.
 
-A figure of quality means something only beside another at the same numbers of images in the same features: FID falls
-with the number of images, recall rises. Held-out real images, as many as are compared, against the same training images
-are what a perfect generator would get.
+A figure of quality means something only in comparison with another at the same numbers of images in the same
+features: FID falls with the number of images, recall rises. Held-out real images, as many as are compared, show
+against the same training images what a perfect generator would get.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ from memorisk.statistics.quality.retrieval_score import irs_of
 from memorisk.training.features.matrix import Features
 
 BETTER = dict.fromkeys(FIGURES, "higher") | {"FID": "lower", "KID": "lower", "MiFID": "lower"}
-"""Which way each points; density and IRS are best near their reference, above which they hold no more."""
+"""Direction in which each improves; density and IRS are best near their reference, above which they hold no more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +38,14 @@ class QualityTable:
     """The figures of a set of synthetic images.
 
     Attributes:
-        table: A row for each figure: ``figure`` (one of `FIGURES`), ``name`` (with features and numbers of images),
+        table: One row per figure: ``figure`` (one of `FIGURES`), ``name`` (with features and numbers of images),
             ``better`` ("lower" or "higher"), ``estimate``, ``low``, ``high``; ``reference``, ``reference_low``,
             ``reference_high``: the same figure of ``n_reference`` held-out real images; ``same_number``,
             ``same_number_low``, ``same_number_high``: of as many synthetic images, which is what compares with it;
             ``n_real``, ``n_synthetic``, ``n_real_patients``, ``n_reference``, ``n_reference_patients``, ``features``,
             ``level``, and ``method``: how the limits were made or why there are none.
-        features: In a few words.
-        level: Of the intervals.
+        features: Name of the features, in a few words.
+        level: Coverage of the intervals.
     """
 
     table: pd.DataFrame
@@ -53,10 +53,10 @@ class QualityTable:
     level: float
 
     def of(self, figure: str) -> dict[str, object]:
-        """The row of a figure.
+        """Return the row of a figure.
 
         Raises:
-            InputError: It was not measured.
+            InputError: The figure was not measured.
         """
         rows = self.table[self.table["figure"] == figure]
         if not len(rows):
@@ -78,12 +78,12 @@ def measure_quality(
 
     Args:
         train: Features of the training images, with their patients.
-        synthetic: Of the synthetic images, by the same encoder; each is a draw of its own.
-        held_out: Of held-out real images; None: no reference.
-        figures: Some of `FIGURES`.
-        seed: Of the draws that make numbers equal, and of the parts that make intervals.
-        level: Coverage.
-        intervals: False leaves the slow ones out (precision, recall, density, coverage).
+        synthetic: Features of the synthetic images, by the same encoder; each is a draw of its own.
+        held_out: Features of held-out real images; None for no reference.
+        figures: Names of the figures to compute, some of `FIGURES`.
+        seed: Seed of the draws that make numbers equal, and of the parts that make intervals.
+        level: Coverage of the intervals.
+        intervals: Whether to compute the slow ones too (precision, recall, density, coverage).
 
     Raises:
         InputError: Features of different encoders or that are not finite, an unknown figure, or too few images.
@@ -113,13 +113,13 @@ def feature_name(described: FeatureDescription) -> str:
 
 
 def figure_name(figure: str, features: str, n_synthetic: int, n_real: int) -> str:
-    """Name a figure, as ``FID (resnet50, 2,000 synthetic, 1,500 real images)``."""
+    """Name a figure, as in ``FID (resnet50, 2,000 synthetic, 1,500 real images)``."""
     return f"{figure} ({features}, {n_synthetic:,} synthetic, {n_real:,} real images)"
 
 
 @dataclass(frozen=True)
 class _FigureSettings:
-    """What all figures share."""
+    """Settings that all figures share."""
 
     seed: int
     level: float
@@ -127,7 +127,7 @@ class _FigureSettings:
 
 
 class _SetFigures:
-    """The figures of one set against the training images, each computed when it is first asked for."""
+    """The figures of one set against the training images, each computed at its first use."""
 
     def __init__(self, train: Features, others: Features, how: _FigureSettings, *, grouped: bool = False) -> None:
         self.how = how
@@ -180,8 +180,8 @@ class _SetFigures:
         """Compute the IRS by Euclidean neighbours; its interval takes the images for independent draws."""
         samples = self.samples
         measure = fit_measure("euclidean", samples.real)
-        found = nearest(samples.synthetic, samples.real, measure, device="cpu").indices[:, 0]
-        score = irs_of(found, len(samples.real), level=samples.level)
+        neighbours = nearest(samples.synthetic, samples.real, measure, device="cpu").indices[:, 0]
+        score = irs_of(neighbours, len(samples.real), level=samples.level)
         if samples.units[1] < len(samples.synthetic):
             return samples.no_interval(score.estimate, "images of one patient are no independent draws")
         limits = score.low, score.high
@@ -192,7 +192,7 @@ def _refuse_different(train: FeatureDescription, other: FeatureDescription) -> N
     """Refuse to compare features of different encoders.
 
     Raises:
-        InputError: They are of two.
+        InputError: The features come from two encoders.
     """
     if train.dimension != other.dimension:
         raise InputError(
@@ -207,7 +207,7 @@ def _refuse_different(train: FeatureDescription, other: FeatureDescription) -> N
 
 
 def _draw(features: Features, n: int, seed: int) -> Features:
-    """Draw n of them at random; all as they are if there are no more."""
+    """Draw n of the features at random; return all as they are if there are no more."""
     if n == len(features):
         return features
     chosen = np.random.default_rng(seed).choice(len(features), n, replace=False)
@@ -217,28 +217,28 @@ def _draw(features: Features, n: int, seed: int) -> Features:
 def _row(
     name: str, features: str, whole: _SetFigures, reference: _SetFigures | None, same: _SetFigures
 ) -> dict[str, object]:
-    found = whole.figure(name)
+    figure = whole.figure(name)
     nobody = whole.samples.no_interval(float("nan"), "")
     beside = nobody if reference is None else reference.figure(name)
     equal = nobody if reference is None else same.figure(name)
-    told = asdict(found)
+    numbers = asdict(figure)
     return {
         "figure": name,
-        "name": figure_name(name, features, found.n_synthetic, found.n_real),
+        "name": figure_name(name, features, figure.n_synthetic, figure.n_real),
         "better": BETTER[name],
-        **{key: told[key] for key in ("estimate", "low", "high")},
+        **{key: numbers[key] for key in ("estimate", "low", "high")},
         "reference": beside.estimate,
         "reference_low": beside.low,
         "reference_high": beside.high,
         "same_number": equal.estimate,
         "same_number_low": equal.low,
         "same_number_high": equal.high,
-        "n_real": found.n_real,
-        "n_synthetic": found.n_synthetic,
-        "n_real_patients": found.n_real_units,
+        "n_real": figure.n_real,
+        "n_synthetic": figure.n_synthetic,
+        "n_real_patients": figure.n_real_units,
         "n_reference": 0 if reference is None else beside.n_synthetic,
         "n_reference_patients": 0 if reference is None else beside.n_synthetic_units,
         "features": features,
-        "level": found.level,
-        "method": found.method,
+        "level": figure.level,
+        "method": figure.method,
     }

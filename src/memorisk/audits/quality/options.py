@@ -28,7 +28,7 @@ from memorisk.runs.settings import check_between, check_counts, check_seeds, set
 
 AUTO = "auto"
 FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage", "IRS")
-"""In the order of the table."""
+"""Names of the figures, in the order of the table."""
 
 
 @grouped(
@@ -40,7 +40,7 @@ FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage", 
 )
 @dataclass(frozen=True, kw_only=True)
 class QualityOptions(PseudonymOptions, ImageOptions, ClusterOptions):
-    """Everything that `memorisk quality` can be told; how images are read is the same for all three sets."""
+    """Settings of `memorisk quality`; how images are read is the same for all three sets."""
 
     held_out: str | None = None
     """Real images of patients unseen by the generator; they show what a perfect generator would score."""
@@ -51,9 +51,9 @@ class QualityOptions(PseudonymOptions, ImageOptions, ClusterOptions):
     """Features (docs/features.md), one table each: NETWORK@WEIGHTS, detector:FOLDER, pixels:SIDE, pca:K, or a file with
     features of TRAIN; auto: pixels at 32 x 32, which capture shapes and grey levels only."""
     synthetic_features: Path | None = None
-    """With a file in --features: the file with the features of SYNTHETIC."""
+    """File with the features of SYNTHETIC, where --features names a file."""
     held_out_features: Path | None = None
-    """With a file in --features: the file with the features of the held-out images."""
+    """File with the features of the held-out images, where --features names a file."""
     input_size: InputSize = None
     normalise: Normalise = None
     precision: Precision = "auto"
@@ -118,7 +118,7 @@ class QualityOptions(PseudonymOptions, ImageOptions, ClusterOptions):
 
 
 def quality_options(settings: Mapping[str, Any]) -> QualityOptions:
-    """Options from keyword names, with a "did you mean" for one that does not exist; one name may stand for a list.
+    """Build options from keyword names, with a "did you mean" for one that does not exist; a list may be one name.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.

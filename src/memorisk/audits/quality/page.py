@@ -1,4 +1,4 @@
-"""The page of ``memorisk quality``: the figures beside their reference, their meaning, the trainings, the setup.
+"""The page of ``memorisk quality``: the figures with their reference, their meaning, the trainings, the setup.
 
 The fixed wording says what each figure is, what its interval is about, and what it cannot say.
 """
@@ -46,7 +46,7 @@ MEANING: dict[str, str] = {
     "IRS": "Share of the training images within reach: as many as an even draw would need for so many different "
     "nearest neighbours. 1 where more cannot be excluded.",
 }
-"""Of each figure, in the order of the table."""
+"""Meaning of each figure, in the order of the table."""
 
 NOT_PRIVACY = (
     "These figures do not tell whether patients are exposed: copies of the training images would have the best figures "
@@ -92,23 +92,23 @@ def transfer_warnings(row: Mapping[str, Any]) -> list[str]:
     """List what limits a comparison of classifiers trained on synthetic and on real images.
 
     Args:
-        row: Of the table of `memorisk.audits.quality.transfer.run_transfer`; all its rows say the same.
+        row: Row of the table of `memorisk.audits.quality.transfer.run_transfer`; all its rows say the same.
     """
-    told = []
+    warnings = []
     for arm in ("synthetic", "real"):
         if missing := row[f"missing_{arm}"]:
-            told.append(
+            warnings.append(
                 f"No {arm} image that was trained on has the label {missing}: these networks never learned it, and "
                 "their AUC of that label is none of what they learned."
             )
         if n := int(row[f"one_answer_{arm}"]):
             networks = plural(row["n_trainings"], "network", "networks")
-            told.append(
+            warnings.append(
                 f"Of the {networks} trained on {arm} images {n:,} gave every held-out image the same class: a balanced "
                 "accuracy of guessing, whatever the images are worth, and without an interval where all networks do "
                 "so. Train longer (--classifier-epochs) or name another network."
             )
-    return told
+    return warnings
 
 
 def quality_page(found: Quality) -> Page:
@@ -194,7 +194,7 @@ def _transfer(found: Quality) -> list[Block]:
         estimate("real", "Trained on real", "power"),
         estimate("difference", "Difference", "power"),
     ]
-    said = (
+    caption = (
         f"{row['classifier']}, {plural(int(row['n_trainings']), 'training', 'trainings')} of each on "
         f"{plural(int(row['n_train']), 'image', 'images')}; tested "
         f"on {count(row['n_test'])} images of {count(row['n_patients'])} patients."
@@ -203,7 +203,7 @@ def _transfer(found: Quality) -> list[Block]:
     blocks: list[Block] = [
         *([Callout("warning", "This comparison says less than its numbers", warned)] if warned else []),
         Paragraph(TRANSFER),
-        Table(frame=found.transfer, columns=columns, caption=said, elsewhere="tables/train_on_synthetic.parquet"),
+        Table(frame=found.transfer, columns=columns, caption=caption, elsewhere="tables/train_on_synthetic.parquet"),
     ]
     if int(row["n_trainings"]) == 1:
         blocks.append(Callout("note", "One training of each", [Paragraph(ONE_TRAINING)]))
@@ -212,12 +212,12 @@ def _transfer(found: Quality) -> list[Block]:
 
 def _meanings(found: Quality) -> list[Block]:
     measured = set(found.figures["figure"])
-    items: list[tuple[Text, Text]] = [(name, said) for name, said in MEANING.items() if name in measured]
+    items: list[tuple[Text, Text]] = [(name, meaning) for name, meaning in MEANING.items() if name in measured]
     return [Paragraph(COPIES), Definitions(items)]
 
 
 def _setup(found: Quality) -> list[Block]:
-    items: list[tuple[Text, Text]] = [(Name(name), Name(said)) for name, said in found.described.items()]
+    items: list[tuple[Text, Text]] = [(Name(name), Name(description)) for name, description in found.described.items()]
     blocks: list[Block] = [Definitions(items)]
     if not found.numbers.patients_given:
         text = (

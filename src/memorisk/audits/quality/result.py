@@ -1,4 +1,4 @@
-"""What figures of quality are: tables, numbers of images, and what must be said of them."""
+"""The result of figures of quality: tables, numbers of images, and the notes that must accompany them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from memorisk.report.numbers import INLINE, to_json
 
 @dataclass(frozen=True, kw_only=True)
 class QualityNumbers:
-    """Images and patients."""
+    """Numbers of images and of patients."""
 
     training_images: int
     training_patients: int
@@ -22,20 +22,20 @@ class QualityNumbers:
     patients_given: int
     """1 where every real image says whose it is, else 0."""
     ids: Annotated[DoubtedIds, INLINE] = NO_DOUBT
-    """Doubts about who is who among the real images: intervals take each id for a person."""
+    """Doubts about the identities of the patients of real images: intervals take each id for a person."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """What was measured.
+    """Measurements of a set of synthetic images.
 
     Attributes:
-        figures: A row for each figure and feature space, as `QualityTable.table`.
-        transfer: A row for each measure of classifiers trained on synthetic and on real images; None without a
+        figures: One row per figure and feature space, as `QualityTable.table`.
+        transfer: One row per measure of classifiers trained on synthetic and on real images; None without a
             classifier.
-        described: Of each feature space: a sentence on its encoder.
-        numbers: Images and patients.
-        notes: What was assumed or left out.
+        described: Sentence on the encoder of each feature space.
+        numbers: Numbers of images and of patients.
+        notes: Assumptions, and what was left out.
         folder: The run folder.
     """
 

@@ -1,8 +1,8 @@
-"""``memorisk quality``: figures of a set of synthetic images in any feature spaces, beside held-out real images.
+"""``memorisk quality``: figures of a set of synthetic images in any feature spaces, compared with held-out ones.
 
-Quality says nothing about privacy: a set of copies has the best figures there are. What the figures are, and what their
-intervals are about, is said by `memorisk.statistics` (``quality_*``); this module decodes, computes features, and
-writes. Features and trainings are kept, so that the same command goes on where a killed one stopped.
+Quality says nothing about privacy: a set of copies has the best figures there are. `memorisk.statistics`
+(``quality_*``) says what the figures are, and what their intervals are about; this module decodes, computes features,
+and writes. Features and trainings are kept, so that the same command continues where a killed one stopped.
 """
 
 from dataclasses import dataclass, replace
@@ -56,17 +56,17 @@ SUMMARY, TABLES = "quality.json", "tables"
 
 @dataclass(frozen=True)
 class QualityPlan:
-    """What a command would do.
+    """Work that a command would do.
 
     Attributes:
-        images: In each set.
-        patients: Training and held-out ones.
+        images: Number of images in each set.
+        patients: Numbers of training and of held-out patients.
         left_out: Held-out patients left out since an image of theirs is a training image.
-        features: What computes them.
-        figures: Which would be measured.
-        n_reference: Images that the reference would be measured on.
-        cost: Features of every image, and trainings of classifiers with what they predict.
-        notes: What was assumed or left out.
+        features: Names of the encoders that compute features.
+        figures: Names of the figures that would be measured.
+        n_reference: Number of images that the reference would be measured on.
+        cost: Cost of features of every image, and of trainings of classifiers with their predictions.
+        notes: Assumptions, and what was left out.
     """
 
     images: dict[str, int]
@@ -90,7 +90,7 @@ def assess_quality(
     dry_run: bool = False,
     **settings: Any,
 ) -> Quality | QualityPlan:
-    """Measure how good synthetic images are, beside held-out real images.
+    """Measure how good synthetic images are, in comparison with held-out real images.
 
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
@@ -99,7 +99,7 @@ def assess_quality(
         out: The run folder: new, empty, or this command's to write again.
         held_out: Images of patients that it never saw; None for figures without a reference.
         progress: Called with (stage, done, total).
-        dry_run: Decode the images and count, without features or trainings.
+        dry_run: Whether only to decode the images and count, without features or trainings.
         **settings: Any field of `QualityOptions`.
 
     Returns:
@@ -115,17 +115,17 @@ def assess_quality(
     """
     options = quality_options(settings | ({} if held_out is None else {"held_out": source_name(held_out)}))
     sources = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
-    given = {"train": source_name(train), "synthetic": source_name(synthetic)}
-    return run_audit(QualityAudit(Path(out), options, given, sources, dry_run), progress)
+    inputs = {"train": source_name(train), "synthetic": source_name(synthetic)}
+    return run_audit(QualityAudit(Path(out), options, inputs, sources, dry_run), progress)
 
 
 @dataclass(frozen=True, eq=False)
 class _QualityInputs:
-    """What is compared, read and checked."""
+    """Sets of images and encoders to compare, read and checked."""
 
     sets: Sets
     spaces: list[FeatureSource]
-    """Feature spaces."""
+    """Feature spaces of the figures."""
     transfer: TransferData | None
     """Images for classifiers; None where none are trained."""
 
@@ -186,10 +186,10 @@ class QualityAudit(SetAudit[_QualityInputs, _QualityEvidence, Quality]):
 
     def write(self, run: RunFolder, evidence: _QualityEvidence, names: Pseudonyms, progress: Progress) -> Quality:
         """Train what is to be trained, and write tables, the page and, last, the summary."""
-        found = _finish(run, evidence.sets, evidence.tables, evidence.transfer, self.options, progress)
-        found = _under_pseudonyms(found, names)
-        _write(run, found)
-        return found
+        quality = _finish(run, evidence.sets, evidence.tables, evidence.transfer, self.options, progress)
+        quality = _under_pseudonyms(quality, names)
+        _write(run, quality)
+        return quality
 
 
 def _under_pseudonyms(found: Quality, names: Pseudonyms) -> Quality:
@@ -204,7 +204,7 @@ def _sources(options: QualityOptions, sets: Sets) -> list[FeatureSource]:
     """List the feature spaces, with ``auto`` settled.
 
     Raises:
-        InputError: There is no such source, or files of features are given for some of the sets only.
+        InputError: No such source exists, or files of features are given for some of the sets only.
     """
     side = max(sets.train.images.shape[1:3])
     default = f"pixels:{AUTO_SIDE}" if side > AUTO_SIDE else "pixels"
@@ -242,8 +242,8 @@ def _measure(
         train, synthetic = load(sets.train), load(sets.synthetic)
         held = None if sets.held is None else load(sets.held)
     progress(f"measuring in {source.shown}", 0, 0)
-    found = measure_quality(train, synthetic, held, figures=options.figures, seed=options.seed, level=options.level)
-    return found, train
+    table = measure_quality(train, synthetic, held, figures=options.figures, seed=options.seed, level=options.level)
+    return table, train
 
 
 def _finish(
@@ -325,7 +325,7 @@ def _plan(
 def quality_cost(
     sets: Sets, sources: list[FeatureSource], transfer: TransferData | None, options: QualityOptions
 ) -> Cost:
-    """Count the work: features of all sets in every space, and classifiers where they were asked for."""
+    """Count the work: features of all sets in every space, and classifiers where the options request them."""
     stores = [store for store in (sets.train, sets.synthetic, sets.held) if store is not None]
     hashes = [store.pixel_hashes for store in stores]
     features = total([features_cost(source, hashes, sets.train.images.shape) for source in sources])

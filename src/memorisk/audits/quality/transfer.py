@@ -1,8 +1,8 @@
 """Train on synthetic, test on real: the trainings of ``memorisk quality --classifier``.
 
-One network a seed is trained on synthetic images and one on as many real ones (all of the smaller set, a random part of
-the larger one), by the same recipe, and both are asked about the held-out real images. A training that is done leaves
-its scores in ``classifiers/``; the same command goes on with the next.
+For each seed one network is trained on synthetic images and one on as many real ones (all of the smaller set, a
+random part of the larger one), by the same recipe, and both predict the held-out real images. A training that is done
+leaves its scores in ``classifiers/``; the same command continues with the next.
 """
 
 from dataclasses import dataclass
@@ -37,27 +37,27 @@ ARMS = ("synthetic", "real")
 
 @dataclass(frozen=True, eq=False)
 class TransferData:
-    """What is trained and tested on."""
+    """Images and targets of the trainings and of their test."""
 
     stores: dict[str, ImageStore]
-    """By arm."""
+    """Images by arm."""
     rows: dict[str, np.ndarray]
-    """Images of each arm's training, as many of both."""
+    """Rows of the images of each arm's training, as many of both."""
     targets: dict[str, np.ndarray]
-    """Numbers of classes, of all images of each arm's store."""
+    """Numbers of the classes, for all images of each arm's store."""
     held: ImageStore
     held_targets: np.ndarray
     classes: tuple[str, ...]
     missing: dict[str, tuple[str, ...]]
-    """By arm: classes of the real images that none of its training has."""
+    """Classes of the real images that no image of an arm's training has, by arm."""
 
 
 def prepare_transfer(sets: Sets, seed: int) -> TransferData:
     """Number the labels of the three sets, and choose as many training images on both sides.
 
     Args:
-        sets: With held-out images.
-        seed: Of the part of the larger set.
+        sets: Images with a held-out set.
+        seed: Seed of the draw of the part of the larger set.
 
     Raises:
         InputError: A set has no labels, several to an image, labels that training images do not have, or one label to
@@ -80,7 +80,7 @@ def prepare_transfer(sets: Sets, seed: int) -> TransferData:
         if unknown := sorted(set(labels[what]) - set(classes)):
             raise InputError(f"{what} images have labels that no training image has: {listed(unknown)}")
     number = {name: i for i, name in enumerate(classes)}
-    targets = {what: np.array([number[v] for v in found], dtype=np.int64) for what, found in labels.items()}
+    targets = {what: np.array([number[v] for v in names], dtype=np.int64) for what, names in labels.items()}
     n = min(len(targets[arm]) for arm in ARMS)
     rng = np.random.default_rng(seed)
     rows = {arm: np.sort(rng.choice(len(targets[arm]), n, replace=False)) for arm in ARMS}
@@ -101,13 +101,13 @@ def run_transfer(data: TransferData, options: QualityOptions, folder: Path, prog
     """Train what is not trained yet, and compare.
 
     Args:
-        data: Of `prepare_transfer`.
-        options: Network, epochs, seeds.
-        folder: Where scores are kept.
+        data: Data of `prepare_transfer`.
+        options: Settings with network, epochs and seeds.
+        folder: Folder in which scores are kept.
         progress: Called with (stage, done, total).
 
     Returns:
-        A row for each measure: ``measure``, and estimate, low and high of ``synthetic``, ``real`` and ``difference``,
+        One row per measure: ``measure``, and estimate, low and high of ``synthetic``, ``real`` and ``difference``,
         ``n_train``, ``n_test``, ``n_patients``, ``n_trainings``, ``classifier``; of each arm ``missing_ARM``, the
         classes that it was not shown, in words, and ``one_answer_ARM``, how many of its trainings answer one class for
         every image.
@@ -128,50 +128,50 @@ def run_transfer(data: TransferData, options: QualityOptions, folder: Path, prog
     patients = data.held.manifest.groups.astype(str)
     rows = []
     for measure, of in (("balanced accuracy", balanced_accuracy), ("AUC", mean_auc)):
-        found = compare_training(
+        outcome = compare_training(
             np.stack(scores["synthetic"]), np.stack(scores["real"]), data.held_targets, patients, of,
             level=options.level,
         )  # fmt: skip
         rows.append(
             {
                 "measure": measure,
-                **_describe("synthetic", found.synthetic),
-                **_describe("real", found.real),
-                **_describe("difference", found.difference),
+                **_describe("synthetic", outcome.synthetic),
+                **_describe("real", outcome.real),
+                **_describe("difference", outcome.difference),
                 "n_train": len(data.rows["real"]),
                 "n_test": len(data.held_targets),
                 "n_patients": len(np.unique(patients)),
                 "n_trainings": len(seeds),
                 "classifier": name,
                 **{f"missing_{arm}": listed(data.missing[arm]) if data.missing[arm] else "" for arm in ARMS},
-                **{f"one_answer_{arm}": sum(_one_answer(found) for found in scores[arm]) for arm in ARMS},
+                **{f"one_answer_{arm}": sum(_one_answer(outcome) for outcome in scores[arm]) for arm in ARMS},
             }
         )
     return pd.DataFrame(rows)
 
 
 def transfer_cost(data: TransferData, options: QualityOptions) -> Cost:
-    """Count the work of all trainings, finished ones too: of both arms, each asked about the held-out images."""
+    """Count the work of all trainings, finished ones too: of both arms, each predicting the held-out images."""
     spec = model_spec(_network(data, options))
     train = resolve_options(TrainOptions(epochs=options.classifier_epochs, batch_size=options.batch_size), spec)
     fitted = total([fit_cost(len(data.rows[arm]), train) for arm in ARMS])
-    asked, scores = len(ARMS) * len(data.held.images), len(data.classes) * np.dtype(np.float64).itemsize
-    return (fitted + Cost(images_passed=asked, bytes_outputs=asked * scores)) * options.classifier_seeds
+    n_queries, scores = len(ARMS) * len(data.held.images), len(data.classes) * np.dtype(np.float64).itemsize
+    return (fitted + Cost(images_passed=n_queries, bytes_outputs=n_queries * scores)) * options.classifier_seeds
 
 
 def check_transfer(data: TransferData, options: QualityOptions) -> None:
-    """Refuse a network that does not exist or whose weights cannot be had, before anything is written.
+    """Refuse a network that does not exist or whose weights cannot be found, before anything is written.
 
     Raises:
-        InputError: It is such a network.
+        InputError: The network is unknown, or its weights cannot be found.
     """
     name = _network(data, options)
     _new_job(data, name, options, options.seed)
 
 
 def _network(data: TransferData, options: QualityOptions) -> str:
-    asked = options.classifier or "auto"
-    return auto_model(int(data.held.images.shape[1])) if asked == "auto" else asked
+    name = options.classifier or "auto"
+    return auto_model(int(data.held.images.shape[1])) if name == "auto" else name
 
 
 def _new_job(data: TransferData, name: str, options: QualityOptions, seed: int) -> torch.nn.Module:
@@ -189,7 +189,7 @@ def _new_job(data: TransferData, name: str, options: QualityOptions, seed: int) 
 def _trained_scores(
     data: TransferData, arm: str, seed: int, name: str, options: QualityOptions, folder: Path
 ) -> np.ndarray:
-    """[n, k] probabilities of the held-out images by one network; from its file where it was trained before."""
+    """Return [n, k] probabilities of the held-out images by one network; from its file where it was trained before."""
     spec, store, rows = model_spec(name), data.stores[arm], data.rows[arm]
     train = resolve_options(TrainOptions(epochs=options.classifier_epochs, batch_size=options.batch_size), spec)
     normalisation = _normalisation(data, name)
