@@ -135,7 +135,7 @@ def check_arrays_file(path: Path) -> None:
     """Refuse a file that cannot be written, before any work.
 
     Raises:
-        InputError: The file has another suffix or exists already, or there is no such folder.
+        InputError: The file has another suffix or exists already, or its folder does not exist.
     """
     if path.suffix.lower() != ".npz":
         raise InputError(f"--arrays {one_line(path)}: name an .npz file")

@@ -1,6 +1,6 @@
-"""What audits of generated images share: from sets of images to all that detectors say of them.
+"""Common parts of the audits of generated images, from sets of images to all findings of the detectors.
 
-Start with `sets`: training, synthetic and held-out images. `knowledge` says whom detectors and generators know.
-`plants` are known copies, `features` and `distances` compare, `evidence` holds what every detector saw.
-`review` reads what a person said of pairs, `pictures` shows pairs. `options` holds checks that settings share.
+Start with `sets`: training, synthetic and held-out images. `knowledge` finds the people that detectors and generators
+know. `plants` are known copies, `features` and `distances` compare, `evidence` holds what every detector saw.
+`review` reads a person's judgements of pairs, `pictures` shows pairs. `options` holds checks that settings share.
 """

@@ -1,4 +1,4 @@
-"""What reports on generated images close with: all that is needed to repeat the run, and who may see the page."""
+"""Closing sections of reports on generated images: all that is needed to repeat the run, and who may see the page."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 from memorisk.report.blocks import Block, Definitions, Details, Heading, Name, Steps, Text
 
 DefinitionRows = list[tuple[Text, Text]]
-"""Titles, and what is said of each."""
+"""Titles, and the text of each."""
 
 
 def set_name(name: Any, counted: str, redact: bool) -> Text:
-    """Name a set of images, where it has a name that may be told, with its number of images.
+    """Name a set of images, where it has a name that may be shown, with its number of images.
 
     Args:
-        name: "" or None where it has none.
-        counted: How many, in words.
-        redact: Leave out the name.
+        name: Name of the set; "" or None where it has none.
+        counted: Number of images, in words.
+        redact: Whether to leave out the name.
     """
     return counted if redact or name is None or not str(name) else [Name(str(name)), f", {counted}"]
 
@@ -26,10 +26,10 @@ def repeat_blocks(
     """Lay out the settings, notes and versions of a run.
 
     Args:
-        settings: Titles and values.
-        notes: Of the run; they may name files.
-        versions: By package.
-        redact: Leave out the notes.
+        settings: Titles and values of the settings.
+        notes: Notes of the run; they may name files.
+        versions: Versions by package.
+        redact: Whether to leave out the notes.
     """
     blocks: list[Block] = [Definitions(settings, compact=True)]
     if notes and not redact:
@@ -39,11 +39,13 @@ def repeat_blocks(
 
 
 def footer(versions: Mapping[str, object], redact: bool) -> str:
-    """Say what made the page, and who may see it.
+    """Say which program made the page, and who may see it.
 
     Args:
-        versions: By package.
+        versions: Versions by package.
         redact: Whether ids and images were left out.
     """
-    shown = "Ids and images are left out." if redact else "This file names training images: handle it as personal data."
-    return f"Made by memorisk {versions.get('memorisk')}. {shown} It needs no network and asks for none."
+    handling = (
+        "Ids and images are left out." if redact else "This file names training images: handle it as personal data."
+    )
+    return f"Made by memorisk {versions.get('memorisk')}. {handling} It needs no network and asks for none."

@@ -40,8 +40,8 @@ def labels_note(labels: Sequence[str], known: Iterable[str]) -> list[str]:
     """Note how many labels a set that is written leaves out.
 
     Args:
-        labels: As `training_labels`, and so are the known ones.
-        known: As there.
+        labels: Label of each generated image, as for `training_labels`.
+        known: Labels of training images, as for `training_labels`.
     """
     n_left = sum(label != own for label, own in zip(labels, training_labels(labels, known), strict=True))
     if not n_left:

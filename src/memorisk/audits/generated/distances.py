@@ -33,11 +33,11 @@ from memorisk.statistics.exchangeability import image_counts
 FloatArray = np.ndarray
 _STAGES = 6
 _NEAREST = 16
-"""Neighbours asked for so that a third patient is among them: patients with so many near images are rare."""
+"""Number of neighbours searched so that a third patient is among them: patients with so many near images are rare."""
 
 
 CANDIDATES = 6
-"""Nearest images of each that the second look lays on it (`recipes/alignment.py` counts the sources among them)."""
+"""Number of nearest images that the second look lays on each (`recipes/alignment.py` counts the sources in them)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +45,13 @@ class Candidates:
     """The `CANDIDATES` nearest images of each image, the nearest first; -1 where there are fewer."""
 
     synthetic: np.ndarray
-    """[S, k] training images."""
+    """Training images nearest to each synthetic image, [S, k]."""
     plants: np.ndarray
-    """[P, k] training images."""
+    """Training images nearest to each plant, [P, k]."""
     held: np.ndarray
-    """[M, k] training images."""
+    """Training images nearest to each held-out image, [M, k]."""
     synthetic_held: np.ndarray
-    """[S, k] held-out images; [0, k] without."""
+    """Held-out images nearest to each synthetic image, [S, k]; [0, k] without."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,107 +59,108 @@ class Distances:
     """Nearest neighbours between the sets; plants never count as part of the synthetic set."""
 
     train: FloatArray
-    """[N] of each training image to the synthetic set."""
+    """Distance of each training image to the synthetic set, [N]."""
     train_nearest: np.ndarray
-    """[N] the synthetic image."""
+    """Row of the synthetic image nearest to each training image, [N]."""
     standing: FloatArray
-    """[N] the same without pairs that a person dismissed; as far as any where none is left."""
+    """The same distance without pairs that a person dismissed, [N]; as far as any where none is left."""
     standing_nearest: np.ndarray
-    """[N] the synthetic image."""
+    """Row of the synthetic image at that distance, [N]."""
     held: FloatArray
-    """[M] of each held-out image to the synthetic set."""
+    """Distance of each held-out image to the synthetic set, [M]."""
     held_nearest: np.ndarray
-    """[M] the synthetic image."""
+    """Row of the synthetic image nearest to each held-out image, [M]."""
     synthetic: FloatArray
-    """[S] of each synthetic image to the training images; pairs that a person dismissed are left out while one that
-    nobody dismissed is there."""
+    """Distance of each synthetic image to the training images, [S]; pairs that a person dismissed are left out as long
+    as an undismissed one exists."""
     nearest: np.ndarray
-    """[S] the training image."""
+    """Row of the training image nearest to each synthetic image, [S]."""
     second: FloatArray
-    """[S] to the nearest training image of another patient, also without dismissed pairs."""
+    """Distance to the nearest training image of another patient, [S], also without dismissed pairs."""
     synthetic_held: FloatArray
-    """[S] of each synthetic image to the held-out images; empty without."""
+    """Distance of each synthetic image to the held-out images, [S]; empty without."""
     synthetic_held_nearest: np.ndarray
-    """[S] the held-out image."""
+    """Row of the held-out image nearest to each synthetic image, [S]."""
     synthetic_held_second: FloatArray
-    """[S] to the nearest held-out image of another patient."""
+    """Distance to the nearest held-out image of another patient, [S]."""
     plants: FloatArray
-    """[P] of each plant to the training images."""
+    """Distance of each plant to the training images, [P]."""
     plant_source: FloatArray
-    """[P] to the nearest image of its source's patient: what that patient's distance to the set would be with it."""
+    """Distance of each plant to the nearest image of its source's patient, [P]: what that patient's distance to the set
+    would be with it."""
     plant_other: FloatArray
-    """[P] to the nearest real image of anybody else, training or held out."""
+    """Distance of each plant to the nearest real image of any other person, training or held out, [P]."""
     held_to_train: FloatArray
-    """[M] of each held-out image to the training images."""
+    """Distance of each held-out image to the training images, [M]."""
     held_to_train_nearest: np.ndarray
-    """[M] the training image."""
+    """Row of the training image nearest to each held-out image, [M]."""
     among_train: FloatArray | None
-    """[N] of each training image to those of other patients; None where real images are not compared with real ones."""
+    """Distance of each training image to those of other patients, [N]; None where real images are not compared with
+    real ones."""
     among_real: np.ndarray
-    """[R] place among ``among_rows`` of the nearest image of another patient; empty without held-out images, and where
+    """Place among ``among_rows`` of the nearest image of another patient, [R]; empty without held-out images, and where
     real images are not compared with real ones."""
     among_lead: FloatArray
-    """[R] by how much it is nearer than the nearest image of a third patient
-    (`statistics.copies.tails.neighbour_leads`)."""
+    """Lead of that image over the nearest one of a third patient, [R] (`statistics.copies.tails.neighbour_leads`)."""
     among_rows: np.ndarray
-    """[R] of training images, then held-out ones, those that count: all, or one a patient where their numbers are not
-    alike (`memorisk.statistics.exchangeability`), since patients with more images are more often the nearest. Where
-    held-out patients were left out, patients who share an image with another one do not count
+    """Rows of the real images that count, training images first, then held-out ones, [R]: all, or one for each patient
+    where their numbers are not alike (`memorisk.statistics.exchangeability`), since patients with more images are more
+    often the nearest. Where held-out patients were left out, patients who share an image with another one do not count
     (`Sets.shares_pixels`)."""
     logits: bool
     """Whether these are minus the logits of a head."""
     candidates: "Candidates | None" = None
-    """Who is looked at a second time; None where distances are made of nothing but numbers."""
+    """Candidates of the second look; None where distances are made of nothing but numbers."""
     second_nearest: np.ndarray | None = None
-    """[S] the training image that ``second`` is of, -1 where there is one patient; None likewise."""
+    """Row of the training image at distance ``second``, [S]; -1 where there is one patient; None as `candidates`."""
     of_parts: bool = False
-    """Whether windows or details are compared, which say little of what kind of image they are from."""
+    """Whether windows or details are compared, which say little about the kind of image that they come from."""
 
 
 @dataclass(frozen=True, eq=False)
 class PixelCopies:
-    """Synthetic images whose pixels are those of real ones, or nearly; whatever the features say."""
+    """Synthetic images whose pixels equal or nearly equal those of real ones, whatever the features say."""
 
     identical: np.ndarray
-    """[S] row of the first training image with the same pixels, as it is, mirrored or turned by quarters; -1 for none;
-    blank images are no copies."""
+    """Row of the first training image with the same pixels, as it is, mirrored or turned by quarters, [S]; -1 for none;
+    blank images do not count as copies."""
     orientation: np.ndarray
-    """[S] place in `memorisk.images.copies.near_copies.ORIENTATIONS`: what is done to the synthetic image to give the
-    training image, or, where there is none, the held-out one; -1 where neither is."""
+    """Place in `memorisk.images.copies.near_copies.ORIENTATIONS` of the move that turns the synthetic image into the
+    training image or, where there is none, into the held-out one, [S]; -1 where neither exists."""
     in_both: np.ndarray
-    """[S] whether these pixels are a held-out image's, too, so that they are nobody's for certain."""
+    """Whether these pixels are a held-out image's, too, so that they belong to no person for certain, [S]."""
     identical_held: np.ndarray
-    """[S] likewise of a held-out image, and no training image's; -1 for none."""
+    """Row of the first held-out image with the same pixels, where no training image has them, [S]; -1 for none."""
     of_set: BestMatches
-    """[S] most similar training image."""
+    """Most similar training image of each synthetic image, [S]."""
     near_train: NearCopies
     """Confirmed pairs of a synthetic and a training image that are nearly identical and not dismissed: all, so that an
     answer to some leads to no others."""
     near_held: NearCopies
-    """Likewise of a synthetic and a held-out image."""
+    """Confirmed pairs of a synthetic and a held-out image that are nearly identical."""
     thumbnails: np.ndarray
-    """[S, 32, 32] of the synthetic images."""
+    """Thumbnails of the synthetic images, [S, 32, 32]."""
     dismissed: frozenset[tuple[int, int]] = frozenset()
     """Rows of the synthetic and training images of all dismissed pairs."""
     dismissed_identical: frozenset[tuple[int, int]] = frozenset()
-    """Those with equal pixels that no held-out image has."""
+    """Dismissed pairs with equal pixels that no held-out image has."""
     dismissed_near: frozenset[tuple[int, int]] = frozenset()
-    """Of the other dismissed pairs those that are nearly identical."""
+    """Other dismissed pairs that are nearly identical."""
     blank: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """Rows of the synthetic images of one value only, which copy nobody."""
+    """Rows of the synthetic images of one value only, which copy no person."""
     plants: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))
-    """[P] whether each plant has the pixels of a training image that no held-out image shares, by the same rule."""
+    """Whether each plant has the pixels of a training image that no held-out image shares, by the same rule, [P]."""
     n_near_left: int = 0
     """Number of pairs of alike thumbnails beyond the longest list (`near_copies.MAX_PAIRS`)."""
     rule: CopyRule | None = None
-    """What counts as nearly identical, learned from all real images alike."""
+    """Rule by which images are nearly identical, learned from all real images alike."""
 
     def alike(self, made: np.ndarray, real: np.ndarray) -> np.ndarray:
-        """[P] similarity of the thumbnails of pairs, as they are or mirrored; 0 where no rule was learned.
+        """Return the similarity of the thumbnails of pairs, [P], as they are or mirrored; 0 where no rule was learned.
 
         Args:
-            made: [P] rows of synthetic images.
-            real: [P, 32, 32] thumbnails of training images.
+            made: Rows of synthetic images, [P].
+            real: Thumbnails of training images, [P, 32, 32].
         """
         if self.rule is None or not len(made):
             return np.zeros(len(made))
@@ -182,15 +183,15 @@ def measure_distances(
     """Find nearest neighbours in all directions that the audit needs.
 
     Args:
-        found: Features.
-        similarity: What compares them, fitted on the real ones.
-        sets: For the patients.
-        plants: For their sources.
+        found: Features of all images.
+        similarity: Similarity that compares the features, fitted on the real ones.
+        sets: Images with their patients.
+        plants: Planted copies with their sources.
         progress: Called with (stage, done, total).
-        review: What a person said of pairs.
-        device: Where to search; the distances are the same.
+        review: Judgements of pairs by a person.
+        device: Device of the search; the distances do not depend on it.
         compares_real: Whether real images are compared with those of other patients as well: for the test of the
-            random split, and for what the literature computes.
+            random split, and for the figures of the literature.
 
     Raises:
         InputError: The measure does not take some rows, or the device is not there.
@@ -223,12 +224,12 @@ def measure_distances(
     of_held, of_plants = ask_few(found.held, found.train, 1), ask_few(found.plants, found.train, 1)
     synthetic, ours = -of_synthetic.scores[:, 0], of_synthetic.rows[:, 0].copy()
     second, second_nearest = ask_second(of_synthetic, found.train, patients, 2)
-    for made, left in review.left_for(sets):
-        if {ours[made], second_nearest[made]} - set(left) and len(left):
-            one, of_left = found.synthetic[made : made + 1], found.train[left]
-            synthetic[made], ours[made] = _next_of(left, *ask(one, of_left, 2))
-            exclude = patients[ours[made : made + 1]], patients[left]
-            second[made], second_nearest[made] = _next_of(left, *ask(one, of_left, 2, exclude=exclude))
+    for row, rest in review.left_for(sets):
+        if {ours[row], second_nearest[row]} - set(rest) and len(rest):
+            one, of_left = found.synthetic[row : row + 1], found.train[rest]
+            synthetic[row], ours[row] = _next_of(rest, *ask(one, of_left, 2))
+            exclude = patients[ours[row : row + 1]], patients[rest]
+            second[row], second_nearest[row] = _next_of(rest, *ask(one, of_left, 2, exclude=exclude))
     among = ask(found.train, found.train, 3, exclude=(patients, patients))[0] if compares_real else None
     among_real = among_rows = made_held_nearest = held_nearest = np.empty(0, dtype=np.int64)
     among_lead = made_held = made_held_second = held = np.empty(0)
@@ -285,13 +286,13 @@ def _undismissed_nearest(
     distance: FloatArray,
     nearest: np.ndarray,
 ) -> tuple[FloatArray, np.ndarray]:
-    """Distance and row of the nearest synthetic image of each training image when dismissed pairs are left out."""
+    """Return distance and row of the nearest synthetic image of each training image, without dismissed pairs."""
     standing, at = distance.copy(), nearest.copy()
-    for row, left in review.left_of(sets):
+    for row, rest in review.left_of(sets):
         standing[row] = distance.max()
-        if len(left):
-            d, place = _nearest(similarity.reversed, found.train[row : row + 1], found.synthetic[left], None, "cpu")
-            standing[row], at[row] = d[0], left[place[0]]
+        if len(rest):
+            d, place = _nearest(similarity.reversed, found.train[row : row + 1], found.synthetic[rest], None, "cpu")
+            standing[row], at[row] = d[0], rest[place[0]]
     return standing, at
 
 
@@ -303,15 +304,15 @@ def _next_of(left: np.ndarray, distance: FloatArray, place: np.ndarray) -> tuple
 def _nearest(
     similarity: Similarity, queries: np.ndarray, references: np.ndarray, exclude, device: str
 ) -> tuple[FloatArray, np.ndarray]:
-    """Distance and row of the nearest reference."""
+    """Return distance and row of the nearest reference."""
     if not len(queries):
         return np.empty(0), np.empty(0, dtype=np.int64)
-    found = similarity.nearest(queries, references, exclude_same=exclude, device=device)
-    return -found.scores[:, 0], found.rows[:, 0]
+    neighbours = similarity.nearest(queries, references, exclude_same=exclude, device=device)
+    return -neighbours.scores[:, 0], neighbours.rows[:, 0]
 
 
 def _few_nearest(similarity: Similarity, queries: np.ndarray, references: np.ndarray, device: str) -> Nearest:
-    """Candidates of each query, [n, CANDIDATES]; rows are -1 where there are fewer."""
+    """Return the candidates of each query, [n, CANDIDATES]; rows are -1 where there are fewer."""
     if not len(queries):
         return Nearest(np.empty((0, CANDIDATES), np.int64), np.empty((0, CANDIDATES)))
     return _widened(similarity.nearest(queries, references, min(CANDIDATES, len(references)), device=device))
@@ -327,7 +328,7 @@ def _widened(nearest: Nearest) -> Nearest:
 def _both_ways(
     similarity: Similarity, copies: np.ndarray, sources: np.ndarray, device: str
 ) -> tuple[Nearest, FloatArray, np.ndarray]:
-    """Candidates of each copy, and distance and row of the copy nearest to each source."""
+    """Return the candidates of each copy, and distance and row of the copy nearest to each source."""
     if isinstance(similarity, PartsSimilarity) and len(copies) and len(sources):
         few, back = similarity.nearest_both_ways(copies, sources, min(CANDIDATES, len(sources)))
         return _widened(few), -back.scores[:, 0], back.rows[:, 0]
@@ -339,7 +340,7 @@ def _both_ways(
 def _second_nearest(
     similarity: Similarity, few: Nearest, copies: np.ndarray, sources: np.ndarray, whose: np.ndarray, device: str
 ) -> tuple[FloatArray, np.ndarray]:
-    """Distance and row of the source of another patient than the nearest one's; inf and -1 where there is none.
+    """Return distance and row of the source of another patient than the nearest one's; inf and -1 for none.
 
     The candidates hold it nearly always. Copies whose candidates are all of one patient search once more.
     """
@@ -357,14 +358,14 @@ def _second_nearest(
 def _real_neighbours(
     found: FeatureTables, similarity: Similarity, sets: Sets, logits: bool, device: str
 ) -> tuple[np.ndarray, FloatArray, np.ndarray]:
-    """Nearest image of another patient, its lead, and the rows of the real images that count (`Distances`)."""
+    """Return the nearest image of another patient, its lead, and the rows of the images that count (`Distances`)."""
     assert sets.held is not None
     n, patients = len(found.train), sets.train.manifest.groups.astype(str)
     theirs = np.char.add("held out: ", sets.held.manifest.groups.astype(str))
     counted = image_counts(patients, theirs)
     rows = np.concatenate([counted.train, n + counted.held])
     rows = rows[~sets.shares_pixels[rows]]
-    if len(np.unique(rows < n)) < 2:  # patients of one part alone are no test of the split
+    if len(np.unique(rows < n)) < 2:  # patients of one part alone cannot test the split
         return np.empty(0, dtype=np.int64), np.empty(0), rows
     images = np.concatenate([found.train, found.held])[rows]
     return *_neighbours(similarity, images, np.concatenate([patients, theirs])[rows], logits, device), rows
@@ -373,16 +374,16 @@ def _real_neighbours(
 def _neighbours(
     similarity: Similarity, images: np.ndarray, patients: np.ndarray, logits: bool, device: str
 ) -> tuple[np.ndarray, FloatArray]:
-    """[R] the nearest image of another patient, and by how much it leads the nearest of a third.
+    """Return the nearest image of another patient, and by how much it leads the nearest of a third, [R].
 
-    Where all of the `_NEAREST` nearest images are one patient's, the last of them stands for the third patient's: the
+    Where all of the `_NEAREST` nearest images are one patient's, the last of them represents the third patient's: the
     lead is then smaller than it is.
     """
     k = min(_NEAREST, len(images))
-    found = similarity.nearest(images, images, k, exclude_same=(patients, patients), device=device)
-    first, distance = found.rows[:, 0], -found.scores  # [R], [R, k]; inf where there are fewer
-    third = (patients[found.rows] != patients[first][:, None]) & (found.rows >= 0)
-    finite = np.where(found.rows >= 0, distance, -np.inf).max(axis=1)
+    neighbours = similarity.nearest(images, images, k, exclude_same=(patients, patients), device=device)
+    first, distance = neighbours.rows[:, 0], -neighbours.scores  # [R], [R, k]; inf where there are fewer
+    third = (patients[neighbours.rows] != patients[first][:, None]) & (neighbours.rows >= 0)
+    finite = np.where(neighbours.rows >= 0, distance, -np.inf).max(axis=1)
     second = np.where(third.any(axis=1), distance[np.arange(len(first)), third.argmax(axis=1)], finite)
     return first, neighbour_leads(distance[:, 0], second, logits=logits)
 
@@ -390,34 +391,34 @@ def _neighbours(
 def find_pixel_copies(
     sets: Sets, progress: Progress, review: Review = NO_REVIEW, plants: Plants | None = None
 ) -> PixelCopies:
-    """Synthetic images with the pixels of a real one, and for every image the most similar one of the other side.
+    """Find synthetic images with the pixels of a real one, and for every image the most similar of the other side.
 
     Args:
         sets: The images.
         progress: Called with (stage, done, total).
-        review: Pairs that a person dismissed are no copies. All pairs are found before any answer is read.
-        plants: Planted copies, looked at by the rule of equal pixels; None for none.
+        review: Judgements; dismissed pairs do not count as copies. All pairs are found before any answer is read.
+        plants: Planted copies, checked by the rule of equal pixels; None for none.
     """
-    made = [
+    miniatures = [
         np.empty((0, 32, 32), dtype=np.uint8)
         if store is None
         else thumbnails(store.images, progress=partial(progress, f"looking at {what} images"))
         for what, store in (("training", sets.train), ("synthetic", sets.synthetic), ("held-out", sets.held))
     ]
     counted, read = partial(progress, "looking for near copies"), sets.synthetic.images.__getitem__
-    known = [(sets.train, made[0])] + ([] if sets.held is None else [(sets.held, made[2])])
+    real_sets = [(sets.train, miniatures[0])] + ([] if sets.held is None else [(sets.held, miniatures[2])])
     rule = rule_of_stores(
-        *(store for store, _ in known),
-        small=[small for _, small in known],
-        compared_with=len(made[1]),
+        *(store for store, _ in real_sets),
+        small=[small for _, small in real_sets],
+        compared_with=len(miniatures[1]),
         progress=partial(progress, "learning how alike two people are"),
     )
     of_set, near_train = near_copies_between(
-        made[1], made[0], rule, read, sets.train.images.__getitem__, progress=counted
+        miniatures[1], miniatures[0], rule, read, sets.train.images.__getitem__, progress=counted
     )
     near_held = NO_PAIRS
     if sets.held is not None:
-        near_held = near_copies_between(made[1], made[2], rule, read, sets.held.images.__getitem__)[1]
+        near_held = near_copies_between(miniatures[1], miniatures[2], rule, read, sets.held.images.__getitem__)[1]
     left_over = sum(near.found - len(near.first) for near in (near_train, near_held))
     same = same_pixels(sets.synthetic, sets.train)
     of_training, copied = same.row, sets.train.pixel_hashes[same.row]  # the last one's hash where there is none
@@ -435,17 +436,19 @@ def find_pixel_copies(
     of_training[[pair in review.dismissed for pair in zip(hashes, copied, strict=True)]] = -1
     pairs = set(review.pairs(sets, review.dismissed))
     equal = frozenset((s, r) for s, r in pairs if certain[s] and copied[s] == sets.train.pixel_hashes[r])
-    left = np.array([pair not in pairs for pair in zip(near_train.first, near_train.second, strict=True)], dtype=bool)
+    undismissed = np.array(
+        [pair not in pairs for pair in zip(near_train.first, near_train.second, strict=True)], dtype=bool
+    )
     return PixelCopies(
         of_training, orientation, in_both & (of_training >= 0), of_held_out, of_set,
-        near_train.only(near_train.confirmed & left), near_held.only(near_held.confirmed), made[1],
+        near_train.only(near_train.confirmed & undismissed), near_held.only(near_held.confirmed), miniatures[1],
         frozenset(pairs), equal, frozenset(near_train.pairs) & frozenset(pairs) - equal, blank,
         _plants_with_equal_pixels(sets, plants), left_over, rule,
     )  # fmt: skip
 
 
 def _plants_with_equal_pixels(sets: Sets, plants: Plants | None) -> np.ndarray:
-    """[P] which plants have the very pixels of a training image that is not blank and that no held-out one shares."""
+    """Return which plants have the very pixels of a training image that is not blank and not also held out, [P]."""
     if plants is None or not plants.n:
         return np.zeros(0, dtype=bool)
     hashes = np.array([hash_pixels(image) for image in plants.pixels], dtype=object)
@@ -457,7 +460,7 @@ def _plants_with_equal_pixels(sets: Sets, plants: Plants | None) -> np.ndarray:
 
 
 def _to_source(found: FeatureTables, similarity: Similarity, plants: Plants, patients: np.ndarray) -> FloatArray:
-    """[P] distance of each plant to the nearest image of the patient whose image it copies."""
+    """Return the distance of each plant to the nearest image of the patient whose image it copies, [P]."""
     least = []
     for i, row in enumerate(plants.source):
         images = found.train[patients == patients[row]]

@@ -1,11 +1,11 @@
-"""What was measured of the images: what every detector saw, conditioned pairs, logits, and pixel copies.
+"""Measurements of the images: what every detector saw, conditioned pairs, logits, and pixel copies.
 
-**Paired mode** (paper 004, section 3.2): each synthetic image stands beside the training image that it was
+**Paired mode** (paper 004, section 3.2): each synthetic image is compared with the training image that it was
 conditioned on. MemRate is the share of these pairs that a detector calls one identity: P > 0.5 by a head, elsewhere
-a score that misses at most 5 % of the planted copies (`statistics.pairs.guarantee`, one plant of each source). Its
-value on real images that nobody generated stands beside it: each held-out image with a random one of the training
-images that were conditioned on, of its own class where both have one. What a detector calls identical there is its
-false alarms, of which MemRate holds as many.
+a score that misses at most 5 % of the planted copies (`statistics.pairs.guarantee`, one plant of each source). The
+report also shows its value on real images that no generator made: each held-out image with a random one of the
+training images that were conditioned on, of its own class where both have one. The pairs that a detector calls
+identical there are its false alarms, of which MemRate holds as many.
 
 **Logit histograms** (paper 004, figure 6): pairs of images of one patient, of two patients, and of a synthetic and
 a training image, counted exactly (`memorisk.scores.pairs`). The pairs of two patients are the null of the last.
@@ -36,53 +36,53 @@ from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.pairs.guarantee import MissGuarantee, miss_guarantee
 
 MISS_RATE = 0.05
-"""Of planted copies, where a detector has no probabilities."""
+"""Share of planted copies that may be missed, where a detector has no probabilities."""
 _STREAM = 59  # keeps these draws apart from others of the same seed
 
 
 @dataclass(frozen=True, eq=False)
 class Pairing:
-    """Who was generated from whom, and who stands beside them."""
+    """Synthetic images with the training images that they were generated from, and held-out images as a reference."""
 
     synthetic: np.ndarray
-    """[P] row of the synthetic image."""
+    """Row of the synthetic image, [P]."""
     train: np.ndarray
-    """[P] row of the training image that it was conditioned on."""
+    """Row of the training image that it was conditioned on, [P]."""
     unpaired: int
-    """Synthetic images of which that was not said."""
+    """Number of synthetic images without a named training image."""
     held: np.ndarray
-    """[K] row of a held-out image; none without held-out images."""
+    """Row of a held-out image, [K]; empty without held-out images."""
     beside: np.ndarray
-    """[K] row of the training image that it is compared with."""
+    """Row of the training image that it is compared with, [K]."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairedFindings:
-    """What one detector says of the pairs."""
+    """Findings of one detector about the pairs."""
 
     score: np.ndarray
-    """[P] larger = more alike."""
+    """Score of each pair, [P]; larger = more alike."""
     threshold: float
-    """Above it a pair counts as memorized; NaN where there is none."""
+    """Score above which a pair counts as memorized; NaN where there is none."""
     calibrated: MissGuarantee | None
-    """What the threshold promises; None of a head, whose probability is its own threshold."""
+    """Guarantee of the threshold; None for a head, whose probability is its own threshold."""
     memorized: np.ndarray
-    """[P]."""
+    """Whether each pair counts as memorized, [P]."""
     rate: MemorizationRate | None
     """MemRate over training patients; None without a threshold."""
     held_rate: MemorizationRate | None
-    """The same on held-out images, over held-out patients."""
+    """MemRate on held-out images, over held-out patients."""
     excess: JackknifeInterval | None
-    """MemRate less that; None without held-out images."""
+    """MemRate less that on held-out images; None without held-out images."""
 
 
 def read_pairing(named: str | None, sets: Sets, seed: int) -> Pairing | None:
     """Read which synthetic image was generated from which training image.
 
     Args:
-        named: A column of the synthetic images' table with ids of training images, or a table of pairs; None for none.
-        sets: The images.
-        seed: Of the training images that stand beside the held-out ones.
+        named: Column of the synthetic images' table with ids of training images, or a table of pairs; None for none.
+        sets: The images of the audit.
+        seed: Seed of the draw of training images that held-out ones are compared with.
 
     Raises:
         InputError: There is neither such a column nor such a file, an image is unknown or paired twice, or no image is
@@ -90,19 +90,21 @@ def read_pairing(named: str | None, sets: Sets, seed: int) -> Pairing | None:
     """
     if named is None:
         return None
-    made = sets.synthetic.manifest
-    column = next((name for name in (named, f"user_{named}") if name in made.table), None)
+    manifest = sets.synthetic.manifest
+    column = next((name for name in (named, f"user_{named}") if name in manifest.table), None)
     source = {}
     if column is not None:
-        source = dict(zip(made.images, (str(value) for value in made.table[column].fillna("")), strict=True))
+        source = dict(zip(manifest.images, (str(value) for value in manifest.table[column].fillna("")), strict=True))
     elif Path(named).is_file():
         source = _read_file(Path(named), sets)
     else:
-        known = listed([str(name) for name in made.table.columns], 12)
-        raise InputError(f"paired {one_line(named, 60)!r} is neither a column of SYNTHETIC (it has {known}) nor a file")
+        columns = listed([str(name) for name in manifest.table.columns], 12)
+        raise InputError(
+            f"paired {one_line(named, 60)!r} is neither a column of SYNTHETIC (it has {columns}) nor a file"
+        )
     place = _places(sets.train)
-    rows = [row for row, image in enumerate(made.images) if source.get(image, "")]
-    unknown = sorted({source[made.images[row]] for row in rows} - set(place))
+    rows = [row for row, image in enumerate(manifest.images) if source.get(image, "")]
+    unknown = sorted({source[manifest.images[row]] for row in rows} - set(place))
     if unknown:
         raise InputError(
             f"paired {one_line(named, 60)!r} names {plural(len(unknown), 'training image', 'training images')} that "
@@ -110,9 +112,9 @@ def read_pairing(named: str | None, sets: Sets, seed: int) -> Pairing | None:
         )
     if not rows:
         raise InputError(f"paired {one_line(named, 60)!r} names a training image for none of the synthetic ones")
-    train = np.array([place[source[made.images[row]]] for row in rows], dtype=np.int64)
+    train = np.array([place[source[manifest.images[row]]] for row in rows], dtype=np.int64)
     held, beside = _reference_pairs(sets, train, seed)
-    return Pairing(np.array(rows, dtype=np.int64), train, made.n - len(rows), held, beside)
+    return Pairing(np.array(rows, dtype=np.int64), train, manifest.n - len(rows), held, beside)
 
 
 def compare_pairs(
@@ -128,14 +130,14 @@ def compare_pairs(
     """Compare the pairs by one detector.
 
     Args:
-        pairing: The pairs.
-        found: Its features.
-        similarity: What compares them.
-        distances: Of its plants.
-        plants: For their sources.
-        sets: For the patients.
-        seed: Of the plant drawn from each source.
-        dismissed: [P] pairs that a person dismissed: they are not memorized.
+        pairing: Pairs to compare.
+        found: Features of the detector.
+        similarity: Similarity that compares the features.
+        distances: Distances of its plants.
+        plants: Planted copies with their sources.
+        sets: Images with their patients.
+        seed: Seed of the draw of one plant from each source.
+        dismissed: Whether a person dismissed each pair, [P]: such pairs are not memorized.
     """
     patients = sets.train.manifest.groups.astype(str)
     score = similarity.scores(found.synthetic[pairing.synthetic], found.train[pairing.train])
@@ -177,23 +179,23 @@ def _reference_pairs(sets: Sets, train: np.ndarray, seed: int) -> tuple[np.ndarr
 
 
 def _read_file(path: Path, sets: Sets) -> dict[str, str]:
-    """The training image of each synthetic one, from a table of pairs.
+    """Read the training image of each synthetic one from a table of pairs.
 
     Raises:
-        InputError: It is no such table, names a synthetic image that is not there, or one twice.
+        InputError: The file does not hold such a table, or names a synthetic image that is not there, or one twice.
     """
     table = read_described(path)
     for name in ("synthetic_image", "training_image"):
         if name not in table:
             raise InputError(f"{one_line(path)}: a table of pairs needs the columns synthetic_image and training_image")
-    made = [str(value) for value in table["synthetic_image"]]
-    twice = [image for image, n in Counter(made).items() if n > 1]
+    synthetic_images = [str(value) for value in table["synthetic_image"]]
+    twice = [image for image, n in Counter(synthetic_images).items() if n > 1]
     if twice:
         raise InputError(f"{one_line(path)}: {plural(len(twice), 'image is', 'images are')} paired twice "
                          f"({listed(twice)})")  # fmt: skip
     place = _places(sets.synthetic)
     unread = {str(value) for value in sets.synthetic.skipped["image"]}
-    unknown = sorted(image for image in made if image not in place and image not in unread)
+    unknown = sorted(image for image in synthetic_images if image not in place and image not in unread)
     if unknown:
         raise InputError(
             f"{one_line(path)}: {plural(len(unknown), 'image is', 'images are')} not in SYNTHETIC ({listed(unknown)})"
@@ -201,16 +203,16 @@ def _read_file(path: Path, sets: Sets) -> dict[str, str]:
     images = sets.synthetic.manifest.images
     return {
         images[place[image]]: str(real)
-        for image, real in zip(made, table["training_image"], strict=True)
+        for image, real in zip(synthetic_images, table["training_image"], strict=True)
         if image in place
     }
 
 
 def _places(store: ImageStore) -> dict[str, int]:
-    """Rows by the path of the file, where it is one image's own, and by id."""
+    """Return rows by the path of the file, where it is one image's own, and by id."""
     paths = store.manifest.table["path"].astype(str).tolist()
-    found = {path: row for row, path in enumerate(paths)} if len(set(paths)) == len(paths) else {}
-    return found | {str(image): row for row, image in enumerate(store.manifest.images)}
+    rows = {path: row for row, path in enumerate(paths)} if len(set(paths)) == len(paths) else {}
+    return rows | {str(image): row for row, image in enumerate(store.manifest.images)}
 
 
 BINS = 48
@@ -219,25 +221,25 @@ _SAMPLE = 4096  # pairs that the ends of the bins are read from
 
 @dataclass(frozen=True, eq=False)
 class LogitHistogram:
-    """Pairs by their logit."""
+    """Numbers of pairs by their logit."""
 
     edges: np.ndarray
-    """[b + 1]; what lies beyond is counted in the outermost bins."""
+    """Edges of the bins, [b + 1]; logits beyond them are counted in the outermost bins."""
     counts: dict[str, np.ndarray]
-    """[b] by kind of pair; nothing of pairs of one patient where nobody has two images."""
+    """Counts by kind of pair, [b]; without pairs of one patient where no patient has two images."""
     itself: float
     """Logit of an image and itself."""
     above_itself: int
-    """Pairs of two patients that reach it: with as many the detector does not see an exact copy."""
+    """Number of pairs of two patients that reach it: with as many the detector does not see an exact copy."""
 
 
 def logit_histogram(similarity: HeadSimilarity, found: FeatureTables, sets: Sets) -> LogitHistogram:
     """Count the pairs of real images, training and held out alike, and those of the set with the training images.
 
     Args:
-        similarity: Of the detector, whose search looks at all pairs.
-        found: Its features.
-        sets: For the patients.
+        similarity: Similarity of the detector, whose search looks at all pairs.
+        found: Features of the detector.
+        sets: Images with their patients.
     """
     real = np.concatenate([found.train, found.held])
     names = [sets.train.manifest.groups.astype(str)]
@@ -261,16 +263,16 @@ def logit_histogram(similarity: HeadSimilarity, found: FeatureTables, sets: Sets
 
 
 def _edges(head: Head, real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:
-    """Bins between a low and a high logit of random pairs, with the logit 0 on an edge."""
+    """Return bins between a low and a high logit of random pairs, with the logit 0 on an edge."""
     rng = np.random.default_rng(0)
     one, other = rng.integers(len(real), size=(2, _SAMPLE))
-    made, beside = rng.integers(len(synthetic), size=_SAMPLE), rng.integers(len(real), size=_SAMPLE)
-    seen = [
+    synthetic_rows, beside = rng.integers(len(synthetic), size=_SAMPLE), rng.integers(len(real), size=_SAMPLE)
+    logits = [
         pairs.rowwise(real[one], real[other], head.weight, head.bias),
-        pairs.rowwise(synthetic[made], real[beside], head.weight, head.bias),
+        pairs.rowwise(synthetic[synthetic_rows], real[beside], head.weight, head.bias),
     ]
-    low = min(float(np.quantile(np.concatenate(seen), 0.001)), -1.0)
-    high = max(head.bias, float(np.max(np.concatenate(seen))), 1.0)
+    low = min(float(np.quantile(np.concatenate(logits), 0.001)), -1.0)
+    high = max(head.bias, float(np.max(np.concatenate(logits))), 1.0)
     step = (high - low) / BINS
     return step * np.arange(np.floor(low / step), np.ceil(high / step) + 1)
 
@@ -280,16 +282,16 @@ class DetectorView:
     """The sets as one detector sees them."""
 
     name: str
-    """Of the detector, as the report has it."""
+    """Name of the detector in the report."""
     features: FeatureTables
     similarity: Similarity
     distances: Distances
     spread: LogitHistogram | None
-    """Of the logits; None without a head."""
+    """Histogram of the logits; None without a head."""
 
     @property
     def has_head(self) -> bool:
-        """Return whether it gives probabilities."""
+        """Return whether the detector gives probabilities."""
         return self.spread is not None
 
     @property
@@ -302,17 +304,17 @@ class DetectorView:
 
 @dataclass(frozen=True, eq=False)
 class SyntheticEvidence:
-    """Of all detectors."""
+    """Sets, plants and findings of all detectors."""
 
     sets: Sets
     plants: Plants
     views: tuple[DetectorView, ...]
     copies: PixelCopies
     pairing: Pairing | None
-    """Who was generated from whom; None where that was not said."""
+    """Training image that each synthetic image was generated from; None where the user named none."""
     review: Review
 
 
 def probability(view: DetectorView, distance: np.ndarray) -> np.ndarray:
-    """``1 / (1 + exp(distance))`` of a head's distances, minus logits; NaN without a head."""
+    """Return ``1 / (1 + exp(distance))`` of a head's distances, minus logits; NaN without a head."""
     return scipy.special.expit(-distance) if view.has_head else np.full(len(distance), np.nan)

@@ -32,8 +32,8 @@ from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_d
 from memorisk.training.features.matrix import Features, load_features
 
 FITTED_IMAGES = 1 << 13
-"""Images at most on which a comparison by parts is fitted: memory does not grow with the set. Of more images every
-second, third and so on is taken, of both parts alike."""
+"""Largest number of images on which a comparison by parts is fitted: memory does not grow with the set. Of more
+images every second, third and so on is taken, of both parts alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,41 +41,41 @@ class FeatureTables:
     """Features of every image of the audit."""
 
     train: np.ndarray
-    """[N, d], the atlas: kept by content, whatever is compared with it."""
+    """Features of the training images, [N, d], the atlas: kept by content, whatever is compared with it."""
     held: np.ndarray
-    """[M, d]; no row without held-out images."""
+    """Features of the held-out images, [M, d]; without rows where there are none."""
     synthetic: np.ndarray
-    """[S, d]."""
+    """Features of the synthetic images, [S, d]."""
     plants: np.ndarray
-    """[P, d]."""
+    """Features of the planted copies, [P, d]."""
     described: FeatureDescription
-    """Of the training images' features."""
+    """Description of the training images' features."""
     weak: bool
     """Whether pixels are compared, alone or by their principal components."""
     notes: tuple[str, ...]
-    """What must be said of them, without ids."""
+    """Notes that must accompany the features, without ids."""
     computed: int
-    """Images that went through the encoder in this call."""
+    """Number of images that went through the encoder in this call."""
     atlas_computed: int
-    """Training images among them; 0 where the atlas was kept from before."""
+    """Number of training images among them; 0 where the atlas was kept from before."""
 
 
 def open_detectors(options: SyntheticOptions, sets: Sets) -> tuple[PairDetector, ...]:
-    """Open what compares images.
+    """Open the detectors that compare images.
 
     Raises:
-        InputError: No such source or measure, or files of features for some of the sets only or beside another.
+        InputError: No such source or measure, or files of features for some of the sets only or with another source.
     """
-    found = named_detectors(options)
-    _check_saved(found, options, sets)
-    return found
+    detectors = named_detectors(options)
+    _check_saved(detectors, options, sets)
+    return detectors
 
 
 def named_detectors(options: SyntheticOptions) -> tuple[PairDetector, ...]:
-    """Open what compares images by its names alone, so that a misspelt one is refused before images are decoded.
+    """Open the detectors that compare images by their names alone, to refuse a misspelt one before decoding.
 
     Raises:
-        InputError: No such source or measure.
+        InputError: No such source or measure exists.
     """
     for text in options.detector:
         _check_folder(text)
@@ -83,10 +83,10 @@ def named_detectors(options: SyntheticOptions) -> tuple[PairDetector, ...]:
 
 
 def _check_folder(text: str) -> None:
-    """Refuse a path without a detector by what is missing there, not as an unknown network.
+    """Refuse a path without a detector by naming what is missing there, not as an unknown network.
 
     Raises:
-        InputError: It is a folder of something else, or is not there.
+        InputError: The folder holds something else, or does not exist.
     """
     path = Path(text.removeprefix("detector:"))
     if text != DEFAULT_DETECTOR and path.is_dir() and not (path / CONFIG).is_file():
@@ -101,7 +101,7 @@ def display_names(detectors: Sequence[PairDetector]) -> tuple[str, ...]:
     """Name each detector in a report: a folder called detector with the one above, numbers where names repeat.
 
     Args:
-        detectors: In their order.
+        detectors: Detectors in their order.
     """
     names = [_with_folder(detector) for detector in detectors]
     return tuple(
@@ -110,7 +110,7 @@ def display_names(detectors: Sequence[PairDetector]) -> tuple[str, ...]:
 
 
 def _with_folder(detector: PairDetector) -> str:
-    """Name ``detector:lcmem/detector`` what every training calls ``detector``."""
+    """Name ``detector:lcmem/detector`` where every training calls it ``detector``."""
     path = Path(detector.source.name)
     if detector.source.kind != "detector" or path.name != "detector" or not path.resolve().parent.name:
         return detector.name
@@ -118,10 +118,10 @@ def _with_folder(detector: PairDetector) -> str:
 
 
 def _check_saved(detectors: Sequence[PairDetector], options: SyntheticOptions, sets: Sets) -> None:
-    """Require that a file of features stands by itself, and that there is one for every set.
+    """Require that a file of features is the only source, and that there is one for every set.
 
     Raises:
-        InputError: They are not.
+        InputError: Another source is named as well, or a file is missing.
     """
     saved = any(detector.source.kind == "saved" for detector in detectors)
     if saved and len(detectors) > 1:
@@ -148,7 +148,7 @@ def measure_features(
     batch it was in.
 
     Raises:
-        InputError: Features cannot be had, or some are not finite.
+        InputError: Features cannot be computed or read, or some are not finite.
     """
     source = detector.source
     if source.kind == "saved":
@@ -162,7 +162,7 @@ def measure_features(
     real = np.concatenate([train.values, *([] if held is None else [held.values])])
     place = {value: row for row, value in reversed(list(enumerate(sets.real.pixel_hashes)))}
     n = len(train.values)
-    found = FeatureTables(
+    features = FeatureTables(
         train=real[:n],
         held=real[n:],
         synthetic=_values_by_pixels(ours.values, hidden.of_set, hidden.store.pixel_hashes, real, place),
@@ -173,20 +173,20 @@ def measure_features(
         computed=train.computed + ours.computed + (0 if held is None else held.computed),
         atlas_computed=train.computed,
     )
-    _refuse_not_finite(found, sets)
-    return found
+    _refuse_not_finite(features, sets)
+    return features
 
 
 def _values_by_pixels(
     values: np.ndarray, rows: np.ndarray, hashes: np.ndarray, real: np.ndarray, place: Mapping[str, int]
 ) -> np.ndarray:
-    """[n, d] features of some rows; those of the real image where the pixels are one's. A large table is on the disk.
+    """Return features of some rows, [n, d]; those of the real image where the pixels match. A large table is on disk.
 
     Args:
-        values: [T, d] of all rows; of copies alone d may be fewer columns than of real images, the first ones.
-        rows: [n] which.
-        hashes: [T] of their pixels.
-        real: [R, d] features of the real images.
+        values: Features of all rows, [T, d]; for copies d may be fewer columns than for real images, the first ones.
+        rows: Rows to return, [n].
+        hashes: Hashes of the pixels of all rows, [T].
+        real: Features of the real images, [R, d].
         place: Row of a real image by the hash of its pixels.
     """
     table = scratch_array((len(rows), values.shape[1]), values.dtype)
@@ -194,21 +194,21 @@ def _values_by_pixels(
     for first in range(0, len(rows), step):
         some = rows[first : first + step]
         table[first : first + step] = values[some]
-        known = np.flatnonzero([value in place for value in hashes[some]])
-        table[first + known] = real[[place[value] for value in hashes[some[known]]], : values.shape[1]]
+        matches = np.flatnonzero([value in place for value in hashes[some]])
+        table[first + matches] = real[[place[value] for value in hashes[some[matches]]], : values.shape[1]]
     return table
 
 
 def fit_similarity(detector: PairDetector, found: FeatureTables, sets: Sets) -> Similarity:
-    """Choose what compares features: a head as it was trained, or a measure fitted on both real parts together.
+    """Choose the similarity of features: a head as it was trained, or a measure fitted on both real parts together.
 
     Args:
-        detector: Says which.
-        found: Its features.
-        sets: For the ids of images that a measure does not take.
+        detector: Detector that names it.
+        found: Features of the detector.
+        sets: Images with their ids, for those that a measure does not take.
 
     Raises:
-        InputError: A domain is missing, or rows that the measure does not take.
+        InputError: A domain is missing, or the measure does not take some rows.
     """
     if detector.measure is not None and not detector.source.by_parts:
         _refuse_degenerate(detector.measure, found, sets)
@@ -229,7 +229,7 @@ def _load(
     as_copies: bool = False,
 ) -> Features:
     def counted(stage: str, done: int, total: int) -> None:
-        """Say of which images."""
+        """Report progress with the name of the images."""
         progress(f"{stage}: {what}", done, total)
 
     own = len(options.sources) > 1 and detector.source.kind == "detector"  # which has its own size
@@ -256,9 +256,11 @@ def _saved(sets: Sets, source: FeatureSource, options: SyntheticOptions) -> Feat
     if len(widths) > 1:
         raise InputError(f"the files of features have {listed(sorted(widths))} columns: give features of one kind")
     nobody = np.empty((0, ours.values.shape[1]), np.float32)
-    found = FeatureTables(ours.values, held, theirs.values, nobody, ours.described, False, _notes(ours, source), 0, 0)
-    _refuse_not_finite(found, sets)
-    return found
+    features = FeatureTables(
+        ours.values, held, theirs.values, nobody, ours.described, False, _notes(ours, source), 0, 0
+    )
+    _refuse_not_finite(features, sets)
+    return features
 
 
 def _notes(found: Features, source: FeatureSource) -> tuple[str, ...]:
@@ -301,10 +303,10 @@ def _refuse_degenerate(name: str, found: FeatureTables, sets: Sets) -> None:
 
 
 def _rows_where(values: np.ndarray, bad: Callable[[np.ndarray], Any]) -> np.ndarray:
-    """Rows of a table of which something is true, looked for a block at a time."""
+    """Find rows of a table of which something is true, one block at a time."""
     step = rows_per_block(values.shape[1])
-    found = [np.flatnonzero(bad(values[first : first + step])) + first for first in range(0, len(values), step)]
-    return np.concatenate([np.empty(0, np.intp), *found])
+    blocks = [np.flatnonzero(bad(values[first : first + step])) + first for first in range(0, len(values), step)]
+    return np.concatenate([np.empty(0, np.intp), *blocks])
 
 
 def _parts(found: FeatureTables, sets: Sets) -> Sequence[tuple[np.ndarray, np.ndarray]]:

@@ -1,11 +1,11 @@
-"""Whom does a detector or a generator know? Who was trained on may not calibrate or be held out.
+"""Who is known to a detector or a generator? People it was trained on may not calibrate or be held out.
 
 METHODS section 5: a detector was trained on neither real part, or on both alike. A detector that was trained on
 training images and not on held-out ones sees the former otherwise, and the ranks of section 5 say nothing. Its
 folder has hashes of the images and patients that it was trained and chosen on (`models.detectors.detectors`). These
 are compared with both parts here. Of other encoders nothing is known but their weights.
 
-People whom a generator was trained or chosen on are refused beside it. What nobody knows of it is said.
+People that a generator was trained or chosen on are refused as well. The report notes what is not known of it.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from memorisk.training.detectors.pair_detectors import PairDetector
 ALIKE_LEVEL = 0.05
 """Shares of known patients that differ by Fisher's exact test at this level are not alike."""
 FEW_KNOWN_SHARE = 0.05
-"""Nor is more than this share of one part, and nobody of the other."""
+"""Share of one part above which known patients are too many where no patient of the other part is known."""
 UNKNOWN_TRAINING = (
     "Whom the detector knows cannot be seen: its images were stored otherwise, and patients are not given."
 )
@@ -35,9 +35,9 @@ class KnownPatients:
     """Patients of one part that a detector was trained or chosen on."""
 
     patients: int
-    """Of so many an image was seen, or another image of theirs."""
+    """Number of patients with an image that the detector was trained or chosen on, by pixels or by patient."""
     of: int
-    """All of them."""
+    """Number of all patients of the part."""
 
     @property
     def share(self) -> float:
@@ -52,30 +52,30 @@ def known_patients(detector: Detector | LatentDetector, store: ImageStore) -> Kn
     pixels alone are compared.
 
     Args:
-        detector: With its hashes.
-        store: A part.
+        detector: Detector with its hashes.
+        store: Images of one part.
 
     Returns:
         The count; None where there is nothing to compare by.
     """
-    seen = detector.seen_parts(store)
-    known = seen.part != ""
+    overlap = detector.seen_parts(store)
+    is_known = overlap.part != ""
     if not (detector.config.groups_given and store.manifest.groups_given):
-        if not seen.pixels_compared:
+        if not overlap.pixels_compared:
             return None
-        known = np.isin(store.pixel_hashes.astype(str), detector.seen["pixel_hash"].tolist())
+        is_known = np.isin(store.pixel_hashes.astype(str), detector.seen["pixel_hash"].tolist())
         if detector.earlier is not None:
-            known |= detector.earlier.parts(store).part != ""
+            is_known |= detector.earlier.parts(store).part != ""
     groups = store.manifest.groups.astype(str)
-    return KnownPatients(len(np.unique(groups[known])), len(np.unique(groups)))
+    return KnownPatients(len(np.unique(groups[is_known])), len(np.unique(groups)))
 
 
 def knows_both_alike(train: KnownPatients, held: KnownPatients) -> bool:
     """Return whether a detector knows both parts alike: neither, all of both, or shares that chance explains.
 
     Args:
-        train: Training patients.
-        held: Held-out patients.
+        train: Training patients that the detector knows.
+        held: Held-out patients that the detector knows.
     """
     if min(train.patients, held.patients) == 0 and max(train.share, held.share) > FEW_KNOWN_SHARE:
         return False
@@ -83,53 +83,53 @@ def knows_both_alike(train: KnownPatients, held: KnownPatients) -> bool:
     return float(np.asarray(scipy.stats.fisher_exact(counts))[1]) > ALIKE_LEVEL
 
 
-def detector_notes(asked: PairDetector, sets: Sets) -> tuple[str, ...]:
-    """Note whom a detector knows; nothing where the features are no detector's.
+def detector_notes(model: PairDetector, sets: Sets) -> tuple[str, ...]:
+    """Note the people that a detector knows; nothing where the features come from another model.
 
     Args:
-        asked: What compares images.
-        sets: The images.
+        model: Detector or other encoder that compares images.
+        sets: The images of the audit.
 
     Raises:
-        InputError: It knows training patients and not held-out ones, or the other way round.
+        InputError: The detector knows training patients and not held-out ones, or the other way round.
     """
-    if asked.detector is None:
+    if model.detector is None:
         return ()
-    train = known_patients(asked.detector, sets.train)
-    held = None if sets.held is None else known_patients(asked.detector, sets.held)
+    train = known_patients(model.detector, sets.train)
+    held = None if sets.held is None else known_patients(model.detector, sets.held)
     if train is None or (sets.held is not None and held is None):
         return (UNKNOWN_TRAINING,)
-    told = f"The detector was trained or chosen on {train.patients:,} of {train.of:,} training patients"
+    sentence = f"The detector was trained or chosen on {train.patients:,} of {train.of:,} training patients"
     if held is None:
-        return (f"{told}.",)
-    both = f"{told} and {held.patients:,} of {held.of:,} held-out ones"
+        return (f"{sentence}.",)
+    both = f"{sentence} and {held.patients:,} of {held.of:,} held-out ones"
     if not knows_both_alike(train, held):
         raise InputError(
-            f"{asked.source.shown}: {both[0].lower()}{both[1:]}; p-values need a detector that knows neither, or both "
+            f"{model.source.shown}: {both[0].lower()}{both[1:]}; p-values need a detector that knows neither, or both "
             "alike. Train one on other images, or on both parts; or leave held_out out, for distances alone"
         )
     return (f"{both}.",)
 
 
 def refuse_known(generator: Generator, store: ImageStore, what: str) -> str:
-    """Refuse people of whom a generator was trained or chosen on; what is then still taken on trust, or "".
+    """Refuse people that a generator was trained or chosen on; return what is then still taken on trust, or "".
 
     Args:
-        generator: Which draws.
+        generator: Generator to check.
         store: Images that must be new to it.
-        what: They are, as "the held-out images".
+        what: Name of the images, as "the held-out images".
 
     Raises:
-        InputError: It was trained or chosen on some of them.
+        InputError: The generator was trained or chosen on some of them.
     """
-    name, seen = one_line(generator.config.name, 60), generator.seen_parts(store)
-    known = [] if seen is None else sorted(set(store.manifest.groups[seen.part != ""].tolist()))
-    if known:
+    name, overlap = one_line(generator.config.name, 60), generator.seen_parts(store)
+    patients = [] if overlap is None else sorted(set(store.manifest.groups[overlap.part != ""].tolist()))
+    if patients:
         raise InputError(
-            f"{name} was trained or chosen on {plural(len(known), 'patient', 'patients')} of {what}: give images of "
+            f"{name} was trained or chosen on {plural(len(patients), 'patient', 'patients')} of {what}: give images of "
             "people whom it has never seen"
         )
-    if seen is None or seen.missing is None:
+    if overlap is None or overlap.missing is None:
         return f"Whom {name} was trained on is not known: that it saw none of {what} is your word."
     return ""
 
@@ -138,32 +138,32 @@ def trained_on_more(generator: Generator, train: ImageStore, what: str = "TRAIN"
     """Note that a generator was trained on more than these images, now or before; "" where it was not.
 
     Args:
-        generator: Which draws.
-        train: The training images that are compared.
-        what: They are called.
+        generator: Generator to check.
+        train: Training images that are compared.
+        what: Name of the images.
     """
-    seen = generator.seen_parts(train)
-    if seen is None or (seen.missing is not None and not seen.missing):
+    overlap = generator.seen_parts(train)
+    if overlap is None or (overlap.missing is not None and not overlap.missing):
         return ""
     name = one_line(generator.config.name, 60)
-    if seen.missing is None:
+    if overlap.missing is None:
         return f"Whether {name} was trained on more than {what} cannot be seen: images were stored at another size"
-    said = plural(len(seen.missing), "image", "images")
-    return f"{name} was trained on {said} that {what} does not hold: copies of those are not found"
+    images = plural(len(overlap.missing), "image", "images")
+    return f"{name} was trained on {images} that {what} does not hold: copies of those are not found"
 
 
 def unknown_weights(generator: Generator, store: ImageStore) -> str:
     """Note that a generator began with weights of unknown origin; "" where it did not.
 
     Args:
-        generator: Which draws.
-        store: Any images.
+        generator: Generator to check.
+        store: Any store of images.
     """
-    seen = generator.seen_parts(store)
-    if seen is None or not seen.unknown:
+    parts = generator.seen_parts(store)
+    if parts is None or not parts.unknown:
         return ""
     name = one_line(generator.config.name, 60)
     return (
-        f"{name} began with weights {listed(seen.unknown)}, and what those were trained on is not known here: whether "
+        f"{name} began with weights {listed(parts.unknown)}, and what those were trained on is not known here: whether "
         "their images are repeated is not looked for."
     )

@@ -1,8 +1,8 @@
 """Known copies planted among the synthetic images, and which kinds of them are surely noticed.
 
 METHODS section 5, "Power, in every report": the audit says what it would have found. Features and distances are
-computed for one set in which a plant stands like any other image, under no name. P-values and the list then use the
-other images only. The seed draws everything, so that a run that goes on plants the same copies in the same places.
+computed for one set in which a plant is placed like any other image, under no name. P-values and the list then use
+the other images only. The seed draws everything, so that a resumed run plants the same copies in the same places.
 
 A pass is about planted kinds of copies, each by its own interval. An average over kinds says nothing of the kind
 that a release holds: a detector that is blind to one of them would pass. Each kind's lower limit is a bound at 97.5
@@ -38,23 +38,23 @@ class Plants:
     """Known copies of training images."""
 
     pixels: np.ndarray
-    """[P, H, W, C]."""
+    """Pixels of the copies, [P, H, W, C]."""
     kind: np.ndarray
-    """[P] what was done."""
+    """Kind of each copy, [P]."""
     parameter: np.ndarray
-    """[P] in words."""
+    """Parameter of each copy in words, [P]."""
     source: np.ndarray
-    """[P] row of the copied training image."""
+    """Row of the copied training image, [P]."""
     base: np.ndarray
-    """[P] row of the synthetic image that a part of the copy is from; -1 for kinds without one."""
+    """Row of the synthetic image that a part of the copy is from, [P]; -1 for kinds without one."""
     required: np.ndarray
-    """[P] whether a pass is about the kind; these come first."""
+    """Whether a pass is about the kind, [P]; these come first."""
     asked: int
-    """Copies of each required kind asked for."""
+    """Number of copies of each required kind that the settings request."""
 
     @property
     def n(self) -> int:
-        """P."""
+        """Number of planted copies."""
         return len(self.kind)
 
     @property
@@ -68,11 +68,11 @@ class PlantedSet:
     """The synthetic images with the plants among them."""
 
     store: ImageStore
-    """[S + P] rows in a random order, plants of kinds that are not required last; ids and groups are numbers."""
+    """Images of both, [S + P] rows in a random order, plants of other kinds last; ids and groups are numbers."""
     of_set: np.ndarray
-    """[S] place of each synthetic image."""
+    """Place of each synthetic image, [S]."""
     of_plants: np.ndarray
-    """[P] place of each plant."""
+    """Place of each plant, [P]."""
 
 
 def no_plants(train: ImageStore, asked: int = 0) -> Plants:
@@ -96,10 +96,10 @@ def draw_plants(
     would leave as it is, or of one value only, is passed over.
 
     Args:
-        train: Training images.
+        train: Training images, which are copied.
         synthetic: Synthetic images, of the same shape.
-        per_kind: Copies of each required kind; fewer where there are fewer patients whose images can be copied so.
-        seed: Of patients, images and parameters.
+        per_kind: Number of copies of each required kind; fewer where fewer patients have images that can be copied so.
+        seed: Seed of patients, images and parameters.
         kinds: Required kinds; the draws of a kind are of its own stream, whichever others there are.
         further: Number of copies of each other kind.
     """
@@ -108,33 +108,33 @@ def draw_plants(
     patients, index = np.unique(train.manifest.groups.astype(str), return_inverse=True)
     rows = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
     copies = {required: np.zeros(len(patients), dtype=np.int64) for required in (False, True)}
-    found: list[tuple[PlantedCopy, str, int, int]] = []
+    plants: list[tuple[PlantedCopy, str, int, int]] = []
     # A patient's turn depends on the copies drawn before. By default kinds are drawn in the order of their entries, so
     # that a new entry, which is the last, moves no copy of another kind; and further kinds move no required one.
     first = () if set(kinds) == set(PLANT_KINDS) else kinds
     for kind in sorted(ALL_KINDS.values(), key=lambda kind: kind.name not in first):
         required = kind.name in kinds
         rng = np.random.default_rng([_STREAM, seed, kind.stream])
-        made = 0
+        n_made = 0
         for patient in np.lexsort((rng.permutation(len(patients)), copies[required])):
-            if made == (per_kind if required else further):
+            if n_made == (per_kind if required else further):
                 break
             copy = _copy(kind, train, synthetic, rng.permutation(rows[patient]), rng)
             if copy is not None:
-                found.append(copy)
+                plants.append(copy)
                 copies[False][patient] += 1
                 copies[True][patient] += required
-                made += 1
-    if not found:
+                n_made += 1
+    if not plants:
         return no_plants(train, per_kind)
-    found.sort(key=lambda one: one[1] not in kinds)
+    plants.sort(key=lambda one: one[1] not in kinds)
     return Plants(
-        pixels=np.stack([copy.pixels for copy, *_ in found]),
-        kind=np.array([kind for _, kind, *_ in found], dtype=object),
-        parameter=np.array([copy.parameter for copy, *_ in found], dtype=object),
-        source=np.array([source for *_, source, _ in found], dtype=np.int64),
-        base=np.array([base for *_, base in found], dtype=np.int64),
-        required=np.array([kind in kinds for _, kind, *_ in found], dtype=bool),
+        pixels=np.stack([copy.pixels for copy, *_ in plants]),
+        kind=np.array([kind for _, kind, *_ in plants], dtype=object),
+        parameter=np.array([copy.parameter for copy, *_ in plants], dtype=object),
+        source=np.array([source for *_, source, _ in plants], dtype=np.int64),
+        base=np.array([base for *_, base in plants], dtype=np.int64),
+        required=np.array([kind in kinds for _, kind, *_ in plants], dtype=bool),
         asked=per_kind,
     )
 
@@ -143,9 +143,9 @@ def insert_plants(synthetic: ImageStore, plants: Plants, seed: int) -> PlantedSe
     """Put the plants at random places among the synthetic images.
 
     Args:
-        synthetic: The set.
-        plants: Of `draw_plants`.
-        seed: Of the places.
+        synthetic: The synthetic set.
+        plants: Planted copies of `draw_plants`.
+        seed: Seed of the places.
     """
     n, rng = len(synthetic.images), np.random.default_rng([_STREAM, seed, PLACES])
     hidden = n + plants.n_required
@@ -161,7 +161,7 @@ def insert_plants(synthetic: ImageStore, plants: Plants, seed: int) -> PlantedSe
 def _copy(
     kind: PlantKind, train: ImageStore, synthetic: ImageStore, rows: np.ndarray, rng: np.random.Generator
 ) -> tuple[PlantedCopy, str, int, int] | None:
-    """A copy of the first of some images that its kind can copy; with its kind, its row and the synthetic image's."""
+    """Copy the first of some images that its kind can copy; return it with its kind, its row and the synthetic row."""
     for row in rows:
         base = int(rng.integers(len(synthetic.images)))
         second = synthetic.images[base]
@@ -177,11 +177,11 @@ def _copy(
 
 
 Shares = Mapping[str, Proportion]
-"""Plants noticed, by kind."""
+"""Shares of plants that were noticed, by kind."""
 
 
 def least_noticed_kind(by_kind: Shares) -> str:
-    """The kind with the lowest lower limit."""
+    """Return the kind with the lowest lower limit."""
     return min(by_kind, key=lambda kind: by_kind[kind].low)
 
 
@@ -189,9 +189,9 @@ def kinds_promise(power: PlantPower, probability: float, n_train: int) -> str:
     """Say what the audit would have noticed of copies of the planted kinds.
 
     Args:
-        power: Of plants of one kind or more.
-        probability: That one copy at least would have been.
-        n_train: Training patients, hence how many can have been copied.
+        power: Power for plants of one kind or more.
+        probability: Probability that one copy at least would have been noticed.
+        n_train: Number of training patients, hence how many can have been copied.
     """
     kind, least = min(power.kinds.items(), key=lambda item: item[1].low)
     n, low = copies_for_power(least.low, probability), format_against_gates(least.low, probability)
@@ -199,11 +199,11 @@ def kinds_promise(power: PlantPower, probability: float, n_train: int) -> str:
     if n is None or n > n_train:
         return f"even copies of all {n_train:,} training patients in one of these ways could go unnoticed ({how})"
     if n == 1:
-        said = "if a random training patient had been copied in one of these ways, the copy"
+        event = "if a random training patient had been copied in one of these ways, the copy"
     else:
-        said = f"if at least {n:,} training patients had been copied in one of these ways, one copy at least"
+        event = f"if at least {n:,} training patients had been copied in one of these ways, one copy at least"
     return (
-        f"{said} would have been singled out, seen by its pixels or confirmed by the second look, with probability at "
+        f"{event} would have been singled out, seen by its pixels or confirmed by the second look, with probability at "
         "least "
         f"{low if n == 1 else format_against_gates(probability, probability)} ({how}); a generator's own copies may "
         "be of other kinds"
@@ -217,14 +217,14 @@ def kinds_words(planted: Sequence[str], also: Shares) -> str:
         planted: Kinds that a pass is about.
         also: Kinds that were tried besides.
     """
-    left = [kind for kind in PLANT_KINDS if kind not in planted]
+    remaining = [kind for kind in PLANT_KINDS if kind not in planted]
     others = {
-        "tried, not required": [f"{kind} ({counted(also[kind])} noticed)" for kind in left if kind in also],
-        "not tried": [kind for kind in left if kind not in also],
+        "tried, not required": [f"{kind} ({counted(also[kind])} noticed)" for kind in remaining if kind in also],
+        "not tried": [kind for kind in remaining if kind not in also],
     }
-    said = [f"; {how}: {listed(kinds, len(ALL_KINDS))}" for how, kinds in others.items() if kinds]
+    clauses = [f"; {how}: {listed(kinds, len(ALL_KINDS))}" for how, kinds in others.items() if kinds]
     kinds = plural(len(planted), "kind", "kinds")
-    return f"{kinds} of copies, each by itself: {listed(planted, len(ALL_KINDS))}{''.join(said)}"
+    return f"{kinds} of copies, each by itself: {listed(planted, len(ALL_KINDS))}{''.join(clauses)}"
 
 
 def counted(share: Proportion) -> str:
@@ -233,10 +233,10 @@ def counted(share: Proportion) -> str:
 
 
 def mostly_missed(also: Shares) -> dict[str, Proportion]:
-    """Kinds of which fewer than half of the plants were noticed.
+    """Return the kinds of which fewer than half of the plants were noticed.
 
     Args:
-        also: Plants noticed, by kind.
+        also: Shares of plants that were noticed, by kind.
     """
     return {kind: share for kind, share in also.items() if 2 * share.successes < share.trials}
 
@@ -245,30 +245,30 @@ def recall_doubt(by_kind: Shares, planted: Sequence[str], recall: float) -> str 
     """Say why the kinds do not allow a pass; None where they do.
 
     Args:
-        by_kind: Of the kinds of which a copy could be made.
-        planted: All that were asked for.
-        recall: What the lower limit of each must reach.
+        by_kind: Shares that were noticed, of the kinds of which a copy could be made.
+        planted: Names of all requested kinds.
+        recall: Recall that the lower limit of each must reach.
     """
     missed = missed_kinds(by_kind, planted, recall)
     unmade = [kind for kind in planted if kind not in by_kind]
-    said = []
+    doubts = []
     if missed:
         each = ", ".join(f"{kind} ({by_kind[kind].successes:,} of {by_kind[kind].trials:,})" for kind in missed)
         of = plural(len(planted), "planted kind", "planted kinds")
-        said.append(f"too few planted copies were noticed of {len(missed):,} of {of}: {each}")
+        doubts.append(f"too few planted copies were noticed of {len(missed):,} of {of}: {each}")
     if unmade:
-        said.append(f"no training image could be copied in this way: {listed(unmade, len(ALL_KINDS))}")
-    if not said:
+        doubts.append(f"no training image could be copied in this way: {listed(unmade, len(ALL_KINDS))}")
+    if not doubts:
         return None
-    return f"{'; '.join(said)}; for a pass the lower limit of every kind must reach {100 * recall:g} %"
+    return f"{'; '.join(doubts)}; for a pass the lower limit of every kind must reach {100 * recall:g} %"
 
 
 def missed_kinds(by_kind: Shares, planted: Sequence[str], recall: float) -> list[str]:
-    """Planted kinds that are not surely noticed as often as a pass needs.
+    """Return the planted kinds that are not surely noticed as often as a pass needs.
 
     Args:
-        by_kind: Of the kinds of which a copy could be made.
-        planted: All that were asked for.
-        recall: What the lower limit of each must reach.
+        by_kind: Shares that were noticed, of the kinds of which a copy could be made.
+        planted: Names of all requested kinds.
+        recall: Recall that the lower limit of each must reach.
     """
     return [kind for kind in planted if kind in by_kind and by_kind[kind].low < recall]

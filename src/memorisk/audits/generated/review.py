@@ -1,8 +1,8 @@
 """Judgements of pairs by a person, honoured by every later audit.
 
-A pair is identified by the pixels of both images: names, places, order and form of the files may change. An image that
-has other pixels under its name is asked about anew. A dismissed pair counts as no copy, and the next image in its place
-is looked at. A confirmed one is a copy for certain.
+A pair is identified by the pixels of both images: names, places, order and form of the files may change. The audit
+requests a new judgement of an image that has other pixels under its name. A dismissed pair does not count as a copy,
+and the next image in its place is looked at. A confirmed one is a copy for certain.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -33,58 +33,58 @@ class ChangedPair:
     """Judged pair of which an image has other pixels now."""
 
     synthetic: int
-    """Row."""
+    """Row of the synthetic image."""
     train: int
-    """Row."""
+    """Row of the training image."""
     verdict: str
     """Verdict on the earlier pixels, which does not count."""
 
 
 @dataclass(frozen=True, eq=False)
 class Review:
-    """Judgements as far as they are about the images of an audit."""
+    """Judgements of pairs, as far as they are about the images of an audit."""
 
     judged: Mapping[Contents, Judgement] = field(default_factory=dict)
-    """By content."""
+    """Judgements by the contents of both images."""
     changed: tuple[ChangedPair, ...] = ()
-    """Pairs to ask about anew."""
+    """Pairs that need a new judgement."""
     elsewhere: tuple[Mapping[str, str], ...] = ()
     """Rows of judged pairs that are not in these sets, for later audits."""
 
     @cached_property
     def dismissed(self) -> frozenset[Contents]:
-        """Pairs that are no copies."""
+        """Pairs that a person dismissed as copies."""
         return self._of(DISMISS)
 
     @cached_property
     def confirmed(self) -> frozenset[Contents]:
-        """Pairs that are copies."""
+        """Pairs that a person confirmed as copies."""
         return self._of(CONFIRM)
 
     def left_of(self, sets: Sets) -> Iterator[tuple[int, np.ndarray]]:
-        """Training images of dismissed pairs, each with the rows of the synthetic images that are left for it."""
+        """Yield training images of dismissed pairs, each with the rows of the synthetic images that are left for it."""
         apart: dict[str, set[str]] = {}
-        for made, real in self.dismissed:
-            apart.setdefault(real, set()).add(made)
+        for synthetic, real in self.dismissed:
+            apart.setdefault(real, set()).add(synthetic)
         for row, value in enumerate(sets.train.pixel_hashes):
             if value in apart:
-                yield row, np.flatnonzero([made not in apart[value] for made in sets.synthetic.pixel_hashes])
+                yield row, np.flatnonzero([synthetic not in apart[value] for synthetic in sets.synthetic.pixel_hashes])
 
     def left_for(self, sets: Sets) -> Iterator[tuple[int, np.ndarray]]:
-        """Synthetic images of dismissed pairs, each with the rows of the training images that are left for it."""
+        """Yield synthetic images of dismissed pairs, each with the rows of the training images that are left for it."""
         apart: dict[int, list[int]] = {}
-        for made, real in self.pairs(sets, self.dismissed):
-            apart.setdefault(made, []).append(real)
-        for made, dismissed in apart.items():
-            yield made, np.delete(np.arange(len(sets.train.pixel_hashes)), dismissed)
+        for synthetic_row, real in self.pairs(sets, self.dismissed):
+            apart.setdefault(synthetic_row, []).append(real)
+        for synthetic_row, dismissed in apart.items():
+            yield synthetic_row, np.delete(np.arange(len(sets.train.pixel_hashes)), dismissed)
 
     def pairs(self, sets: Sets, which: frozenset[Contents]) -> list[tuple[int, int]]:
-        """Rows of the synthetic and training images of judged pairs; every image of that content."""
-        made, real = (_rows_by_content(store.pixel_hashes) for store in (sets.synthetic, sets.train))
-        return sorted((s, r) for a, b in which for s in made.get(a, ()) for r in real.get(b, ()))
+        """Return rows of the synthetic and training images of judged pairs; every image of that content."""
+        synthetic_rows, real = (_rows_by_content(store.pixel_hashes) for store in (sets.synthetic, sets.train))
+        return sorted((s, r) for a, b in which for s in synthetic_rows.get(a, ()) for r in real.get(b, ()))
 
     def _of(self, verdict: str) -> frozenset[Contents]:
-        return frozenset(pair for pair, said in self.judged.items() if said.verdict == verdict)
+        return frozenset(pair for pair, judgement in self.judged.items() if judgement.verdict == verdict)
 
 
 NO_REVIEW = Review()
@@ -92,39 +92,39 @@ NO_REVIEW = Review()
 
 def pair_keys(pairs: list[Contents], names: Pseudonyms) -> np.ndarray:
     """Return the keys of pairs in a review file, [P]: the hashes of both contents, keyed where ids are replaced."""
-    made, real = (names.names([pair[side] for pair in pairs]) for side in (0, 1))
-    return np.array([f"{a}{BETWEEN}{b}" for a, b in zip(made, real, strict=True)], dtype=object)
+    synthetic_names, real = (names.names([pair[side] for pair in pairs]) for side in (0, 1))
+    return np.array([f"{a}{BETWEEN}{b}" for a, b in zip(synthetic_names, real, strict=True)], dtype=object)
 
 
 def read_review(path: Path | None, sets: Sets, names: Pseudonyms) -> Review:
-    """Read what filled review files say of the pairs of these sets.
+    """Read the judgements of filled review files on the pairs of these sets.
 
     Args:
-        path: As for `judged_lines`; None for no review.
-        sets: The images.
-        names: As the files have them.
+        path: Path as for `judged_lines`; None for no review.
+        sets: The images of the audit.
+        names: Names of the images in the files.
 
     Raises:
-        InputError: There is no such file, no row is about these sets, a verdict is neither confirm nor dismiss, a
-            dismissal lacks who or why, two rows of a file contradict each other, or the training image of a confirmed
-            pair is missing.
+        InputError: The file does not exist, none of its rows is about these sets, a verdict is neither confirm nor
+            dismiss, a dismissal lacks who or why, two rows of a file contradict each other, or the training image of a
+            confirmed pair is missing.
     """
     if path is None:
         return NO_REVIEW
     lines, reviewed = judged_lines(path), _reviewed_pixels(path)
-    made, real = _Part.of(sets.synthetic, names), _Part.of(sets.train, names)
+    synthetic, real = _Part.of(sets.synthetic, names), _Part.of(sets.train, names)
     judged: dict[Contents, Judgement] = {}
     changed: dict[tuple[int, int], ChangedPair] = {}
     elsewhere: list[Mapping[str, str]] = []
     unknown = 0
     for line in lines:
-        first = made.find(line.contents[0], line.row["synthetic_image"], () if line.is_elsewhere else reviewed)
+        first = synthetic.find(line.contents[0], line.row["synthetic_image"], () if line.is_elsewhere else reviewed)
         second = real.find(line.contents[1], line.row["training_image"])
         unknown += first is None and second is None
         if first is None or second is None:
             elsewhere.append(_without_image(line, first))
-        elif line.contents[0] in made.by_content and line.contents[1] in real.by_content:
-            judged[made.hashes[first], real.hashes[second]] = line.said
+        elif line.contents[0] in synthetic.by_content and line.contents[1] in real.by_content:
+            judged[synthetic.hashes[first], real.hashes[second]] = line.said
         else:
             elsewhere.append(line.row)
             if (first, second) not in changed or line.said.verdict == CONFIRM:
@@ -134,19 +134,19 @@ def read_review(path: Path | None, sets: Sets, names: Pseudonyms) -> Review:
             f"{one_line(path)} judges no image of these sets: give the review of this set (with --pseudonymise, one "
             "made under the same key)"
         )
-    anew = [pair for (a, b), pair in changed.items() if (made.hashes[a], real.hashes[b]) not in judged]
+    anew = [pair for (a, b), pair in changed.items() if (synthetic.hashes[a], real.hashes[b]) not in judged]
     return Review(judged, tuple(anew), tuple(elsewhere))
 
 
 def _without_image(line: JudgedLine, synthetic: int | None) -> Mapping[str, str]:
-    """Return the row of a pair that is not in the sets, to be kept for later ones.
+    """Return the row of a pair that is not in the sets, for later ones.
 
     Args:
-        line: Of the pair.
+        line: Judged line of the pair.
         synthetic: Row of its synthetic image; None where it is not there, and another image may have its name next.
 
     Raises:
-        InputError: The synthetic image of a confirmed pair is there, and what it copies is not.
+        InputError: The synthetic image of a confirmed pair is there, and the image that it copies is missing.
     """
     if synthetic is None:
         return {**line.row, "synthetic_image": ""}
@@ -160,7 +160,7 @@ def _without_image(line: JudgedLine, synthetic: int | None) -> Mapping[str, str]
 
 
 def _reviewed_pixels(path: Path) -> frozenset[str]:
-    """Hashes of the synthetic images of the reviewed run; none where its listing does not lie beside the review.
+    """Return hashes of the reviewed run's synthetic images; none without its listing in the folder of the review.
 
     An image of that set under the name of another one was renamed, and not changed.
     """
@@ -170,7 +170,7 @@ def _reviewed_pixels(path: Path) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Images of a set, to be found as a review names them."""
+    """Images of a set, indexed as a review names them."""
 
     hashes: np.ndarray
     by_content: Mapping[str, int]
@@ -186,7 +186,7 @@ class _Part:
         return cls(store.pixel_hashes, dict(zip(keys[::-1], reversed(rows), strict=True)), by_name)
 
     def find(self, content: str, name: str, reviewed: Container[str] = ()) -> int | None:
-        """Return the row of an image by its content, or of what its name stands for now; None for neither.
+        """Return the row of an image by its content, or of the image that has its name now; None for neither.
 
         Args:
             content: Key of the pixels that were judged.
@@ -200,7 +200,7 @@ class _Part:
 
 
 def _rows_by_content(hashes: np.ndarray) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    rows: dict[str, list[int]] = {}
     for row, value in enumerate(hashes):
-        found.setdefault(str(value), []).append(row)
-    return found
+        rows.setdefault(str(value), []).append(row)
+    return rows

@@ -1,6 +1,6 @@
 """Files with judgements of pairs by a person: ``review.csv`` of a run, its followers, and what the viewer writes.
 
-A file that somebody has begun to fill is never written over. Judgements of images that are not in the sets of an audit
+A file that a person has begun to fill is never written over. Judgements of images that are not in the sets of an audit
 are kept in its run folder (`ELSEWHERE`), so that the review of the last run always holds all of them.
 """
 
@@ -24,7 +24,7 @@ _MAY_LACK = ("patient", "found_by", "score", "alignment")
 ELSEWHERE = "judged-elsewhere.csv"
 """Judged pairs of earlier runs of which an image is not, or no longer, in the sets of a run, in its folder."""
 BETWEEN = "-"
-"""What lies between the two contents in the key of a pair."""
+"""Text between the two contents in the key of a pair."""
 
 Contents = tuple[str, str]
 """Hashes of the pixels of a synthetic and a training image, or their keys in a file."""
@@ -32,14 +32,14 @@ Contents = tuple[str, str]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a person said of a pair."""
+    """Judgement of a pair by a person."""
 
     verdict: str
-    """"confirm" or "dismiss"."""
+    """Verdict of the person, "confirm" or "dismiss"."""
     by: str
-    """Who."""
+    """Name of the person."""
     reason: str
-    """Why."""
+    """Reason of the verdict."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def judged_lines(path: Path) -> list[JudgedLine]:
             read from the same folder.
 
     Raises:
-        InputError: A file is no review, or a row cannot be honoured.
+        InputError: A file does not hold a review, or a row cannot be honoured.
     """
     files = review_files(path)
     beside = (path if path.is_dir() else path.parent) / ELSEWHERE
@@ -92,45 +92,47 @@ def _judged_lines_of(file: Path) -> dict[Contents, JudgedLine]:
     lines: dict[Contents, JudgedLine] = {}
     for number, row in enumerate(_read_review_table(file).to_dict("records"), start=2):
         where = f"{one_line(file)}, line {number}"
-        said = _judgement(row, where)
-        if said is None:
+        judgement = _judgement(row, where)
+        if judgement is None:
             continue
         texts = {str(name): str(value) for name, value in row.items() if name in COLUMNS}
-        made, between, real = texts["pair"].strip().partition(BETWEEN)
+        synthetic, between, real = texts["pair"].strip().partition(BETWEEN)
         if not between:
             raise InputError(f"{where}: the column pair does not hold the contents of two images: it was changed, or "
                              "an earlier memorisk wrote it; issue the audit again")  # fmt: skip
-        line = JudgedLine(where, texts, said, (made, real), file.name == ELSEWHERE)
-        if lines.setdefault(line.contents, line).said.verdict != said.verdict:
+        line = JudgedLine(where, texts, judgement, (synthetic, real), file.name == ELSEWHERE)
+        if lines.setdefault(line.contents, line).said.verdict != judgement.verdict:
             raise InputError(f"{where}: this pair is confirmed in one line and dismissed in another; say one of the "
                              "two")  # fmt: skip
     return lines
 
 
 def undismissed_images(source: Path) -> list[str]:
-    """Name the synthetic images of all pairs that nobody dismissed, in the order of the files.
+    """Name the synthetic images of all pairs that are not dismissed, in the order of the files.
 
     Args:
         source: A review file, or the folder of a run: then all of its review files are read, the viewer's last.
 
     Raises:
-        InputError: There is no such file, or a line cannot be understood.
+        InputError: The file does not exist, or a line cannot be understood.
     """
-    said: dict[str, str | None] = {}
+    verdicts: dict[str, str | None] = {}
     images: dict[str, list[str]] = {}
     for file in review_files(source):
         for number, row in enumerate(_read_review_table(file).to_dict("records"), start=2):
             pair, judged = str(row["pair"]).strip(), _judgement(row, f"{one_line(file)}, line {number}")
             images.setdefault(pair, []).append(str(row["synthetic_image"]))
-            said[pair] = said.get(pair) if judged is None else judged.verdict
-    return list(dict.fromkeys(name for pair, verdict in said.items() if verdict != DISMISS for name in images[pair]))
+            verdicts[pair] = verdicts.get(pair) if judged is None else judged.verdict
+    return list(
+        dict.fromkeys(name for pair, verdict in verdicts.items() if verdict != DISMISS for name in images[pair])
+    )
 
 
 def _read_review_table(path: Path) -> pd.DataFrame:
     """Read a review file as text.
 
     Raises:
-        InputError: It is no such file.
+        InputError: The file does not hold a review.
     """
     table = read_described(path, quoted=True)
     lacking = [name for name in COLUMNS if name not in table and name not in _MAY_LACK]
@@ -140,31 +142,31 @@ def _read_review_table(path: Path) -> pd.DataFrame:
 
 
 def write_review(folder: Path, pairs: pd.DataFrame) -> Path | None:
-    """Write the pairs that a person should look at; a file that somebody has begun to fill is never touched.
+    """Write the pairs that a person should look at; a file that a person has begun to fill is never touched.
 
-    What does not stand in a filled ``review.csv`` yet goes to ``review-2.csv``, and so on.
+    Pairs that no filled ``review.csv`` holds yet are written to ``review-2.csv``, and so on.
 
     Args:
         folder: The run folder.
-        pairs: A row for each pair, `COLUMNS`.
+        pairs: Table of pairs, one row per pair, with `COLUMNS`.
 
     Returns:
-        The file that holds the pairs that are not judged yet, or all where none was filled before; None where all
-        stand in filled ones.
+        The file that holds the pairs that are not judged yet, or all where none was filled before; None where filled
+        ones hold all.
     """
-    known: set[str] = set()
+    earlier_pairs: set[str] = set()
     for number in count(1):
         path = folder / ("review.csv" if number == 1 else f"review-{number}.csv")
         filled = _filled_pairs(path)
         if filled is None:
-            rest = pairs.loc[[pair not in known for pair in pairs["pair"]]]
+            rest = pairs.loc[[pair not in earlier_pairs for pair in pairs["pair"]]]
             if number > 1 and not len(rest):
                 path.unlink(missing_ok=True)
                 return None
             score = [None if np.isnan(value) else float(f"{value:.6g}") for value in rest["score"]]
             write_csv(path, rest.assign(score=score).loc[:, list(COLUMNS)])
             return path
-        known |= filled
+        earlier_pairs |= filled
     return None  # pragma: no cover (count never ends)
 
 
@@ -173,7 +175,7 @@ def write_elsewhere(folder: Path, rows: Iterable[Mapping[str, str]]) -> None:
 
     Args:
         folder: The run folder.
-        rows: `COLUMNS` of each judged pair.
+        rows: Values of `COLUMNS` of each judged pair.
     """
     path = folder / ELSEWHERE
     before = _judged_lines_of(path).values() if path.is_file() else ()
@@ -183,14 +185,14 @@ def write_elsewhere(folder: Path, rows: Iterable[Mapping[str, str]]) -> None:
 
 
 def _filled_pairs(path: Path) -> set[str] | None:
-    """Pairs of a file that somebody wrote into; None where there is none, or it is as the audit wrote it."""
+    """Return the pairs of a file that a person wrote into; None for no file, or one as the audit wrote it."""
     if not path.exists():
         return None
     try:
         table = read_described(path)
         touched = table.loc[:, list(ANSWERS)].astype(str).apply(lambda column: column.str.strip() != "")
         return set(table["pair"].astype(str).str.strip()) if touched.to_numpy().any() else None
-    except (InputError, KeyError):  # saved in another form: somebody's work all the same
+    except (InputError, KeyError):  # saved in another form: a person's work all the same
         return set()
 
 
@@ -198,7 +200,7 @@ def _judgement(row: Mapping[Any, Any], where: str) -> Judgement | None:
     """Read a line's verdict; None where it was not filled.
 
     Raises:
-        InputError: Another word, or a dismissal that nobody stands for.
+        InputError: The verdict is another word, or a dismissal lacks a person or a reason.
     """
     verdict, by, reason = (str(row[name]).strip() for name in ANSWERS)
     if not verdict:

@@ -1,4 +1,4 @@
-"""What audits of generated sets have in common around their work."""
+"""Common work of the audits of generated sets."""
 
 from contextlib import AbstractContextManager, nullcontext
 

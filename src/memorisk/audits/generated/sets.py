@@ -3,8 +3,8 @@
 Sets are read, split, decoded to one form, stacked and chosen from.
 
 The three sets are training, synthetic and held-out images, decoded alike. Training and held-out patients must be
-apart: a patient in both is refused by name, a patient whose image is in both is no held-out patient and is left
-out. Synthetic images are nobody's.
+apart: a patient in both is refused by name, a patient whose image is in both does not count as held out and
+is left out. Synthetic images belong to no patient.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,10 +31,10 @@ Source = str | Path | Manifest | ImageStore
 
 
 def read_source(source: Source, options: ImageOptions) -> Manifest | ImageStore:
-    """The manifest of a source; what was handed in decoded stays decoded.
+    """Return the manifest of a source; a source that was handed in decoded stays decoded.
 
     Raises:
-        InputError: It cannot be read.
+        InputError: The source cannot be read.
     """
     return source if isinstance(source, (Manifest, ImageStore)) else load_manifest(source, options)
 
@@ -45,35 +45,35 @@ def source_name(source: Source) -> str:
 
 
 def manifest_of(source: Manifest | ImageStore) -> Manifest:
-    """The manifest of a source, decoded or not."""
+    """Return the manifest of a source, decoded or not."""
     return source.manifest if isinstance(source, ImageStore) else source
 
 
 def given_splits(manifest: Manifest) -> list[str]:
-    """Names of its given splits, sorted."""
+    """Return the names of its given splits, sorted."""
     return [] if manifest.splits is None else sorted({str(part) for part in manifest.splits if part})
 
 
 def split_source(
     source: Manifest | ImageStore, train: str, other: str
 ) -> tuple[Manifest | ImageStore, Manifest | ImageStore, list[str]]:
-    """Two given splits of one source, and a sentence on how many images are in neither.
+    """Return two given splits of one source, and a sentence on how many images are in neither.
 
     Raises:
-        InputError: There is no such split.
+        InputError: A split does not exist.
     """
     manifest = manifest_of(source)
-    known, splits = given_splits(manifest), manifest.splits
+    names, splits = given_splits(manifest), manifest.splits
     for name in (train, other):
-        if splits is None or name not in known:
-            have = f"has the splits {listed(known)}" if known else "has no given split"
+        if splits is None or name not in names:
+            have = f"has the splits {listed(names)}" if names else "has no given split"
             raise InputError(f"{one_line(manifest.name)} {have}; there is no {one_line(name, 40)!r} in it")
     take: Callable[[np.ndarray], Manifest | ImageStore] = (
         partial(select_rows, source) if isinstance(source, ImageStore) else source.subset
     )
-    left = int(np.sum((splits != train) & (splits != other)))
-    said = f"{left:,} images of TRAIN are in other parts than {train} and {other}; they take no part."
-    return take(np.flatnonzero(splits == train)), take(np.flatnonzero(splits == other)), [said] if left else []
+    n_left = int(np.sum((splits != train) & (splits != other)))
+    note = f"{n_left:,} images of TRAIN are in other parts than {train} and {other}; they take no part."
+    return take(np.flatnonzero(splits == train)), take(np.flatnonzero(splits == other)), [note] if n_left else []
 
 
 def decode_alike(
@@ -82,8 +82,8 @@ def decode_alike(
     """Decode sets to one size and as many channels: grey ones to three where another has colour.
 
     Args:
-        given: By what they are called; those that are None have no store.
-        options: How the images of each are read.
+        given: Sources by the names of the sets; those that are None have no store.
+        options: Options by which the images of each are read.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -99,8 +99,8 @@ def decode_alike(
                 stores[what] = _store(what, source, replace(options[what], channels=3), progress)
     shapes = {what: (store.images.shape[1:], store.images.dtype.name) for what, store in stores.items()}
     if len(set(shapes.values())) > 1:
-        said = "; ".join(f"{what}: {' x '.join(map(str, shape))} {kind}" for what, (shape, kind) in shapes.items())
-        raise InputError(f"the sets are stored in different forms ({said}): give --size, and --channels or --depth")
+        forms = "; ".join(f"{what}: {' x '.join(map(str, shape))} {kind}" for what, (shape, kind) in shapes.items())
+        raise InputError(f"the sets are stored in different forms ({forms}): give --size, and --channels or --depth")
     return stores
 
 
@@ -111,11 +111,11 @@ def _store(what: str, source: Manifest | ImageStore, options: ImageOptions, prog
 
 
 def stack_stores(stores: list[ImageStore], order: np.ndarray | None = None) -> ImageStore:
-    """Stores laid end to end, in an order, as one store; the pixels stay where they are.
+    """Lay stores end to end, in an order, as one store; the pixels stay where they are.
 
     Args:
-        stores: Of one shape and type.
-        order: [N] rows of the stores laid end to end; None for all as they lie.
+        stores: Stores of one shape and type.
+        order: Rows of the stores laid end to end, [N]; None for all as they lie.
     """
     images = StackedImages([store.images for store in stores], order)
     tables = [store.manifest.table[["image", "path", "label", "group"]] for store in stores]
@@ -130,7 +130,7 @@ def stack_stores(stores: list[ImageStore], order: np.ndarray | None = None) -> I
 
 
 def select_rows(store: ImageStore, rows: np.ndarray) -> ImageStore:
-    """Some rows of a store, [n] by index."""
+    """Return some rows of a store, [n] by index."""
     return replace(
         store,
         images=cast(np.ndarray, StackedImages([store.images], rows)),
@@ -144,18 +144,18 @@ MIN_GREY_LEVELS = 3
 
 
 def is_blank(store: ImageStore, rows: np.ndarray) -> np.ndarray:
-    """[n] whether an image has one value only: nobody is recognised in it."""
+    """Return whether an image has one value only, [n]: such an image shows no person."""
     return _range(store, rows) == 0
 
 
 def is_nearly_blank(store: ImageStore) -> np.ndarray:
-    """[N] whether an image spans fewer than `MIN_GREY_LEVELS` grey levels, as a 16-bit file of values to 255 does."""
+    """Return whether an image spans fewer than `MIN_GREY_LEVELS` grey levels, as a 16-bit file up to 255 does, [N]."""
     level = 257 if store.images.dtype == np.uint16 else 1
     return _range(store, np.arange(len(store.images))) < MIN_GREY_LEVELS * level
 
 
 def _range(store: ImageStore, rows: np.ndarray) -> np.ndarray:
-    """[n] brightest value of an image less its darkest."""
+    """Return the brightest value of each image less its darkest, [n]."""
     return np.array([int(image.max()) - int(image.min()) for image in (np.asarray(store.images[row]) for row in rows)])
 
 
@@ -164,31 +164,31 @@ TRAIN, SYNTHETIC, HELD_OUT = "training", "synthetic", "held out"
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """What is compared."""
+    """Sets of images that are compared."""
 
     train: ImageStore
     synthetic: ImageStore
     held: ImageStore | None
-    """None without held-out images."""
+    """Held-out images; None without."""
     shared_images: int
-    """Held-out images with the pixels of a training image."""
+    """Number of held-out images with the pixels of a training image."""
     shared_patients: int
-    """Held-out patients left out because of them."""
+    """Number of held-out patients left out because of them."""
     shared_hashes: frozenset[str]
-    """Pixels that are in both parts: a synthetic image that has them copies nobody for certain."""
+    """Hashes of pixels that are in both parts: a synthetic image that has them copies no person for certain."""
     notes: tuple[str, ...]
-    """What was assumed or left out, a sentence each, without ids."""
+    """Assumptions and what was left out, one sentence for each, without ids."""
     frames_left: tuple[int, int] = (0, 0)
-    """Pages, frames and slices of training and of synthetic files that were not asked for."""
+    """Numbers of pages, frames and slices of training and of synthetic files that the options leave out."""
 
     @property
     def real(self) -> ImageStore:
-        """Training images, then held-out ones, as one store."""
+        """Return training images, then held-out ones, as one store."""
         return self.train if self.held is None else stack_stores([self.train, self.held])
 
     @property
     def shares_pixels(self) -> np.ndarray:
-        """[N + M] whether an image is of a patient who shares an image with another patient, of either part.
+        """Return whether an image is of a patient who shares an image with another patient, of either part, [N + M].
 
         No image counts where no held-out patient was left out. Where one was, the remaining patients are not a random
         split, because patients who share an image are in one part. Patients who share no image are a random split,
@@ -209,34 +209,34 @@ class Sets:
 
     @property
     def groups_given(self) -> bool:
-        """Return whether both real parts say whose each image is."""
+        """Return whether both real parts name the patient of each image."""
         return self.train.manifest.groups_given and (self.held is None or self.held.manifest.groups_given)
 
     @property
     def n_without_group(self) -> int:
-        """Real images that have no patient id."""
+        """Return the number of real images that have no patient id."""
         return self.train.manifest.n_without_group + (0 if self.held is None else self.held.manifest.n_without_group)
 
     @property
     def id_doubts(self) -> tuple[IdDoubt, ...]:
-        """Doubts about who is who among the real images, each once."""
+        """Return the doubts about the identities in the real images, each once."""
         held = None if self.held is None else self.held.manifest
         return doubts_of_sets(self.train.manifest, held, self.synthetic.manifest)
 
 
 def doubts_of_sets(train: Manifest, held: Manifest | None, synthetic: Manifest | None = None) -> tuple[IdDoubt, ...]:
-    """Find the doubts about who is who in the real images of a comparison, each once.
+    """Find the doubts about the identities in the real images of a comparison, each once.
 
     Args:
-        train: Training images.
+        train: Training images, with their ids.
         held: Held-out images; None without.
-        synthetic: Synthetic images, whose own ids mean nothing; None where they are no files.
+        synthetic: Synthetic images, whose own ids mean nothing; None where they do not come from files.
     """
     real = [train] if held is None else [train, held]
     doubts = [doubt for manifest in real for doubt in manifest.id_doubts]
     doubts += [] if held is None else shared_study_doubts(train, held)
-    known = {study for manifest in real for study in manifest.studies} - {""}
-    studies = known & set(() if synthetic is None else synthetic.studies)
+    real_studies = {study for manifest in real for study in manifest.studies} - {""}
+    studies = real_studies & set(() if synthetic is None else synthetic.studies)
     if studies:
         count = plural(len(studies), "study of real images is", "studies of real images are")
         doubts.append(
@@ -252,15 +252,15 @@ def doubts_of_sets(train: Manifest, held: Manifest | None, synthetic: Manifest |
 
 @dataclass(frozen=True)
 class SetReading:
-    """How three sets are read: training images, synthetic ones, and real ones that the generator never saw."""
+    """Options by which three sets are read: training, synthetic, and real ones that the generator never saw."""
 
     real: ImageOptions
-    """Of both real sets."""
+    """Options of both real sets."""
     synthetic: ImageOptions
     trained_on: str
-    """The given split of TRAIN that the generator was trained on; counts beside ``unseen_split`` alone."""
+    """Given split of TRAIN that the generator was trained on; counts only together with ``unseen_split``."""
     unseen_split: str | None
-    """The given split of TRAIN that it never saw; None where such images are a source of their own, or none."""
+    """Given split of TRAIN that it never saw; None where such images are a source of their own, or none."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Manifests:
     unseen: Manifest | ImageStore | None
     """Real images that the generator never saw; None without."""
     notes: tuple[str, ...]
-    """What was assumed or left out, a sentence each."""
+    """Assumptions and what was left out, one sentence for each."""
     reading: SetReading
 
 
@@ -285,15 +285,16 @@ def read_manifests(
     *,
     unseen_are_null: bool = True,
 ) -> Manifests:
-    """Open the sources; everything that can be refused without pixels is refused here.
+    """Open the sources, and refuse here everything that can be refused without pixels.
 
     Args:
-        train: What the generator was trained on.
-        synthetic: What it made.
-        unseen: Real images that it never saw.
-        reading: How they are read.
+        train: Images that the generator was trained on.
+        synthetic: Images that the generator made.
+        unseen: Real images that the generator never saw.
+        reading: Options by which the images are read.
         progress: Called with (stage, done, total).
-        unseen_are_null: Training patients are ranked among unseen ones: there must be two, and nobody in both parts.
+        unseen_are_null: Whether training patients are ranked among unseen ones: there must be two, and no patient in
+            both parts.
 
     Raises:
         InputError: A source cannot be read, a split does not exist, or patients are in both real parts.
@@ -336,15 +337,24 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
         held, images, patients, hashes = separate_held_out(stores[TRAIN], held)
     progress("looking for pages and frames that are left out", 0, 0)
     plane = opened.reading.real.slice_plane
-    left = tuple(sum(uncovered_frames(stores[part].manifest, plane).values()) for part in (TRAIN, SYNTHETIC))
-    return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes), (left[0], left[1]))
+    n_frames_left = tuple(sum(uncovered_frames(stores[part].manifest, plane).values()) for part in (TRAIN, SYNTHETIC))
+    return Sets(
+        stores[TRAIN],
+        stores[SYNTHETIC],
+        held,
+        images,
+        patients,
+        hashes,
+        tuple(notes),
+        (n_frames_left[0], n_frames_left[1]),
+    )
 
 
 def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:
     """Refuse a patient on both sides; where patients are not given, say that names alone mean nothing.
 
     Raises:
-        InputError: Patients are in both, or ids of the two look alike.
+        InputError: Patients are in both parts, or ids of the two look alike.
     """
     both = sorted(set(train.groups) & set(held.groups))
     alike = look_alikes_across(train.patients, held.patients)
@@ -368,27 +378,27 @@ def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:
 
 
 def n_unread(store: ImageStore) -> int:
-    """Count the images and files of a set that were not read, without texts beside them."""
+    """Count the images and files of a set that were not read, without texts that lie with them."""
     return len(store.skipped) + len(store.manifest.unread)
 
 
 def _unread_notes(stores: dict[str, ImageStore]) -> list[str]:
     """Note how many images could not be read, or have no file."""
-    said = []
+    notes = []
     for what, store in stores.items():
         if n := n_unread(store):
-            said.append(f"{n:,} {what} images or files could not be read, or are not there; nothing is said of them.")
-    return said
+            notes.append(f"{n:,} {what} images or files could not be read, or are not there; nothing is said of them.")
+    return notes
 
 
 def separate_held_out(train: ImageStore, held: ImageStore) -> tuple[ImageStore, int, int, frozenset[str]]:
     """Keep held-out patients without a training image; count the images and patients that this leaves out.
 
     Raises:
-        InputError: Nobody is left.
+        InputError: None of the held-out patients is left.
     """
-    known = set(train.pixel_hashes)
-    shared = np.flatnonzero([value in known for value in held.pixel_hashes])
+    train_hashes = set(train.pixel_hashes)
+    shared = np.flatnonzero([value in train_hashes for value in held.pixel_hashes])
     shared = shared[~is_blank(held, shared)]
     hashes = frozenset(str(value) for value in held.pixel_hashes[shared])
     if not len(shared):

@@ -9,40 +9,40 @@ from memorisk.statistics.verdicts.units import UnitNames
 
 @dataclass(frozen=True)
 class Terms:
-    """What a group is called: a patient, or an image where no patients are given."""
+    """Words for a group: a patient, or an image where no patients are given."""
 
     units: str
-    """"patients" or "images"."""
+    """Name of several groups, "patients" or "images"."""
 
     @property
     def unit(self) -> str:
-        """One of them."""
+        """Return the name of one group."""
         return self.units.removesuffix("s")
 
     @property
     def names(self) -> UnitNames:
-        """Names in sentences of checks."""
+        """Return the names in sentences of checks."""
         return UnitNames(self.unit, self.units)
 
     @property
     def a_unit(self) -> str:
-        """With its article."""
+        """Return the name of one group with its article."""
         return f"{'an' if self.unit[0] in 'aeiou' else 'a'} {self.unit}"
 
     @property
     def whom(self) -> str:
-        """The pronoun of them."""
+        """Return the pronoun of the groups."""
         return "whom" if self.units == "patients" else "which"
 
     @property
     def of_one(self) -> str:
-        """An image of one of them."""
+        """Return the words for an image of one group."""
         return "an image of a training patient" if self.units == "patients" else "a training image"
 
     def fill(self, text: str, **more: object) -> str:
         """Fill the terms into a text."""
-        known = {name: getattr(self, name) for name in ("units", "unit", "a_unit", "whom", "of_one")}
-        return text.format(**known, Units=self.units.capitalize(), Unit=self.unit.capitalize(), **more)
+        terms = {name: getattr(self, name) for name in ("units", "unit", "a_unit", "whom", "of_one")}
+        return text.format(**terms, Units=self.units.capitalize(), Unit=self.unit.capitalize(), **more)
 
     def counted(self, n: int, which: str = "") -> str:
         """Count groups in words, perhaps of one part."""
