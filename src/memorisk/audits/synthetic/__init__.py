@@ -1,4 +1,4 @@
-"""Is anybody copied in a set of synthetic images? METHODS section 5. Start with `run.audit_synthetic`.
+"""Does a set of synthetic images copy anybody? METHODS section 5. Start with `run.audit_synthetic`.
 
 `audits.generated` measures; `findings` are the statistics, `flags` the pairs to look at, `verdict` decides.
 `result` holds the numbers, `analysis` makes them and `tables`; `page` with `sections`, `pair_sections` and

@@ -1,10 +1,11 @@
-"""From what was measured to a `Result`: tables, numbers, verdict.
+"""From measurements to a `Result`: tables, numbers, verdict.
 
-Tables: ``per_image`` a synthetic image, ``per_group`` a training patient, ``per_class`` counts where labels are on both
-sides; ``tables/`` holds ``detectors``, ``plants``, ``kinds`` (noticed by kind), ``exposures``, ``singled_out`` (pairs
-nearer than chance explains), ``pairs`` (by pixels), ``review`` (pairs to look at, and what was said of them),
-``clusters``, ``paired`` (who was generated from whom), ``spread`` (pairs by logit), ``real_images`` (what p-values are
-made of), ``held_out`` and ``unread``; of several detectors also ``images_by_detector`` and ``kinds_by_detector``.
+Tables: ``per_image`` has one row per synthetic image, ``per_group`` one per training patient, ``per_class`` counts
+where both sides have labels; ``tables/`` holds ``detectors``, ``plants``, ``kinds`` (noticed by kind), ``exposures``,
+``singled_out`` (pairs nearer than chance explains), ``pairs`` (by pixels), ``review`` (pairs to look at, and a person's
+judgements of them), ``clusters``, ``paired`` (synthetic images and their sources), ``spread`` (pairs by logit),
+``real_images`` (the basis of p-values), ``held_out`` and ``unread``; of several detectors also ``images_by_detector``
+and ``kinds_by_detector``.
 """
 
 from dataclasses import asdict, fields, replace
@@ -78,51 +79,57 @@ def analyse_synthetic(
     """Compute statistics, take a second look at pairs, and make verdict and tables.
 
     Args:
-        evidence: Of the images.
-        options: Levels, and what a pass needs.
-        names: Replaces ids, or leaves them.
+        evidence: Evidence of the images.
+        options: Settings with the levels and the requirements of a pass.
+        names: Pseudonyms that replace ids, or leave them.
         progress: Called with (stage, done, total) of the second look.
-        kept: Alignments of before, from which a killed audit goes on; None for none.
+        kept: Alignments of before, with which a killed audit resumes; None for none.
     """
     distances = [view.distances for view in evidence.views]
-    found = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)
-    paired = _paired(evidence, found, options)
-    flags = flag_pairs(evidence, found, paired)
-    look = look_again(evidence, found, ((flag.synthetic, flag.train) for flag in flags), options.seed, progress, kept)
+    findings = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)
+    paired = _paired(evidence, findings, options)
+    flags = flag_pairs(evidence, findings, paired)
+    look = look_again(
+        evidence, findings, ((flag.synthetic, flag.train) for flag in flags), options.seed, progress, kept
+    )
     if look is not None:
         images = [pair.synthetic for pair in look.confirmed]
-        found = with_alignments(found, images, look.plants, evidence.plants, options.seed)
+        findings = with_alignments(findings, images, look.plants, evidence.plants, options.seed)
     flags = [*aligned_flags(look), *flags]
-    clusters = _clusters(flags, evidence, found)
-    numbers = numbers_of(evidence, found, options, paired, len(clusters.images), look)
-    made = SyntheticTables(evidence, found, names)
+    clusters = _clusters(flags, evidence, findings)
+    numbers = numbers_of(evidence, findings, options, paired, len(clusters.images), look)
+    builder = SyntheticTables(evidence, findings, names)
     tables = {
-        "detectors": detector_table(evidence, found),
-        "real_images": made.real_images(),
-        "pairs": made.pairs(),
-        "review": review_table(flags, evidence, found, names, look),
-        "clusters": made.clusters(clusters),
+        "detectors": detector_table(evidence, findings),
+        "real_images": builder.real_images(),
+        "pairs": builder.pairs(),
+        "review": review_table(flags, evidence, findings, names, look),
+        "clusters": builder.clusters(clusters),
     }
-    if found.asked is not None:
-        tables |= {"held_out": made.held_out(), "exposures": made.exposures(), "singled_out": made.singled_out()}
+    if findings.asked is not None:
+        tables |= {
+            "held_out": builder.held_out(),
+            "exposures": builder.exposures(),
+            "singled_out": builder.singled_out(),
+        }
     if evidence.plants.n:
-        tables |= {"plants": made.plants(), "kinds": made.kinds(options.kinds)}
+        tables |= {"plants": builder.plants(), "kinds": builder.kinds(options.kinds)}
     if look is not None:
-        tables["alignments"] = made.alignments(look)
+        tables["alignments"] = builder.alignments(look)
     if len(evidence.views) > 1:
-        tables |= {"images_by_detector": made.images_by_detector()}
-        tables |= {"kinds_by_detector": made.kinds_by_detector(options.kinds)} if evidence.plants.n else {}
+        tables |= {"images_by_detector": builder.images_by_detector()}
+        tables |= {"kinds_by_detector": builder.kinds_by_detector(options.kinds)} if evidence.plants.n else {}
     if paired:
-        tables["paired"] = paired_table(evidence, found, paired, names)
+        tables["paired"] = paired_table(evidence, findings, paired, names)
     if any(view.has_head for view in evidence.views):
         tables["spread"] = spread_table(evidence)
-    if len(unread := made.unread()):
+    if len(unread := builder.unread()):
         tables["unread"] = unread
     result = Result(
-        per_image=made.per_image(clusters),
-        per_group=made.per_group(),
-        per_class=made.per_class() if numbers.labels_given else pd.DataFrame(),
-        summary=to_json(_summary(evidence, found, numbers, options, names)),
+        per_image=builder.per_image(clusters),
+        per_group=builder.per_group(),
+        per_class=builder.per_class() if numbers.labels_given else pd.DataFrame(),
+        summary=to_json(_summary(evidence, findings, numbers, options, names)),
         verdict=synthetic_verdict(numbers, options),
         tables=tables,
     )
@@ -130,7 +137,7 @@ def analyse_synthetic(
 
 
 def _paired(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> tuple[PairedFindings, ...]:
-    """Ask each detector about the pairs; return nothing where nobody was paired."""
+    """Compare the pairs by each detector; return nothing where no image was paired."""
     pairing = evidence.pairing
     if pairing is None:
         return ()
@@ -146,7 +153,7 @@ def _paired(evidence: SyntheticEvidence, found: Findings, options: SyntheticOpti
 
 
 def _clusters(flags: list[Flag], evidence: SyntheticEvidence, found: Findings) -> Clusters:
-    """Find who is copied by which images together."""
+    """Find the clusters of images that copy the same patients."""
     store, rule = evidence.sets.synthetic, evidence.copies.rule
     pairs = [(flag.synthetic, flag.train) for flag in flags] + found.pixels.confirmed
     first = np.unique(store.pixel_hashes.astype(str), return_index=True)[1]
@@ -154,7 +161,7 @@ def _clusters(flags: list[Flag], evidence: SyntheticEvidence, found: Findings) -
     if rule is not None:
         alike = near_copies(evidence.copies.thumbnails[first], rule, lambda row: store.images[first[row]])
     return copy_clusters(
-        ((made, str(found.patients[real])) for made, real in pairs),
+        ((image, str(found.patients[real])) for image, real in pairs),
         store.pixel_hashes,
         [(int(first[a]), int(first[b])) for a, b in alike.pairs],
         is_blank(store, np.arange(len(store.images))),
@@ -162,7 +169,7 @@ def _clusters(flags: list[Flag], evidence: SyntheticEvidence, found: Findings) -
 
 
 def _paired_numbers(evidence: SyntheticEvidence, paired: tuple[PairedFindings, ...]) -> Paired | None:
-    """MemRate of each detector, beside its value on held-out images."""
+    """Return MemRate of each detector, with its value on held-out images."""
     if evidence.pairing is None:
         return None
     return Paired(
@@ -171,17 +178,17 @@ def _paired_numbers(evidence: SyntheticEvidence, paired: tuple[PairedFindings, .
         rates=tuple(
             DetectorRate(
                 detector=view.name,
-                threshold=said.threshold,
+                threshold=pairs.threshold,
                 probability=view.has_head,
-                n_memorized_pairs=int(said.memorized.sum()),
-                rate=said.rate,
-                held=said.held_rate,
-                excess=said.excess,
+                n_memorized_pairs=int(pairs.memorized.sum()),
+                rate=pairs.rate,
+                held=pairs.held_rate,
+                excess=pairs.excess,
                 promise=None
-                if said.calibrated is None
-                else said.calibrated.words("an equal mixture of the planted kinds"),
+                if pairs.calibrated is None
+                else pairs.calibrated.words("an equal mixture of the planted kinds"),
             )
-            for view, said in zip(evidence.views, paired, strict=True)
+            for view, pairs in zip(evidence.views, paired, strict=True)
         ),
     )
 
@@ -194,38 +201,38 @@ def numbers_of(
     n_clusters: int = 0,
     look: SecondLook | None = None,
 ) -> SyntheticNumbers:
-    """The numbers behind the verdict."""
-    sets, asked, views = evidence.sets, found.asked, evidence.views
+    """Return the numbers behind the verdict."""
+    sets, queries, views = evidence.sets, found.asked, evidence.views
     checks = blind_checks(evidence, found, paired, look)
-    train, given = sets.train.manifest, sets.synthetic.manifest.labels
+    train, labels = sets.train.manifest, sets.synthetic.manifest.labels
     return SyntheticNumbers(
         units="patients" if train.groups_given else "images",
-        labels_given=bool((train.labels != "").all() and (given != "").all()),
+        labels_given=bool((train.labels != "").all() and (labels != "").all()),
         notes=tuple(sets.notes),
         sets=SetCounts(
             n_train_images=len(found.patients),
             n_train_patients=len(np.unique(found.patients)),
             n_synthetic_images=len(sets.synthetic.images),
             held=None
-            if asked is None
-            else HeldOutCounts(n_held_images=len(found.held_patients), n_held_patients=asked.n_held),
+            if queries is None
+            else HeldOutCounts(n_held_images=len(found.held_patients), n_held_patients=queries.n_held),
             n_held_shared_images=sets.shared_images,
             n_held_shared_patients=sets.shared_patients,
         ),
         level=options.level,
         listing=None
-        if asked is None
+        if queries is None
         else Listing(
             n_listed_patients=int(found.listed.sum()),
             n_listed_at_verdict=found.n_listed_at_verdict,
             n_singled_images=None if SINGLED_OUT in {check.name for check in checks} else int(found.singled.sum()),
             n_singled_patients=len(found.singled_patients),
             n_exposing_images=int(found.exposing.sum()),
-            shortest_list_patients=asked.shortest_list,
-            n_ahead_patients=asked.ahead,
+            shortest_list_patients=queries.shortest_list,
+            n_ahead_patients=queries.ahead,
             p_ahead=found.p_ahead,
         ),
-        one_image_each="" if asked is None else asked.counted.words,
+        one_image_each="" if queries is None else queries.counted.words,
         power=_power(evidence, found, options),
         pixels=_pixel_pairs(evidence, found),
         unlike=None if found.unlike is None else PartsTest(**asdict(found.unlike), together=found.unlike.together),
@@ -269,7 +276,7 @@ def numbers_of(
 
 
 def _aligned_pairs(look: SecondLook, found: Findings) -> AlignedPairs:
-    """Count what the second look confirms."""
+    """Count the pairs that the second look confirms."""
     confirmed = look.confirmed
     return AlignedPairs(
         n_images=look.n_images,
@@ -288,7 +295,7 @@ def _aligned_pairs(look: SecondLook, found: Findings) -> AlignedPairs:
 
 
 def _power(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> Power:
-    """Count what was noticed of planted copies."""
+    """Count the planted copies that were noticed."""
     power, bound = found.power, None if found.bound is None else found.bound.upper
     also = {kind: found.also[kind] for kind in ALL_KINDS if kind in found.also}
     if power is None:
@@ -313,13 +320,13 @@ def _power(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptio
 
 
 def _pixel_pairs(evidence: SyntheticEvidence, found: Findings) -> PixelPairs:
-    """Count pairs with equal or nearly equal pixels, and what a person said of them."""
+    """Count pairs with equal or nearly equal pixels, and a person's judgements of them."""
     pixels, rule = found.pixels, evidence.copies.rule
     return PixelPairs(
         n_confirmed_pairs=len(pixels.confirmed),
         n_dismissed_pairs=len(pixels.dismissed),
         n_dismissed_identical_pairs=len(pixels.dismissed_identical),
-        n_dismissed_identical_images=len({made for made, _ in pixels.dismissed_identical}),
+        n_dismissed_identical_images=len({image for image, _ in pixels.dismissed_identical}),
         n_dismissed_near_pairs=pixels.dismissed_near,
         dismissed_near_p=None if np.isnan(pixels.dismissed_near_p) else pixels.dismissed_near_p,
         n_dismissed_patients=found.n_dismissed_patients,
@@ -377,7 +384,7 @@ def _summary(
 
 
 def _published(found: LiteratureStatistics | None) -> Published | None:
-    """Statistics of the literature."""
+    """Return the statistics of the literature."""
     if found is None:
         return None
     c_t = found.c_t

@@ -1,6 +1,6 @@
 """Checks of a synthetic set that could not look, as data: each keeps a pass away (METHODS section 6, "Third form").
 
-Planted copies measure all rules together, so that a rule of little power is no doubt by itself: power of the union
+Planted copies measure all rules together, so that a rule of little power raises no doubt by itself: power of the union
 decides (`memorisk.audits.generated.plants.recall_doubt`). Listed here is what planted copies do not measure, because
 the check had nothing to compare, or no threshold at all.
 """

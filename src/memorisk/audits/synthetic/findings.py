@@ -1,4 +1,4 @@
-"""The statistics of a synthetic audit: METHODS section 5, from distances to who is listed and how sure that is.
+"""The statistics of a synthetic audit: METHODS section 5, from distances to the list of patients and its certainty.
 
 Several detectors share the level: each has a list at q / D, a patient on any of them is listed, and of the union at
 most q are expected to be there by chance. Their tests of the set as a whole are multiplied by D (Bonferroni), and the
@@ -59,28 +59,28 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class SingledOut:
-    """Single out who is nearer to the set than chance explains, by one detector (`statistics.copies.tails`)."""
+    """Patients and images nearer to the set than chance explains, by one detector (`statistics.copies.tails`)."""
 
     near: TailCut
-    """On closeness."""
+    """Cut on closeness to the set."""
     lead: TailCut
-    """On the lead over the next real patient."""
+    """Cut on the lead over the next real patient."""
     image_lead: np.ndarray
-    """[S] of each synthetic image for the patient of its nearest training image, over everybody else."""
+    """Lead of each synthetic image for the patient of its nearest training image, over every other person, [S]."""
     images: np.ndarray
-    """[S] whether the image and its nearest training image are singled out; pairs that were dismissed are not."""
+    """Whether the image and its nearest training image are singled out, [S]; pairs that were dismissed are not."""
     train: np.ndarray
-    """[N] whether the training image and its nearest synthetic image that stands are."""
+    """Whether the training image and its nearest undismissed synthetic image are singled out, [N]."""
     plant_close: np.ndarray
-    """[P] closeness of each plant to its source's patient."""
+    """Closeness of each plant to its source's patient, [P]."""
     plant_lead: np.ndarray
-    """[P] lead of each plant for its source's patient, over everybody else."""
+    """Lead of each plant for its source's patient, over every other person, [P]."""
 
     def plants(self, n_held: int | None = None) -> np.ndarray:
-        """[P] whether a plant would be singled out, here or with so many held-out patients of the same kind.
+        """Return whether a plant would be singled out, [P], here or with so many held-out patients of the same kind.
 
         Args:
-            n_held: Held-out patients; those of this audit if not given.
+            n_held: Number of held-out patients; those of this audit if not given.
         """
         cuts = (self.near.cut, self.lead.cut) if n_held is None else (
             self.near.with_units(n_held), self.lead.with_units(n_held)
@@ -88,12 +88,14 @@ class SingledOut:
         return (self.plant_close > cuts[0]) | (self.plant_lead > cuts[1])
 
     def expected(self, distance: np.ndarray, lead: np.ndarray, logits: bool) -> np.ndarray:
-        """[n] training patients whom chance brings as far, by the statistic by which that is rarer, counted for both.
+        """Return the number of training patients that chance brings as far, [n].
+
+        The number is that of the statistic by which it is smaller, counted for both statistics.
 
         Args:
-            distance: [n] to the patient.
-            lead: [n] of these images.
-            logits: Whether a head measures.
+            distance: Distance of each image to the patient, [n].
+            lead: Lead of each image, [n].
+            logits: Whether the distances are minus the logits of a head.
         """
         by = self.near.expected(closeness(distance, logits=logits)), self.lead.expected(lead)
         return 2 * np.minimum(*by)
@@ -101,84 +103,84 @@ class SingledOut:
 
 @dataclass(frozen=True, eq=False)
 class DetectorFindings:
-    """What one detector's distances say."""
+    """Findings from one detector's distances."""
 
     asked: ReversedQueries | None
     """Section 5's p-values and list, dismissed pairs left out; None without held-out images."""
     exposed: Exposures | None
-    """Which synthetic images expose the listed patients."""
+    """Synthetic images that expose the listed patients."""
     set_p: np.ndarray
-    """[S] p-value at which the patient of the nearest training image would be listed by this image; NaN without."""
+    """p-value at which the patient of the nearest training image would be listed by this image, [S]; NaN without."""
     near_new: Nearness | None
-    """Descriptive: where synthetic images lie among new patients' images."""
+    """Places of synthetic images among new patients' images; descriptive."""
     plant_p: np.ndarray
-    """[P] p-values that the plants would give their sources; NaN without held-out images."""
+    """p-values that the plants would give their sources, [P]; NaN without held-out images."""
     singled: SingledOut | None
-    """Who is singled out; None without held-out images."""
+    """Images and patients that are singled out; None without held-out images."""
     power: PlantPower | None
-    """Plants of the required kinds noticed by this detector alone; None without them or held-out images."""
+    """Power for plants of the required kinds by this detector alone; None without them or held-out images."""
     unlike: NeighbourTest | None
-    """Whether training and held-out images lie apart or together, of the images that count (`Distances.among_rows`);
-    None where one part has none, and where real images are not compared with each other."""
+    """Test whether training and held-out images lie apart or together, of the images that count
+    (`Distances.among_rows`); None where one part has none, and where real images are not compared with each other."""
     published: LiteratureStatistics | None
     """Statistics of the literature; None where real images are not compared with each other."""
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What all detectors say together."""
+    """Joint findings of all detectors."""
 
     by: tuple[DetectorFindings, ...]
-    """Each."""
+    """Findings of each detector."""
     patients: np.ndarray
-    """[N] patient of each training image."""
+    """Patient of each training image, [N]."""
     held_patients: np.ndarray
-    """[M] of each held-out image."""
+    """Patient of each held-out image, [M]."""
     unit: np.ndarray
-    """[U] training patients, sorted."""
+    """Training patients, sorted, [U]."""
     listed: np.ndarray
-    """[U] whether any detector lists them."""
+    """Whether any detector lists each patient, [U]."""
     leader: np.ndarray
-    """[U] the detector by which each patient comes nearest to its list; the first without held-out images."""
+    """Detector by which each patient comes nearest to its list, [U]; the first without held-out images."""
     exposing: np.ndarray
-    """[S] whether an image exposes a listed patient."""
+    """Whether an image exposes a listed patient, [S]."""
     n_dismissed_patients: int
-    """Patients who would be listed, had no pair been dismissed."""
+    """Number of patients who would be listed, had no pair been dismissed."""
     ahead_by: int
-    """The detector with the smallest ``p_ahead``."""
+    """Number of the detector with the smallest ``p_ahead``."""
     p_ahead: float
-    """Its probability, times the detectors; NaN without held-out images."""
+    """Probability of that detector, times the number of detectors; NaN without held-out images."""
     n_listed_at_verdict: int
-    """Training patients listed at `VERDICT_LEVEL`, by any detector."""
+    """Number of training patients listed at `VERDICT_LEVEL`, by any detector."""
     singled: np.ndarray
-    """[S] whether an image is singled out, by any detector."""
+    """Whether an image is singled out, [S], by any detector."""
     singled_patients: np.ndarray
-    """Sorted training patients whom it is singled out for."""
+    """Training patients for which an image is singled out, sorted."""
     noticed: np.ndarray
-    """[P] plants noticed, by any detector, their pixels or the second look; none without held-out images."""
+    """Whether any detector, its pixels or the second look notices a plant, [P]; never without held-out images."""
     power: PlantPower | None
-    """Shares noticed of the required kinds; None without plants of them or held-out images."""
+    """Shares of the required kinds that are noticed; None without plants of them or held-out images."""
     also: Mapping[str, Proportion]
-    """Shares noticed of the other kinds."""
+    """Shares of the other kinds that are noticed."""
     bound: CopiesBound | None
     """Largest share of the set that copies of the planted kinds can be, in any mixture: by the kind found least."""
     pixels: PixelCounts
-    """Pairs by pixels."""
+    """Numbers of pairs by pixels."""
     unlike: NeighbourTest | None
-    """The smallest p-value of the detectors, times their number."""
+    """Test with the smallest p-value of the detectors, times their number."""
     unlike_by: int
-    """The detector that has it."""
+    """Number of the detector with that test."""
     far: int | None
-    """Synthetic images farther from the training images than `FAR_SHARE` of the held-out patients, by the detector by
-    which most are; None without held-out images."""
+    """Number of synthetic images farther from the training images than `FAR_SHARE` of the held-out patients, by the
+    detector with the most such images; None without held-out images."""
     far_by: int
-    """The detector by which most do."""
+    """Number of the detector with the most such images."""
     plants_confirmed: np.ndarray
-    """[P] plants that the second look confirms."""
+    """Whether the second look confirms a plant, [P]."""
 
     @property
     def asked(self) -> ReversedQueries | None:
-        """Return those of the detector with the smallest ``p_ahead``; its counts of patients are those of all."""
+        """Return the queries of the detector with the smallest ``p_ahead``; its counts of patients are those of all."""
         return self.by[self.ahead_by].asked
 
 
@@ -193,16 +195,16 @@ def compute_findings(
     """Compute everything that follows from the distances.
 
     Args:
-        sets: For the patients.
-        distances: Of `comparing.compare`, a detector each.
-        copies: Of `comparing.compare_pixels`.
-        plants: Kinds and sources; none of them is in the distances of real images.
-        options: Levels, and what a pass needs.
-        review: What a person said of pairs; the distances know it already.
+        sets: Images with their patients.
+        distances: Distances of `measure_distances`, one for each detector.
+        copies: Copies by pixels of `find_pixel_copies`.
+        plants: Planted copies with kinds and sources; none of them is in the distances of real images.
+        options: Settings with the levels and the requirements of a pass.
+        review: Judgements of pairs by a person; the distances know them already.
     """
     patients = sets.train.manifest.groups.astype(str)
     held = np.empty(0, dtype=str) if sets.held is None else sets.held.manifest.groups.astype(str)
-    theirs = np.char.add("held out: ", held)  # names that are no patients may occur on both sides
+    theirs = np.char.add("held out: ", held)  # names that do not denote patients may occur on both sides
     unit = np.unique(patients)
     number, listing = len(distances), listing_detectors(distances)
     level = options.level / len(listing)
@@ -214,7 +216,7 @@ def compute_findings(
     )
     alone = [math.inf if one.asked is None or i not in listing else one.asked.p_ahead for i, one in enumerate(by)]
     ahead_by = int(np.argmin(alone))
-    near = [asked.p_value for i in listing if (asked := by[i].asked) is not None]
+    near = [queries.p_value for i in listing if (queries := by[i].asked) is not None]
     listed = _any(len(unit), [one.asked.listed.rejected for one in by if one.asked])
     exposing = np.zeros(len(sets.synthetic.images), bool)
     exposing[[row for one in by if one.exposed is not None for row in one.exposed.images]] = True
@@ -224,9 +226,9 @@ def compute_findings(
         at_verdict = [
             _lists(distances[i], patients, theirs, VERDICT_LEVEL / len(listing), options.seed)[0] for i in listing
         ]
-    made, whose = _singled_by_any(distances, by, patients)
+    singled, whose = _singled_by_any(distances, by, patients)
     noticed = _noticed(by, copies, plants) if lists else np.zeros(plants.n, bool)
-    power, bound, also = _power(noticed, plants, patients, made, options.seed) if lists else (None, None, {})
+    power, bound, also = _power(noticed, plants, patients, singled, options.seed) if lists else (None, None, {})
     far = _far(distances, by)
     return Findings(
         by=by,
@@ -240,7 +242,7 @@ def compute_findings(
         ahead_by=ahead_by,
         p_ahead=min(1.0, len(listing) * alone[ahead_by]) if lists else math.nan,
         n_listed_at_verdict=int(_any(len(unit), [stands.listed.rejected for stands in at_verdict]).sum()),
-        singled=made,
+        singled=singled,
         singled_patients=whose,
         noticed=noticed,
         power=power,
@@ -258,41 +260,41 @@ def compute_findings(
 def with_alignments(
     found: Findings, images: Sequence[int], confirmed: np.ndarray, plants: Plants, seed: int
 ) -> Findings:
-    """Count what the second look confirms as noticed, too.
+    """Count plants that the second look confirms as noticed, too.
 
     Args:
-        found: What the distances say.
+        found: Findings from the distances.
         images: Rows of synthetic images of confirmed pairs.
-        confirmed: [P] plants that are confirmed.
-        plants: The plants.
-        seed: Of the plant drawn from a source with several.
+        confirmed: Whether each plant is confirmed, [P].
+        plants: The planted copies.
+        seed: Seed of the draw of one plant from a source with several.
     """
-    made = found.singled.copy()
-    made[list(images)] = True
+    singled = found.singled.copy()
+    singled[list(images)] = True
     noticed = found.noticed | confirmed
-    power, bound, also = _power(noticed, plants, found.patients, made, seed)
+    power, bound, also = _power(noticed, plants, found.patients, singled, seed)
     return replace(found, noticed=noticed, power=power, bound=bound, also=also, plants_confirmed=confirmed)
 
 
 def _singled_by_any(
     distances: Sequence[Distances], by: Sequence[DetectorFindings], patients: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[S] which images any detector singles out, and the sorted patients for whom."""
-    made, whose = np.zeros(len(distances[0].synthetic), bool), [np.empty(0, patients.dtype)]
+    """Return whether any detector singles out each image, [S], and the sorted patients for which it does so."""
+    singled, whose = np.zeros(len(distances[0].synthetic), bool), [np.empty(0, patients.dtype)]
     for d, one in zip(distances, by, strict=True):
         if one.singled is not None:
-            made |= one.singled.images
-            made[d.standing_nearest[one.singled.train]] = True
+            singled |= one.singled.images
+            singled[d.standing_nearest[one.singled.train]] = True
             whose += [patients[d.nearest[one.singled.images]], patients[one.singled.train]]
-    return made, np.unique(np.concatenate(whose))
+    return singled, np.unique(np.concatenate(whose))
 
 
 def listing_detectors(distances: Sequence[Distances]) -> list[int]:
     """Return the places of the detectors that list patients and test the set as a whole: those of whole images.
 
-    A generator that is fitted to few images draws from what these span, and copies nobody. Their details then lie
+    A generator that is fitted to few images draws from what these span, and copies no person. Their details then lie
     nearer to the set than those of other people: of a Gaussian on ten principal components of 90 scans, 41 patients
-    were listed by details and nobody by whole images. Windows and details single out images, and list patients where
+    were listed by details and none by whole images. Windows and details single out images, and list patients where
     nothing else is compared.
     """
     whole = [i for i, d in enumerate(distances) if not d.of_parts]
@@ -300,14 +302,14 @@ def listing_detectors(distances: Sequence[Distances]) -> list[int]:
 
 
 def _without_list(asked: ReversedQueries) -> ReversedQueries:
-    """Return what one detector says of patients, without its list."""
+    """Return the findings of one detector on patients, without its list."""
     return replace(asked, listed=benjamini_hochberg(np.ones(len(asked.p_value)), VERDICT_LEVEL))
 
 
 def _far(distances: Sequence[Distances], by: Sequence[DetectorFindings]) -> list[int]:
     """Count the synthetic images that lie far from the training images, by each detector of whole images.
 
-    Windows and details say little of what kind of image they are from. They count where nothing else is compared.
+    Windows and details say little about the kind of their image. They count where nothing else is compared.
     """
     whole = listing_detectors(distances)
     counted = [one.near_new if i in whole else None for i, one in enumerate(by)]
@@ -315,16 +317,16 @@ def _far(distances: Sequence[Distances], by: Sequence[DetectorFindings]) -> list
 
 
 def _any(n: int, masks: Sequence[np.ndarray]) -> np.ndarray:
-    """[n] whether any of some masks holds; none does where there are none."""
+    """Return whether any of some masks holds, [n]; none does where there are none."""
     return np.any([np.zeros(n, bool), *masks], axis=0)
 
 
 def _lists(
     d: Distances, patients: np.ndarray, theirs: np.ndarray, level: float, seed: int
 ) -> tuple[ReversedQueries, ...]:
-    """Return a detector's list as it stands, and as it was before pairs were dismissed.
+    """Return a detector's present list, and the list before pairs were dismissed.
 
-    Whoever is near enough by another pair stays listed at the cut of the list as it was; nobody else leaves it.
+    A patient who is near enough by another pair stays listed at the cut of the earlier list; all others leave it.
     """
     was = reversed_queries(d.train, d.held, patients, theirs, q=level, seed=seed)
     distance = group_values(d.standing, patients)
@@ -383,7 +385,7 @@ def _singled_out(
     theirs: np.ndarray,
     chance: float,
 ) -> SingledOut:
-    """Compute both statistics of everybody, their cuts from held-out patients, and who lies beyond one of them.
+    """Compute both statistics of all patients, their cuts from held-out patients, and the patients beyond one of them.
 
     A patient of many images has more chances: where numbers of images are not alike in both parts, a training patient
     counts as many trials as it has images for each of a held-out one.
@@ -407,7 +409,7 @@ def _singled_out(
         near_cut = _larger_cut(near_cut, own, trials, chance / 2)
         lead_cut = _larger_cut(lead_cut, largest_lead(lead, unit[d.nearest], len(own)), trials, chance / 2)
     images = (closeness(d.synthetic, logits=d.logits) > near_cut.cut) | (lead > lead_cut.cut)
-    images[[made for made, real in copies.dismissed if d.nearest[made] == real]] = False
+    images[[image for image, real in copies.dismissed if d.nearest[image] == real]] = False
     images[copies.blank] = False
     train = (closeness(d.standing, logits=d.logits) > near_cut.cut) & ~np.isin(d.standing_nearest, copies.blank)
     plants = closeness(d.plant_source, logits=d.logits), neighbour_leads(d.plant_source, d.plant_other, logits=d.logits)
@@ -435,11 +437,11 @@ def _power(
     """Count plants that are noticed, and what follows for the set where images are found by the same rule.
 
     Args:
-        noticed: [P] plants that are noticed.
-        plants: The plants; those of required kinds alone say what follows.
-        patients: [N] of the training images.
-        found: [S] images of the set that are found.
-        seed: Of the plant drawn from a source with several.
+        noticed: Whether each plant is noticed, [P].
+        plants: The planted copies; those of required kinds alone say what follows.
+        patients: Patients of the training images, [N].
+        found: Whether each image of the set is found, [S].
+        seed: Seed of the draw of one plant from a source with several.
 
     Returns:
         Power and bound of the required kinds, None without plants of them; and the shares of the other kinds.
@@ -453,14 +455,14 @@ def _power(
 
 
 def _power_of(noticed: np.ndarray, plants: Plants, which: np.ndarray, patients: np.ndarray, seed: int) -> PlantPower:
-    """Count those of some plants that are noticed."""
+    """Count the plants among some that are noticed."""
     return plant_power(noticed[which], patients[plants.source[which]], kinds=plants.kind[which].tolist(), seed=seed)
 
 
 def _noticed(
     by: Sequence[DetectorFindings], copies: PixelCopies, plants: Plants, n_held: int | None = None
 ) -> np.ndarray:
-    """[P] which plants any detector singles out, or their pixels tell."""
+    """Return whether any detector or its pixels single out each plant, [P]."""
     return _any(plants.n, [copies.plants, *(one.singled.plants(n_held) for one in by if one.singled is not None)])
 
 
@@ -470,15 +472,15 @@ def held_out_for_kinds(
     """Estimate with how many held-out patients planted copies of some kinds would be noticed as a pass needs.
 
     Args:
-        found: What was found.
-        copies: Pairs by pixels.
-        plants: The plants.
-        kinds: Those that are missed now.
-        options: What a pass needs.
+        found: Findings of the audit.
+        copies: Copies by pixels.
+        plants: The planted copies.
+        kinds: Kinds that are missed now.
+        options: Settings with the requirements of a pass.
 
     Returns:
-        The first of twice, four, eight and sixteen times as many (no fewer than `MIN_HELD_OUT`); None where none
-        suffices.
+        The first of twice, four, eight and sixteen times as many (no fewer than `MIN_HELD_OUT`); None where none of
+        them suffices.
     """
     now = len(np.unique(found.held_patients))
     if any(one.singled is not None and not one.singled.near.n_tail for one in found.by) and now < MIN_HELD_OUT:
@@ -492,17 +494,17 @@ def held_out_for_kinds(
 
 
 def _least_alike(tests: Sequence[NeighbourTest | None]) -> NeighbourTest | None:
-    found = [test for test in tests if test is not None]
-    if not found:
+    existing = [test for test in tests if test is not None]
+    if not existing:
         return None
-    least = min(found, key=lambda test: test.p_value)
-    return replace(least, p_value=min(1.0, len(found) * least.p_value))
+    least = min(existing, key=lambda test: test.p_value)
+    return replace(least, p_value=min(1.0, len(existing) * least.p_value))
 
 
 def _exchangeability_test(
     distances: Distances, patients: np.ndarray, theirs: np.ndarray, number: int, seed: int
 ) -> NeighbourTest | None:
-    """Test one of several detectors, with draws enough for a p-value far below their shared level."""
+    """Test one of several detectors, with enough draws for a p-value far below their shared level."""
     part, rows = np.repeat([0, 1], [len(patients), len(theirs)]), distances.among_rows
     if len(np.unique(part[rows])) < 2:
         return None

@@ -1,11 +1,11 @@
-"""Every pair that a person should look at, and why; and clusters of copies.
+"""Pairs that a person should look at, and the reasons; and clusters of copies.
 
 Flags are rows of ``review.csv`` and edges of the clusters.
 
 A cluster holds synthetic images that expose one patient, or are nearly the same image: all images that are flagged
 with one patient before any other, and their equals; or images of which every two are nearly the same or equal.
-Chains join nobody: an image that exposes two patients is in the cluster of the first, and A like B and B like C
-does not put A beside C (complete linkage, `statistics.pairs.identity_pairs.cliques`).
+Chains join no patients: an image that exposes two patients is in the cluster of the first, and A like B and B like C
+does not put A into a cluster with C (complete linkage, `statistics.pairs.identity_pairs.cliques`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,27 +35,27 @@ _ALIKE_DECIMALS = 5  # sums in float32 round beyond; equal pixels are equally al
 
 @dataclass(frozen=True)
 class Flag:
-    """A reason to look at a pair."""
+    """Reason to look at a pair."""
 
     synthetic: int
-    """Row."""
+    """Row of the synthetic image."""
     train: int
-    """Row."""
+    """Row of the training image."""
     reason: str
-    """Who found it, and how."""
+    """Rule and detector that found the pair, in words."""
     score: float
-    """By whom found it, larger = more alike."""
+    """Score by the rule that found the pair, larger = more alike."""
     ahead: bool = False
     """Whether the pair comes before others in the review: it is singled out, or confirmed by alignment."""
 
 
 def flag_pairs(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> list[Flag]:
-    """All flags, those singled out first, then those of the lists; dismissed pairs are not among them.
+    """Return all flags, those singled out first, then those of the lists; without dismissed pairs.
 
     Args:
-        evidence: Of the images.
-        found: What the distances say.
-        paired: Of each detector; none where nobody was paired.
+        evidence: Evidence of the images.
+        found: Findings from the distances.
+        paired: Findings of each detector on the pairs; none where no image was paired.
     """
     return [
         *_singled(evidence, found),
@@ -67,28 +67,28 @@ def flag_pairs(evidence: SyntheticEvidence, found: Findings, paired: tuple[Paire
 
 
 def aligned_flags(look: SecondLook | None) -> list[Flag]:
-    """Flags of the pairs that the second look confirms, the most similar first."""
+    """Return the flags of the pairs that the second look confirms, the most similar first."""
     confirmed = [] if look is None else look.confirmed
     return [Flag(pair.synthetic, pair.train, ALIGNED, pair.alignment.similarity, ahead=True) for pair in confirmed]
 
 
 def singled_pairs(view: DetectorView, one: DetectorFindings) -> pd.DataFrame:
-    """Return a row for each pair of rows that a detector singles out, the one that chance explains least first.
+    """Return one row per pair of rows that a detector singles out, the one that chance explains least first.
 
-    Columns ``synthetic``, ``train``, ``distance``, ``other_distance`` (to the next real image of anybody else; NaN
-    where the synthetic image is nearer to another one), ``lead`` and ``expected``, the training patients whom chance
-    brings as far.
+    Columns ``synthetic``, ``train``, ``distance``, ``other_distance`` (to the next real image of any other person; NaN
+    where the synthetic image is nearer to another one), ``lead`` and ``expected``, the number of training patients that
+    chance brings as far.
     """
     d, singled = view.distances, one.singled
     assert singled is not None
-    made, real = np.flatnonzero(singled.images), np.flatnonzero(singled.train)
+    synthetic, real = np.flatnonzero(singled.images), np.flatnonzero(singled.train)
     lead = np.where(d.nearest[d.standing_nearest[real]] == real, singled.image_lead[d.standing_nearest[real]], 0.0)
     table = pd.DataFrame(
         {
-            "synthetic": np.concatenate([made, d.standing_nearest[real]]),
-            "train": np.concatenate([d.nearest[made], real]),
-            "distance": np.concatenate([d.synthetic[made], d.standing[real]]),
-            "lead": np.concatenate([singled.image_lead[made], lead]),
+            "synthetic": np.concatenate([synthetic, d.standing_nearest[real]]),
+            "train": np.concatenate([d.nearest[synthetic], real]),
+            "distance": np.concatenate([d.synthetic[synthetic], d.standing[real]]),
+            "lead": np.concatenate([singled.image_lead[synthetic], lead]),
         }
     ).drop_duplicates(["synthetic", "train"])
     other = np.minimum(d.second, d.synthetic_held)[table["synthetic"].to_numpy()]
@@ -109,10 +109,10 @@ def _singled(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
 def _listed(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
     for view, one in zip(evidence.views, found.by, strict=True):
         if one.exposed is not None:
-            for real, made, distance in zip(
+            for real, image, distance in zip(
                 one.exposed.image, one.exposed.synthetic, one.exposed.distance, strict=True
             ):
-                yield Flag(int(made), int(real), f"listed by {view.name}", -float(distance))
+                yield Flag(int(image), int(real), f"listed by {view.name}", -float(distance))
 
 
 def _ahead(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
@@ -129,23 +129,23 @@ def _ahead(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
 
 def _pixels(evidence: SyntheticEvidence) -> Iterator[Flag]:
     copies = evidence.copies
-    for made in np.flatnonzero((copies.identical >= 0) & ~copies.in_both):
-        yield Flag(int(made), int(copies.identical[made]), SAME_PIXELS, 1.0)
+    for image in np.flatnonzero((copies.identical >= 0) & ~copies.in_both):
+        yield Flag(int(image), int(copies.identical[image]), SAME_PIXELS, 1.0)
     near = copies.near_train
-    for made, real, similarity in zip(near.first, near.second, near.similarity, strict=True):
-        yield Flag(int(made), int(real), NEAR_PIXELS, float(similarity))
+    for image, real, similarity in zip(near.first, near.second, near.similarity, strict=True):
+        yield Flag(int(image), int(real), NEAR_PIXELS, float(similarity))
 
 
 def _paired(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> Iterator[Flag]:
-    """Memorized pairs; where MemRate is no larger than on held-out images, those of listed patients alone."""
+    """Yield memorized pairs; those of listed patients alone where MemRate does not exceed that on held-out images."""
     pairing, listed = evidence.pairing, np.isin(found.patients, found.unit[found.listed])
     if pairing is None:
         return
-    for view, said in zip(evidence.views, paired, strict=True):
-        by_chance = said.excess is not None and said.excess.low <= 0
-        for at in np.flatnonzero(said.memorized & (listed[pairing.train] | (not by_chance))):
+    for view, findings in zip(evidence.views, paired, strict=True):
+        by_chance = findings.excess is not None and findings.excess.low <= 0
+        for at in np.flatnonzero(findings.memorized & (listed[pairing.train] | (not by_chance))):
             reason = f"paired, above the threshold of {view.name}"
-            yield Flag(int(pairing.synthetic[at]), int(pairing.train[at]), reason, float(said.score[at]))
+            yield Flag(int(pairing.synthetic[at]), int(pairing.train[at]), reason, float(findings.score[at]))
 
 
 def review_table(
@@ -155,18 +155,18 @@ def review_table(
     names: Pseudonyms,
     look: SecondLook | None = None,
 ) -> pd.DataFrame:
-    """Return a row for each pair, found or judged: who found it, how it is aligned, and what a person said of it.
+    """Return one row per pair, found or judged: the rules that found it, its alignment and a person's judgement.
 
-    Pairs that are singled out, confirmed by alignment or asked about anew come first, and the most alike ones of each
-    part (`PixelCopies.alike`) before others. The column ``changed`` holds what a person said of a pair before one of
-    its images was changed.
+    Pairs that are singled out, confirmed by alignment or in need of a new judgement come first, and the most alike ones
+    of each part (`PixelCopies.alike`) before others. The column ``changed`` holds a person's verdict on a pair before
+    one of its images was changed.
 
     Args:
-        flags: Of `flag_pairs`, and of `aligned_flags`.
-        evidence: For the images and the review.
-        found: For the patients and the judged pairs.
-        names: Replaces ids, or leaves them.
-        look: What the second look says; None where there was none.
+        flags: Flags of `flag_pairs` and of `aligned_flags`.
+        evidence: Evidence with the images and the review.
+        found: Findings with the patients and the judged pairs.
+        names: Pseudonyms that replace ids, or leave them.
+        look: Outcome of the second look; None where there was none.
     """
     sets, review = evidence.sets, evidence.review
     pairs: dict[tuple[int, int], list[Flag]] = {}
@@ -175,13 +175,13 @@ def review_table(
     changed = {(pair.synthetic, pair.train): pair.verdict for pair in review.changed}
     for pair in (*found.pixels.confirmed, *found.pixels.dismissed, *changed):
         pairs.setdefault(pair, [])
-    made, real = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
-    contents = list(zip(sets.synthetic.pixel_hashes[made], sets.train.pixel_hashes[real], strict=True))
-    said = [review.judged.get(content) for content in contents]
+    synthetic, real = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
+    contents = list(zip(sets.synthetic.pixel_hashes[synthetic], sets.train.pixel_hashes[real], strict=True))
+    judgements = [review.judged.get(content) for content in contents]
     aligned = {} if look is None else {(one.synthetic, one.train): one.alignment.words for one in look.confirmed}
     table = pd.DataFrame(
         {
-            "synthetic_image": names.names(sets.synthetic.manifest.images[made]),
+            "synthetic_image": names.names(sets.synthetic.manifest.images[synthetic]),
             "training_image": names.names(sets.train.manifest.images[real]),
             "patient": names.names(found.patients[real]),
             "found_by": [
@@ -191,7 +191,7 @@ def review_table(
             "score": np.array([own[0].score if own else np.nan for own in pairs.values()], dtype=np.float64),
             "alignment": [aligned.get(pair, "") for pair in pairs],
             "pair": pair_keys(contents, names),
-            **{name: ["" if one is None else getattr(one, name) for one in said] for name in ANSWERS},
+            **{name: ["" if one is None else getattr(one, name) for one in judgements] for name in ANSWERS},
             "changed": [changed.get(pair, "") for pair in pairs],
         },
         columns=[*COLUMNS, "changed"],
@@ -200,7 +200,7 @@ def review_table(
     table = table.assign(
         dismissed=table["verdict"].to_numpy() == DISMISS,
         others=~np.array(singled, dtype=bool),
-        unlike=-evidence.copies.alike(made, thumbnails(sets.train.images[real])).round(_ALIKE_DECIMALS),
+        unlike=-evidence.copies.alike(synthetic, thumbnails(sets.train.images[real])).round(_ALIKE_DECIMALS),
     )
     order = ["dismissed", "others", "unlike", *(["synthetic_image", "training_image"] if names.key is not None else [])]
     return table.sort_values(order, kind="stable").reset_index(drop=True).loc[:, [*COLUMNS, "changed"]]
@@ -208,14 +208,14 @@ def review_table(
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Those with two synthetic images or more, who expose somebody first, then the largest."""
+    """Clusters of two synthetic images or more; those that expose a patient come first, then the largest."""
 
     images: tuple[np.ndarray, ...]
     """Rows of the synthetic images of each."""
     patients: tuple[np.ndarray, ...]
-    """Patients whom they expose."""
+    """Patients that the images of each cluster expose."""
     cluster: np.ndarray
-    """[S] number of an image's cluster, from 1; 0 for none."""
+    """Number of each image's cluster, from 1, [S]; 0 for none."""
 
 
 def copy_clusters(
@@ -224,10 +224,10 @@ def copy_clusters(
     """Group images that copy the same patients together.
 
     Args:
-        exposing: Synthetic image by row, and a patient whom it exposes; the first of an image counts.
-        hashes: [S] of the pixels of the synthetic images.
-        alike: Rows of synthetic images that are nearly the same.
-        blank: [S] whether an image has one value only: it is like no other.
+        exposing: Row of a synthetic image, and a patient that it exposes; the first of an image counts.
+        hashes: Hashes of the pixels of the synthetic images, [S].
+        alike: Pairs of rows of synthetic images that are nearly the same.
+        blank: Whether each image has one value only, [S]: such an image is like none of the others.
 
     Returns:
         The clusters.

@@ -1,8 +1,8 @@
-"""What the verdict of a synthetic audit would be with a review, told from what the run saved.
+"""The verdict that a synthetic audit would have with a review, derived from the tables that the run saved.
 
 A confirmed pair changes one count, so that the verdict with it is known exactly. A dismissed pair lets the next image
-take its place, and the run did not save whose that is. Reasons without anybody of a dismissed pair stand whatever
-follows: where they fail the set, it fails. Everything else is decided by the audit repeated with the review.
+take its place, and the run did not save whose that is. Reasons that count no patient of a dismissed pair remain
+whatever follows: where they fail the set, it fails. The audit repeated with the review decides everything else.
 """
 
 from collections import Counter
@@ -17,11 +17,11 @@ from memorisk.report.numbers import from_json
 from memorisk.statistics.copies.reversed_queries import precedence_p
 
 OPEN = "open"
-"""The status of a verdict that only the audit repeated with the review can tell."""
+"""Status of a verdict that only the audit repeated with the review can decide."""
 
 
 Pair = tuple[str, str]
-"""A synthetic and a training image, as the run names them."""
+"""Names of a synthetic and a training image in the run."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Foreseen:
     """The verdict with a review, as far as it is known."""
 
     status: str
-    """pass, fail, undecided or `OPEN`."""
+    """Status of the verdict: pass, fail, undecided or `OPEN`."""
     why: tuple[str, ...]
-    """The reasons; of an open verdict those that remain, as far as the run's tables tell."""
+    """Reasons of the verdict; of an open one those that remain, as far as the run's tables show."""
     what_would_decide: tuple[str, ...]
 
 
@@ -68,10 +68,10 @@ class Foresight:
     """The numbers of a run that a review can change.
 
     Args:
-        summary: ``summary.json`` of the run.
-        counted: From its tables.
-        options: Its settings.
-        dismissed: Pairs dismissed by the review that the run was made with: its numbers know them.
+        summary: Content of ``summary.json`` of the run.
+        counted: Pairs and patients from the run's tables.
+        options: Settings of the run.
+        dismissed: Pairs dismissed by the review that the run was made with, which its numbers account for.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Foresight:
         self._near_pairs = Counter(counted.near.values())
 
     def verdict(self, confirmed: Collection[JudgedPair], dismissed: Collection[JudgedPair]) -> Foreseen:
-        """Tell the verdict with a review.
+        """Return the verdict with a review.
 
         Args:
-            confirmed: All pairs that are confirmed.
-            dismissed: All pairs that are dismissed, those of before among them.
+            confirmed: Pairs that are confirmed, all of them.
+            dismissed: Pairs that are dismissed, all of them, those of before among them.
         """
         if self.known - frozenset(dismissed):  # taken back: the run's tables do not have them
             return Foreseen(OPEN, (), ())
@@ -107,9 +107,9 @@ class Foresight:
     def _judged(
         self, confirmed: Collection[JudgedPair], dismissed: Collection[JudgedPair], new: set[Pair]
     ) -> SyntheticNumbers:
-        """The numbers with what a person said of pairs by pixels; nothing else that follows from a dismissal."""
+        """Return the numbers with a person's judgements of pairs by pixels, without other effects of a dismissal."""
         before, identical = self.numbers.pixels, new & self.counted.same
-        images = len({made for made, _ in identical})
+        images = len({image for image, _ in identical})
         anew = self.counted.changed - {(pair.synthetic, pair.train) for pair in (*confirmed, *dismissed)}
         pixels = replace(
             before,
@@ -124,7 +124,7 @@ class Foresight:
         return replace(self.numbers, pixels=pixels)
 
     def _least(self, numbers: SyntheticNumbers, new: frozenset[JudgedPair]) -> SyntheticNumbers:
-        """The numbers if nobody of a dismissed pair is in any reason: no audit with this review finds fewer."""
+        """Return the numbers without patients of dismissed pairs in any reason, the fewest that an audit can find."""
         pairs, patients = {(pair.synthetic, pair.train) for pair in new}, {pair.patient for pair in new}
         pixels, listing, aligned = numbers.pixels, numbers.listing, numbers.aligned
         if near := Counter(self.counted.near[pair] for pair in pairs if pair in self.counted.near):
@@ -132,19 +132,19 @@ class Foresight:
             pixels = replace(pixels, n_near_train_patients=pixels.n_near_train_patients - freed, near_p=None)
         if listing is not None:
             listing = self._least_listing(listing, pairs, patients)
-        left = [pair for pair in self.counted.aligned if pair not in pairs]
-        if aligned is not None and len(left) < len(self.counted.aligned):
-            aligned = _least_aligned(aligned, left)
+        remaining = [pair for pair in self.counted.aligned if pair not in pairs]
+        if aligned is not None and len(remaining) < len(self.counted.aligned):
+            aligned = _least_aligned(aligned, remaining)
         return replace(numbers, pixels=pixels, listing=listing, aligned=aligned)
 
     def _least_listing(self, listing: Listing, pairs: set[Pair], patients: set[str]) -> Listing:
-        """The fewest patients that can be listed, ahead or singled out."""
+        """Return the fewest patients that can be listed, ahead or singled out."""
         freed, ahead = (
             len(self.counted.listed & patients),
             listing.n_ahead_patients - len(self.counted.ahead & patients),
         )
         at_verdict = (listing.n_listed_at_verdict or 0) - freed if self.options.level == VERDICT_LEVEL else 0
-        left = [pair for pair in self.counted.singled if pair not in pairs]
+        remaining = [pair for pair in self.counted.singled if pair not in pairs]
         sets, comparison = self.numbers.sets, self.numbers.comparison
         number = comparison.n_listing or comparison.n_detectors
         assert sets.held is not None
@@ -155,17 +155,17 @@ class Foresight:
             n_listed_at_verdict=max(0, at_verdict),
             n_ahead_patients=max(0, ahead),
             p_ahead=min(1.0, number * p) if self.counted.ahead & patients else listing.p_ahead,
-            n_singled_images=len({made for made, _ in left}) if len(left) < len(self.counted.singled)
+            n_singled_images=len({image for image, _ in remaining}) if len(remaining) < len(self.counted.singled)
             else listing.n_singled_images,
-            n_singled_patients=len({real for _, real in left}) if len(left) < len(self.counted.singled)
+            n_singled_patients=len({real for _, real in remaining}) if len(remaining) < len(self.counted.singled)
             else listing.n_singled_patients,
         )  # fmt: skip
 
 
-def _least_aligned(aligned: AlignedPairs, left: list[Pair]) -> AlignedPairs:
-    """Count what the second look confirms without dismissed pairs."""
-    images, patients = {made for made, _ in left}, {real for _, real in left}
-    return replace(aligned, n_pairs=len(left), n_confirmed_images=len(images), n_confirmed_patients=len(patients))
+def _least_aligned(aligned: AlignedPairs, remaining: list[Pair]) -> AlignedPairs:
+    """Count the pairs that the second look confirms, without dismissed ones."""
+    images, patients = {image for image, _ in remaining}, {real for _, real in remaining}
+    return replace(aligned, n_pairs=len(remaining), n_confirmed_images=len(images), n_confirmed_patients=len(patients))
 
 
 def _foreseen(verdict: dict[str, Any]) -> Foreseen:

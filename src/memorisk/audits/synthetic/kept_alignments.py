@@ -1,6 +1,6 @@
-"""Alignments of a second look that is going on, so that a killed audit goes on where it stopped.
+"""Alignments of a second look in progress, so that a killed audit resumes where it stopped.
 
-One file of the run folder holds them; the finished audit has none. It is named after nobody: its keys are hashes over
+One file of the run folder holds them; the finished audit has none. The file names no person: its keys are hashes over
 the pixels of all sets, the rows that are compared and the versions of the libraries, so that an audit of anything else
 finds nothing in it.
 """
@@ -23,21 +23,21 @@ from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import fingerprint, read_json, write_text
 
 ALIGNMENTS = "second-look.json"
-"""The file, while the audit is going on."""
+"""Name of the file, which exists during the second look."""
 SAVED_EVERY = 10.0
-"""Seconds between two writes of it: what a kill costs at most."""
+"""Seconds between two writes of the file, which bound the work that a kill loses."""
 _FORMAT = 3
 
 Laid = list[tuple[int, Alignment]]
-"""Rows and alignments, the most similar first."""
+"""Rows and their alignments, the most similar first."""
 
 
 class KeptAlignments:
-    """What was laid on what, by key.
+    """Alignments of images, by the key of what was aligned.
 
     Args:
-        path: The file; None to keep nothing.
-        content: Hash of all that every alignment depends on.
+        path: Path of the file; None to keep nothing.
+        content: Hash of everything that all alignments depend on.
     """
 
     def __init__(self, path: Path | None = None, content: str = "") -> None:
@@ -45,16 +45,16 @@ class KeptAlignments:
         self.known: dict[str, list[Any]] = {}
         self._saved = time.monotonic()
 
-    def __call__(self, asked: Sequence[Any], compute: Callable[[], Laid]) -> Laid:
-        """Return what was found before, or compute and keep it.
+    def __call__(self, identity: Sequence[Any], compute: Callable[[], Laid]) -> Laid:
+        """Return the earlier alignments, or compute and keep them.
 
         Args:
-            asked: Which images are laid on which others; JSON can hold it.
-            compute: Lays them.
+            identity: Rows and settings that identify the images to align; JSON can hold them.
+            compute: Function that computes the alignments.
         """
         if self.path is None:
             return compute()
-        key = fingerprint(self.content, list(asked), length=32)
+        key = fingerprint(self.content, list(identity), length=32)
         if key in self.known:
             return [(int(row), _read(how)) for row, how in self.known[key]]
         laid = compute()
@@ -76,30 +76,30 @@ def kept_alignments(path: Path, sets: Sets) -> Iterator[KeptAlignments]:
     """Keep alignments in a file, also those of an audit that an error or a signal ends; remove it after the last one.
 
     Args:
-        path: The file.
-        sets: Whose images are aligned.
+        path: Path of the file.
+        sets: Sets whose images are aligned.
     """
     stores = (sets.train, sets.synthetic, sets.held)
     pixels = [None if store is None else store.pixel_hashes.tolist() for store in stores]
-    kept = KeptAlignments(path, fingerprint(_FORMAT, versions(), cv2.__version__, pixels, length=32))
+    alignments = KeptAlignments(path, fingerprint(_FORMAT, versions(), cv2.__version__, pixels, length=32))
     if is_intact(path):
-        kept.known = read_json(path)
+        alignments.known = read_json(path)
     try:
-        yield kept
+        yield alignments
     except BaseException:
-        kept.save()
+        alignments.save()
         raise
     remove_recorded(path)
 
 
 def _written(how: Alignment) -> list[Any]:
-    """Numbers of an alignment as JSON holds them: to the last bit."""
+    """Return the numbers of an alignment as JSON holds them: to the last bit."""
     shapes = list(how.copy_shape), list(how.source_shape)
     return [how.matrix.tolist(), how.overlap, list(how.strengths), how.agreeing, *shapes]
 
 
 def _read(numbers: list[Any]) -> Alignment:
-    """The alignment of these numbers."""
+    """Return the alignment of these numbers."""
     matrix, overlap, strengths, agreeing, copy, source = numbers
     placed = np.array(matrix, dtype=np.float64)
     (rows, columns), (height, width) = copy, source

@@ -30,7 +30,7 @@ from memorisk.runs.settings import check_between, check_counts, check_seeds, set
 
 AUTO = "auto"
 VERDICT_LEVEL = 0.1
-"""Of the list that a verdict rests on, whatever level the list of the report has: METHODS section 6."""
+"""Level of the list that a verdict rests on, whatever level the list of the report has: METHODS section 6."""
 FAR_SHARE = 0.9
 """Share of the held-out patients who lie nearer to the training images than an image that is called far."""
 
@@ -43,7 +43,7 @@ FAR_SHARE = 0.9
 )
 @dataclass(frozen=True, kw_only=True)
 class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
-    """Everything that `memorisk audit synthetic` can be told; how images are read is the same for all three sets."""
+    """Settings of `memorisk audit synthetic`; how images are read is the same for all three sets."""
 
     held_out: str | None = None
     """Real images of patients unseen by the generator, a random part of the same data. Without them the report has
@@ -60,9 +60,9 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
     """Features to compare, instead of --detector: default (the copy detector that comes with memorisk), another
     detector or an encoder (docs/features.md), pixels:SIDE (weak), pca:K, or a file with features of TRAIN."""
     synthetic_features: Path | None = None
-    """With a file in --features: the file with the features of SYNTHETIC."""
+    """File with the features of SYNTHETIC, where --features names a file."""
     held_out_features: Path | None = None
-    """With a file in --features: the file with the features of the held-out images."""
+    """File with the features of the held-out images, where --features names a file."""
     measure: str = AUTO
     """Distance measure, one of 15; auto: a detector's own, cosine for encoders, euclidean for pixels, PCA and files."""
     domain: Domain = None
@@ -85,8 +85,8 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
     """Random seed for planting copies."""
 
     level: float = 0.1
-    """False discovery rate of the listed patients: the expected share that is no closer to the set than held-out
-    patients are. It changes the list; the verdict uses a list at 0.1."""
+    """False discovery rate of the listed patients: the expected share that is as far from the set as held-out patients
+    are. It changes the list; the verdict uses a list at 0.1."""
     recall: float = 0.8
     """Probability with which a passing audit must detect one copy of any planted kind."""
     fail_on: Literal["copied", "never"] = "copied"
@@ -114,7 +114,7 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Return what compares images, each once: `DEFAULT_COMPARISONS` for ``default`` as it is, the rest as named."""
+        """Return the comparisons, each once: `DEFAULT_COMPARISONS` for ``default`` as it is, the rest as named."""
         as_it_is = (self.measure, self.input_size, self.normalise) == (AUTO, None, None)
         ways = {DEFAULT_DETECTOR: DEFAULT_COMPARISONS} if as_it_is else {}
         named = self.detector or (self.features,)
@@ -122,30 +122,30 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of copies that a pass is about, in the order of `images.alterations.plants.ALL_KINDS`.
+        """Return the kinds of copies that a pass is about, in the order of `images.alterations.plants.ALL_KINDS`.
 
         Raises:
-            InputError: There is no kind of a given name.
+            InputError: A given name matches none of the kinds.
         """
         return planted_kinds(self.plant_kinds)
 
     @property
     def further_plants(self) -> int:
-        """Copies of each kind that is tried and not required: a quarter as many, since they decide nothing."""
+        """Return the number of copies of each kind that is not required: a quarter, since they decide nothing."""
         return -(-self.plants // 4)
 
     @property
     def shared_level(self) -> float:
         """Return the level of each list: with q/D each, the union of D lists keeps q.
 
-        Windows and details list nobody beside whole images (`findings.listing_detectors`).
+        Windows and details list no patient where whole images are compared as well (`findings.listing_detectors`).
         """
         whole = [source for source in self.sources if source not in DEFAULT_COMPARISONS[1:]]
         return self.level / len(whole or self.sources)
 
     @property
     def trained_on(self) -> str:
-        """The given split that the generator was trained on."""
+        """Return the given split that the generator was trained on."""
         return self.train_split or "train"
 
     def of_real(self) -> ImageOptions:
@@ -158,7 +158,7 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
 
 
 def synthetic_options(settings: dict[str, Any]) -> SyntheticOptions:
-    """Options from keyword names, with a "did you mean" for one that does not exist.
+    """Build options from keyword names, with a "did you mean" for one that does not exist.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.

@@ -52,9 +52,9 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
     """Lay out the report.
 
     Args:
-        result: Of `audits.synthetic.analysis.analyse_synthetic`.
-        pictures: Pairs side by side; None for none.
-        redact: Leave out every id and every picture.
+        result: Result of `audits.synthetic.analysis.analyse_synthetic`.
+        pictures: Pictures of pairs side by side; None for none.
+        redact: Whether to leave out every id and every picture.
     """
     pictures = None if redact else pictures
     summary = from_json(SyntheticSummary, result.summary)
@@ -93,18 +93,18 @@ def _second_look(result: Result, n: SyntheticNumbers, pictures: Pictures | None,
     """Lay out the pairs that were laid on one another, where some were."""
     if n.aligned is None:
         return []
-    shown = [] if pictures is None or not pictures.aligned else [aligned_gallery(pictures.aligned)]
-    return [Section("Second look", alignment_section(result, n, redact, shown), "second-look")]
+    gallery = [] if pictures is None or not pictures.aligned else [aligned_gallery(pictures.aligned)]
+    return [Section("Second look", alignment_section(result, n, redact, gallery), "second-look")]
 
 
 def _paired(result: Result, n: SyntheticNumbers, pictures: Pictures | None, redact: bool) -> list[Section]:
-    """Lay out the pairs of images whose origin was said."""
+    """Lay out the pairs of synthetic images and the images that they were generated from."""
     if n.paired is None:
         return []
-    shown = []
+    gallery = []
     if pictures is not None and pictures.paired:
-        shown = [picture_gallery(pictures.paired, "Memorized pairs that are not shown elsewhere", pictures.mirrored)]
-    blocks = paired_section(result, n.paired, n.terms, redact, shown)
+        gallery = [picture_gallery(pictures.paired, "Memorized pairs that are not shown elsewhere", pictures.mirrored)]
+    blocks = paired_section(result, n.paired, n.terms, redact, gallery)
     return [Section("Images and what they were generated from", blocks, "paired")]
 
 
@@ -120,10 +120,10 @@ def _lead(result: Result, n: SyntheticNumbers) -> list[Block]:
 
 
 def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
-    """Show the main numbers: of what was looked for what was found first, the zeros behind it."""
+    """Show the main numbers: counts of findings first, then the counts that are zero."""
     listing, pixels, sets = n.listing, n.pixels, n.sets
     dismissed = pixels.n_dismissed_identical_images
-    found = [
+    facts = [
         Fact("Images singled out", count(None if listing is None else listing.n_singled_images)),
         *_confirmed(n),
         Fact(
@@ -150,7 +150,7 @@ def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
         *_judged(pixels),
     ]
     return [
-        *sorted(found, key=lambda fact: fact.value == "0"),
+        *sorted(facts, key=lambda fact: fact.value == "0"),
         *_noticed(n.power),
         *_rates(n.paired),
         *_fewest(n.power, n.sets.n_train_patients),
@@ -184,19 +184,19 @@ def _confirmed(n: SyntheticNumbers) -> list[Fact]:
 
 
 def _fewest(power: Power, n_train: int) -> list[Fact]:
-    """Say of how many copies one at least would surely have been noticed."""
+    """Show the number of copies of which one at least would surely have been noticed."""
     fewest = power.fewest_copied_patients
     if power.recall is None or fewest == 0:
         return []
-    told = "no number suffices" if fewest is None or fewest > n_train else plural(fewest, "copy", "copies")
-    return [Fact("Copies needed to be noticed", told, "a pass needs 1")]
+    copies = "no number suffices" if fewest is None or fewest > n_train else plural(fewest, "copy", "copies")
+    return [Fact("Copies needed to be noticed", copies, "a pass needs 1")]
 
 
 def _beside_near(pixels: PixelPairs) -> list[str]:
-    """Say what stands beside the nearly identical ones."""
+    """Show the counts that accompany the nearly identical images."""
     held, dismissed = pixels.n_near_held_patients, pixels.n_dismissed_near_pairs
-    said = [] if held is None else [f"held out: {count(held)}"]
-    return [*said, *([f"{count(dismissed)} pairs dismissed"] if dismissed else [])]
+    facts = [] if held is None else [f"held out: {count(held)}"]
+    return [*facts, *([f"{count(dismissed)} pairs dismissed"] if dismissed else [])]
 
 
 def _noticed(power: Power) -> list[Fact]:
@@ -216,11 +216,11 @@ def _limits(share: Proportion) -> str:
 
 
 def _rates(paired: Paired | None) -> list[Fact]:
-    """MemRate of the first detector that has one."""
-    for said in () if paired is None else paired.rates:
-        if said.rate is not None:
-            held = "" if said.held is None else f"held out: {percent(said.held.estimate)}"
-            return [Fact("MemRate", percent(said.rate.estimate), held)]
+    """Return MemRate of the first detector that has one."""
+    for rates in () if paired is None else paired.rates:
+        if rates.rate is not None:
+            held = "" if rates.held is None else f"held out: {percent(rates.held.estimate)}"
+            return [Fact("MemRate", percent(rates.rate.estimate), held)]
     return []
 
 
@@ -275,21 +275,21 @@ def _singled(result: Result, n: SyntheticNumbers, redact: bool) -> list[Block]:
         number("other_distance", "To the next"),
         number("expected", "Expected by chance", "probability"),
     ]
-    shown = Table(
+    table = Table(
         frame=result.tables["singled_out"],
         columns=columns,
         caption=f"Pairs that are singled out, with the number of training {terms.units} expected as near by chance.",
         elsewhere="tables/singled_out.parquet",
         visible_rows=10,
     )
-    return [Callout("warning", "Singled out", [Paragraph(terms.fill(wording.SINGLED))]), shown]
+    return [Callout("warning", "Singled out", [Paragraph(terms.fill(wording.SINGLED))]), table]
 
 
 def _patients(result: Result, summary: SyntheticSummary, listing: Listing, redact: bool, *, listed: bool) -> Table:
-    """The list, or those nearer than every held-out patient."""
+    """Lay out the list, or the patients nearer than every held-out one."""
     n, terms = summary.numbers, summary.numbers.terms
-    shown = rows(result.per_group, booleans(result.per_group, "listed" if listed else "ahead"))
-    shown = shown.sort_values(["p_value", "distance", "group"], kind="stable")
+    patients = rows(result.per_group, booleans(result.per_group, "listed" if listed else "ahead"))
+    patients = patients.sort_values(["p_value", "distance", "group"], kind="stable")
     names = [
         words("group", terms.unit.capitalize(), row=True),
         *([words("training_image", "Training image")] if terms.units == "patients" else []),
@@ -313,7 +313,7 @@ def _patients(result: Result, summary: SyntheticSummary, listing: Listing, redac
             f"{share(n.level)} of them are expected to be there by chance."
         )
     return Table(
-        frame=shown,
+        frame=patients,
         columns=[*([] if redact else names), *numbers],
         caption=caption,
         elsewhere="per_group.parquet",
@@ -322,7 +322,7 @@ def _patients(result: Result, summary: SyntheticSummary, listing: Listing, redac
 
 
 def _certain(result: Result, summary: SyntheticSummary, redact: bool) -> list[Block]:
-    """Pixel-identical copies."""
+    """Lay out the pixel-identical copies."""
     pixels, terms, pairs = summary.numbers.pixels, summary.numbers.terms, result.tables["pairs"]
     chosen = rows(pairs, _of_part(pairs, "training") & booleans(pairs, "identical") & ~booleans(pairs, "in_both"))
     height, width, _ = summary.shape
@@ -339,10 +339,10 @@ def _certain(result: Result, summary: SyntheticSummary, redact: bool) -> list[Bl
         *([words("group", "Patient")] if terms.units == "patients" else []),
         words("orientation", "The synthetic one taken"),
     ]
-    shown = Table(
+    table = Table(
         frame=chosen, columns=columns, caption="Same pixels.", elsewhere="tables/pairs.parquet", visible_rows=10
     )
-    return [Callout("fail", "Copies for certain", [Paragraph(text)]), *([] if redact else [shown])]
+    return [Callout("fail", "Copies for certain", [Paragraph(text)]), *([] if redact else [table])]
 
 
 def _rests(summary: SyntheticSummary) -> list[Block]:
@@ -361,7 +361,7 @@ def _rests(summary: SyntheticSummary) -> list[Block]:
 def _setup(s: SyntheticSummary, redact: bool) -> list[Block]:
     """List the settings that repeat the audit."""
     n, sets, held = s.numbers, s.numbers.sets, s.numbers.sets.held
-    told: DefinitionRows = []
+    settings: DefinitionRows = []
     for title, name, images, units in (
         ("Training", s.names.training, sets.n_train_images, sets.n_train_patients),
         ("Synthetic", s.names.synthetic, sets.n_synthetic_images, None),
@@ -369,9 +369,9 @@ def _setup(s: SyntheticSummary, redact: bool) -> list[Block]:
     ):
         counted = "none" if images is None else f"{count(images)} images"
         counted += f" of {n.terms.counted(units)}" if units is not None and n.units == "patients" else ""
-        told.append((title, set_name(name, counted, redact)))
+        settings.append((title, set_name(name, counted, redact)))
     height, width, channels = s.shape
-    told += [
+    settings += [
         ("Pixels", f"{height} x {width} x {channels}, by {s.settings.resize} where they were resized"),
         *(("Features", Name(one.sentence)) for one in s.detectors),
         ("Measure", Name(n.comparison.measure)),
@@ -390,24 +390,24 @@ def _setup(s: SyntheticSummary, redact: bool) -> list[Block]:
         ("synthetic", n.data_hash.synthetic),
         ("held out", n.data_hash.held_out),
     )
-    told += [(f"Fingerprint, {what}", Name(value)) for what, value in prints if value]
-    return repeat_blocks(told, n.notes, s.versions, redact)
+    settings += [(f"Fingerprint, {what}", Name(value)) for what, value in prints if value]
+    return repeat_blocks(settings, n.notes, s.versions, redact)
 
 
 def _of_part(table: pd.DataFrame, part: str) -> np.ndarray:
-    """[n] which rows are of a part."""
+    """Return whether each row is of a part, [n]."""
     return np.array([value == part for value in column_texts(table, "part")], dtype=bool)
 
 
 def _nobody_listed(n: SyntheticNumbers, terms: Terms) -> str:
-    """Say that the statistics list nobody, which clears nobody of the copies above."""
+    """Say that the statistics list no patient, which clears none of the copies above."""
     if not n.pixels.n_certain:
         return f"No training {terms.unit} is listed."
     return f"Beside the copies above, which need no statistics, no training {terms.unit} is listed by distance."
 
 
 def _no_list(n: SyntheticNumbers, listing: Listing) -> str:
-    """Say that an empty list says little where none could be."""
+    """Say that an empty list says little where no patient could be listed."""
     shortest = listing.shortest_list_patients
     if shortest > n.sets.n_train_patients:
         return " With so few held-out ones none could have been."

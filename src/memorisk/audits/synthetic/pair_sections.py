@@ -1,4 +1,4 @@
-"""Sections of the synthetic report about pairs: conditioned ones, clusters of copies, what a person said, logits."""
+"""Sections of the synthetic report about pairs: conditioned ones, clusters of copies, a person's judgements, logits."""
 
 from collections.abc import Sequence
 
@@ -31,11 +31,11 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import plural
 
 MANY = 0.001
-"""Share of the pairs of two patients above which an image and itself do not stand out."""
+"""Share of the pairs of two patients above which an image and itself are not conspicuous."""
 
 
 def detector_block(result: Result, n: SyntheticNumbers) -> list[Block]:
-    """Tabulate the results of several detectors; of one with a head, whom it calls copied by its own threshold."""
+    """Tabulate the results of several detectors; for one with a head, the patients that it calls copied."""
     table, terms = result.tables["detectors"], n.terms
     several, heads = len(table) > 1, bool(np.isfinite(column_numbers(table, "above_half")).any())
     if not several and not heads:
@@ -54,14 +54,14 @@ def detector_block(result: Result, n: SyntheticNumbers) -> list[Block]:
     words_of_parts = "" if listing == len(table) else " " + wording.PARTS_LIST_NOBODY
     text = wording.SHARED.format(n=listing, level=share(n.level / listing)) + words_of_parts
     caption = "What each detector says by itself." if several else "What the detector says."
-    shown = Table(frame=table, columns=[*columns, *(above if heads else [])], caption=caption)
+    detectors = Table(frame=table, columns=[*columns, *(above if heads else [])], caption=caption)
     blocks: list[Block] = [Paragraph(text)] if several else []
-    blocks.append(shown)
+    blocks.append(detectors)
     return [*blocks, Paragraph(terms.fill(wording.ABOVE_HALF))] if heads else blocks
 
 
 def spread_figures(result: Result, one: DetectorSummary, terms: Terms) -> list[Block]:
-    """Pairs by the logit of a head, paper 004's figure 6; nothing without one."""
+    """Draw pairs by the logit of a head, paper 004's figure 6; nothing without one."""
     if one.itself is None or one.above_itself_pairs is None:
         return []
     table = result.tables["spread"]
@@ -73,18 +73,18 @@ def spread_figures(result: Result, one: DetectorSummary, terms: Terms) -> list[B
     first = rows(mine, [k == next(iter(counts)) for k in column_texts(mine, "kind")])
     edges = np.r_[column_numbers(first, "low"), column_numbers(first, "high")[-1]]
     above = {kind: float(n[edges[:-1] >= -1e-9].sum() / max(n.sum(), 1)) for kind, n in counts.items()}
-    told = "; ".join(f"{kind}: {percent(share)} of {count(counts[kind].sum())} with P > 0.5"
+    shares = "; ".join(f"{kind}: {percent(share)} of {count(counts[kind].sum())} with P > 0.5"
                      for kind, share in above.items())  # fmt: skip
     figure = Figure(
         svg=logit_plot(edges, counts),
         title="All pairs by the detector's logit",
         caption=terms.fill(wording.SPREAD),
-        alternative=f"{told}.",
+        alternative=f"{shares}.",
     )
     apart = float(max(counts[TWO_IDENTITIES].sum(), 1))
     share = one.above_itself_pairs / apart
     itself = wording.ITSELF.format(p=f"{scipy.special.expit(one.itself):.2f}", share=percent(share), units=terms.units)
-    blocks: list[Block] = [Heading("Pairs of images"), figure, Paragraph(f"Pairs by their images: {told}. {itself}")]
+    blocks: list[Block] = [Heading("Pairs of images"), figure, Paragraph(f"Pairs by their images: {shares}. {itself}")]
     if share > MANY:
         blocks.append(Callout("warning", "Exact copies do not stand out", [Paragraph(wording.BLIND)]))
     return blocks
@@ -93,21 +93,21 @@ def spread_figures(result: Result, one: DetectorSummary, terms: Terms) -> list[B
 def paired_section(
     result: Result, found: Paired, terms: Terms, redact: bool, pictures: Sequence[Block] = ()
 ) -> list[Block]:
-    """MemRate beside its value on held-out images, and the pairs that make it, with pictures where they are shown."""
+    """Lay out MemRate with its value on held-out images, and the pairs that make it, with pictures if shown."""
     table = pd.DataFrame(
         [
             {
-                "detector": said.detector,
-                "n": said.n_memorized_pairs,
+                "detector": rates.detector,
+                "n": rates.n_memorized_pairs,
                 **{
                     f"{what}_{k}": getattr(interval, k, np.nan)
-                    for what, interval in (("rate", said.rate), ("held", said.held), ("excess", said.excess))
+                    for what, interval in (("rate", rates.rate), ("held", rates.held), ("excess", rates.excess))
                     for k in ("estimate", "low", "high")
                 },
-                "trials": np.nan if said.rate is None else float(said.rate.n_identities),
-                "threshold": "P > 0.5" if said.probability else said.promise or wording.NO_THRESHOLD,
+                "trials": np.nan if rates.rate is None else float(rates.rate.n_identities),
+                "threshold": "P > 0.5" if rates.probability else rates.promise or wording.NO_THRESHOLD,
             }
-            for said in found.rates
+            for rates in found.rates
         ]
     )
     columns = [
@@ -121,23 +121,23 @@ def paired_section(
         number("trials", terms.units.capitalize(), "count"),
         words("threshold", "Threshold", wide=True),
     ]  # fmt: skip
-    said = f"{count(found.n_pairs)} synthetic images were compared with the training image they were generated from."
+    rates = f"{count(found.n_pairs)} synthetic images were compared with the training image they were generated from."
     if found.n_unpaired_images:
-        said += (
+        rates += (
             f" Of {count(found.n_unpaired_images)} that image was not said; they are compared with all, as every image."
         )
     caption = f"Every {terms.unit} counts alike, whatever the number of its images."
-    blocks: list[Block] = [Paragraph(f"{said} {terms.fill(wording.PAIRED)}")]
+    blocks: list[Block] = [Paragraph(f"{rates} {terms.fill(wording.PAIRED)}")]
     blocks.append(Table(frame=table, columns=columns, caption=caption))
-    alike = [said.detector for said in found.rates if said.by_chance]
+    alike = [rates.detector for rates in found.rates if rates.by_chance]
     if alike:
-        told = ["MemRate by ", Name(" and ".join(alike)), terms.fill(wording.NOT_LARGER)]
-        blocks.append(Callout("warning", "No more than by chance", [Paragraph(told)]))
+        warning = ["MemRate by ", Name(" and ".join(alike)), terms.fill(wording.NOT_LARGER)]
+        blocks.append(Callout("warning", "No more than by chance", [Paragraph(warning)]))
     pairs = result.tables["paired"]
     chosen = rows(pairs, booleans(pairs, "memorized")).sort_values("score", ascending=False, kind="stable")
     if redact or not len(chosen):
         return blocks
-    shown = [
+    pair_columns = [
         words("image", "Synthetic image", row=True),
         words("training_image", "Training image"),
         *([words("group", "Patient")] if terms.units == "patients" else []),
@@ -145,7 +145,7 @@ def paired_section(
         number("score", "Score"),
         number("probability", "P", "short"),
     ]
-    listing = Table(frame=chosen, columns=shown, caption="Memorized pairs, most alike first.",
+    listing = Table(frame=chosen, columns=pair_columns, caption="Memorized pairs, most alike first.",
                     elsewhere="tables/paired.parquet", visible_rows=10)  # fmt: skip
     return [*blocks, listing, *pictures]
 
@@ -157,11 +157,11 @@ def cluster_block(result: Result, terms: Terms, redact: bool) -> list[Block]:
     others = len(every) - len(table)
     if not len(every):
         return []
-    told: list[Block] = (
+    others_note: list[Block] = (
         [Paragraph(wording.OTHER_CLUSTERS.format(clusters=plural(others, "cluster", "clusters")))] if others else []
     )
     if not len(table):
-        return told
+        return others_note
     columns = [
         Column(source="cluster", heading="Cluster", format="count", row_heading=True),
         number("n_images", "Synthetic images", "count"),
@@ -169,13 +169,13 @@ def cluster_block(result: Result, terms: Terms, redact: bool) -> list[Block]:
         *([] if redact else [words("groups", "Whom they are flagged with", wide=True)]),
         *([] if redact else [words("images", "Which", wide=True)]),
     ]
-    shown = Table(frame=table, columns=columns, caption="The largest first.",
+    clusters = Table(frame=table, columns=columns, caption="The largest first.",
                   elsewhere="tables/clusters.parquet", visible_rows=10)  # fmt: skip
-    return [Heading("Clusters of copies"), Paragraph(terms.fill(wording.CLUSTERS)), shown, *told]
+    return [Heading("Clusters of copies"), Paragraph(terms.fill(wording.CLUSTERS)), clusters, *others_note]
 
 
 def review_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
-    """Lay out what a person is asked to look at, and what persons said."""
+    """Lay out the pairs that a person should look at, and the judgements of persons."""
     table = result.tables["review"]
     verdicts = column_texts(table, "verdict")
     open_pairs = sum(not verdict for verdict in verdicts)
@@ -187,25 +187,25 @@ def review_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
         before = words("changed", "Earlier judgement")
         blocks += _pair_table(changed, "Pairs that were judged before they changed.", [before], terms, redact)
     for verdict, title in ((DISMISS, "Dismissed"), (CONFIRM, "Confirmed")):
-        said = rows(table, [v == verdict for v in verdicts])
-        if len(said):
-            blocks += _judged(said, title, terms, redact)
+        judged = rows(table, [v == verdict for v in verdicts])
+        if len(judged):
+            blocks += _judged(judged, title, terms, redact)
     return blocks or [Paragraph("No pair asks to be looked at.")]
 
 
 def _judged(table: pd.DataFrame, title: str, terms: Terms, redact: bool) -> list[Block]:
-    """Pairs that a person dismissed or confirmed."""
+    """Lay out the pairs that a person dismissed or confirmed."""
     n = len(table)
     text = wording.DISMISSED if title == "Dismissed" else wording.CONFIRMED
     who = [words("by", "By"), words("reason", "Reason", wide=True)]
-    shown = _pair_table(table, f"{title} pairs.", who, terms, redact)
-    return [Heading(f"{title} by a person: {count(n)}"), Paragraph(text), *shown]
+    blocks = _pair_table(table, f"{title} pairs.", who, terms, redact)
+    return [Heading(f"{title} by a person: {count(n)}"), Paragraph(text), *blocks]
 
 
 def _pair_table(
     table: pd.DataFrame, caption: str, judgement: Sequence[Column], terms: Terms, redact: bool
 ) -> list[Block]:
-    """Pairs by name, with columns of their judgements; nothing in a redacted report."""
+    """Tabulate pairs by name, with columns of their judgements; nothing in a redacted report."""
     if redact:
         return []
     names = [
@@ -228,9 +228,9 @@ def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: 
     """Lay out the second look: what was confirmed, by which transform, and what it confirms of planted copies.
 
     Args:
-        result: For the table of alignments.
-        n: The numbers.
-        redact: Leave out ids.
+        result: Result with the table of alignments.
+        n: Numbers of the audit.
+        redact: Whether to leave out ids.
         shown: Pictures of confirmed pairs.
     """
     aligned, terms = n.aligned, n.terms
@@ -295,7 +295,7 @@ def confirmed_callout(result: Result, numbers: SyntheticNumbers) -> list[Block]:
 
 
 def unread_block(result: Result, redact: bool) -> list[Block]:
-    """Images that were not looked at; only their number where names are redacted."""
+    """List the images that were not looked at; only their number where names are redacted."""
     if "unread" not in result.tables:
         return []
     table = result.tables["unread"]
@@ -304,7 +304,7 @@ def unread_block(result: Result, redact: bool) -> list[Block]:
         words("image", "Image or file"),
         words("reason", "Why", wide=True),
     ]
-    shown = Table(frame=table, columns=columns, caption="Not read.", elsewhere="tables/unread.parquet")
+    unread = Table(frame=table, columns=columns, caption="Not read.", elsewhere="tables/unread.parquet")
     text = "Nothing is said of these. A synthetic one counts as not looked at, so that the set cannot pass."
     which = Paragraph(f"{plural(len(table), 'image', 'images')}; their names are left out.")
-    return [Heading("Images that could not be read"), Paragraph(text), which if redact else Details("Which", [shown])]
+    return [Heading("Images that could not be read"), Paragraph(text), which if redact else Details("Which", [unread])]

@@ -1,4 +1,4 @@
-"""Pairs of images for the report, only when the user asked: which pairs, and their pictures side by side."""
+"""Pairs of images for the report, only at the user's request: the choice of pairs, and pictures side by side."""
 
 from dataclasses import dataclass
 
@@ -19,32 +19,32 @@ from memorisk.report.result import Result
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures of pairs, by what the report shows them for; each pair once."""
+    """Pictures of pairs, by the part of the report that shows them; each pair once."""
 
     exposed: dict[Pair, PairPicture]
-    """Of the patients that are listed or suspect."""
+    """Pictures of the patients that are listed or suspect."""
     equal: dict[Pair, PairPicture]
-    """Of pairs with equal pixels that are not among the exposed; with those that are, at most `MAX_PICTURES`."""
+    """Pictures of further pairs with equal pixels; with the exposed ones that have them, at most `MAX_PICTURES`."""
     near: dict[Pair, PairPicture]
-    """Of pairs with nearly equal pixels, perhaps mirrored."""
+    """Pictures of pairs with nearly equal pixels, perhaps mirrored."""
     closest: dict[Pair, PairPicture]
-    """Of the closest pairs by features that have no equal pixels."""
+    """Pictures of the closest pairs by features that have no equal pixels."""
     paired: dict[Pair, PairPicture]
-    """Of pairs of an image and what it was generated from that a detector takes for one patient."""
+    """Pictures of pairs of an image and its source that a detector takes for one patient."""
     aligned: dict[tuple[str, str, str], PairPicture]
-    """Of the most similar pairs that alignment confirms, laid on one another, with what was done; these stand beside
-    the others."""
+    """Pictures of the most similar pairs that alignment confirms, laid on one another, by their ids and the transform;
+    the report shows these in addition to the others."""
     mirrored: frozenset[Pair]
-    """Pairs whose details agree when the training image is mirrored: so is its difference taken."""
+    """Pairs whose details agree when the training image is mirrored: their difference is taken so, too."""
 
 
 def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
-    """The pairs that the report names first, side by side, each in the first place that asks for it.
+    """Draw the pairs that the report names first, side by side, each in the first place that needs it.
 
     Args:
-        sets: The pixels.
-        result: Its tables say which pairs.
-        names: As the tables have them.
+        sets: Sets with the pixels.
+        result: Result whose tables name the pairs.
+        names: Names of the images in the tables.
     """
     pairs, table = result.tables["pairs"], result.per_image
     listing = from_json(SyntheticSummary, result.summary).numbers.listing
@@ -62,11 +62,13 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
     closest = [pair for pair in _ids(nearest, "nearest_image", "image") if pair[1] not in copied]
     exposed = _ids(suspects(result, listing), "training_image", "synthetic_image")[:MAX_PICTURES]
     more = MAX_PICTURES - len({*exposed} & {*equal})
-    shown = {*exposed}
-    equal = [pair for pair in equal if pair not in shown][:more]
-    near = [pair for pair in near if pair not in shown][:MAX_PICTURES]
-    closest = [pair for pair in closest if pair not in shown | {*near}][:MAX_PICTURES]
-    paired = [pair for pair in dict.fromkeys(_memorized(result)) if pair not in shown | {*near, *closest, *equal}]
+    exposed_pairs = {*exposed}
+    equal = [pair for pair in equal if pair not in exposed_pairs][:more]
+    near = [pair for pair in near if pair not in exposed_pairs][:MAX_PICTURES]
+    closest = [pair for pair in closest if pair not in exposed_pairs | {*near}][:MAX_PICTURES]
+    paired = [
+        pair for pair in dict.fromkeys(_memorized(result)) if pair not in exposed_pairs | {*near, *closest, *equal}
+    ]
     mirrored -= {*_ids(rows(pairs, same & ~turned), "real_image", "image")}
     pictures_of = _Pairs(sets, names, mirrored)
     parts = (pictures_of.of(chosen) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
@@ -74,7 +76,7 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
 
 
 def _memorized(result: Result) -> list[Pair]:
-    """Pairs of an image and what it was generated from that any detector takes for one patient, most alike first."""
+    """Return pairs of an image and its source that any detector takes for one patient, most alike first."""
     if "paired" not in result.tables:
         return []
     table = result.tables["paired"]
@@ -83,7 +85,7 @@ def _memorized(result: Result) -> list[Pair]:
 
 
 def suspects(result: Result, listing: Listing | None) -> pd.DataFrame:
-    """The listed patients; where none is, those nearer than every held-out one, if they are too many for chance."""
+    """Return the listed patients; if none is listed, those nearer than every held-out one, if too many for chance."""
     listed = booleans(result.per_group, "listed")
     if not listed.any() and listing is not None and listing.p_ahead <= AHEAD_LEVEL:
         listed = booleans(result.per_group, "ahead")
@@ -91,19 +93,19 @@ def suspects(result: Result, listing: Listing | None) -> pd.DataFrame:
 
 
 def _ids(table: pd.DataFrame, real: str, synthetic: str) -> list[Pair]:
-    """The pairs of a table, in its order."""
+    """Return the pairs of a table, in its order."""
     return list(zip(column_texts(table, real), column_texts(table, synthetic), strict=True))
 
 
 class _Pairs:
-    """Pixels by the ids that the report shows."""
+    """Pixels of the images by the ids that the report shows."""
 
     def __init__(self, sets: Sets, names: Pseudonyms, mirrored: set[Pair]) -> None:
         self.real, self.synthetic = self._rows(sets.train, names), self._rows(sets.synthetic, names)
         self.sets, self.mirrored = sets, mirrored
 
     def of(self, pairs: list[Pair]) -> dict[Pair, PairPicture]:
-        """The pictures of each pair of ids."""
+        """Return the pictures of each pair of ids."""
         return {
             pair: side_by_side(
                 np.asarray(self.sets.train.images[self.real[pair[0]]]),
@@ -114,22 +116,22 @@ class _Pairs:
         }
 
     def aligned(self, result: Result) -> dict[tuple[str, str, str], PairPicture]:
-        """The most similar pairs that alignment confirms."""
+        """Return the pictures of the most similar pairs that alignment confirms."""
         if "alignments" not in result.tables:
             return {}
         from memorisk.images.copies.alignment import lay  # OpenCV, which a page without pictures does without
 
         table = result.tables["alignments"]
         table = rows(table, booleans(table, "confirmed")).sort_values("similarity", ascending=False, kind="stable")
-        found = {}
+        pictures = {}
         for row in table.head(MAX_PICTURES).to_dict("records"):
             real = np.asarray(self.sets.train.images[self.real[str(row["training_image"])]])
-            made = np.asarray(self.sets.synthetic.images[self.synthetic[str(row["image"])]])
+            synthetic = np.asarray(self.sets.synthetic.images[self.synthetic[str(row["image"])]])
             matrix = np.array([float(row[name]) for name in MATRIX]).reshape(2, 3)
-            laid = lay(real, matrix, made.shape[:2])
+            laid = lay(real, matrix, synthetic.shape[:2])
             key = str(row["training_image"]), str(row["image"]), str(row["alignment"])
-            found[key] = laid_on_one_another(real, made, laid)
-        return found
+            pictures[key] = laid_on_one_another(real, synthetic, laid)
+        return pictures
 
     @staticmethod
     def _rows(store: ImageStore, names: Pseudonyms) -> dict[str, int]:

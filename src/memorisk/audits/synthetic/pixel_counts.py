@@ -1,4 +1,4 @@
-"""Counts of pairs with equal or nearly equal pixels, and statistics of the literature beside the audit's own."""
+"""Counts of pairs with equal or nearly equal pixels, and statistics of the literature in addition to the audit's."""
 
 import math
 from dataclasses import dataclass
@@ -23,33 +23,33 @@ from memorisk.statistics.exchangeability import ImageCounts
 
 @dataclass(frozen=True)
 class PixelCounts:
-    """Copies that pixels show, or a person, by patient, training beside held out."""
+    """Counts of copies that pixels or a person show, by patient, for training and for held-out images."""
 
     certain: int
-    """Synthetic images with the pixels of a training image that no held-out image shares."""
+    """Number of synthetic images with the pixels of a training image that no held-out image shares."""
     certain_patients: int
-    """Training patients whose images these are."""
+    """Number of training patients whose images these are."""
     confirmed: list[tuple[int, int]]
     """Pairs that a person confirmed as copies: rows of the synthetic and the training image."""
     dismissed: list[tuple[int, int]]
     """Pairs that a person dismissed, which count nowhere else."""
     dismissed_identical: frozenset[tuple[int, int]]
-    """Those with the pixels of a training image that no held-out image shares."""
+    """Dismissed pairs with the pixels of a training image that no held-out image shares."""
     dismissed_near: int
-    """Of the others, nearly identical ones."""
+    """Number of other dismissed pairs that are nearly identical."""
     dismissed_near_p: float
     """``near_p`` if the patients of these were counted, too; NaN where nothing nearly identical was dismissed."""
     in_both: int
-    """Synthetic images with pixels that training and held-out images share."""
+    """Number of synthetic images with pixels that training and held-out images share."""
     held: int
-    """Synthetic images with the pixels of a held-out image and of no training image: the null of ``certain``."""
+    """Number of synthetic images with a held-out image's pixels and no training image's: the null of ``certain``."""
     near_train: int
-    """Training patients with a nearly identical synthetic image."""
+    """Number of training patients with a nearly identical synthetic image."""
     near_held: int
-    """Held-out patients with one."""
+    """Number of held-out patients with a nearly identical synthetic image."""
     near_p: float
-    """Probability that at least so many of these patients are training ones, of a random split; NaN without any. By the
-    images that count (`ReversedQueries.counted`)."""
+    """Probability that at least so many of these patients are training ones, of a random split, by the images that
+    count (`ReversedQueries.counted`); NaN without any."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class LiteratureStatistics:
     """Statistics of the literature, which mix copies with a narrow spread; never used for the verdict."""
 
     wasserstein: WassersteinTest | None
-    """Of distances to the training images: synthetic beside held-out, one image a patient."""
+    """Test of distances to the training images: synthetic against held-out ones, one image for each patient."""
     c_t: DataCopying | None
-    """One-cell C_T."""
+    """C_T of one cell."""
     authentic: Authenticity
     """Share of synthetic images farther from their training image than that from its next."""
 
@@ -98,19 +98,19 @@ def count_pixel_pairs(
 
 def _within(chosen: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return which of these rows are chosen, [n]."""
-    kept = np.zeros(len(chosen), bool)
-    kept[rows] = chosen[rows]
-    return kept
+    within = np.zeros(len(chosen), bool)
+    within[rows] = chosen[rows]
+    return within
 
 
 def near_p(train: int, held: int, n_train: int, n_held: int) -> float:
-    """``P(at least so many of the patients with a near copy are training patients)`` of a random split: hypergeometric.
+    """Return the hypergeometric probability of at least so many training patients with a near copy, by a random split.
 
     Args:
-        train: Training patients with one.
-        held: Held-out patients with one.
-        n_train: Training patients.
-        n_held: Held-out patients; 0 gives NaN.
+        train: Number of training patients with a near copy.
+        held: Number of held-out patients with a near copy.
+        n_train: Number of training patients.
+        n_held: Number of held-out patients; 0 gives NaN.
     """
     if not n_held or not train + held:
         return math.nan
@@ -118,12 +118,12 @@ def near_p(train: int, held: int, n_train: int, n_held: int) -> float:
 
 
 def literature_statistics(distances: Distances, held_patients: np.ndarray, seed: int) -> LiteratureStatistics | None:
-    """Compute what the literature computes, by one detector; None where real images are not compared with each other.
+    """Compute the literature's statistics by one detector; None where real images are not compared with each other.
 
     Args:
-        distances: Of the detector.
-        held_patients: [M] of each held-out image.
-        seed: Of the image drawn of each patient.
+        distances: Distances of the detector.
+        held_patients: Patient of each held-out image, [M].
+        seed: Seed of the draw of one image from each patient.
     """
     if distances.among_train is None:
         return None

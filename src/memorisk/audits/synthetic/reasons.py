@@ -13,9 +13,9 @@ from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Number, Reason, Words
 
 AHEAD_LEVEL = 0.05
-"""At or below this p the training patients nearer than every held-out one are too many for chance."""
+"""Largest p at which the training patients nearer than every held-out one are too many for chance."""
 _WITHOUT = "memorisk release SET CLEAN --without RUN"
-"""What writes a set without the images of pairs that no person dismissed."""
+"""Command that writes a set without the images of pairs that no person dismissed."""
 _LOOK = "these pairs, looked at (--gallery), and judged in review.csv (--review)"
 
 
@@ -29,7 +29,7 @@ class CopyReason(Reason, bears_on=FAIL):
 
 
 class CertainCopy(CopyReason):
-    """Copy that is no matter of chance: by its pixels, or by the word of a person."""
+    """Copy that does not depend on chance: by its pixels, or by the word of a person."""
 
     remedy = Words(
         f"the set drawn anew; or without the images of these pairs ({_WITHOUT}), audited by another detector "
@@ -91,7 +91,7 @@ class NearerThanHeldOut(CopyReason, code="nearer-than-every-held-out"):
 
 
 class NearlyIdentical(Reason, code="nearly-identical"):
-    """Patients with a nearly identical synthetic image, and held-out ones beside them."""
+    """Patients with a nearly identical synthetic image, and held-out ones for comparison."""
 
     n_training: int
     n_held_out: int | None
@@ -131,23 +131,23 @@ class NoHeldOut(Reason, code="no-held-out"):
 
 
 class DismissedPairs(Reason, code="dismissed-pairs", bears_on=LIMIT):
-    """Pairs that a person dismissed; they count as no copies."""
+    """Pairs that a person dismissed; they do not count as copies."""
 
     n_pairs: int
     n_identical: int
     n_near: int
     n_more_listed: int
-    """Number of patients who would be listed besides."""
+    """Number of further patients who would be listed."""
     plain = Words("a person dismissed {n_pairs:pair, which counts as no copy|pairs, which count as no copies}")
 
     @Words
     def text(self) -> str:
         alike = {"pixel-identical": self.n_identical, "nearly identical": self.n_near}
-        told = ", ".join(f"{m:,} {'is' if m == 1 else 'are'} {what}" for what, m in alike.items() if m)
+        parts = ", ".join(f"{m:,} {'is' if m == 1 else 'are'} {what}" for what, m in alike.items() if m)
         listed = f", without which {self.n_more_listed:,} more would be listed" if self.n_more_listed else ""
         return (
             f"{plural(self.n_pairs, 'pair was', 'pairs were')} dismissed by a person and counted as no copies{listed}"
-            f"{f' (of these {told})' if told else ''}; the page lists by whom and why under “Pairs that a person "
+            f"{f' (of these {parts})' if parts else ''}; the page lists by whom and why under “Pairs that a person "
             f"judged”"
         )
 
@@ -266,7 +266,7 @@ class NothingPlanted(Reason, code="nothing-planted"):
 
     saved_features: bool
     n_asked: int
-    """Number of copies of each kind that were asked for."""
+    """Number of copies of each kind that the settings request."""
     plain = Words("no copies were hidden on purpose, so that it is not known what would have been found")
     remedy = Words(
         f"--detector with features that can be computed of new images, and --plants {SyntheticOptions.plants}"
@@ -287,7 +287,7 @@ class PlantsMissed(Reason, code="plants-missed"):
     planted: tuple[str, ...]
     recall: float
     promise: str
-    """What would have been noticed, in words."""
+    """Promise of what would have been noticed, in words."""
     plain = Words("too few of the copies that were hidden on purpose were noticed")
 
     @Words
@@ -296,7 +296,7 @@ class PlantsMissed(Reason, code="plants-missed"):
 
 
 class NearHeldOut(Reason, code="held-out-nearly-identical"):
-    """Held-out people whom the set resembles: the generator saw them, or the two parts were exchanged."""
+    """Held-out people that the set resembles: the generator saw them, or the two parts were exchanged."""
 
     n_patients: int
     text = Words(
@@ -494,7 +494,7 @@ class HeldOutPixels(Reason, code="held-out-pixels"):
 
 
 class KindsCovered(Reason, code="kinds-covered", bears_on=SUPPORT):
-    """Pass: kinds of copies that it is about."""
+    """Pass: kinds of copies that it covers."""
 
     kinds: tuple[str, ...]
     also: Mapping[str, Proportion]
@@ -526,7 +526,7 @@ class NoneSingledOut(Reason, code="none-singled-out", bears_on=SUPPORT):
 
 
 class CopiesNoticed(Reason, code="copies-noticed", bears_on=SUPPORT):
-    """Pass: what would have been noticed of a copy."""
+    """Pass: probability with which a copy would have been noticed."""
 
     promise: str
     text = Words("{promise}")

@@ -1,4 +1,4 @@
-"""What the audit of a synthetic set says: the numbers behind its verdict, its page and its lines in the terminal.
+"""Result of the audit of a synthetic set: the numbers behind its verdict, its page and its lines in the terminal.
 
 `SyntheticSummary` is ``summary.json``. ``verdict.json`` holds its `SyntheticNumbers`, all but those that only the page
 has. A field with a default is missing in runs of before it was computed. Patients are images where no patients are
@@ -22,7 +22,7 @@ from memorisk.statistics.verdicts.checks import Check
 
 SINGLED_OUT, NEAR_COPIES, SECOND_LOOK = "singled-out", "near-copies", "second-look"
 RANDOM_SPLIT, PAIRED, DISMISSED = "random-split", "paired", "dismissed"
-"""Names of checks."""
+"""Names of the checks."""
 MATRIX = ("matrix_xx", "matrix_xy", "matrix_x", "matrix_yx", "matrix_yy", "matrix_y")
 """Columns of the table of alignments that hold a transform's numbers, row by row."""
 _OF_THE_PAGE = ("units", "notes", "labels_given")
@@ -30,7 +30,7 @@ _OF_THE_PAGE = ("units", "notes", "labels_given")
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutCounts:
-    """The held-out images."""
+    """Numbers of held-out images and patients."""
 
     n_held_images: int
     n_held_patients: int
@@ -38,59 +38,59 @@ class HeldOutCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class SetCounts:
-    """How many there are."""
+    """Numbers of images and of patients."""
 
     n_train_images: int
     n_train_patients: int
     n_synthetic_images: Annotated[int, Key("n_synthetic")]
     held: Annotated[HeldOutCounts | None, INLINE]
-    """None without held-out images."""
+    """Counts of the held-out set; None without held-out images."""
     n_held_shared_images: int
-    """Held-out images with the pixels of a training image."""
+    """Number of held-out images with the pixels of a training image."""
     n_held_shared_patients: int
-    """Held-out patients left out because of them."""
+    """Number of held-out patients left out because of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Training patients beside held-out ones."""
+    """Comparison of training patients with held-out ones."""
 
     n_listed_patients: Annotated[int, Key("n_listed")]
     n_listed_at_verdict: int | None = None
-    """Patients listed at the fixed level of the verdict."""
+    """Number of patients listed at the fixed level of the verdict."""
     n_singled_images: Annotated[int | None, Key("n_singled")] = None
-    """None where none could be."""
+    """Number of images that are singled out; None where none could be."""
     n_singled_patients: int = 0
     n_exposing_images: Annotated[int, Key("n_exposing")]
     shortest_list_patients: Annotated[int, Key("shortest_list")]
     n_ahead_patients: Annotated[int, Key("n_ahead")]
-    """Nearer to the set than every held-out patient."""
+    """Number of training patients nearer to the set than every held-out patient."""
     p_ahead: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """Planted copies that were noticed, and what that promises."""
+    """Planted copies that were noticed, and the power that follows."""
 
     recall: Proportion | None
-    """Share noticed of all plants of required kinds; None without them or held-out images."""
+    """Share of all plants of required kinds that is noticed; None without them or held-out images."""
     recall_by_kind: Mapping[str, Proportion] | None
     fewest_copied_patients: Annotated[int | None, Key("fewest_copied")] = 0
-    """Copied patients of whom one at least would surely have been noticed; None where no number suffices, 0 where it
-    was not computed."""
+    """Number of copied patients such that one at least would surely have been noticed; None where no number suffices, 0
+    where it was not computed."""
     held_out_patients_for_kinds: Annotated[int | None, Key("held_out_for_kinds")] = None
-    """Held-out patients with whom the missed kinds would be noticed; None where none is missed or none suffice."""
+    """Number of held-out patients with which missed kinds would be noticed; None if none is missed or none suffices."""
     plant_kinds: tuple[str, ...]
     promise: str | None
     copies_bound_share: Annotated[float | None, Key("copies_bound")]
     """Largest share of the set that copies of the planted kinds can be."""
     also_tried: Mapping[str, Proportion] = field(default_factory=dict)
-    """Shares noticed of the kinds that are tried and not required; they decide nothing."""
+    """Shares of the kinds that are tried and not required that are noticed; they decide nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PixelPairs:
-    """Pairs with equal or nearly equal pixels, and what a person said of pairs."""
+    """Pairs with equal or nearly equal pixels, and a person's judgements of pairs."""
 
     n_confirmed_pairs: Annotated[int, Key("n_confirmed")]
     n_dismissed_pairs: Annotated[int, Key("n_dismissed")]
@@ -100,18 +100,18 @@ class PixelPairs:
     dismissed_near_p: float | None = None
     """``near_p`` as it was before nearly identical pairs were dismissed; None where none was."""
     n_dismissed_patients: int
-    """Patients who would be listed, had no pair been dismissed."""
+    """Number of patients who would be listed, had no pair been dismissed."""
     n_changed_pairs: Annotated[int, Key("n_review_changed")]
-    """Judged pairs of which an image was changed since."""
+    """Number of judged pairs of which an image was changed since."""
     n_changed_copies: Annotated[int, Key("n_review_changed_copies")] = 0
-    """Those that a person had confirmed as copies."""
+    """Number of those pairs that a person had confirmed as copies."""
     n_certain_images: Annotated[int, Key("n_certain_copies")]
-    """With the pixels of a training image that no held-out one shares."""
+    """Number of synthetic images with the pixels of a training image that no held-out one shares."""
     n_certain_patients: int
     n_shared_images: Annotated[int, Key("n_shared_pixels")]
-    """With pixels that training and held-out images share."""
+    """Number of synthetic images with pixels that training and held-out images share."""
     n_held_images: Annotated[int, Key("n_held_copies")]
-    """With the pixels of a held-out image."""
+    """Number of synthetic images with the pixels of a held-out image."""
     n_near_train_patients: Annotated[int, Key("n_near_train")]
     n_near_held_patients: Annotated[int | None, Key("n_near_held")]
     near_rule: str | None = None
@@ -120,13 +120,13 @@ class PixelPairs:
 
     @property
     def n_certain(self) -> int:
-        """Copies that need no statistics: images by their pixels, and pairs by a person."""
+        """Number of copies that need no statistics: images by their pixels, and pairs by a person."""
         return self.n_certain_images + self.n_confirmed_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartsTest:
-    """Whether training and held-out images are a random split: `NeighbourTest`."""
+    """Test whether training and held-out images are a random split: `NeighbourTest`."""
 
     share: float
     expected: float
@@ -142,21 +142,21 @@ class PartsTest:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What was read of the sets, and what is known of their patients."""
+    """Counts of what was read of the sets, and knowledge of their patients."""
 
     patients_known: bool
     patients_by_word: bool = False
-    """By ``--one-image-per-patient``."""
+    """Whether ``--one-image-per-patient`` asserts it."""
     n_without_patient: int = 0
-    """Real images without a patient id where others have one."""
+    """Number of real images without a patient id where others have one."""
     ids: Annotated[DoubtedIds, INLINE] = NO_DOUBT
-    """Doubts about who is who among the real images."""
+    """Doubts about the identities in the real images."""
     detector_unseen: bool
-    """Whether it cannot be seen whom a detector was trained on."""
+    """Whether it cannot be seen which people a detector was trained on."""
     n_synthetic_unread: int
     n_synthetic_blank: int = 0
     n_synthetic_far: int | None = None
-    """Images farther from the training images than most held-out patients; None without held-out images."""
+    """Number of images farther from the training images than most held-out patients; None without held-out images."""
     far_by: str = ""
     n_train_unread: int
     n_train_blank: int = 0
@@ -167,7 +167,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What compared the images."""
+    """Detectors and features that compared the images."""
 
     n_plants: int
     saved_features: bool
@@ -182,7 +182,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprints:
-    """Of the images."""
+    """Hashes of the images of each set."""
 
     training: str
     synthetic: str
@@ -204,13 +204,13 @@ class DetectorRate:
 
     @property
     def by_chance(self) -> bool:
-        """Return whether it is no larger than chance makes it on held-out images."""
+        """Return whether it does not exceed the rate that chance makes on held-out images."""
         return self.excess is not None and self.excess.low <= 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paired:
-    """Synthetic images beside the training image that they were generated from."""
+    """Synthetic images compared with the training images that they were generated from."""
 
     n_pairs: int
     n_unpaired_images: Annotated[int, Key("n_unpaired")]
@@ -219,12 +219,12 @@ class Paired:
 
 @dataclass(frozen=True)
 class WindowCut:
-    """From which correlation of details on a pair is confirmed by the second look, in windows of one size."""
+    """Correlation of details from which on the second look confirms a pair, in windows of one size."""
 
     share: float
     """Side of the windows, as a share of the image's."""
     correlation: float | None
-    """Correlation; None where no correlation is large enough, or too few images tell what chance makes."""
+    """Correlation; None where no correlation is large enough, or too few images show what chance makes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,24 +232,24 @@ class AlignedPairs:
     """The second look: pairs laid on one another (`audits.synthetic.second_look`)."""
 
     n_images: int
-    """Synthetic images that were looked at."""
+    """Number of synthetic images that were looked at."""
     n_left: int = 0
-    """Synthetic images of flagged pairs that were not."""
+    """Number of synthetic images of flagged pairs that were not looked at."""
     n_pairs: int
-    """Confirmed pairs."""
+    """Number of confirmed pairs."""
     n_confirmed_images: int
     n_confirmed_patients: int
     windows: tuple[WindowCut, ...]
     """Correlations from which on a pair is confirmed."""
     expected: float
-    """Synthetic images of the whole set expected beyond it if nobody was copied."""
+    """Number of synthetic images of the whole set expected beyond it if no person was copied."""
     n_null_people: int
     n_apart: int
-    """Images that lie on the other set as copies do, and are no part of the null."""
+    """Number of images that lie on the other set as copies do, and are left out of the null."""
     n_control_images: int
-    """Synthetic images that were laid on held-out images."""
+    """Number of synthetic images that were laid on held-out images."""
     n_control_beyond: int
-    """Of these, as similar as a confirmed pair."""
+    """Number of control images that are as similar as a confirmed pair."""
     plants: Mapping[str, Proportion]
     """Planted copies that are confirmed with the right patient, by kind."""
 
@@ -260,7 +260,7 @@ class AlignedPairs:
 
     @property
     def confirms_no_plant(self) -> bool:
-        """Say whether no planted copy of any kind is confirmed: that nothing else is then says nothing."""
+        """Say whether no planted copy of any kind is confirmed: then the lack of other confirmed pairs says nothing."""
         return bool(self.plants) and not any(of.successes for of in self.plants.values())
 
 
@@ -274,7 +274,7 @@ class SyntheticNumbers:
     sets: Annotated[SetCounts, INLINE]
     level: float
     listing: Annotated[Listing | None, INLINE]
-    """None without held-out images."""
+    """Comparison with held-out patients; None without held-out images."""
     one_image_each: str = ""
     power: Annotated[Power, INLINE]
     pixels: Annotated[PixelPairs, INLINE]
@@ -286,7 +286,7 @@ class SyntheticNumbers:
     paired: Paired | None
     n_clusters: int
     aligned: AlignedPairs | None = None
-    """None where nothing could be laid on one another."""
+    """Counts of the second look; None where nothing could be laid on one another."""
     checks: tuple[Check, ...] = ()
     """Checks that could not look (`audits.synthetic.checks`)."""
 
@@ -297,7 +297,7 @@ class SyntheticNumbers:
 
     @property
     def terms(self) -> Terms:
-        """Return what a patient is called."""
+        """Return the words for a patient."""
         return Terms(self.units)
 
     def in_verdict(self) -> dict[str, Any]:
@@ -307,7 +307,7 @@ class SyntheticNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class SetNames:
-    """As they may be told."""
+    """Names of the sets, as far as they may be shown."""
 
     training: str
     synthetic: str
@@ -316,7 +316,7 @@ class SetNames:
 
 @dataclass(frozen=True, kw_only=True)
 class CellTest:
-    """One-cell C_T."""
+    """Statistic C_T of one cell."""
 
     c_t: float
     p: float
@@ -333,7 +333,7 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorSummary:
-    """One detector, and what the literature's statistics say by it."""
+    """One detector, and the literature's statistics by it."""
 
     name: str
     features: FeatureDescription
@@ -343,20 +343,20 @@ class DetectorSummary:
     itself: float | None
     """Logit of an image and itself; None without a head."""
     above_itself_pairs: Annotated[int | None, Key("above_itself")]
-    """Pairs of two patients that reach it."""
+    """Number of pairs of two patients that reach it."""
     published: Published | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Of training patients."""
+    """Sizes of the training patients."""
 
     most_images: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class PossibleList:
-    """A list of so many copied patients."""
+    """Possible list of so many copied patients."""
 
     copied_patients: Annotated[int, Key("copied")]
     share: float
@@ -366,7 +366,7 @@ class PossibleList:
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticSettings:
-    """What was asked for."""
+    """Settings of the audit that its report names."""
 
     level: float
     recall: float
@@ -378,7 +378,7 @@ class SyntheticSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticSummary:
-    """``summary.json``."""
+    """Content of ``summary.json``."""
 
     audit: Literal["synthetic"] = "synthetic"
     names: SetNames

@@ -1,10 +1,10 @@
-"""Is anybody copied in a set of synthetic images? ``memorisk audit synthetic``, and its dry run.
+"""Does a set of synthetic images copy anybody? ``memorisk audit synthetic``, and its dry run.
 
-METHODS section 5: real images ask the synthetic set for their nearest image, and training patients are ranked among
-patients whom the generator never saw. Known copies, planted in the set, say what would have been found.
+METHODS section 5: the nearest synthetic image of each real image is searched, and training patients are ranked among
+patients that the generator never saw. Known copies, planted in the set, show what would have been found.
 
 Features are kept by content, plants come from the seed, and the second look leaves its alignments in the run folder
-until it is done, so that the same command goes on where a killed one stopped. Features of the training images are an
+until it is done, so that the same command resumes where a killed one stopped. Features of the training images are an
 atlas that the audit of another set finds again. The dry run (``--dry-run``) says what the audit would compare and could
 say, before any feature is computed.
 """
@@ -80,24 +80,24 @@ from memorisk.training.features.extraction import features_cost
 
 @dataclass(frozen=True)
 class SyntheticPlan:
-    """What a command would do.
+    """Work that a command would do, and the verdicts that are possible.
 
     Attributes:
-        images: In each set.
+        images: Number of images in each set.
         compared: Form of the pixels that are compared: a pass is about these alone.
         first_file: Form of the first generated image as its file holds it; None for images in no file.
-        patients: Training and held-out ones; images where no patients are given.
-        left_out: Held-out patients left out since an image of theirs is a training image.
-        features: What compares images.
-        plants: Copies of required kinds that would be hidden.
-        plant_patients: Patients that they are of: the independent units of the power.
-        further_plants: Copies of kinds that are tried and not required.
-        shortest_list: The fewest patients that could be listed; None without held-out images or where none could.
-        held_out_wanted: Held-out patients below which nobody, or hardly anybody, can be singled out.
-        cost: Passes, pairs of images (all searches of every detector, and thumbnails) and bytes; not in it is that
-            planted copies are compared with their sources one by one.
-        lacking: What keeps a pass away whatever is measured.
-        notes: What was assumed or left out.
+        patients: Numbers of training and of held-out patients; images where no patients are given.
+        left_out: Number of held-out patients left out since an image of theirs is a training image.
+        features: Names of the detectors that compare images.
+        plants: Number of copies of required kinds that would be hidden.
+        plant_patients: Number of patients that they are of: the independent units of the power.
+        further_plants: Number of copies of kinds that are tried and not required.
+        shortest_list: Fewest patients that could be listed; None without held-out images or where none could.
+        held_out_wanted: Number of held-out patients below which none, or hardly any, can be singled out.
+        cost: Passes, pairs of images (all searches of every detector, and thumbnails) and bytes, without the comparison
+            of planted copies with their sources one by one.
+        lacking: Requirements of a pass that are unmet whatever is measured.
+        notes: Assumptions, and what was left out.
     """
 
     images: dict[str, int]
@@ -117,12 +117,12 @@ class SyntheticPlan:
 
 
 def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REVIEW) -> SyntheticPlan:
-    """Count what there is and say which list it allows.
+    """Count images and patients, and find the list that they allow.
 
     Args:
-        sets: Decoded.
-        options: Levels, plants, what compares.
-        review: What a person said of pairs.
+        sets: Sets of decoded images.
+        options: Settings with the levels, plants and detectors.
+        review: Judgements of pairs by a person.
     """
     train = np.unique(sets.train.manifest.groups.astype(str), return_counts=True)[1]
     held = np.empty(0, np.int64)
@@ -167,7 +167,7 @@ def _first_file(store: ImageStore, options: ImageOptions) -> PixelForm | None:
 
 
 def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[str]:
-    """List what a pass needs and these sets and settings lack, as `synthetic_verdict` will say it of the audit."""
+    """List the requirements of a pass that these sets and settings lack, as `synthetic_verdict` words them."""
     if sets.held is None:
         yield NoHeldOut().text
     if not (sets.groups_given and not sets.n_without_group) and not options.one_image_per_patient:
@@ -186,12 +186,12 @@ def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[
 
 
 def possible_list(n_images: np.ndarray, held_images: np.ndarray, level: float) -> int:
-    """The shortest list that the numbers of images allow, whatever is measured.
+    """Return the shortest list that the numbers of images allow, whatever is measured.
 
     Args:
-        n_images: [U] of each training patient.
-        held_images: [n] of each held-out patient.
-        level: Of the list.
+        n_images: Number of images of each training patient, [U].
+        held_images: Number of images of each held-out patient, [n].
+        level: Level of the list.
     """
     sizes, back = np.unique(n_images, return_inverse=True)
     unit, other = np.repeat(np.arange(len(sizes)), sizes), np.repeat(np.arange(len(held_images)), held_images)
@@ -209,16 +209,16 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
         for d in detectors
         for source, of in ((d.source, hashes), (replace(d.source, as_copies=True), [hidden]))
     ])  # fmt: skip
-    again = sum(len(left) for _, left in review.left_of(sets))
-    again += 2 * sum(len(left) for _, left in review.left_for(sets))
+    again = sum(len(rest) for _, rest in review.left_of(sets))
+    again += 2 * sum(len(rest) for _, rest in review.left_for(sets))
     searches = [
         _searched_pairs(sets, plants.n, by_parts=d.source.by_parts, compares_real=compares) + again
         for d, compares in zip(detectors, _compare_real(detectors), strict=True)
     ]
     n_real, s = sum(len(store.images) for store in stores), len(sets.synthetic.images)
     alike = len(set(sets.synthetic.pixel_hashes.tolist()))
-    known = min(RULE_IMAGES, len(set(np.concatenate(hashes).tolist())))
-    thumbnails = n_real * s + (alike * (alike - 1) + known * (known - 1)) // 2
+    rule_images = min(RULE_IMAGES, len(set(np.concatenate(hashes).tolist())))
+    thumbnails = n_real * s + (alike * (alike - 1) + rule_images * (rule_images - 1)) // 2
     return features + Cost(
         pairs=sum(searches) + thumbnails,
         bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic)),
@@ -256,8 +256,8 @@ def _counted(sets: Sets) -> list[str]:
     """Note that patients would count by one image each, where they would."""
     if sets.held is None:
         return []
-    said = image_counts(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str)).words
-    return [said] if said else []
+    note = image_counts(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str)).words
+    return [note] if note else []
 
 
 MANIFESTS: Mapping[str, str] = {TRAIN: "training", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}
@@ -279,11 +279,11 @@ def audit_synthetic(
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
-        synthetic: The images it made, all that are to be released.
+        synthetic: The images that the generator made, all that are to be released.
         out: The run folder: new, empty, or one of the same audit to write again.
         held_out: Images of patients that it never saw, a random part of the same data; None for distances only.
         progress: Called with (stage, done, total).
-        dry_run: Decode the images, count, and return what could be said, without features or distances.
+        dry_run: Whether only to decode and count the images and to return the plan, without features or distances.
         **settings: Any field of `SyntheticOptions`.
 
     Returns:
@@ -299,13 +299,13 @@ def audit_synthetic(
     """
     options = synthetic_options(settings | ({} if held_out is None else {"held_out": source_name(held_out)}))
     sources = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
-    given = {"train": source_name(train), "synthetic": source_name(synthetic)}
-    return run_audit(SyntheticAudit(Path(out), options, given, sources, dry_run), progress)
+    inputs = {"train": source_name(train), "synthetic": source_name(synthetic)}
+    return run_audit(SyntheticAudit(Path(out), options, inputs, sources, dry_run), progress)
 
 
 @dataclass(frozen=True, eq=False)
 class _SyntheticInputs:
-    """Images, what compares them, and what a person said of them."""
+    """Images, the detectors that compare them, and a person's judgements of them."""
 
     sets: Sets
     detectors: tuple[PairDetector, ...]
@@ -367,13 +367,17 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
         }
 
     def started(self, evidence: SyntheticEvidence) -> dict[str, Any]:
-        """Note what was computed, and what the cache had already."""
+        """Record the numbers of features that were computed, and those that the cache already held."""
         tables = {view.name: view.features for view in evidence.views}
         return {
-            "features_computed": sum(found.computed for found in tables.values()),
+            "features_computed": sum(features.computed for features in tables.values()),
             "atlas": {
-                name: {"vectors": len(found.train), "dimension": found.train.shape[1], "computed": found.atlas_computed}
-                for name, found in tables.items()
+                name: {
+                    "vectors": len(features.train),
+                    "dimension": features.train.shape[1],
+                    "computed": features.atlas_computed,
+                }
+                for name, features in tables.items()
             },
         }
 
@@ -382,14 +386,14 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
         sets, options = evidence.sets, self.options
         _write_manifests(run, sets, names)
         progress("testing", 0, 0)
-        with kept_alignments(run / ALIGNMENTS, sets) as kept:
-            if kept.known:
-                run.log("goes on", alignments=len(kept.known))
-            result = analyse_synthetic(evidence, options, names, progress, kept)
+        with kept_alignments(run / ALIGNMENTS, sets) as alignments:
+            if alignments.known:
+                run.log("goes on", alignments=len(alignments.known))
+            result = analyse_synthetic(evidence, options, names, progress, alignments)
         ComparedImages.of(sets.synthetic, sets.train).write(run.path)
         result.save(run.path, beside=(COMPARED,))
-        if (asked := write_review(run.path, result.tables["review"])) is not None:
-            run.log("asks", review=asked.name)
+        if (review := write_review(run.path, result.tables["review"])) is not None:
+            run.log("asks", review=review.name)
         write_elsewhere(run.path, evidence.review.elsewhere)
         pictures = pair_pictures(sets, result, names) if options.gallery and not options.redact else None
         write_report(run / REPORT, result, pictures=pictures, redact=options.redact)
@@ -409,14 +413,14 @@ def gather_evidence(
 
     Args:
         sets: The images.
-        options: What compares them.
+        options: Settings with the detectors that compare the images.
         progress: Called with (stage, done, total).
-        detectors: Opened already; none to open what the options name.
-        pairing: Who was generated from whom.
-        review: What a person said of pairs.
+        detectors: Detectors opened already; none to open those that the options name.
+        pairing: Synthetic images with the training images that they were generated from.
+        review: Judgements of pairs by a person.
 
     Raises:
-        InputError: Features or the measure cannot be had.
+        InputError: Features or the measure cannot be computed.
     """
     detectors = detectors or open_detectors(options, sets)
     progress("hiding known copies", 0, 0)
@@ -441,16 +445,16 @@ def write_report(path: Path, result: Result, *, pictures: Pictures | None, redac
     """Render the report of a synthetic audit.
 
     Args:
-        path: The file.
-        result: Of `analyse_synthetic`.
-        pictures: Pairs side by side; None for none.
-        redact: Leave out ids and pictures.
+        path: Path of the report.
+        result: Result of `analyse_synthetic`.
+        pictures: Pictures of pairs side by side; None for none.
+        redact: Whether to leave out ids and pictures.
     """
     write_text(path, render_page(synthetic_page(result, pictures, redact=redact)))
 
 
 def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:
-    """Write who was compared, a file for each set."""
+    """Write the manifests of what was compared, one file for each set."""
     inner = run.subfolder("manifests")
     for what, store in ((TRAIN, sets.train), (SYNTHETIC, sets.synthetic), (HELD_OUT, sets.held)):
         path = inner / f"{MANIFESTS[what]}.parquet"

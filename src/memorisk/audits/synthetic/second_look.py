@@ -1,7 +1,7 @@
-"""The second look: synthetic images are laid on training images, and what lies there is compared.
+"""The second look: synthetic images are laid on training images, and the details that coincide are compared.
 
-Looked at are synthetic images of pairs that ask for it (`flags.flag_pairs`), then those nearest to a training image, up
-to `MOST_IMAGES`. Each is laid on its flagged training images and on its `CANDIDATES` nearest by each detector. The
+The second look takes synthetic images of flagged pairs (`flags.flag_pairs`), then those nearest to a training image,
+up to `MOST_IMAGES`. Each is laid on its flagged training images and on its `CANDIDATES` nearest by each detector. The
 alignment is refined for flagged images, for the `REFINED` on which the image lies best in any position, and for the
 `REFINED` on which it lies best unmoved. A pair is confirmed beyond a cut of `statistics.copies.alignments`, in windows
 of any size: fewer than `EXPECTED_PAIRS` synthetic images of the whole set are expected there if no one was copied.
@@ -10,13 +10,13 @@ Pixels whose details are mostly the same in all real people, as along the edge o
 training and held-out images: they would align with anybody's.
 
 The null has two parts of up to `MOST_IMAGES` images each: one image of each held-out person, laid on its nearest
-training images, is how alike two people are; random synthetic images, laid on their nearest *held-out* images, are how
-alike this generator's images (smooth, of few kinds) are to people whom it never saw. The report shows how many images
-of the second part are beyond a cut. Confirmed pairs are a doubt and fail no set.
+training images, shows how alike two people are; random synthetic images, laid on their nearest *held-out* images, show
+how alike this generator's images (smooth, of few kinds) are to people that it never saw. The report shows how many
+images of the second part are beyond a cut. Confirmed pairs are a doubt and fail no set.
 
-Planted copies are looked at likewise. One that is confirmed with the right person, and that would have been looked at,
-counts as noticed: a copy like it would have kept a pass away. Nothing is looked at without held-out images. Pairs that
-a person dismissed are not looked at.
+Planted copies are looked at in the same way. One that is confirmed with the right person, and that would have been
+looked at, counts as noticed: a copy like it would have kept a pass away. Nothing is looked at without held-out images.
+Pairs that a person dismissed are not looked at.
 """
 
 import math
@@ -54,9 +54,9 @@ from memorisk.statistics.copies.planted_copies import plant_power
 from memorisk.statistics.intervals import Proportion
 
 MOST_IMAGES = 200
-"""Synthetic images that are looked at, and images of either part of the null: the cost does not grow with the set."""
+"""Largest number of synthetic images, and of images of either part of the null: the cost is bounded for any set."""
 REFINED = 4
-"""Candidates whose alignment is refined from each kind of start, which costs more than finding a pose."""
+"""Number of candidates that are refined from each kind of start, which costs more than finding a pose."""
 _MOST_FLAGGED = 3  # flagged training images of one synthetic image
 _KEPT = 1024  # details kept in memory: 50 MB at most
 
@@ -77,24 +77,24 @@ class AlignedPair:
 
 @dataclass(frozen=True, eq=False)
 class SecondLook:
-    """What the second look says."""
+    """Outcome of the second look."""
 
     cut: AlignmentCut
     """Cuts from the null: both parts, and the second alone."""
     null: np.ndarray
-    """[people, W] largest strengths of one image of each held-out person with its candidates."""
+    """Largest strengths of one image of each held-out person with its candidates, [people, W]."""
     control: np.ndarray
-    """[images, W] largest strengths of random synthetic images with their held-out candidates."""
+    """Largest strengths of random synthetic images with their held-out candidates, [images, W]."""
     pairs: tuple[AlignedPair, ...]
-    """One of each image that was looked at and has details; all confirmed ones, the most similar first."""
+    """Best pair of each image that was looked at and has details; all confirmed ones, the most similar first."""
     n_images: int
-    """Synthetic images that were looked at."""
+    """Number of synthetic images that were looked at."""
     n_left: int
-    """Synthetic images of flagged pairs that were not: more than `MOST_IMAGES`."""
+    """Number of synthetic images of flagged pairs that were not looked at: those beyond `MOST_IMAGES`."""
     plants: np.ndarray
-    """[P] whether a planted copy would have been looked at, and is confirmed with the right person."""
+    """Whether a planted copy would have been looked at and is confirmed with the right person, [P]."""
     kinds: dict[str, Proportion]
-    """Of all plants of each required kind, over sources; empty without plants."""
+    """Share of all plants of each required kind that is confirmed, over sources; empty without plants."""
 
     @property
     def windows(self) -> tuple[WindowCut, ...]:
@@ -110,12 +110,12 @@ class SecondLook:
 
     @property
     def n_control_beyond(self) -> int:
-        """Synthetic images that lie on a held-out image as confirmed pairs do."""
+        """Return the number of synthetic images that lie on a held-out image as confirmed pairs do."""
         return int(self.cut.confirmed(self.control).sum())
 
     @property
     def confirmed(self) -> list[AlignedPair]:
-        """Pairs beyond the cut."""
+        """Return the pairs beyond the cut."""
         return [pair for pair in self.pairs if pair.confirmed]
 
 
@@ -125,55 +125,59 @@ def look_again(
     flagged: Iterable[Pair],
     seed: int,
     progress: Progress = no_progress,
-    kept: KeptAlignments | None = None,
+    alignments: KeptAlignments | None = None,
 ) -> SecondLook | None:
     """Lay synthetic images on training images.
 
     Args:
-        evidence: Of the images.
-        found: What the distances say.
-        flagged: Rows of pairs that ask for it, the most urgent first.
-        seed: Of the images drawn for the null.
+        evidence: Evidence of the images.
+        found: Findings from the distances.
+        flagged: Rows of the pairs to look at, the most urgent first.
+        seed: Seed of the draw of images for the null.
         progress: Called with (stage, done, total).
-        kept: Alignments of before, from which a killed audit goes on; None for none.
+        alignments: Alignments of before, with which a killed audit resumes; None for none.
 
     Returns:
-        What it says; None where there are no synthetic images, where no held-out images were given, or where distances
-        were made without candidates.
+        Outcome of the second look; None without synthetic images, without held-out images, or where distances were
+        computed without candidates.
     """
     made_images, held_store = evidence.sets.synthetic.images, evidence.sets.held
     few = [view.distances.candidates for view in evidence.views]
     candidates = [each for each in few if each is not None]
     if not len(made_images) or held_store is None or len(candidates) < len(few):
         return None
-    kept = kept or KeptAlignments()
+    alignments = alignments or KeptAlignments()
     dismissed = evidence.copies.dismissed
-    asked = _asked(flagged, dismissed)
-    looked = dict(list(asked.items())[:MOST_IMAGES])
+    by_image = _asked(flagged, dismissed)
+    looked = dict(list(by_image.items())[:MOST_IMAGES])
     orders = [np.argsort(view.distances.synthetic, kind="stable") for view in evidence.views]
-    for made in np.stack(orders, axis=1).ravel().tolist():
+    for image in np.stack(orders, axis=1).ravel().tolist():
         if len(looked) < MOST_IMAGES:
-            looked.setdefault(made, [])
+            looked.setdefault(image, [])
     rng = np.random.default_rng([67, seed])
     people = rng.permutation(one_per_group(found.held_patients, seed=seed))[:MOST_IMAGES]
     shared = _shared_pixels(evidence.sets.train.images, held_store.images, found, people, seed)
     train, held = KeptDetails(evidence.sets.train.images, shared), KeptDetails(held_store.images, shared)
-    null = _largest(held_store.images, people, [c.held for c in candidates], train, progress, kept, "held-out images")
+    null = _largest(
+        held_store.images, people, [c.held for c in candidates], train, progress, alignments, "held-out images"
+    )
     some = rng.permutation(len(made_images))[:MOST_IMAGES]
-    control = _largest(made_images, some, [c.synthetic_held for c in candidates], held, progress, kept, "a control")
+    control = _largest(
+        made_images, some, [c.synthetic_held for c in candidates], held, progress, alignments, "a control"
+    )
     trials = len(made_images) + sum(map(len, looked.values()))
     cut = alignment_cut(null, control, trials)
     pairs = []
-    for number, (made, flags) in enumerate(looked.items()):
+    for number, (image, flags) in enumerate(looked.items()):
         progress("laying pairs on one another", number, len(looked))
-        near = [row for row in _union(each.synthetic[made] for each in candidates) if (made, row) not in dismissed]
-        aligned = kept(("pairs", made, near, flags), partial(_lay, made_images[made], near, train, flags))
+        near = [row for row in _union(each.synthetic[image] for each in candidates) if (image, row) not in dismissed]
+        aligned = alignments(("pairs", image, near, flags), partial(_lay, made_images[image], near, train, flags))
         beyond = [pair for pair in aligned if cut.confirmed(pair[1].strengths)] or aligned[:1]
-        pairs += [AlignedPair(made, row, how, bool(cut.confirmed(how.strengths))) for row, how in beyond]
+        pairs += [AlignedPair(image, row, how, bool(cut.confirmed(how.strengths))) for row, how in beyond]
     pairs.sort(key=lambda pair: (-pair.alignment.similarity, pair.synthetic, pair.train))
-    near = _as_near(evidence, MOST_IMAGES - min(len(asked), MOST_IMAGES))
-    plants, kinds = _plants(evidence, found, candidates, train, cut, near, seed, progress, kept)
-    n_left = max(0, len(asked) - MOST_IMAGES)
+    near = _as_near(evidence, MOST_IMAGES - min(len(by_image), MOST_IMAGES))
+    plants, kinds = _plants(evidence, found, candidates, train, cut, near, seed, progress, alignments)
+    n_left = max(0, len(by_image) - MOST_IMAGES)
     return SecondLook(cut, null, control, tuple(pairs), len(looked), n_left, plants, kinds)
 
 
@@ -200,7 +204,7 @@ def _shared_pixels(
 
 
 class KeptDetails:
-    """Details of images, computed when they are asked for, and some of them kept.
+    """Details of images, computed at their first use, and some of them kept.
 
     Args:
         images: Images [h, w, c], n of them.
@@ -211,7 +215,7 @@ class KeptDetails:
         self.images, self.shared, self.kept = images, shared, dict[int, SourceDetails]()
 
     def __call__(self, row: int) -> SourceDetails:
-        """Those of one image."""
+        """Return the details of one image."""
         if row not in self.kept:
             if len(self.kept) >= _KEPT:
                 self.kept.pop(next(iter(self.kept)))
@@ -220,31 +224,31 @@ class KeptDetails:
 
 
 def _asked(flagged: Iterable[Pair], dismissed: frozenset[Pair]) -> dict[int, list[int]]:
-    """Training images of each synthetic image, in the order of the flags."""
-    asked: dict[int, list[int]] = {}
-    for made, real in flagged:
-        if (made, real) not in dismissed:
-            rows = asked.setdefault(made, [])
+    """Return the training images of each synthetic image, in the order of the flags."""
+    by_image: dict[int, list[int]] = {}
+    for image, real in flagged:
+        if (image, real) not in dismissed:
+            rows = by_image.setdefault(image, [])
             if real not in rows and len(rows) < _MOST_FLAGGED:
                 rows.append(real)
-    return asked
+    return by_image
 
 
 def _union(rows: Iterable[np.ndarray]) -> list[int]:
-    """Rows in order, each once, without places that hold none."""
+    """Return rows in order, each once, without places that hold none."""
     return list(dict.fromkeys(int(row) for some in rows for row in some if row >= 0))
 
 
 def lay_on_nearest(
     copy: CopyDetails, near: Sequence[int], details: KeptDetails, flagged: Sequence[int] = ()
 ) -> list[tuple[int, Alignment]]:
-    """Alignments with flagged images and with the best of those that are near.
+    """Align an image with flagged images and with the best of those that are near.
 
     Args:
-        copy: Of the image that may be a copy.
+        copy: Details of the image that may be a copy.
         near: Rows of its nearest images, of which the `REFINED` are refined that lie best in any pose, and the
             `REFINED` that lie best unmoved.
-        details: Of the images that the rows count.
+        details: Details of the images that the rows count.
         flagged: Rows of images that are refined whatever their pose.
 
     Returns:
@@ -265,14 +269,14 @@ def lay_on_nearest(
 
 
 def largest_strengths(aligned: Sequence[tuple[int, Alignment]]) -> np.ndarray:
-    """[W] largest strengths over the alignments of one image, in windows of each size; 0 where there are none."""
+    """Return the largest strengths over one image's alignments, [W], in windows of each size; 0 where none exist."""
     return np.max([how.strengths for _, how in aligned] or [np.zeros(len(WINDOWS))], axis=0)
 
 
 def _lay(
     image: np.ndarray, near: Sequence[int], details: KeptDetails, flagged: Sequence[int] = ()
 ) -> list[tuple[int, Alignment]]:
-    """Do what `lay_on_nearest` does, of pixels [h, w, c]."""
+    """Do what `lay_on_nearest` does, for pixels [h, w, c]."""
     return lay_on_nearest(copy_details(np.asarray(image)), near, details, flagged)
 
 
@@ -285,7 +289,7 @@ def _largest(
     kept: KeptAlignments,
     what: str,
 ) -> np.ndarray:
-    """[n, W] largest strengths of each of some images with its candidates; 0 where there are no details."""
+    """Return the largest strengths of each of some images with its candidates, [n, W]; 0 for images without details."""
     largest = np.zeros((len(rows), len(WINDOWS)))
     for number, row in enumerate(rows.tolist()):
         progress(f"laying {what} on their nearest", number, len(rows))
@@ -306,7 +310,7 @@ def _plants(
     progress: Progress,
     kept: KeptAlignments,
 ) -> tuple[np.ndarray, dict[str, Proportion]]:
-    """[P] which of the plants that would be looked at are confirmed with the right person."""
+    """Return which of the plants that would be looked at are confirmed with the right person, [P]."""
     plants = evidence.plants
     confirmed = np.zeros(plants.n, bool)
     for number, at in enumerate(np.flatnonzero(looked).tolist()):
@@ -322,14 +326,14 @@ def _plants(
 
 
 def _as_near(evidence: SyntheticEvidence, places: int) -> np.ndarray:
-    """[P] whether a plant is as near as the images that are looked at for being near.
+    """Return whether a plant is as near as the images that are looked at for being near, [P].
 
     Images are taken in turn by each detector, the nearest first, each once. A copy like the plant would take a place
     among them. Flagged images have taken their places before: a copy beyond those that are left would not be looked
     at, and counts as not noticed.
 
     Args:
-        evidence: Of the images.
+        evidence: Evidence of the images.
         places: Number of images that are looked at besides flagged ones.
     """
     distances = [view.distances for view in evidence.views]

@@ -47,7 +47,7 @@ _MOST = 25
 
 
 def power_section(result: Result, summary: SyntheticSummary) -> list[Block]:
-    """Lay out what compared the images, which planted copies it would have found, and which lists were possible."""
+    """Lay out the detectors, the planted copies that they would have found, and the lists that were possible."""
     n, blocks = summary.numbers, list[Block]()
     for one in summary.detectors:
         blocks.append(Paragraph([Name(one.sentence), f" Distance: {one.measure}."]))
@@ -63,7 +63,7 @@ def power_section(result: Result, summary: SyntheticSummary) -> list[Block]:
 
 
 def _power(result: Result, summary: SyntheticSummary, promise: str) -> list[Block]:
-    """Planted copies found, by kind, and the share of the set that copies can be."""
+    """Lay out planted copies found, by kind, and the share of the set that copies can be."""
     terms, bound = summary.numbers.terms, summary.numbers.power.copies_bound_share
     blocks: list[Block] = [
         Paragraph(terms.fill(wording.POWER)),
@@ -73,16 +73,16 @@ def _power(result: Result, summary: SyntheticSummary, promise: str) -> list[Bloc
     ]
     if bound is None:
         return [*blocks, *_also_tried(result, terms)]
-    told = (
+    sentence = (
         f"At most {percent(bound)} of the set are copies of the planted kinds, in whatever mixture (hence by the kind "
         f"found least), with {share(BOUND_LEVEL)} confidence, if its images were drawn independently."
     )
-    bounded = Paragraph(told if bound < wording.LARGEST_BOUND else wording.UNBOUNDED)
+    bounded = Paragraph(sentence if bound < wording.LARGEST_BOUND else wording.UNBOUNDED)
     return [*blocks, bounded, *_also_tried(result, terms)]
 
 
 def distance_section(result: Result, summary: SyntheticSummary) -> list[Block]:
-    """The comparison that counts, figure 3, and the published statistics beside them; of each detector."""
+    """Lay out the comparison that counts, figure 3, and the published statistics, for each detector."""
     parts = [_of_detector(result, one, summary.numbers.terms) for one in summary.detectors]
     if len(parts) == 1:
         return parts[0]
@@ -117,7 +117,7 @@ def _of_detector(result: Result, one: DetectorSummary, terms: Terms) -> list[Blo
 
 
 def describing_section(result: Result, summary: SyntheticSummary, redact: bool) -> list[Block]:
-    """The columns of single synthetic images, nearest first, by the first detector."""
+    """Lay out the columns of single synthetic images, nearest first, by the first detector."""
     n, terms, first = summary.numbers, summary.numbers.terms, summary.detectors[0]
     table = result.per_image.sort_values(["distance", "image"], kind="stable")
     names = [
@@ -138,7 +138,7 @@ def describing_section(result: Result, summary: SyntheticSummary, redact: bool) 
         *([] if n.sets.held is None else with_null),
         number("similarity", "Similarity of details", "short"),
     ]
-    shown = Table(
+    images = Table(
         frame=table.head(_MOST),
         columns=columns,
         caption=f"The {min(_MOST, len(table))} synthetic images that lie nearest to a training image; all are in "
@@ -151,7 +151,7 @@ def describing_section(result: Result, summary: SyntheticSummary, redact: bool) 
         blocks.append(
             Paragraph(["Compared by ", Name(first.name), "; other comparisons are in tables/images_by_detector."])
         )
-    blocks.append(shown)
+    blocks.append(images)
     if len(result.per_class):
         by_class = [
             words("label", "Class", row=True),
@@ -165,7 +165,7 @@ def describing_section(result: Result, summary: SyntheticSummary, redact: bool) 
 
 
 def pair_section(result: Result, n: SyntheticNumbers, pictures: Pictures | None, redact: bool) -> list[Block]:
-    """Equal and nearly equal pixels, training beside held out, and pictures where they were asked for."""
+    """Lay out pairs with equal and nearly equal pixels, for training and held-out images, with requested pictures."""
     terms, pixels = n.terms, n.pixels
     text = " ".join(filter(None, (wording.PIXELS, pixels.near_rule)))
     if pixels.near_p is not None:
@@ -281,14 +281,14 @@ def _kinds_figure(result: Result, wanted: float) -> Figure:
     table = _kinds(result, required=True)
     labels = [str(kind) for kind in table["kind"]]
     limits = column_numbers(table, "share"), column_numbers(table, "low"), column_numbers(table, "high")
-    told = [f"{kind}: {percent(share)}" for kind, share in zip(labels, limits[0], strict=True) if np.isfinite(share)]
+    shares = [f"{kind}: {percent(share)}" for kind, share in zip(labels, limits[0], strict=True) if np.isfinite(share)]
     return Figure(
         svg=series_plot(
             labels, {"found": limits}, x_title="Share found, with 95 % interval", reference=wanted, cut=False
         ),
         title="Planted copies found, by kind",
         caption=f"The line is the {share(wanted)} that the lower end of every kind's interval must reach.",
-        alternative="; ".join(told) + ".",
+        alternative="; ".join(shares) + ".",
     )
 
 
@@ -312,13 +312,13 @@ def _reversed_figure(result: Result, detector: str, head: bool, terms: Terms) ->
         marked = (
             group_values(column_numbers(listed, "distance"), column_texts(listed, "group")) if len(listed) else marked
         )
-    told = [f"{name}: median {decimal(np.median(values))}" for name, values in pools.items()]
+    medians = [f"{name}: median {decimal(np.median(values))}" for name, values in pools.items()]
     title = f"{'Minus the logit' if head else 'Distance'} to the nearest synthetic image"
     return Figure(
         svg=distance_plot(pools, x_title=title, marked=marked, marked_as="listed"),
         title=f"How near the set comes to each of the {terms.units}",
         caption=text,
-        alternative="; ".join(told) + f"; {count(len(marked))} listed.",
+        alternative="; ".join(medians) + f"; {count(len(marked))} listed.",
     )
 
 
@@ -335,31 +335,31 @@ def _usual_figure(result: Result, detector: str, head: bool) -> Figure:
         plants = _of(result.tables["plants"], detector)
         plants = rows(plants, booleans(plants, "required")) if "required" in plants else plants
         pools["planted copies"] = column_numbers(plants, "distance_nearest")
-    known = {name: values for name, values in pools.items() if len(values)}
+    nonempty = {name: values for name, values in pools.items() if len(values)}
     title = f"{'Minus the logit' if head else 'Distance'} to the nearest training image"
     return Figure(
-        svg=distance_plot(known, x_title=title),
+        svg=distance_plot(nonempty, x_title=title),
         title="Generated, held-out and planted images",
         caption=wording.USUAL,
-        alternative="; ".join(f"{name}: median {decimal(np.median(v))}" for name, v in known.items()) + ".",
+        alternative="; ".join(f"{name}: median {decimal(np.median(v))}" for name, v in nonempty.items()) + ".",
     )
 
 
 def _published(found: Published, terms: Terms) -> list[dict[str, str]]:
-    """Return a row for each statistic: value, what stands beside it, what it cannot tell."""
-    known = []
+    """Return one row per statistic: its value, the value for comparison, and what it cannot show."""
+    statistics = []
     if (gap := found.wasserstein) is not None:
         beside = f"p {probability(gap.p_value)}, {count(gap.n_second)} held-out {terms.units}"
-        known.append(("wasserstein", decimal(gap.distance), beside))
+        statistics.append(("wasserstein", decimal(gap.distance), beside))
     if (c_t := found.c_t) is not None and not np.isnan(c_t.c_t):
-        known.append(("c_t", decimal(c_t.c_t), f"p {probability(c_t.p)}"))
+        statistics.append(("c_t", decimal(c_t.c_t), f"p {probability(c_t.p)}"))
     share, new = found.authentic.share, found.authentic.of_new
     beside = f"held-out {terms.units} {percent(new.estimate)}" if new.trials else "no held-out images"
     limits = f"{percent(share.low)} to {percent(share.high)}"
-    known.append(("authentic", f"{percent(share.estimate)} ({limits})", beside))
+    statistics.append(("authentic", f"{percent(share.estimate)} ({limits})", beside))
     return [
         {"statistic": wording.PUBLISHED[k][0], "value": v, "beside": b, "cannot": terms.fill(wording.PUBLISHED[k][1])}
-        for k, v, b in known
+        for k, v, b in statistics
     ]
 
 

@@ -1,7 +1,6 @@
 """The tables of a synthetic audit, under the ids that the run may write.
 
-Those of the detectors say what each detector says, what it says of conditioned pairs, and how its logits are
-spread.
+The tables of detectors hold the findings of each, its scores of conditioned pairs, and the spread of its logits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +23,9 @@ from memorisk.statistics.intervals import Proportion
 
 
 class SyntheticTables:
-    """The tables of a result, each by the ids that the run may write.
+    """Tables of a result, each by the ids that the run may write.
 
-    Those of distances have a row for every detector and image; ``per_image`` has the first detector's.
+    Tables of distances have one row per detector and image; ``per_image`` has the first detector's.
     """
 
     def __init__(self, evidence: SyntheticEvidence, found: Findings, names: Pseudonyms) -> None:
@@ -51,7 +50,7 @@ class SyntheticTables:
         }
 
     def per_image(self, clusters: Clusters) -> pd.DataFrame:
-        """Return a row for each synthetic image, by the first detector."""
+        """Return one row per synthetic image, by the first detector."""
         first = self.images_by_detector().iloc[: len(self.image)].drop(columns=["detector", "image"])
         table = pd.DataFrame(
             {
@@ -70,7 +69,7 @@ class SyntheticTables:
         return self._ordered(table, "image")
 
     def images_by_detector(self) -> pd.DataFrame:
-        """Return a row for each detector and synthetic image."""
+        """Return one row per detector and synthetic image."""
         return self._by_detector(self._image_rows)
 
     def _image_rows(self, view: DetectorView, found: DetectorFindings) -> dict[str, np.ndarray]:
@@ -94,38 +93,38 @@ class SyntheticTables:
 
     @staticmethod
     def _named(names: np.ndarray, rows: np.ndarray | None, n: int) -> np.ndarray:
-        """[n] the names of some rows; empty where there is none."""
+        """Return the names of some rows, [n]; empty where there is none."""
         if rows is None or len(rows) < n or not len(names):
             return np.full(n, "", dtype=object)
         return np.where(rows >= 0, names[rows], "")
 
     def per_group(self) -> pd.DataFrame:
-        """Return a row for each training patient, by the detector that comes nearest to listing them."""
-        found = self.found
-        unit, n_images = np.unique(found.patients, return_counts=True)
-        pixel = np.unique(found.patients[self.c.identical[(self.c.identical >= 0) & ~self.c.in_both]])
-        by = [self._patient_rows(view, one) for view, one in zip(self.views, found.by, strict=True)]
-        at = found.leader, np.arange(len(unit))
+        """Return one row per training patient, by the detector that comes nearest to listing them."""
+        findings = self.found
+        unit, n_images = np.unique(findings.patients, return_counts=True)
+        pixel = np.unique(findings.patients[self.c.identical[(self.c.identical >= 0) & ~self.c.in_both]])
+        by = [self._patient_rows(view, one) for view, one in zip(self.views, findings.by, strict=True)]
+        at = findings.leader, np.arange(len(unit))
         lists = [(view.name, one["listed"]) for view, one in zip(self.views, by, strict=True)]
         table = pd.DataFrame(
             {
                 "group": self.key.names(unit),
                 "n_images": n_images,
-                "listed": found.listed,
-                "singled_out": np.isin(unit, found.singled_patients),
+                "listed": findings.listed,
+                "singled_out": np.isin(unit, findings.singled_patients),
                 "listed_by": ["; ".join(name for name, listed in lists if listed[i]) for i in range(len(unit))],
-                "confirmed": np.isin(unit, found.patients[[real for _, real in found.pixels.confirmed]]),
-                "ahead": by[found.ahead_by]["ahead"],
+                "confirmed": np.isin(unit, findings.patients[[real for _, real in findings.pixels.confirmed]]),
+                "ahead": by[findings.ahead_by]["ahead"],
                 "identical": np.isin(unit, pixel),
-                "near": np.isin(unit, found.patients[self.c.near_train.second]),
-                "detector": np.array([view.name for view in self.views], dtype=object)[found.leader],
+                "near": np.isin(unit, findings.patients[self.c.near_train.second]),
+                "detector": np.array([view.name for view in self.views], dtype=object)[findings.leader],
                 **{name: np.array([one[name] for one in by])[at] for name in by[0] if name not in ("listed", "ahead")},
             }
         )
         return self._ordered(table, "group")
 
     def _patient_rows(self, view: DetectorView, found: DetectorFindings) -> dict[str, np.ndarray]:
-        d, patients, asked = view.distances, self.found.patients, found.asked
+        d, patients, queries = view.distances, self.found.patients, found.asked
         distance = group_values(d.standing, patients)
         index = np.searchsorted(self.found.unit, patients)
         nearest_row = np.full(len(distance), -1)
@@ -133,20 +132,20 @@ class SyntheticTables:
             nearest_row[index[row]] = row
         blank, nobody = np.full(len(distance), np.nan), np.zeros(len(distance), bool)
         return {
-            "listed": nobody if asked is None else asked.listed.rejected,
-            "ahead": nobody if asked is None else preceding_units(d.standing, d.held, patients, asked.counted),
+            "listed": nobody if queries is None else queries.listed.rejected,
+            "ahead": nobody if queries is None else preceding_units(d.standing, d.held, patients, queries.counted),
             "distance": distance,
             "probability": probability(view, distance),
-            "p_value": blank if asked is None else asked.p_value,
-            "p_adjusted": blank if asked is None else np.minimum(asked.listed.adjusted * len(self.views), 1.0),
-            "p_smallest": blank if asked is None else asked.floor,
-            "n_compared": np.zeros(len(distance), np.int64) if asked is None else asked.n_compared,
+            "p_value": blank if queries is None else queries.p_value,
+            "p_adjusted": blank if queries is None else np.minimum(queries.listed.adjusted * len(self.views), 1.0),
+            "p_smallest": blank if queries is None else queries.floor,
+            "n_compared": np.zeros(len(distance), np.int64) if queries is None else queries.n_compared,
             "training_image": self.train_image[nearest_row],
             "synthetic_image": self.image[d.standing_nearest[nearest_row]],
         }
 
     def per_class(self) -> pd.DataFrame:
-        """Count by label."""
+        """Count images by label."""
         labels = sorted(set(self.labels) | set(self.train_labels))
         return pd.DataFrame(
             {
@@ -158,7 +157,7 @@ class SyntheticTables:
         )
 
     def held_out(self) -> pd.DataFrame:
-        """Return a row for each detector and held-out patient: what the p-values are made of."""
+        """Return one row per detector and held-out patient: the basis of the p-values."""
         unit, counts = np.unique(self.found.held_patients, return_counts=True)
         names = self.key.names(unit)
 
@@ -170,7 +169,7 @@ class SyntheticTables:
         return self._by_detector(rows, "group")
 
     def real_images(self) -> pd.DataFrame:
-        """Return a row for each detector and real image: its distance to the set, and what figure 3 needs."""
+        """Return one row per detector and real image: its distance to the set, and what figure 3 needs."""
         n, m = len(self.train_image), len(self.held_image)
         part = np.array(["training"] * n + ["held out"] * m, dtype=object)
 
@@ -191,7 +190,7 @@ class SyntheticTables:
         return self._by_detector(rows, "part", "image")
 
     def plants(self) -> pd.DataFrame:
-        """Return a row for each detector and planted copy.
+        """Return one row per detector and planted copy.
 
         ``found`` is by the detector, ``found_by_any`` by any detector, by pixels or by the second look.
         """
@@ -224,23 +223,23 @@ class SyntheticTables:
         return self._by_detector(rows, "kind", "group")
 
     def kinds(self, required: Sequence[str]) -> pd.DataFrame:
-        """Return a row for each kind of copy: how many were noticed, and by what; one copy can be so by several.
+        """Return one row per kind of copy: how many were noticed, and by what; one copy can be so by several.
 
         Args:
             required: Kinds that a pass is about; they come first.
         """
-        found, power = self.found, self.found.power
+        findings, power = self.found, self.found.power
         others = [kind for kind in ALL_KINDS if kind not in required]
-        shares = found.also if power is None else {**power.kinds, **found.also}
+        shares = findings.also if power is None else {**power.kinds, **findings.also}
         table = _kinds(self.plant, shares, [*required, *others])
         table["required"] = table["kind"].isin(required)
         nobody = np.zeros(self.plant.n, bool)
         ways = {
             "by_pixels": self.c.plants,
             "by_singled_out": np.any(
-                [nobody, *(one.singled.plants() for one in found.by if one.singled is not None)], axis=0
+                [nobody, *(one.singled.plants() for one in findings.by if one.singled is not None)], axis=0
             ),
-            "by_second_look": found.plants_confirmed,
+            "by_second_look": findings.plants_confirmed,
         }
         for name, noticed in ways.items():
             table[name] = [int(noticed[self.plant.kind == kind].sum()) for kind in table["kind"]]
@@ -259,10 +258,10 @@ class SyntheticTables:
         return table
 
     def kinds_by_detector(self, required: Sequence[str]) -> pd.DataFrame:
-        """Return a row for each detector and kind that a pass is about.
+        """Return one row per detector and kind that a pass is about.
 
         Args:
-            required: These kinds.
+            required: Kinds that a pass is about.
         """
         parts = [
             _kinds(self.plant, {} if one.power is None else one.power.kinds, required).assign(detector=view.name)
@@ -271,17 +270,17 @@ class SyntheticTables:
         return pd.concat(parts, ignore_index=True)
 
     def singled_out(self) -> pd.DataFrame:
-        """Return a row for each detector and pair that it singles out, the one that chance explains least first."""
+        """Return one row per detector and pair that it singles out, the one that chance explains least first."""
         parts = []
         for view, one in zip(self.views, self.found.by, strict=True):
             pairs = singled_pairs(view, one)
-            made, real = pairs["synthetic"].to_numpy(), pairs["train"].to_numpy()
+            synthetic, real = pairs["synthetic"].to_numpy(), pairs["train"].to_numpy()
             table = pd.DataFrame(
                 {
                     "detector": np.array([view.name] * len(pairs), dtype=object),
                     "group": self.patient[real],
                     "training_image": self.train_image[real],
-                    "image": self.image[made],
+                    "image": self.image[synthetic],
                     **{name: pairs[name].to_numpy() for name in ("distance", "other_distance", "lead", "expected")},
                 }
             )
@@ -289,7 +288,7 @@ class SyntheticTables:
         return pd.concat(parts, ignore_index=True)
 
     def exposures(self) -> pd.DataFrame:
-        """Return a row for each training image of a listed patient, with the nearest synthetic image, by detector."""
+        """Return one row per training image of a listed patient, with the nearest synthetic image, by detector."""
         parts = []
         for view, one in zip(self.views, self.found.by, strict=True):
             assert one.exposed is not None
@@ -307,7 +306,7 @@ class SyntheticTables:
         return pd.concat(parts, ignore_index=True)
 
     def clusters(self, clusters: Clusters) -> pd.DataFrame:
-        """Return a row for each cluster: how many images, whom they expose, and the first of them."""
+        """Return one row per cluster: the number of images, the patients that they expose, and the first of them."""
         return pd.DataFrame(
             {
                 "cluster": np.arange(1, len(clusters.images) + 1),
@@ -319,7 +318,7 @@ class SyntheticTables:
         )
 
     def unread(self) -> pd.DataFrame:
-        """Return a row for each image that could not be read, or has no file."""
+        """Return one row per image that could not be read, or has no file."""
         rows = []
         for part, (undecoded, missing) in self.skipped.items():
             rows += [(part, self.key.names([i])[0], str(why)) for i, why in
@@ -329,7 +328,7 @@ class SyntheticTables:
         return pd.DataFrame(rows, columns=["part", "image", "reason"], dtype=object)
 
     def pairs(self) -> pd.DataFrame:
-        """Synthetic images with equal or nearly equal pixels, a row for each pair, training and held-out ones."""
+        """Return one row per pair of a synthetic and a real image with equal or nearly equal pixels, of either part."""
         rows = []
         c = self.c
         for part, same, ids, groups in (
@@ -350,7 +349,7 @@ class SyntheticTables:
                 for s in np.flatnonzero(same >= 0)
             ]
         equal = set(c.identical[c.identical >= 0].tolist())
-        for part, near, ids, groups, known in (
+        for part, near, ids, groups, equal_rows in (
             ("training", c.near_train, self.train_image, self.patient, equal),
             ("held out", c.near_held, self.held_image, self.held_patient, set(c.identical_held.tolist())),
         ):
@@ -366,7 +365,7 @@ class SyntheticTables:
                     False,
                 )
                 for k, r in enumerate(near.second)
-                if int(r) not in known
+                if int(r) not in equal_rows
             ]
         columns = ["part", "identical", "image", "real_image", "group", "similarity", "orientation", "in_both"]
         table = pd.DataFrame(rows, columns=columns)
@@ -378,28 +377,28 @@ class SyntheticTables:
         ).reset_index(drop=True)
 
     def alignments(self, look: SecondLook) -> pd.DataFrame:
-        """Return a row for each pair that was laid on one another, the most similar first.
+        """Return one row per pair that was laid on one another, the most similar first.
 
         ``matrix_xx`` to ``matrix_y`` map a pixel (x, y) of the synthetic image to its place in the training image:
         ``x' = matrix_xx x + matrix_xy y + matrix_x`` and ``y' = matrix_yx x + matrix_yy y + matrix_y``.
         """
-        pairs, found = look.pairs, [pair.alignment for pair in look.pairs]
-        made = np.array([pair.synthetic for pair in pairs], dtype=np.int64)
+        pairs, alignments = look.pairs, [pair.alignment for pair in look.pairs]
+        synthetic = np.array([pair.synthetic for pair in pairs], dtype=np.int64)
         real = np.array([pair.train for pair in pairs], dtype=np.int64)
-        matrix = np.array([one.matrix.ravel() for one in found], dtype=np.float64).reshape(len(pairs), 6)
+        matrix = np.array([one.matrix.ravel() for one in alignments], dtype=np.float64).reshape(len(pairs), 6)
         table = pd.DataFrame(
             {
-                "image": self.image[made],
+                "image": self.image[synthetic],
                 "training_image": self.train_image[real],
                 "group": self.patient[real],
                 "confirmed": np.array([pair.confirmed for pair in pairs], dtype=bool),
-                "alignment": np.array([one.words for one in found], dtype=object),
-                "similarity": np.array([one.similarity for one in found], dtype=np.float64),
-                "mirrored": np.array([one.mirrored for one in found], dtype=bool),
-                "turn": np.array([one.turn for one in found], dtype=np.float64),
-                "scale": np.array([one.scale for one in found], dtype=np.float64),
-                "overlap": np.array([one.overlap for one in found], dtype=np.float64),
-                "agreeing": np.array([one.agreeing for one in found], dtype=np.float64),
+                "alignment": np.array([one.words for one in alignments], dtype=object),
+                "similarity": np.array([one.similarity for one in alignments], dtype=np.float64),
+                "mirrored": np.array([one.mirrored for one in alignments], dtype=bool),
+                "turn": np.array([one.turn for one in alignments], dtype=np.float64),
+                "scale": np.array([one.scale for one in alignments], dtype=np.float64),
+                "overlap": np.array([one.overlap for one in alignments], dtype=np.float64),
+                "agreeing": np.array([one.agreeing for one in alignments], dtype=np.float64),
                 **{name: matrix[:, at] for at, name in enumerate(MATRIX)},
             }
         )
@@ -420,14 +419,14 @@ class SyntheticTables:
         return self.views[view].distances.plant_source[self.plant.kind == kind]
 
     def _ordered(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
-        """Sort rows by pseudonyms, where there are some: the old order would tell the order of the ids."""
+        """Sort rows by pseudonyms, where there are some: the old order would reveal the order of the ids."""
         if self.key.key is None:
             return table
         return table.sort_values(list(columns), kind="stable").reset_index(drop=True)
 
 
 def _kinds(plants: Plants, shares: Mapping[str, Proportion], kinds: Sequence[str]) -> pd.DataFrame:
-    """Return a row for each kind: planted, patients, found, with an interval."""
+    """Return one row per kind: planted, patients, found, with an interval."""
     rows = []
     for kind in kinds:
         share = shares.get(kind)
@@ -447,28 +446,28 @@ def _kinds(plants: Plants, shares: Mapping[str, Proportion], kinds: Sequence[str
 
 
 def _some(names: np.ndarray, most: int = 20) -> str:
-    """Names in a row, the first of many."""
+    """Join names in a row, the first of many."""
     more = f", ... ({len(names):,} in all)" if len(names) > most else ""
     return ", ".join(str(name) for name in names[:most]) + more
 
 
 def detector_table(evidence: SyntheticEvidence, found: Findings) -> pd.DataFrame:
-    """Return a row for each detector: its list, its test of the set as a whole, the copies that it finds alone.
+    """Return one row per detector: its list, its test of the set as a whole, the copies that it finds alone.
 
-    Of a head also the patients with a pair of P > 0.5, training and held out: the latter are its false alarms.
+    For a head also the patients with a pair of P > 0.5, training and held out: the latter are its false alarms.
     """
     rows, listing = [], listing_detectors([view.distances for view in evidence.views])
     for place, (view, one) in enumerate(zip(evidence.views, found.by, strict=True)):
         recall = None if one.power is None else one.power.recall
-        asked = one.asked if place in listing else None
+        queries = one.asked if place in listing else None
         rows.append(
             {
                 "detector": view.name,
                 "features": view.features.described.encoder,
                 "measure": view.measure,
-                "listed": np.nan if asked is None else float(asked.listed.n_rejected),
-                "ahead": np.nan if asked is None else float(asked.ahead),
-                "p_ahead": np.nan if asked is None else asked.p_ahead,
+                "listed": np.nan if queries is None else float(queries.listed.n_rejected),
+                "ahead": np.nan if queries is None else float(queries.ahead),
+                "p_ahead": np.nan if queries is None else queries.p_ahead,
                 "singled_out": np.nan if one.singled is None else float(one.singled.images.sum()),
                 "singled_below": np.nan if one.singled is None else _distance(view, one.singled.near.cut),
                 "singled_lead": np.nan if one.singled is None else one.singled.lead.cut,
@@ -484,12 +483,12 @@ def detector_table(evidence: SyntheticEvidence, found: Findings) -> pd.DataFrame
 
 
 def _distance(view: DetectorView, closeness: float) -> float:
-    """The distance that has this closeness; below it somebody is singled out."""
+    """Return the distance that has this closeness; patients below it are singled out."""
     return -closeness if view.has_head else float(np.exp(-closeness))
 
 
 def _above_half(view: DetectorView, distance: np.ndarray, patients: np.ndarray) -> float:
-    """Share of patients with a synthetic image of P > 0.5; NaN without a head, or patients."""
+    """Return the share of patients with a synthetic image of P > 0.5; NaN without a head, or patients."""
     if not view.has_head or not len(distance):
         return np.nan
     return float((probability(view, group_values(distance, patients)) > 0.5).mean())
@@ -498,20 +497,20 @@ def _above_half(view: DetectorView, distance: np.ndarray, patients: np.ndarray) 
 def paired_table(
     evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...], names: Pseudonyms
 ) -> pd.DataFrame:
-    """Return a row for each detector and pair of a synthetic image and its source: how alike they are."""
+    """Return one row per detector and pair of a synthetic image and its source: how alike they are."""
     pairing, sets = evidence.pairing, evidence.sets
     assert pairing is not None
     parts = []
-    for view, said in zip(evidence.views, paired, strict=True):
+    for view, scores in zip(evidence.views, paired, strict=True):
         table = pd.DataFrame(
             {
-                "detector": np.array([view.name] * len(said.score), dtype=object),
+                "detector": np.array([view.name] * len(scores.score), dtype=object),
                 "image": names.names(sets.synthetic.manifest.images[pairing.synthetic]),
                 "training_image": names.names(sets.train.manifest.images[pairing.train]),
                 "group": names.names(found.patients[pairing.train]),
-                "score": said.score,
-                "probability": probability(view, -said.score),
-                "memorized": said.memorized,
+                "score": scores.score,
+                "probability": probability(view, -scores.score),
+                "memorized": scores.memorized,
             }
         )
         parts.append(table if names.key is None else table.sort_values(["image"], kind="stable"))
@@ -519,7 +518,7 @@ def paired_table(
 
 
 def spread_table(evidence: SyntheticEvidence) -> pd.DataFrame:
-    """Return a row for each detector with a head, kind of pair and bin of the logit: the pairs in it."""
+    """Return one row per detector with a head, kind of pair and bin of the logit: the pairs in it."""
     rows = [
         (view.name, kind, float(low), float(high), int(n))
         for view in evidence.views

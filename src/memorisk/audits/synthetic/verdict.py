@@ -1,4 +1,4 @@
-"""What may be said of a synthetic set: it copies patients, it passes, or it could not be decided; what would decide it.
+"""Verdict on a synthetic set: it copies patients, it passes, or it is not decided; and what would decide it.
 
 * ``fail``: a training patient is listed, at METHODS' fixed level whatever ``--level`` shows; or more of them lie nearer
   to the set than every held-out patient than a random split explains (``p_ahead`` at most 5 %); or more of them have a
@@ -8,8 +8,8 @@
   where more patients had a nearly identical image before the dismissals than held-out patients let expect.
 * ``pass``: none of these; no image is singled out (`memorisk.statistics.copies.tails`) or confirmed by the second look;
   one copy of a planted kind (``--plant-kinds``) would have been either, or seen by its pixels, with probability at
-  least ``--recall``, for every kind by the lower end of its own interval; and there is no doubt of what the comparison
-  rests on: pairs, patients, the detector, the held-out images, the set itself.
+  least ``--recall``, for every kind by the lower end of its own interval; and nothing that the comparison rests on is
+  in doubt: pairs, patients, the detector, the held-out images, the set itself.
 * ``undecided``: everything else, above all a set without held-out images; also what would fail by p-values between
   training and held-out images that lie apart.
 
@@ -75,20 +75,20 @@ from memorisk.statistics.verdicts.reasons import Reason, verdict_reasons
 from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways
 
 NEAR_LEVEL = 0.01
-"""At or below this p the patients with a nearly identical synthetic image, who are compared with held-out ones besides,
+"""Largest p at which the patients with a nearly identical synthetic image, who are also compared with held-out ones,
 are too many for chance."""
 DOUBT_LEVEL = 0.05
-"""Up to here they are a doubt, and where no held-out patient has such an image they are one at any p."""
+"""Largest p at which they are a doubt; where no held-out patient has such an image they are one at any p."""
 UNLIKE_LEVEL = 0.01
-"""At or below this p, in either direction, training and held-out images are no random split."""
+"""Largest p, in either direction, at which training and held-out images do not count as a random split."""
 
 
 def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> dict[str, Any]:
     """Decide the status, with reasons, what would decide it, and the numbers that a pipeline may act on.
 
     Args:
-        numbers: Of `analysis.numbers_of`.
-        options: What a pass needs.
+        numbers: Numbers of `analysis.numbers_of`.
+        options: Settings with the requirements of a pass.
     """
     ids, unlike = numbers.reading.ids.reasons, _unlike(numbers)
     status, reasons = "fail", _failures(numbers)
@@ -97,7 +97,7 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
     if reasons and apart and not numbers.pixels.n_certain:
         status, open_reasons = "undecided", [unlike, *ids]
         reasons = [unlike, *reasons, *ids]
-    elif reasons and apart:  # copies are copies; a list beside another kind of images says nothing
+    elif reasons and apart:  # copies are copies; a list against another kind of images says nothing
         reasons, open_reasons = [*_failures(numbers, by_distance=False), unlike], [*open_reasons, unlike]
     elif not reasons and numbers.sets.held is None:
         pixels = numbers.pixels
@@ -109,7 +109,7 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
         status = "undecided" if reasons else "pass"
         reasons = reasons or _passed(numbers)
     deciding = [reason.remedy for reason in open_reasons]
-    judged, failed = _judged(numbers.pixels), status == "fail"  # dismissals are no reason to fail
+    judged, failed = _judged(numbers.pixels), status == "fail"  # dismissals do not justify a failure
     if failed:
         reasons = [*reasons, *_aligned(numbers)]
         deciding = [*deciding, *_left_after_failure(numbers, options, deciding)]
@@ -198,7 +198,7 @@ def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions) -> list[Reason
 
 
 def _comparison(numbers: SyntheticNumbers) -> Iterator[Reason]:
-    """Yield doubts of whom the set is compared with: another kind, unknown patients, a detector that knows them."""
+    """Yield doubts about the people of the comparison: another kind, unknown patients, a detector that knows them."""
     reading = numbers.reading
     if (unlike := _unlike(numbers)) is not None:
         yield unlike
@@ -210,15 +210,15 @@ def _comparison(numbers: SyntheticNumbers) -> Iterator[Reason]:
 
 
 def _parts(numbers: SyntheticNumbers) -> Iterator[Reason]:
-    """Yield doubts of what was not read, and of checks that could not look."""
+    """Yield doubts about files that were not read, and about checks that could not look."""
     reading = numbers.reading
     if n := reading.n_train_unread:  # their copies would not be found
         yield TrainingUnread(n_files=n)
     elif n := reading.n_train_blank:
         yield TrainingBlank(n_images=n)
-    left = reading.n_synthetic_frames_left, reading.n_train_frames_left
-    if any(left):
-        yield FramesLeft(n_synthetic=left[0], n_training=left[1])
+    frames = reading.n_synthetic_frames_left, reading.n_train_frames_left
+    if any(frames):
+        yield FramesLeft(n_synthetic=frames[0], n_training=frames[1])
     yield from check_reasons(numbers.checks, numbers.terms.names)
 
 
@@ -290,12 +290,12 @@ def ways_to_power(
     """Find what would let planted copies be noticed as a pass needs it; each remedy is for all kinds that lack it.
 
     Args:
-        by_kind: Share noticed of each kind of which a copy could be made.
-        planted: Kinds that were asked for.
-        options: What a pass needs.
+        by_kind: Share of each kind of which a copy could be made that is noticed.
+        planted: Names of the kinds that the settings request.
+        options: Settings with the requirements of a pass.
         sets: Numbers of patients.
         weak: Whether all features are weak.
-        held_out_needed: Number of held-out patients with whom the kinds would be noticed; None where none suffices.
+        held_out_needed: Number of held-out patients at which the kinds would be noticed; None where none suffices.
     """
     missed = missed_kinds(by_kind, planted, options.recall)
     unmade = [kind for kind in planted if kind not in by_kind]
@@ -322,7 +322,7 @@ def ways_to_power(
 
 
 def _more_plants(missed: Sequence[Proportion], options: SyntheticOptions, patients: int) -> Iterator[Remedy]:
-    """Find how many plants show the recall; none where fewer could be made than were asked for."""
+    """Find how many plants show the recall; none where fewer could be made than the settings request."""
     if any(noticed.trials < options.plants for noticed in missed):
         return
     needed = [plants_needed(noticed, options.recall, patients) for noticed in missed]
@@ -348,7 +348,7 @@ def _near_pairs(numbers: SyntheticNumbers) -> Iterator[Reason]:
 
 
 def _held_out_copies(numbers: SyntheticNumbers) -> Iterator[Reason]:
-    """Doubt held-out people whom the set copies or resembles."""
+    """Doubt held-out people that the set copies or resembles."""
     pixels, units = numbers.pixels, numbers.terms.names
     if n := pixels.n_held_images:
         yield HeldOutPixels(n_images=n)
@@ -397,7 +397,7 @@ def _another_kind(numbers: SyntheticNumbers) -> Iterator[Reason]:
 
 
 def _passed(numbers: SyntheticNumbers) -> list[Reason]:
-    """List what a pass rests on."""
+    """List the evidence that a pass rests on."""
     power, units = numbers.power, numbers.terms.names
     reasons: list[Reason] = [
         KindsCovered(kinds=tuple(power.plant_kinds), also=power.also_tried),

@@ -1,6 +1,6 @@
-"""The fixed wording of the synthetic report: verdicts, what the numbers rest on, what was not looked at.
+"""The fixed wording of the synthetic report: verdicts, the basis of the numbers, what was not looked at.
 
-Apart from the layout, so that whoever checks what the report claims reads one file.
+The wording is apart from the layout, so that a reader who checks the claims of the report reads one file.
 """
 
 from memorisk.audits.generated.terms import Terms
@@ -8,7 +8,7 @@ from memorisk.report.blocks import Kind, Text
 from memorisk.report.statements.statement import run_headline
 
 SAME_IDENTITY, TWO_IDENTITIES, SET_TO_TRAINING = "same identity", "two identities", "synthetic, training"
-"""Kinds of pairs of which logits are counted."""
+"""Kinds of pairs whose logits are counted."""
 
 HEADLINES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", run_headline("pass", "synthetic")),
@@ -25,7 +25,7 @@ SENTENCES = {
     "undecided": "This is not a pass: the data given cannot show whether training {units} are copied.",
 }
 CERTAIN = "Do not release the set: it holds {of_one}. The pairs are shown below."
-"""Of a failure that pixels or a person settled."""
+"""Lead of a failure that pixels or a person settled."""
 LISTED = (
     "Listed means: nearer to the synthetic images than {units} {whom} the generator never saw, by more than chance "
     "explains. A copy is one reason. A generator that fits a small training set closely comes nearer to all of it "
@@ -86,7 +86,7 @@ BLIND = (
     "above."
 )
 LARGEST_BOUND = 0.5
-"""From here on an upper limit of the share of copies says nothing of a set."""
+"""Upper limit of the share of copies from which on it says nothing of a set."""
 UNBOUNDED = (
     "How large the share of copies in the set can be is not bounded: too few copies of the kind noticed least would "
     "have been found."
@@ -207,13 +207,13 @@ NOT_LOOKED_AT: tuple[str, ...] = (
 
 
 def assumptions(terms: Terms, groups_given: bool) -> list[Text]:
-    """List what the p-values rest on.
+    """List the assumptions of the p-values.
 
     Args:
-        terms: What a group is called.
+        terms: Words for a group.
         groups_given: Whether patients are known on both sides.
     """
-    told: list[Text] = [
+    sentences: list[Text] = [
         terms.fill(
             "Training and held-out {units} are a random split of one data set, made by {unit}. If the held-out ones "
             "come from another hospital, year or device, p-values compare hospitals."
@@ -226,11 +226,11 @@ def assumptions(terms: Terms, groups_given: bool) -> list[Text]:
         "together.",
     ]
     if terms.units == "patients":
-        told.append("A patient with several images is compared with held-out patients at as many images.")
+        sentences.append("A patient with several images is compared with held-out patients at as many images.")
     if not groups_given:
-        told.append(
+        sentences.append(
             "No patients were given with some of the images, so that every image stands for itself: a patient with "
             "several images may be on both sides, and then p-values are too large. Name patients with --group-from or "
             "--group-column."
         )
-    return told
+    return sentences
