@@ -35,14 +35,14 @@ class MarkAnswers:
     """Answers of one model to the mark, its controls and random patches, as divergences in nats.
 
     Attributes:
-        mark: [n] KL(clean || marked) of each probe.
-        controls: [C] mean over probes of log KL, of each control.
-        controls_mean: [C] mean KL, of each control.
-        random: [draws, n] KL of a fresh random patch for each probe.
+        mark: KL(clean || marked) of each probe, [n].
+        controls: Mean over probes of log KL, of each control, [C].
+        controls_mean: Mean KL over probes, of each control, [C].
+        random: KL of a fresh random patch for each probe, [draws, n].
         transparent: Largest |KL| of the mark at opacity 0; NaN where the model had no such probes.
         transparent_log: Mean over probes of its log KL.
-        shift: [K] mean change of each class's probability by the mark.
-        clean: [K] mean probability of each class without it.
+        shift: Mean change of each class's probability by the mark, [K].
+        clean: Mean probability of each class without it, [K].
     """
 
     mark: FloatArray
@@ -76,21 +76,21 @@ def ask_about_marks(
     seed: int = 0,
     progress: CountProgress = lambda done, total: None,
 ) -> MarkAnswers:
-    """Ask a model about clean, marked and control probes.
+    """Query a model with clean, marked and control probes.
 
     Args:
-        predictor: The model.
+        predictor: Model to query.
         preprocessing: Preprocessing of its input; the first batch asserts it on the marked pixels.
-        images: uint8 or uint16 [n, H, W, C], read batch by batch.
-        mark: The mark.
-        controls: Its controls.
+        images: Probes, uint8 or uint16 [n, H, W, C], read batch by batch.
+        mark: Mark to burn into the probes.
+        controls: Controls of the mark.
         draws: Redraws of the paper's random patches z_r ~ U[0, 1], a fresh one for each probe; 0 for none.
         seed: Seed of the random patches.
         progress: Called with probes done and their number.
 
     Raises:
         InputError: A mark does not fit, or the predictor raises one.
-        MemoriskError: The patched input is not what the declared preprocessing gives.
+        MemoriskError: The patched input differs from the result of the declared preprocessing.
     """
     n = len(images)
     mark_kl, random_kl = np.empty(n), np.empty((draws, n))
@@ -136,10 +136,10 @@ def label_probabilities(
     """Query p(label | x_u) and p(label | x_r) of each image, from which the white-box score M_w is computed.
 
     Args:
-        predictor: The model.
+        predictor: Model to query.
         preprocessing: Preprocessing of its input.
-        images: uint8 or uint16 [n, H, W, C] of the label.
-        mark: The mark.
+        images: Images of the label, uint8 or uint16 [n, H, W, C].
+        mark: Mark to burn into the images.
         label: Number of the class.
         seed: Seed of the random patches, a fresh one for each image.
     """
@@ -206,7 +206,7 @@ class _PatchedBatch:
         return self.exchanged(stamp, stamp.preprocessing.apply(part))
 
     def check(self, stamp: _Stamp) -> None:
-        """Assert that the exchanged rectangle is what preprocessing the whole marked image gives."""
+        """Assert that the exchanged rectangle equals that of the whole marked image after preprocessing."""
         with self.burnt(stamp):
             if not np.array_equal(self.x, self.preprocessing.apply(burn(self.pixels, stamp.mark))):
                 raise MemoriskError("the marked probes are not what the declared preprocessing gives: please report it")
@@ -239,7 +239,7 @@ def answers_of_outputs(
     """Read the answers of the model and of its references from saved outputs.
 
     Args:
-        path: An .npz file (`memorisk.models.blackbox.saved_outputs.write_saved_outputs`).
+        path: File of outputs, .npz (`memorisk.models.blackbox.saved_outputs.write_saved_outputs`).
         output: Kind of the outputs in the file: "logits", "probabilities" or "auto".
 
     Returns:

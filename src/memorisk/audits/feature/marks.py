@@ -1,4 +1,4 @@
-"""The mark and its controls: from what a user types, as a picture, and as plain arrays.
+"""The mark and its controls: from the settings, as a picture, and as plain arrays.
 
 `preview` draws them on one image, for a look before any model is queried. The arrays are for a model that cannot
 be moved: only NumPy is needed to burn them in. The owner of the model burns each into the probes, queries the model,
@@ -153,7 +153,7 @@ def write_mark_arrays(path: Path, marks: Sequence[Mark], height: int, width: int
     ``x[:, top:top + h, left:left + w] = (1 - alpha) x + alpha values``.
 
     Args:
-        path: A new ``.npz``.
+        path: Path of a new ``.npz`` file.
         marks: The mark, then its controls.
         height: Height of the images, in pixels.
         width: Width of the images, in pixels.
@@ -193,12 +193,12 @@ def preview(
     """Write the image with the mark and with its first controls side by side, six per row.
 
     Args:
-        image: An image file; never written to.
-        out: A new PNG file.
-        options: The mark and its controls.
+        image: Path of an image file; never written to.
+        out: Path of a new PNG file.
+        options: Settings of the mark and its controls.
         size: Side in pixels that the image is resized to.
         seed: Seed of the controls.
-        arrays: A new .npz file for the mark and all its controls as arrays (`mark_arrays`).
+        arrays: Path of a new .npz file for the mark and all its controls as arrays (`write_mark_arrays`).
 
     Returns:
         The picture's file.

@@ -63,7 +63,7 @@ def feature_page(result: Result, marks: Sequence["Mark"] = (), *, redact: bool =
     Args:
         result: Result of `audits.feature.run.analyse_feature`.
         marks: The mark and its controls, for pictures; an empty sequence for a page without pictures.
-        redact: Leave out the mark, its texts and the probes' ids.
+        redact: Whether to leave out the mark, its texts and the probes' ids.
     """
     summary = FeatureSummary.read(result.summary)
     sections = [
@@ -108,13 +108,13 @@ def _lead(verdict: FeatureVerdict, n_controls_asked: int) -> list[Block]:
 
 
 def sensitivity(verdict: FeatureVerdict) -> tuple[str, str]:
-    """Word how many times as sensitive to the mark the model is, exp(M), and what that is compared with."""
+    """Word how many times as sensitive to the mark the model is, exp(M), and the quantity that it is compared with."""
     beside = "that of the references" if verdict.counts.n_references else "that to similar marks"
     return f"{np.exp(verdict.m.estimate_log):.3g} times", beside
 
 
 def noticeable_sensitivity(test: MarkTest) -> tuple[str, str]:
-    """Word the least sensitivity that would have been found with probability 0.8, and what it is compared with."""
+    """Word the least sensitivity that would have been found with probability 0.8, and its reference."""
     if not isfinite(test.noticeable_log):
         return "not known", ""
     return f"{np.exp(test.noticeable_log):.3g} times or more", "as sensitive as the references"
@@ -140,7 +140,7 @@ def _models(rank: MarkRank, table: pd.DataFrame) -> Figure:
 
 
 def _missing_controls(asked: int, found: int) -> str:
-    """Say that fewer controls exist, or fit the images, than the user requested; else what controls are."""
+    """Say that fewer controls exist, or fit the images, than the user requested; else describe the controls."""
     return "similar marks" if found >= asked else f"of {count(asked)} asked for: no more marks like it were found"
 
 

@@ -1,4 +1,4 @@
-"""Reasons of the audit of a mark: how sensitive the model is to it, and what the comparison rests on."""
+"""Reasons of the audit of a mark: the sensitivity of the model to it, and the basis of the comparison."""
 
 from math import exp, isfinite
 
@@ -152,7 +152,7 @@ class MarkNoticeable(Reason, code="mark-noticeable", bears_on=SUPPORT):
 
 
 class NoTrace(Reason, code="mark-no-trace", bears_on=LIMIT):
-    """Pass: what it does not say."""
+    """Pass: limits of its statement."""
 
     text = plain = Words(
         "the mark may have been in the training data all the same: one training image often leaves no trace in the "

@@ -1,7 +1,7 @@
 """The numbers of the audit of a mark: the contents of ``summary.json`` and ``verdict.json``; tables have own files.
 
-M, its limits and what could have been noticed are logarithms of how many times as sensitive the model is; KL
-divergences are in nats.
+M, its limits and the noticeable sensitivity are logarithms of how many times as sensitive the model is; KL divergences
+are in nats.
 """
 
 from collections.abc import Mapping
@@ -127,7 +127,7 @@ class MarkM:
 
 @dataclass(frozen=True, kw_only=True)
 class MarkTest:
-    """The test that counts, and what it could have found."""
+    """Test that counts, and the effect that it could have found."""
 
     p_value: float
     smallest_p: float

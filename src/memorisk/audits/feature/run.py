@@ -57,9 +57,9 @@ class FeatureEvidence:
         mark: The mark; None where only outputs were given.
         controls: Controls of the mark; empty where only outputs were given.
         images: Ids of the probes; empty where only outputs were given.
-        described: Models and preprocessing.
+        described: Description of models and preprocessing.
         white_box: M_w and its components; None unless the options request it.
-        probes: The images; None where only outputs were given.
+        probes: Store of the probes; None where only outputs were given.
     """
 
     models: list[MarkAnswers]

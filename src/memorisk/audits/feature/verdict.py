@@ -39,7 +39,7 @@ EDGE = 0.025
 
 
 def feature_verdict(summary: FeatureSummary, options: FeatureOptions) -> FeatureVerdict:
-    """Decide the status, with reasons and what would decide it.
+    """Decide the status, with its reasons and the remedies that would decide it.
 
     The references' test alone decides: ``fail`` where p is at most the level; ``pass`` only where p is above it, the
     interval of M holds 0, and a model that is ``gate`` times as sensitive would have been found with probability 0.8;

@@ -1,7 +1,7 @@
 """Every distance of the audit in passes of the exact search, and pairs with equal or nearly equal pixels.
 
 The direction that counts is from real images to the set (METHODS section 5); the other one describes. A distance is
-minus what a detector calls likeness: that of a measure, or minus the logit of a head, which may be below 0.
+the negative of a detector's likeness: that of a measure, or minus the logit of a head, which may be below 0.
 """
 
 from dataclasses import dataclass, field, replace
@@ -86,8 +86,8 @@ class Distances:
     plants: FloatArray
     """Distance of each plant to the training images, [P]."""
     plant_source: FloatArray
-    """Distance of each plant to the nearest image of its source's patient, [P]: what that patient's distance to the set
-    would be with it."""
+    """Distance of each plant to the nearest image of its source's patient, [P]: that patient's distance to the set
+    if the plant were in it."""
     plant_other: FloatArray
     """Distance of each plant to the nearest real image of any other person, training or held out, [P]."""
     held_to_train: FloatArray
@@ -297,7 +297,7 @@ def _undismissed_nearest(
 
 
 def _next_of(left: np.ndarray, distance: FloatArray, place: np.ndarray) -> tuple[float, int]:
-    """Return the distance and the training image that a search among some of them found; -1 for none."""
+    """Return the distance and the training image that a search among some of them found; -1 if it found none."""
     return float(distance[0]), int(left[place[0]]) if place[0] >= 0 else -1
 
 
@@ -394,10 +394,10 @@ def find_pixel_copies(
     """Find synthetic images with the pixels of a real one, and for every image the most similar of the other side.
 
     Args:
-        sets: The images.
+        sets: Images of all parts.
         progress: Called with (stage, done, total).
         review: Judgements; dismissed pairs do not count as copies. All pairs are found before any answer is read.
-        plants: Planted copies, checked by the rule of equal pixels; None for none.
+        plants: Planted copies, checked by the rule of equal pixels; None without plants.
     """
     miniatures = [
         np.empty((0, 32, 32), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Measurements of the images: what every detector saw, conditioned pairs, logits, and pixel copies.
+"""Measurements of the images: distances by every detector, conditioned pairs, logits, and pixel copies.
 
 **Paired mode** (paper 004, section 3.2): each synthetic image is compared with the training image that it was
 conditioned on. MemRate is the share of these pairs that a detector calls one identity: P > 0.5 by a head, elsewhere
@@ -80,7 +80,7 @@ def read_pairing(named: str | None, sets: Sets, seed: int) -> Pairing | None:
     """Read which synthetic image was generated from which training image.
 
     Args:
-        named: Column of the synthetic images' table with ids of training images, or a table of pairs; None for none.
+        named: Column of the synthetic images' table with ids of training images, or a table of pairs; None for neither.
         sets: The images of the audit.
         seed: Seed of the draw of training images that held-out ones are compared with.
 
@@ -230,7 +230,7 @@ class LogitHistogram:
     itself: float
     """Logit of an image and itself."""
     above_itself: int
-    """Number of pairs of two patients that reach it: with as many the detector does not see an exact copy."""
+    """Number of pairs of two patients that reach it, from which the detector cannot tell an exact copy."""
 
 
 def logit_histogram(similarity: HeadSimilarity, found: FeatureTables, sets: Sets) -> LogitHistogram:
@@ -296,7 +296,7 @@ class DetectorView:
 
     @property
     def measure(self) -> str:
-        """Return the distance in words, with what was fitted."""
+        """Return the distance in words, with the fitted quantities."""
         if isinstance(self.similarity, MeasureSimilarity):
             return self.similarity.measure.plain_words
         return self.similarity.words if self.distances.of_parts else f"minus the {self.similarity.words}"

@@ -112,7 +112,7 @@ def detector_notes(model: PairDetector, sets: Sets) -> tuple[str, ...]:
 
 
 def refuse_known(generator: Generator, store: ImageStore, what: str) -> str:
-    """Refuse people that a generator was trained or chosen on; return what is then still taken on trust, or "".
+    """Refuse people that a generator was trained or chosen on; return the part that is still taken on trust, or "".
 
     Args:
         generator: Generator to check.

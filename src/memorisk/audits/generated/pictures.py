@@ -99,7 +99,7 @@ def aligned_gallery(pairs: Mapping[tuple[str, str, str], PairPicture]) -> Galler
     """Show pairs laid on one another.
 
     Args:
-        pairs: Pixels (`laid_on_one_another`) by training image, synthetic image, and what was done, in words.
+        pairs: Pixels (`laid_on_one_another`) by training image, synthetic image, and the transform, in words.
     """
     items = [
         Thumbnail(

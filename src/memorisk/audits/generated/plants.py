@@ -1,8 +1,9 @@
 """Known copies planted among the synthetic images, and which kinds of them are surely noticed.
 
-METHODS section 5, "Power, in every report": the audit says what it would have found. Features and distances are
-computed for one set in which a plant is placed like any other image, under no name. P-values and the list then use
-the other images only. The seed draws everything, so that a resumed run plants the same copies in the same places.
+METHODS section 5, "Power, in every report": the audit measures which copies it would have found. Features and
+distances are computed for one set in which a plant is placed like any other image, under no name. P-values and the
+list then use the other images only. The seed draws everything, so that a resumed run plants the same copies in the
+same places.
 
 A pass is about planted kinds of copies, each by its own interval. An average over kinds says nothing of the kind
 that a release holds: a detector that is blind to one of them would pass. Each kind's lower limit is a bound at 97.5
@@ -186,7 +187,7 @@ def least_noticed_kind(by_kind: Shares) -> str:
 
 
 def kinds_promise(power: PlantPower, probability: float, n_train: int) -> str:
-    """Say what the audit would have noticed of copies of the planted kinds.
+    """Say how surely the audit would have noticed copies of the planted kinds.
 
     Args:
         power: Power for plants of one kind or more.
@@ -215,7 +216,7 @@ def kinds_words(planted: Sequence[str], also: Shares) -> str:
 
     Args:
         planted: Kinds that a pass is about.
-        also: Kinds that were tried besides.
+        also: Shares of the further kinds that were tried.
     """
     remaining = [kind for kind in PLANT_KINDS if kind not in planted]
     others = {

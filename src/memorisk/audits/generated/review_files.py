@@ -1,4 +1,4 @@
-"""Files with judgements of pairs by a person: ``review.csv`` of a run, its followers, and what the viewer writes.
+"""Files with judgements of pairs by a person: ``review.csv`` of a run, its followers, and the viewer's file.
 
 A file that a person has begun to fill is never written over. Judgements of images that are not in the sets of an audit
 are kept in its run folder (`ELSEWHERE`), so that the review of the last run always holds all of them.
@@ -73,8 +73,8 @@ def judged_lines(path: Path) -> list[JudgedLine]:
     """Read the judged rows of a review, each pair once: the last file that judges it counts.
 
     Args:
-        path: A file, or the folder of a run: then all of its review files are read, the viewer's last. `ELSEWHERE` is
-            read from the same folder.
+        path: Path of a file, or the folder of a run: then all of its review files are read, the viewer's last.
+            `ELSEWHERE` is read from the same folder.
 
     Raises:
         InputError: A file does not hold a review, or a row cannot be honoured.
@@ -111,7 +111,7 @@ def undismissed_images(source: Path) -> list[str]:
     """Name the synthetic images of all pairs that are not dismissed, in the order of the files.
 
     Args:
-        source: A review file, or the folder of a run: then all of its review files are read, the viewer's last.
+        source: Path of a review file, or the folder of a run: then all of its review files are read, the viewer's last.
 
     Raises:
         InputError: The file does not exist, or a line cannot be understood.

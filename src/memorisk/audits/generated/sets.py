@@ -177,7 +177,7 @@ class Sets:
     shared_hashes: frozenset[str]
     """Hashes of pixels that are in both parts: a synthetic image that has them copies no person for certain."""
     notes: tuple[str, ...]
-    """Assumptions and what was left out, one sentence for each, without ids."""
+    """Assumptions and omissions, one sentence for each, without ids."""
     frames_left: tuple[int, int] = (0, 0)
     """Numbers of pages, frames and slices of training and of synthetic files that the options leave out."""
 
@@ -272,7 +272,7 @@ class Manifests:
     unseen: Manifest | ImageStore | None
     """Real images that the generator never saw; None without."""
     notes: tuple[str, ...]
-    """Assumptions and what was left out, one sentence for each."""
+    """Assumptions and omissions, one sentence for each."""
     reading: SetReading
 
 

@@ -1,4 +1,4 @@
-"""Settings of ``memorisk images check``: how images are read and compared, and what its page shows."""
+"""Settings of ``memorisk images check``: how images are read and compared, and the content of its page."""
 
 from dataclasses import dataclass
 

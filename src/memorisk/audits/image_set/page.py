@@ -1,4 +1,4 @@
-"""The page of ``memorisk images check``: copies side by side, the gravest first; what was not read; labels, splits."""
+"""The page of ``memorisk images check``: copies side by side, the gravest first; unread files; labels, splits."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -84,7 +84,7 @@ def check_page(
 
 
 def _lead(check: ImageCheck, sets: pd.DataFrame) -> list[Block]:
-    """Say what would spoil an audit, and the counts."""
+    """Name the problems that would spoil an audit, and show the counts."""
     facts = Facts(
         [
             Fact("Images", count(check.n)),
@@ -98,7 +98,7 @@ def _lead(check: ImageCheck, sets: pd.DataFrame) -> list[Block]:
 
 
 def problem_box(problems: Mapping[str, int]) -> Callout:
-    """Say what would spoil an audit, and what to do about it.
+    """Name the problems that would spoil an audit, and their remedies.
 
     Args:
         problems: Counts by kind, as `ImageCheck.problems` returns them.
@@ -350,7 +350,7 @@ def _files(check: ImageCheck, redact: bool) -> list[Block]:
 
 
 def _how(check: ImageCheck, redact: bool) -> list[Block]:
-    """Say by which rule images are copies, what was not looked for, and what was assumed."""
+    """Name the rule by which images are copies, the copies that were not looked for, and assumptions."""
     rules = [check.near_rule.words, *check.near_rule.not_looked_for]
     notes = [] if redact else [*check.notes, *missing_data_notes(check)]
     doubts = [(doubt.without_ids if redact else doubt).words for doubt in check.id_doubts]

@@ -113,7 +113,7 @@ def _hidden_ids(manifest: Manifest, names: Pseudonyms) -> Manifest:
 
 
 def _hidden_paths(found: ImageCheck, names: Pseudonyms) -> ImageCheck:
-    """Put the paths in what was found under pseudonyms."""
+    """Put the paths in the findings under pseudonyms."""
     with_paths = [name for name in FOUND if "path" in getattr(found, name)]
     return replace(found, **{name: _hidden_column(getattr(found, name), names) for name in with_paths})
 

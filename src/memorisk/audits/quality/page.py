@@ -1,6 +1,6 @@
 """The page of ``memorisk quality``: the figures with their reference, their meaning, the trainings, the setup.
 
-The fixed wording says what each figure is, what its interval is about, and what it cannot say.
+The fixed wording defines each figure, the meaning of its interval, and its limits.
 """
 
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ CLUSTERED = (
 
 
 def transfer_warnings(row: Mapping[str, Any]) -> list[str]:
-    """List what limits a comparison of classifiers trained on synthetic and on real images.
+    """List the limits of a comparison of classifiers trained on synthetic and on real images.
 
     Args:
         row: Row of the table of `memorisk.audits.quality.transfer.run_transfer`; all its rows say the same.
@@ -149,7 +149,7 @@ def _lead(found: Quality) -> list[Block]:
 
 
 def _figures(found: Quality) -> list[Block]:
-    """Lay out a table for each feature space, and what limits it."""
+    """Lay out a table for each feature space, with its limits."""
     blocks: list[Block] = []
     for features, own in found.figures.groupby("features", sort=False):
         name = str(features)

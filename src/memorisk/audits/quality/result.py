@@ -35,7 +35,7 @@ class Quality:
             classifier.
         described: Sentence on the encoder of each feature space.
         numbers: Numbers of images and of patients.
-        notes: Assumptions, and what was left out.
+        notes: Assumptions and omissions, one sentence for each.
         folder: The run folder.
     """
 

@@ -1,8 +1,8 @@
 """``memorisk quality``: figures of a set of synthetic images in any feature spaces, compared with held-out ones.
 
 Quality says nothing about privacy: a set of copies has the best figures there are. `memorisk.statistics`
-(``quality_*``) says what the figures are, and what their intervals are about; this module decodes, computes features,
-and writes. Features and trainings are kept, so that the same command continues where a killed one stopped.
+(``quality_*``) defines the figures and the meaning of their intervals; this module decodes, computes features, and
+writes. Features and trainings are kept, so that the same command continues where a killed one stopped.
 """
 
 from dataclasses import dataclass, replace
@@ -66,7 +66,7 @@ class QualityPlan:
         figures: Names of the figures that would be measured.
         n_reference: Number of images that the reference would be measured on.
         cost: Cost of features of every image, and of trainings of classifiers with their predictions.
-        notes: Assumptions, and what was left out.
+        notes: Assumptions and omissions, one sentence for each.
     """
 
     images: dict[str, int]
@@ -95,7 +95,7 @@ def assess_quality(
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
-        synthetic: The images it made.
+        synthetic: The images that the generator made.
         out: The run folder: new, empty, or this command's to write again.
         held_out: Images of patients that it never saw; None for figures without a reference.
         progress: Called with (stage, done, total).
@@ -185,7 +185,7 @@ class QualityAudit(SetAudit[_QualityInputs, _QualityEvidence, Quality]):
         }
 
     def write(self, run: RunFolder, evidence: _QualityEvidence, names: Pseudonyms, progress: Progress) -> Quality:
-        """Train what is to be trained, and write tables, the page and, last, the summary."""
+        """Train the classifiers, if any, and write tables, the page and, last, the summary."""
         quality = _finish(run, evidence.sets, evidence.tables, evidence.transfer, self.options, progress)
         quality = _under_pseudonyms(quality, names)
         _write(run, quality)
@@ -254,7 +254,7 @@ def _finish(
     options: QualityOptions,
     progress: Progress,
 ) -> Quality:
-    """Train what is to be trained, and put everything together."""
+    """Train the classifiers, if any, and put everything together."""
     notes = list(sets.notes)
     compared = None
     if transfer is not None:
@@ -274,7 +274,7 @@ def _finish(
 
 
 def _image_checks(features: Features) -> set[str]:
-    """Return what the checks of features found in single images, by their ids."""
+    """Return the findings of feature checks in single images, by their ids."""
     return set(features.checks.sentences(features.ids, features.values.shape[1]))
 
 

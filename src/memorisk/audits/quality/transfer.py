@@ -98,7 +98,7 @@ def prepare_transfer(sets: Sets, seed: int) -> TransferData:
 
 
 def run_transfer(data: TransferData, options: QualityOptions, folder: Path, progress: Progress) -> pd.DataFrame:
-    """Train what is not trained yet, and compare.
+    """Train the networks that are not trained yet, and compare them.
 
     Args:
         data: Data of `prepare_transfer`.

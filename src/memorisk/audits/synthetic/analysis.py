@@ -83,7 +83,7 @@ def analyse_synthetic(
         options: Settings with the levels and the requirements of a pass.
         names: Pseudonyms that replace ids, or leave them.
         progress: Called with (stage, done, total) of the second look.
-        kept: Alignments of before, with which a killed audit resumes; None for none.
+        kept: Alignments of before, with which a killed audit resumes; None to start anew.
     """
     distances = [view.distances for view in evidence.views]
     findings = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)

@@ -1,8 +1,8 @@
 """Checks of a synthetic set that could not look, as data: each keeps a pass away (METHODS section 6, "Third form").
 
 Planted copies measure all rules together, so that a rule of little power raises no doubt by itself: power of the union
-decides (`memorisk.audits.generated.plants.recall_doubt`). Listed here is what planted copies do not measure, because
-the check had nothing to compare, or no threshold at all.
+decides (`memorisk.audits.generated.plants.recall_doubt`). This module lists checks that planted copies do not
+measure, because the check had nothing to compare, or no threshold at all.
 """
 
 import math

@@ -141,13 +141,13 @@ class Findings:
     listed: np.ndarray
     """Whether any detector lists each patient, [U]."""
     leader: np.ndarray
-    """Detector by which each patient comes nearest to its list, [U]; the first without held-out images."""
+    """Index of the detector by which each patient comes nearest to its list, [U]; 0 without held-out images."""
     exposing: np.ndarray
     """Whether an image exposes a listed patient, [S]."""
     n_dismissed_patients: int
     """Number of patients who would be listed, had no pair been dismissed."""
     ahead_by: int
-    """Number of the detector with the smallest ``p_ahead``."""
+    """Index of the detector with the smallest ``p_ahead``."""
     p_ahead: float
     """Probability of that detector, times the number of detectors; NaN without held-out images."""
     n_listed_at_verdict: int
@@ -169,12 +169,12 @@ class Findings:
     unlike: NeighbourTest | None
     """Test with the smallest p-value of the detectors, times their number."""
     unlike_by: int
-    """Number of the detector with that test."""
+    """Index of the detector with that test."""
     far: int | None
     """Number of synthetic images farther from the training images than `FAR_SHARE` of the held-out patients, by the
     detector with the most such images; None without held-out images."""
     far_by: int
-    """Number of the detector with the most such images."""
+    """Index of the detector with the most such images."""
     plants_confirmed: np.ndarray
     """Whether the second look confirms a plant, [P]."""
 
@@ -434,11 +434,11 @@ def _larger_cut(cut: TailCut, own: np.ndarray, trials: float, chance: float) -> 
 def _power(
     noticed: np.ndarray, plants: Plants, patients: np.ndarray, found: np.ndarray, seed: int
 ) -> tuple[PlantPower | None, CopiesBound | None, Mapping[str, Proportion]]:
-    """Count plants that are noticed, and what follows for the set where images are found by the same rule.
+    """Count plants that are noticed, and bound the copies in a set whose images are found by the same rule.
 
     Args:
         noticed: Whether each plant is noticed, [P].
-        plants: The planted copies; those of required kinds alone say what follows.
+        plants: The planted copies, of which only required kinds enter power and bound.
         patients: Patients of the training images, [N].
         found: Whether each image of the set is found, [S].
         seed: Seed of the draw of one plant from a source with several.

@@ -89,8 +89,8 @@ class Foresight:
         """Return the verdict with a review.
 
         Args:
-            confirmed: Pairs that are confirmed, all of them.
-            dismissed: Pairs that are dismissed, all of them, those of before among them.
+            confirmed: All confirmed pairs.
+            dismissed: All dismissed pairs, those of before among them.
         """
         if self.known - frozenset(dismissed):  # taken back: the run's tables do not have them
             return Foreseen(OPEN, (), ())

@@ -33,7 +33,7 @@ Laid = list[tuple[int, Alignment]]
 
 
 class KeptAlignments:
-    """Alignments of images, by the key of what was aligned.
+    """Alignments of images, by the key of the aligned images.
 
     Args:
         path: Path of the file; None to keep nothing.

@@ -1,4 +1,4 @@
-"""Settings of ``memorisk audit synthetic``: the three sets, what compares them, how sure a pass has to be.
+"""Settings of ``memorisk audit synthetic``: the three sets, their comparison, the certainty of a pass.
 
 The same class is the command line, the YAML file and the Python keywords.
 """

@@ -53,7 +53,7 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
 
     Args:
         result: Result of `audits.synthetic.analysis.analyse_synthetic`.
-        pictures: Pictures of pairs side by side; None for none.
+        pictures: Pictures of pairs side by side; None for a page without pictures.
         redact: Whether to leave out every id and every picture.
     """
     pictures = None if redact else pictures
@@ -109,7 +109,7 @@ def _paired(result: Result, n: SyntheticNumbers, pictures: Pictures | None, reda
 
 
 def _lead(result: Result, n: SyntheticNumbers) -> list[Block]:
-    """Lay out the verdict, the reasons, what would decide it, and the main numbers."""
+    """Lay out the verdict, the reasons, the remedies, and the main numbers."""
     kind, headline = wording.HEADLINES[result.status]
     certain = result.status == "fail" and n.pixels.n_certain
     blocks: list[Block] = [Paragraph(n.terms.fill(wording.CERTAIN if certain else wording.SENTENCES[result.status]))]

@@ -225,7 +225,7 @@ def _window_cuts(windows: Sequence[WindowCut]) -> str:
 
 
 def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: Sequence[Block]) -> list[Block]:
-    """Lay out the second look: what was confirmed, by which transform, and what it confirms of planted copies.
+    """Lay out the second look: the confirmed pairs with their transforms, and the confirmed planted copies.
 
     Args:
         result: Result with the table of alignments.

@@ -1,4 +1,4 @@
-"""Reasons of the audit of a synthetic set: copies, doubts of what the comparison rests on, and what carries a pass."""
+"""Reasons of the audit of a synthetic set: copies, doubts about the basis of the comparison, support of a pass."""
 
 from collections.abc import Mapping
 
@@ -137,7 +137,7 @@ class DismissedPairs(Reason, code="dismissed-pairs", bears_on=LIMIT):
     n_identical: int
     n_near: int
     n_more_listed: int
-    """Number of further patients who would be listed."""
+    """Number of further patients who would be listed without the dismissals."""
     plain = Words("a person dismissed {n_pairs:pair, which counts as no copy|pairs, which count as no copies}")
 
     @Words
@@ -498,7 +498,7 @@ class KindsCovered(Reason, code="kinds-covered", bears_on=SUPPORT):
 
     kinds: tuple[str, ...]
     also: Mapping[str, Proportion]
-    """Share noticed of the kinds that were tried besides."""
+    """Shares of the further kinds that were tried that are noticed."""
     plain = Words("this pass is about {n_kinds:kind|kinds} of copies")
 
     @property
@@ -554,7 +554,7 @@ class CopiesAtMost(Reason, code="copies-at-most", bears_on=SUPPORT):
 
 
 class OtherKindsMissed(Reason, code="other-kinds-missed", bears_on=LIMIT):
-    """Pass: kinds of copies that were tried besides and mostly missed."""
+    """Pass: further kinds of copies that were tried and mostly missed."""
 
     also: Mapping[str, Proportion]
     plain = Words("copies of other kinds may be in the set unseen")

@@ -142,7 +142,7 @@ class PartsTest:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Counts of what was read of the sets, and knowledge of their patients."""
+    """Counts of read and unread images, and knowledge of their patients."""
 
     patients_known: bool
     patients_by_word: bool = False

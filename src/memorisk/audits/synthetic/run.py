@@ -5,8 +5,8 @@ patients that the generator never saw. Known copies, planted in the set, show wh
 
 Features are kept by content, plants come from the seed, and the second look leaves its alignments in the run folder
 until it is done, so that the same command resumes where a killed one stopped. Features of the training images are an
-atlas that the audit of another set finds again. The dry run (``--dry-run``) says what the audit would compare and could
-say, before any feature is computed.
+atlas that the audit of another set finds again. The dry run (``--dry-run``) counts the comparisons of the audit and
+names the limits of its result before any feature is computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,7 +97,7 @@ class SyntheticPlan:
         cost: Passes, pairs of images (all searches of every detector, and thumbnails) and bytes, without the comparison
             of planted copies with their sources one by one.
         lacking: Requirements of a pass that are unmet whatever is measured.
-        notes: Assumptions, and what was left out.
+        notes: Assumptions and omissions, one sentence for each.
     """
 
     images: dict[str, int]
@@ -412,7 +412,7 @@ def gather_evidence(
     """Hide the plants, compute features and all distances.
 
     Args:
-        sets: The images.
+        sets: Images of all parts.
         options: Settings with the detectors that compare the images.
         progress: Called with (stage, done, total).
         detectors: Detectors opened already; none to open those that the options name.
@@ -447,14 +447,14 @@ def write_report(path: Path, result: Result, *, pictures: Pictures | None, redac
     Args:
         path: Path of the report.
         result: Result of `analyse_synthetic`.
-        pictures: Pictures of pairs side by side; None for none.
+        pictures: Pictures of pairs side by side; None for a page without pictures.
         redact: Whether to leave out ids and pictures.
     """
     write_text(path, render_page(synthetic_page(result, pictures, redact=redact)))
 
 
 def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:
-    """Write the manifests of what was compared, one file for each set."""
+    """Write the manifests of the compared images, one file for each set."""
     inner = run.subfolder("manifests")
     for what, store in ((TRAIN, sets.train), (SYNTHETIC, sets.synthetic), (HELD_OUT, sets.held)):
         path = inner / f"{MANIFESTS[what]}.parquet"

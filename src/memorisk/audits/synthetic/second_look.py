@@ -86,7 +86,7 @@ class SecondLook:
     control: np.ndarray
     """Largest strengths of random synthetic images with their held-out candidates, [images, W]."""
     pairs: tuple[AlignedPair, ...]
-    """Best pair of each image that was looked at and has details; all confirmed ones, the most similar first."""
+    """Confirmed pairs of each image with details that was looked at, or else its best pair; the most similar first."""
     n_images: int
     """Number of synthetic images that were looked at."""
     n_left: int
@@ -135,7 +135,7 @@ def look_again(
         flagged: Rows of the pairs to look at, the most urgent first.
         seed: Seed of the draw of images for the null.
         progress: Called with (stage, done, total).
-        alignments: Alignments of before, with which a killed audit resumes; None for none.
+        alignments: Alignments of before, with which a killed audit resumes; None to start anew.
 
     Returns:
         Outcome of the second look; None without synthetic images, without held-out images, or where distances were
@@ -334,7 +334,7 @@ def _as_near(evidence: SyntheticEvidence, places: int) -> np.ndarray:
 
     Args:
         evidence: Evidence of the images.
-        places: Number of images that are looked at besides flagged ones.
+        places: Number of images that are looked at in addition to flagged ones.
     """
     distances = [view.distances for view in evidence.views]
     in_turn = np.stack([np.argsort(d.synthetic, kind="stable") for d in distances], axis=1).ravel()

@@ -238,7 +238,7 @@ def _noticed_columns(terms: Terms) -> list[Column]:
 
 
 def _kinds(result: Result, *, required: bool) -> pd.DataFrame:
-    """Return the kinds that a pass is about, or those tried besides; a run of before has required kinds alone."""
+    """Return the kinds that a pass is about, or the further ones; a run of before has required kinds alone."""
     table = result.tables["kinds"]
     if "required" not in table:
         return table if required else table.head(0)
@@ -246,7 +246,7 @@ def _kinds(result: Result, *, required: bool) -> pd.DataFrame:
 
 
 def _also_tried(result: Result, terms: Terms) -> list[Block]:
-    """Tabulate the kinds that are tried and not required, and what one copy of each kind would have met."""
+    """Tabulate the kinds that are tried and not required, with the checks that noticed them."""
     table, every = _kinds(result, required=False), result.tables["kinds"]
     if not len(table):
         return []

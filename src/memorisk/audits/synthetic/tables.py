@@ -223,7 +223,7 @@ class SyntheticTables:
         return self._by_detector(rows, "kind", "group")
 
     def kinds(self, required: Sequence[str]) -> pd.DataFrame:
-        """Return one row per kind of copy: how many were noticed, and by what; one copy can be so by several.
+        """Return one row per kind of copy: the numbers noticed, in total and by each check; checks may overlap.
 
         Args:
             required: Kinds that a pass is about; they come first.

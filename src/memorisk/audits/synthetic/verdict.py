@@ -1,4 +1,4 @@
-"""Verdict on a synthetic set: it copies patients, it passes, or it is not decided; and what would decide it.
+"""Verdict on a synthetic set: it copies patients, it passes, or it is not decided; with the remedies that decide.
 
 * ``fail``: a training patient is listed, at METHODS' fixed level whatever ``--level`` shows; or more of them lie nearer
   to the set than every held-out patient than a random split explains (``p_ahead`` at most 5 %); or more of them have a
@@ -78,7 +78,7 @@ NEAR_LEVEL = 0.01
 """Largest p at which the patients with a nearly identical synthetic image, who are also compared with held-out ones,
 are too many for chance."""
 DOUBT_LEVEL = 0.05
-"""Largest p at which they are a doubt; where no held-out patient has such an image they are one at any p."""
+"""Largest p at which these patients are a doubt; without such held-out patients they are one at any p."""
 UNLIKE_LEVEL = 0.01
 """Largest p, in either direction, at which training and held-out images do not count as a random split."""
 
@@ -152,7 +152,7 @@ def _lifting(failures: Sequence[Reason]) -> Reason:
 
 
 def _left_after_failure(numbers: SyntheticNumbers, options: SyntheticOptions, known: Sequence[str]) -> Iterator[str]:
-    """Yield what would keep the set undecided if nothing of it failed: a mended set meets the same doubts.
+    """Yield remedies of the doubts that would remain if nothing failed: a mended set meets the same doubts.
 
     Doubts of pairs and of single images are not among them, because they may go with what failed.
     """
@@ -166,7 +166,7 @@ def _left_after_failure(numbers: SyntheticNumbers, options: SyntheticOptions, kn
 
 
 def _judged(pixels: PixelPairs) -> Iterator[Reason]:
-    """Yield what a person decided, whatever the verdict; it comes first, or after the reasons to fail."""
+    """Yield the decisions of a person, whatever the verdict; they come first, or after the reasons to fail."""
     if n := pixels.n_dismissed_pairs:
         yield DismissedPairs(
             n_pairs=n,

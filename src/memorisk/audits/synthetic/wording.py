@@ -25,7 +25,7 @@ SENTENCES = {
     "undecided": "This is not a pass: the data given cannot show whether training {units} are copied.",
 }
 CERTAIN = "Do not release the set: it holds {of_one}. The pairs are shown below."
-"""Lead of a failure that pixels or a person settled."""
+"""Headline of a failure that pixels or a person settled."""
 LISTED = (
     "Listed means: nearer to the synthetic images than {units} {whom} the generator never saw, by more than chance "
     "explains. A copy is one reason. A generator that fits a small training set closely comes nearer to all of it "
