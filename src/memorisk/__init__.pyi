@@ -169,16 +169,16 @@ def assess_quality(
     job_memory: str | None = None,
     worker_silence: float | None = None,
 ) -> Quality:
-    """Measure how good synthetic images are, beside held-out real images.
+    """Measure how good synthetic images are, in comparison with held-out real images.
 
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
-        synthetic: The images it made.
+        synthetic: The images that the generator made.
         out: The run folder: new, empty, or this command's to write again.
         held_out: Images of patients that it never saw; None for figures without a reference.
         progress: Called with (stage, done, total).
-        dry_run: Decode the images and count, without features or trainings.
+        dry_run: Whether only to decode the images and count, without features or trainings.
         **settings: Any field of `QualityOptions`.
 
     Returns:
@@ -760,11 +760,11 @@ def audit_synthetic(
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
-        synthetic: The images it made, all that are to be released.
+        synthetic: The images that the generator made, all that are to be released.
         out: The run folder: new, empty, or one of the same audit to write again.
         held_out: Images of patients that it never saw, a random part of the same data; None for distances only.
         progress: Called with (stage, done, total).
-        dry_run: Decode the images, count, and return what could be said, without features or distances.
+        dry_run: Whether only to decode and count the images and to return the plan, without features or distances.
         **settings: Any field of `SyntheticOptions`.
 
     Returns:
