@@ -35,29 +35,29 @@ class PairPlanOptions:
     synthetic: int
     """Synthetic images: rows of the first table."""
     train: int | None = None
-    """Training images: rows of the second one; not given for all pairs of the first, each once."""
+    """Number of training images, the rows of the second table; not given for all pairs of the first, each once."""
     width: int = 512
-    """Numbers of a vector."""
+    """Number of values in a vector."""
     measure: str = HEAD
-    """What compares: head, a Siamese detector's, or one of the measures."""
+    """Measure that compares: head, that of a Siamese detector, or one of the other measures."""
     neighbours: int = 1
-    """Most similar rows that are kept of each."""
+    """Number of most similar rows that are kept for each row."""
     listed: int = 0
-    """Pairs above a threshold that are listed, at most; 0 for none."""
+    """Largest number of pairs above a threshold that are listed; 0 for none."""
     bins: int = 0
-    """Of a histogram of all pairs; 0 for none."""
+    """Number of bins in a histogram of all pairs; 0 for none."""
     workers: int = 1
-    """Processes like the one that is timed here, or machines like this one."""
+    """Number of processes like the one that is timed here, or of machines like this one."""
     card: str | None = None
-    """A GPU by name."""
+    """Name of a GPU."""
     rate: float | None = None
-    """In place of a name: its float32 operations a second, a multiply-add being two, in units of 1e12."""
+    """Rate of a GPU without a name: its float32 operations per second, a multiply-add being two, in units of 1e12."""
     memory: float | None = None
-    """With rate: its memory, in units of 1e9 bytes."""
+    """Memory of the GPU that `rate` describes, in units of 1e9 bytes."""
     cards: int = 1
-    """GPUs, each with a part of the first table."""
+    """Number of GPUs, each with a part of the first table."""
     share: float | None = None
-    """Of the card's peak that a search reaches, as you measured it."""
+    """Share of the card's peak that a search reaches, as the user measured it."""
     timing: bool = True
     """Time a small search on this machine."""
 
@@ -101,45 +101,46 @@ class CardPlan:
     """A search on GPUs."""
 
     card: Card
-    """Each of them."""
+    """Kind of each card."""
     cards: int
-    """How many; each takes a part of the first table and all of the second."""
+    """Number of cards; each takes a part of the first table and all of the second."""
     table_bytes: int
-    """Of both tables as one card keeps them, where they fit."""
+    """Bytes of both tables as one card keeps them, where they fit."""
     work_bytes: int
-    """Of a tile and of blocks that are made ready, on one card."""
+    """Bytes of a tile and of blocks that are made ready, on one card."""
     kept: bool
     """Whether both tables stay on each card; a search keeps one that takes less than a quarter of the free memory."""
     sent_again_bytes: int
-    """To one card, beyond sending each table once: the table that is not kept, for every block of the first."""
+    """Bytes sent to one card after each table once: the table that is not kept, for every block of the first."""
     cards_for_memory: int | None
     """The fewest cards of this kind that keep both tables; None where the second table is too large for any number."""
     hours_at_peak: float
-    """If every operation ran at the data sheet's peak: no search is quicker."""
+    """Hours if every operation ran at the data sheet's peak: no search is quicker."""
     hours: float | None
-    """At the share of the peak that the caller stated; None without one."""
+    """Hours at the share of the peak that the caller stated; None without one."""
 
 
 @dataclass(frozen=True)
 class PairPlan:
-    """A search over all pairs, on paper."""
+    """Plan of a search over all pairs."""
 
     counts: PairCounts
-    """Of one process that does all of it on a CPU."""
+    """Counts of one process that does all of it on a CPU."""
     operations: int
-    """Of arithmetic, at most: two for every column (a subtraction and an addition, or a multiplication and one)."""
+    """Largest number of arithmetic operations: two for every column (a subtraction and an addition, or a multiplication
+    and an addition)."""
     jobs: int
-    """Parts for `--executor`, each some rows of the first table against all of the second."""
+    """Number of parts for `--executor`, each some rows of the first table against all of the second."""
     input_bytes: int
-    """Of both tables in float32."""
+    """Bytes of both tables in float32."""
     answer_bytes: int
-    """Of what is kept, at most."""
+    """Largest number of bytes that are kept."""
     worker_bytes: int
-    """Held by a process beside the tables and answers, about: blocks and a tile."""
+    """Approximate bytes of a process in addition to the tables and answers: blocks and a tile."""
     pairs_per_second: float | None
-    """Here, by a small search just now, with all its threads; None where it was not timed."""
+    """Pairs per second on this machine with all its threads, by a small search; None where it was not timed."""
     hours_here: float | None
-    """At that rate, by the workers that were asked for."""
+    """Hours at that rate, by the requested number of workers."""
     gpu: CardPlan | None
     """On cards; None where none was named."""
 
@@ -148,7 +149,7 @@ def plan_pairs(options: PairPlanOptions) -> PairPlan:
     """Plan a search.
 
     Args:
-        options: What is compared with what, and where.
+        options: Sizes of the tables, the measure and the machines.
 
     Raises:
         InputError: Numbers or names that cannot be.

@@ -84,7 +84,7 @@ class Pseudonyms:
         """Return pseudonyms with a hash for each path in a run's settings, and note for this user which path it is.
 
         Args:
-            config: As for `memorisk.runs.folder.open_run`.
+            config: Settings of the run, as `memorisk.runs.folder.open_run` takes them.
             *sources: Further names of settings that are a source of images, whatever they look like.
         """
         if self.key is None:

@@ -39,8 +39,8 @@ def render(page: str, *found: Any, **how: Any) -> str:
 
     Args:
         page: Place of the function that lays out the page, as `RunKind.page`.
-        found: What the page is of.
-        how: Keywords of that function.
+        found: Results that the page shows.
+        how: Keyword arguments of that function.
     """
     from memorisk.report.page import render_page
 
@@ -112,7 +112,7 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
     Args:
         folder: The run folder.
         redact: Leave out ids and images.
-        out: Where to write; if not given the run's own ``report.html``, or ``report-redacted.html`` beside it.
+        out: File to write; if not given the run's own ``report.html``, or ``report-redacted.html`` next to it.
 
     Returns:
         The file written.

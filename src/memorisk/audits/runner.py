@@ -77,7 +77,7 @@ class Audit(Generic[InputsT, EvidenceT, OutcomeT]):
         """Compute what identifies the run, and everything else that may still be refused; by default nothing.
 
         Args:
-            inputs: As read.
+            inputs: Inputs that `read` returned.
             place: Workplace, opened.
             progress: Called with (stage, done, total).
         """
@@ -100,7 +100,7 @@ class Audit(Generic[InputsT, EvidenceT, OutcomeT]):
 
         Args:
             run: The run folder.
-            evidence: As collected.
+            evidence: Evidence that `collect` returned.
             names: Pseudonyms, which know the paths of this run.
             progress: Called with (stage, done, total).
         """

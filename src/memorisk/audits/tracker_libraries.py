@@ -60,11 +60,11 @@ def mlflow_client(place: str | Path) -> Any:
 
 
 def mlflow_experiment(client: Any, name: str) -> str:
-    """The id of an experiment in an MLflow store, made where it is new.
+    """Return the id of an experiment in an MLflow store; a new name makes a new experiment.
 
     Args:
-        client: Of `mlflow_client`.
-        name: Of the experiment.
+        client: Client that `mlflow_client` returns.
+        name: Name of the experiment.
     """
     found = client.get_experiment_by_name(name)
     return str(found.experiment_id if found else client.create_experiment(name))
@@ -74,7 +74,7 @@ def summary_writer(folder: Path) -> Any:
     """Open a writer of event files of TensorBoard.
 
     Args:
-        folder: Where they are written; it is made.
+        folder: Folder for the event files; it is made.
 
     Raises:
         MissingExtraError: TensorBoard is not installed.
@@ -89,16 +89,16 @@ def summary_writer(folder: Path) -> Any:
 
 @contextmanager
 def wandb_offline(folder: Path, *, name: str, key: str, config: Mapping[str, Any]) -> Iterator[Any]:
-    """Open a run of Weights & Biases that stays in a folder; ``wandb sync FOLDER`` is the user's own act.
+    """Open a run of Weights & Biases that stays in a folder; the user uploads it with ``wandb sync FOLDER``.
 
     Nothing is recorded of the machine, the user, the program, git or the environment, and nothing outside ``folder`` is
     written.
 
     Args:
-        folder: New; it holds ``offline-run-TIME-KEY`` afterwards.
-        name: Of the run.
-        key: Its id: the same when it is logged once more.
-        config: Settings.
+        folder: New folder; it holds ``offline-run-TIME-KEY`` afterwards.
+        name: Name of the run.
+        key: Id of the run: the same when it is logged once more.
+        config: Settings of the run.
 
     Raises:
         MissingExtraError: The library is not installed.

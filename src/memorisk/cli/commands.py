@@ -56,4 +56,4 @@ COMMANDS = {
     "view": ("view:view", "Look at runs, and judge pairs of images, in the browser of this machine."),
     "report": ("classifiers:report", "Render the report of a finished run again."),
 }  # fmt: skip
-"""Where each command is, imported when it is called, and its line in ``memorisk --help``."""
+"""Place and line of each command: the function, imported when it is called, and its text in ``memorisk --help``."""

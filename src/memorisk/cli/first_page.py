@@ -19,10 +19,10 @@ _NARROW = 40
 def print_first_page(words: list[str]) -> bool:
     """Print the help or the version and return True; return False where the program has to be loaded.
 
-    It has to for the words of a command, and on a terminal so narrow that cyclopts wraps the names.
+    The program has to be loaded for the words of a command, and on a terminal so narrow that cyclopts wraps the names.
 
     Args:
-        words: Of the command line.
+        words: Words of the command line.
     """
     if words == ["--version"]:
         sys.stdout.write(f"{__version__}\n")

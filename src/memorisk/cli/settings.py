@@ -94,12 +94,12 @@ def run_command(
 
 
 def audit_exit_code(status: str, report: Path, *, fail_on: str, redact: bool) -> int:
-    """The exit code of a finished audit: 0 if it passed, or if nothing fails it; a redacted report is named.
+    """Return the exit code of a finished audit: 0 if it passed, or if nothing fails it; a redacted report is named.
 
     Args:
         status: pass, fail or undecided.
-        report: Its report.
-        fail_on: What fails it; never: nothing.
+        report: Report of the audit.
+        fail_on: Name of what fails the audit; nothing does with ``never``.
         redact: Whether the report is redacted.
     """
     if redact:
@@ -119,7 +119,7 @@ def set_function_folder(settings: dict[str, Any], name: str, file: Path) -> None
     Args:
         settings: Changed in place.
         name: ``python-path``, as it is written in them.
-        file: Which holds them.
+        file: File that holds the settings.
     """
     settings.setdefault(name, [str(file.absolute().parent)])
 

@@ -58,7 +58,7 @@ class RunKind:
     written_again: str = ""
     """Way to write the report again, where ``memorisk report`` cannot since the run holds no `Result`."""
     clears: Literal["", "images", "weights"] = ""
-    """What a run looks at all of, so that a pass allows its release."""
+    """Parts that a run looks at completely, so that a pass allows their release."""
     chooses_images: bool = False
     """Whether a run leaves some images out and audits the others, which are in ``kept``."""
     lists_people: bool = False

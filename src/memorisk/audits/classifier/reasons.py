@@ -132,7 +132,7 @@ class PatientsLookAlike(Reason, code="patients-look-alike", gravity=_FIRST):
 
     n_pairs: int
     how: str
-    """In what they are alike, in words."""
+    """Sentence that says in what the pairs are alike."""
     plain = Words("{n_pairs:pair of images suggests|pairs of images suggest} that one person was counted as two")
     remedy = Words(
         "one id for each person, by the records; where two people do look alike, the set without one image of the pair "

@@ -122,7 +122,7 @@ def audit_recipe(
     """Run one audit, or plan it, with a choice of the number of models that several audits may share.
 
     Args:
-        images: As for `audit_classifier`.
+        images: Images of the audit, as `audit_classifier` takes them.
         folder: The run folder.
         options: Options of the audit.
         progress: Called with (stage, done, total).
@@ -340,7 +340,7 @@ def shared_image_note(n: int) -> str:
     """Say how many pairs of groups share an image, and that each counts as one.
 
     Args:
-        n: Of the pairs.
+        n: Number of pairs of groups that share an image.
     """
     pairs = plural(n, "pair of groups shares", "pairs of groups share")
     return f"{pairs} an identical image; {'it' if n == 1 else 'each pair'} counts as one group here."

@@ -58,7 +58,7 @@ class FilterEvidence:
     detectors: Sequence[PairDetector]
     families: Sequence[Family]
     counted: Sequence[MissGuarantee]
-    """Of each family: how many identities there are and are needed."""
+    """Guarantee of each family, with the number of identities that there are and that it needs."""
     decision: Decision
     opened: Sequence[ScreeningDetector] = ()
     calibrated: Sequence[CalibratedThreshold] = ()
@@ -73,7 +73,7 @@ class FilterEvidence:
     audited: FinalAudit | None = None
     """None where nothing was kept."""
     costs: Sequence[FamilyCost] = ()
-    """What each family that was tried costs."""
+    """Costs of the families that were tried."""
 
     @property
     def missing(self) -> int:
@@ -85,9 +85,9 @@ def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseu
     """Compute numbers, verdict and tables.
 
     Args:
-        evidence: Of the images.
-        options: What was asked for.
-        names: Replaces ids, or leaves them.
+        evidence: Thresholds, scores and decisions of the images.
+        options: Options of the run.
+        names: Pseudonyms, which replace ids or leave them.
     """
     tables = FilterTables(evidence, names)
     numbers = numbers_of(evidence, options)
@@ -190,8 +190,8 @@ def families_words(families: Sequence[Family], counted: Sequence[MissGuarantee])
     """The guarantee of some families in METHODS' words.
 
     Args:
-        families: What it is about.
-        counted: How many identities there are, of each.
+        families: Families that the guarantee covers.
+        counted: Guarantee of each family, with its number of identities.
     """
     names = [family.words for family in families]
     joined = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
@@ -220,8 +220,8 @@ def set_names(sets: FilterSets, synthetic: str, hidden: Pseudonyms) -> SetNames:
 
     Args:
         sets: The images.
-        synthetic: What the synthetic set may be called.
-        hidden: Replaces the names of the real sets, or leaves them.
+        synthetic: Name of the synthetic set in the report.
+        hidden: Pseudonyms, which replace the names of the real sets or leave them.
     """
     calibration = "" if sets.calibration is None else hidden.source(sets.calibration.manifest.name)
     return SetNames(training=hidden.source(sets.train.manifest.name), synthetic=synthetic, calibration=calibration)
@@ -253,9 +253,9 @@ def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[P
     """Pictures of the pair that exposes each patient most, the closest first, by the ids that the report shows.
 
     Args:
-        sets: The pixels.
-        result: Its tables say which pairs.
-        names: As the tables have them.
+        sets: Sets that hold the pixels.
+        result: Result whose tables name the pairs.
+        names: Pseudonyms that the tables were written with.
     """
     train = {str(name): row for row, name in enumerate(names.names(sets.train.manifest.images))}
     made = {str(name): row for row, name in enumerate(names.names(sets.synthetic.manifest.images))}

@@ -56,8 +56,8 @@ def identities(family: Family, store: ImageStore | None) -> np.ndarray:
     """Return the ids, [n], sorted, of those who give a pair of a family.
 
     Args:
-        family: The kind.
-        store: Of the calibration; None for none.
+        family: Family of copies.
+        store: Calibration images; None without calibration.
     """
     if store is None:
         return np.empty(0, dtype=str)
@@ -69,9 +69,9 @@ def draw_pairs(family: Family, store: ImageStore, seed: int) -> PositivePairs:
     """One random positive pair of each identity, drawn by the seed and the family alone.
 
     Args:
-        family: The kind.
-        store: Of the calibration.
-        seed: Of pairs, sources, strengths and copies.
+        family: Family of copies.
+        store: Calibration images.
+        seed: Seed from which pairs, sources, strengths and copies are drawn.
 
     Raises:
         InputError: Images that cannot be augmented.
@@ -110,19 +110,19 @@ def _planted(family: Family, store: ImageStore, rows: np.ndarray, seed: int) -> 
 
 @dataclass(frozen=True, eq=False)
 class CalibratedThreshold:
-    """One detector and one family."""
+    """Threshold of one detector for one family."""
 
     detector: int
-    """Which, as they were given."""
+    """Place of the detector in the order in which the detectors were given."""
     family: Family
     group: np.ndarray
-    """[n] identities."""
+    """Identities of the pairs, [n]."""
     strength: np.ndarray
-    """[n] of the copies."""
+    """Strengths of the copies, [n]."""
     score: np.ndarray
-    """[n] of the pairs."""
+    """Scores of the pairs, [n]."""
     readings: Readings
-    """By these scores."""
+    """Readings of the guarantee by these scores."""
 
     @property
     def guarantee(self) -> MissGuarantee:
@@ -140,7 +140,7 @@ def counted_guarantees(
     """Count, family by family, whether there are enough identities, before any score; the thresholds mean nothing.
 
     Args:
-        sets: With the calibration images of new identities, and who of them looks alike.
+        sets: Sets with the calibration images of new identities and the look-alikes among them.
         families: Kinds of copies.
         shared: Number of thresholds that share the confidence: detectors times families.
         options: Miss rate and confidence.
@@ -161,7 +161,7 @@ def calibrate(
 
     Args:
         opened: The detectors, with what they compare by.
-        sets: With the calibration images of new identities, and who of them looks alike.
+        sets: Sets with the calibration images of new identities and the look-alikes among them.
         families: Kinds of copies.
         shared: Number of thresholds that share the confidence: detectors times families.
         options: Miss rate, confidence, seed, device.
@@ -188,8 +188,8 @@ def guaranteed_thresholds(found: Sequence[CalibratedThreshold], n_detectors: int
     """The smallest threshold over families, detector by detector.
 
     Args:
-        found: Of `calibrate`.
-        n_detectors: How many.
+        found: Thresholds that `calibrate` returns.
+        n_detectors: Number of detectors.
     """
     return [min(each.guarantee.threshold for each in found if each.detector == d) for d in range(n_detectors)]
 

@@ -35,7 +35,7 @@ class Candidates:
     """Families that can be promised, and whether there are people enough for it."""
 
     alternatives: tuple[tuple[Family, ...], ...]
-    """Of each family the strongest copies first; of a named one itself alone."""
+    """Alternatives of each family, the strongest copies first; a named family has itself as its one alternative."""
     counted: tuple[MissGuarantee, ...]
     """Identities for the strongest copies of each."""
     named: bool
@@ -77,7 +77,7 @@ def count_candidates(sets: FilterSets, n_detectors: int, options: ScreeningOptio
     """Count identities for the families that were named, or for all that can be chosen.
 
     Args:
-        sets: With the calibration images of new identities, and who of them looks alike.
+        sets: Sets with the calibration images of new identities and the look-alikes among them.
         n_detectors: Number of detectors that share the confidence with the families.
         options: Families, miss rate and confidence.
     """
@@ -117,13 +117,13 @@ def choose_families(
 
     Args:
         opened: The detectors.
-        sets: With calibration images; the costs of synthetic images are of those that are there.
-        candidates: Of `count_candidates`, with people enough.
+        sets: Sets with calibration images; their synthetic images are those whose cost is counted.
+        candidates: Candidates of `count_candidates`, with enough people.
         options: Miss rate, confidence, seed, device.
         progress: Called with (stage, done, total).
 
     Returns:
-        What is promised; no family where none can be told at an acceptable cost.
+        Families that are promised; none where no family can be detected at an acceptable cost.
 
     Raises:
         InputError: Features cannot be had.
@@ -154,16 +154,16 @@ def choose_thresholds(
     options: ScreeningOptions,
     progress: Progress,
 ) -> tuple[Choice, list[float]]:
-    """Return what is promised, and the threshold of each detector: the smallest of its families', or the given one.
+    """Return the choice of families, and a threshold of each detector: the smallest of its families', or the given one.
 
-    No family is promised, and there is no threshold, where none can be told at an acceptable cost.
+    No family is promised, and there is no threshold, where no family can be detected at an acceptable cost.
 
     Args:
-        opened: As for `choose_families`.
-        sets: As there.
-        candidates: As there.
-        options: As there; with thresholds of the user nothing is chosen.
-        progress: As there.
+        opened: Detectors, opened for screening.
+        sets: Sets with calibration images, as for `choose_families`.
+        candidates: Candidates of `count_candidates`, with enough people.
+        options: Miss rate, confidence, seed, device; where the user gives thresholds, nothing is chosen.
+        progress: Called with (stage, done, total).
 
     Raises:
         InputError: Features cannot be had.
@@ -193,21 +193,21 @@ def refuse_unaffordable(choice: Choice, opened: Sequence[ScreeningDetector]) -> 
     """Refuse to screen where there is no threshold.
 
     Args:
-        choice: Of `choose_thresholds`.
+        choice: Choice of `choose_thresholds`.
         opened: The detectors.
 
     Raises:
-        InputError: No family can be told at an acceptable cost.
+        InputError: No family can be detected at an acceptable cost.
     """
     if not choice.families:
         raise InputError(none_affordable(choice.costs, [one.name for one in opened]))
 
 
 def none_affordable(costs: Sequence[FamilyCost], detectors: Sequence[str]) -> str:
-    """Say that no family can be told from likeness, and which comes nearest.
+    """Say that no family can be detected by likeness, and which family costs least.
 
     Args:
-        costs: Of all candidates.
+        costs: Costs of all candidates.
         detectors: Names of the detectors.
     """
     least = min(costs, key=lambda cost: math.inf if cost.new is None else cost.new.estimate)

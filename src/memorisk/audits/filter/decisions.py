@@ -33,7 +33,7 @@ class Decision:
 
     @property
     def kept(self) -> np.ndarray:
-        """[N]."""
+        """Return which images are kept, [N] of bool."""
         return self.reason == ""
 
     def of_readable(self, n: int) -> np.ndarray:
@@ -48,7 +48,7 @@ def decide_kept(sets: FilterSets, screened: Screening | None) -> Decision:
 
     Args:
         sets: The images.
-        screened: Of them; None where there is no threshold, and nothing is kept.
+        screened: Scores of the images; None where there is no threshold, and nothing is kept.
     """
     row = {image: i for i, image in enumerate(sets.synthetic.manifest.images)}
     place = np.array([row.get(image, -1) for image in sets.asked.images], dtype=np.int64)
@@ -62,8 +62,8 @@ def exposed_patients(screened: Screening | None, patients: np.ndarray) -> Expose
     """Find the training patients nearest to rejected images, and whether pixels or a score expose them.
 
     Args:
-        screened: Of the images; None where there is no threshold.
-        patients: [N] of the training images.
+        screened: Scores of the images; None where there is no threshold.
+        patients: Patients of the training images, [N].
     """
     if screened is None:
         return ExposedPatients()
@@ -87,25 +87,26 @@ class Diversity:
     """IRS of some images by one detector: how much of the training set they reach as nearest neighbours."""
 
     detector: int
-    """Which, as they were given."""
+    """Place of the detector in the order in which the detectors were given."""
     images: str
     """"before", "kept" or "held-out real"."""
     score: RetrievalScore
-    """Of all of them."""
+    """IRS of all these images."""
     equal: RetrievalScore
-    """Of as many random ones as the smallest of these sets has: IRS grows with the number of images."""
+    """IRS of a random part as large as the smallest of these sets, since IRS grows with the number of images."""
 
 
 def real_share(screened: Screening, sets: FilterSets, seed: int) -> tuple[Proportion | None, np.ndarray]:
     """Share of new patients whose real image would be rejected, one random image each.
 
     Args:
-        screened: Of all images.
-        sets: For the patients.
-        seed: Of the image drawn.
+        screened: Scores of all images.
+        sets: Sets that give the patients.
+        seed: Seed from which the image of each patient is drawn.
 
     Returns:
-        The share with its interval over patients, None without calibration images; and [M] which of all of them would.
+        Share with its interval over patients, None without calibration images; and which real images would be rejected,
+        [M].
     """
     if sets.calibration is None:
         return None, np.empty(0, dtype=bool)
@@ -124,10 +125,10 @@ def diversity(screened: Screening, kept: np.ndarray, sets: FilterSets, seed: int
     """Compute the IRS before and after, and of real images of new patients, one each, by every detector.
 
     Args:
-        screened: Of all images.
-        kept: [S] of the images that could be read.
-        sets: For the training images and the patients.
-        seed: Of the images drawn.
+        screened: Scores of all images.
+        kept: Whether each readable synthetic image is kept, [S].
+        sets: Sets that give the training images and the patients.
+        seed: Seed from which images are drawn.
     """
     return diversity_of(screened, {"before": np.arange(len(kept)), "kept": np.flatnonzero(kept)}, sets, seed)
 
@@ -136,10 +137,10 @@ def diversity_of(screened: Screening, chosen: Mapping[str, np.ndarray], sets: Fi
     """Compute the diversity of any synthetic images, as `diversity` does.
 
     Args:
-        screened: Of all images.
-        chosen: Rows of the synthetic images, by what they are called.
-        sets: For the training images and the patients.
-        seed: Of the images drawn.
+        screened: Scores of all images.
+        chosen: Rows of the synthetic images, by the name of each selection.
+        sets: Sets that give the training images and the patients.
+        seed: Seed from which images are drawn.
     """
     found = []
     for place, matches in enumerate(screened.synthetic):

@@ -82,7 +82,7 @@ def plan_audit(
         train: Training images.
         candidates: Images of which some are kept.
         new: Images of new people; None for none.
-        options: How images are read.
+        options: Options by which images are read.
         auditors: Names of detectors.
         progress: Called with (stage, done, total).
 
@@ -111,7 +111,7 @@ def audit_kept(
         out: The run folder.
         train: Training images.
         new: Images of new people; None for none.
-        options: How images are read, and what of people a report shows.
+        options: Options by which images are read, and which say what a report shows of people.
         auditors: Names of detectors.
         progress: Called with (stage, done, total).
         sources: Training image from whose condition each kept image was drawn, by the name of its file.
@@ -135,7 +135,7 @@ def audit_settings(train: ImageStore, options: ScreeningOptions, auditors: tuple
 
     Args:
         train: Training images.
-        options: Of the run.
+        options: Options of the run.
         auditors: Names of detectors.
     """
     shared = {
@@ -149,8 +149,8 @@ def summarise_audit(result: Result, sha256: str) -> FinalAudit:
     """Summarise what the audit says of the kept set.
 
     Args:
-        result: Of the audit.
-        sha256: Checksum of the list of its files.
+        result: Result of the audit.
+        sha256: Checksum of the list of the audit's files.
     """
     numbers = from_json(SyntheticSummary, result.summary).numbers
     listing, aligned = numbers.listing, numbers.aligned

@@ -310,10 +310,10 @@ def setup_section(
     """List the settings that repeat the run.
 
     Args:
-        n: The numbers.
-        setup: How it was done.
-        first: Which images, in what form.
-        settings: Those that the command has alone.
+        n: Numbers of the run.
+        setup: Setup of the run.
+        first: Rows that come first: the images and their form.
+        settings: Rows of settings that only this command has.
         redact: Leave out the notes of the run, which may name files.
     """
     told = list(first)
@@ -334,8 +334,8 @@ def filter_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = No
     """Lay out the report.
 
     Args:
-        result: Of `audits.filter.analysis.analyse_filter`.
-        pictures: Pairs side by side; None for none.
+        result: Result of `audits.filter.analysis.analyse_filter`.
+        pictures: Pictures of pairs side by side; None for none.
         redact: Leave out every id and every picture.
     """
     summary = from_json(FilterSummary, result.summary)

@@ -28,7 +28,7 @@ class AllRejected(Reason, code="all-rejected"):
 
     n_images: int
     ways_out: tuple[str, ...]
-    """What would let images pass, in words."""
+    """Sentences that each name a way to let images pass."""
     text = Words("every one of the {n_images:,} synthetic images is rejected: no set is there to audit")
     plain = Words("every generated image was left out, so that there is no set to look at")
 

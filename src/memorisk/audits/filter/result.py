@@ -27,7 +27,7 @@ class ScreenedSets:
     n_train_unread: int
     """Files or images of the training set that were not read."""
     n_synthetic_images: Annotated[int, Key("n_synthetic")]
-    """Those that could not be read, too."""
+    """Number of synthetic images, those that could not be read included."""
     n_kept_images: Annotated[int, Key("n_kept")]
     n_rejected_images: Annotated[int, Key("n_rejected")]
     rejected: Mapping[str, int]
@@ -60,12 +60,12 @@ class LookAlikeCounts:
     """Identities that look alike, and how many both readings count."""
 
     of_others: int = 0
-    """With an image nearly that of another one."""
+    """Number of identities with an image nearly that of another one."""
     of_training: int = 0
-    """With an image nearly a training image."""
+    """Number of identities with an image nearly a training image."""
     as_given: int = 0
     as_one: int = 0
-    """With look-alikes as one person each, and without those who look like training images."""
+    """Number of identities, with look-alikes as one person each, and without those who look like training images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +103,9 @@ class FamilyCost:
     """What the threshold of a family leaves out."""
 
     family: str
-    """In words."""
+    """Name of the family in words."""
     thresholds: tuple[float, ...]
-    """Of each detector."""
+    """Threshold of each detector."""
     synthetic: Proportion | None
     """Synthetic images that would be left out; None where none is drawn yet."""
     new: Proportion | None
@@ -120,17 +120,17 @@ class Promise:
     miss_rate: float
     confidence: float
     shared_by: int
-    """Detectors times families."""
+    """Number of thresholds that share the confidence: detectors times families."""
     families: tuple[str, ...]
-    """In words."""
+    """Names of the families in words."""
     kinds: tuple[str, ...]
-    """Their names."""
+    """Names of the kinds of copies that are promised."""
     not_promised: tuple[str, ...] = ()
-    """Other kinds of copies."""
+    """Kinds of copies that are not promised."""
     costs: tuple[FamilyCost, ...] = ()
     """Costs of all candidates that were tried; not in runs of before families were chosen."""
     n_missing_patients: Annotated[int, Key("missing")]
-    """In the family that lacks most."""
+    """Number of patients that are missing in the family that lacks most."""
     lacking: tuple[FamilyCount, ...]
     threshold_by: Literal["user", "guarantee"] | None
     """None without a threshold."""
@@ -149,13 +149,13 @@ class ExposedPatients:
     """Training patients at whom rejected images point, by what points."""
 
     n_exposed_patients: Annotated[int, Key("n_exposed")] = 0
-    """By the very pixels of an image, or singled out by a score."""
+    """Number exposed by the very pixels of an image, or singled out by a score."""
     n_identical_patients: Annotated[int, Key("n_identical")] = 0
-    """By the very pixels of an image."""
+    """Number exposed by the very pixels of an image."""
     n_by_score_patients: Annotated[int, Key("n_by_score")] = 0
-    """By scores alone."""
+    """Number exposed by scores alone."""
     n_singled_patients: Annotated[int, Key("n_by_score_singled_out")] = 0
-    """Of these with an image that no other patient's reaches."""
+    """Number exposed by scores alone, with an image that no other patient's image reaches."""
 
     @property
     def n_pointed_patients(self) -> int:
@@ -286,7 +286,7 @@ class ScreeningSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class FilterSummary:
-    """``summary.json``."""
+    """Content of ``summary.json``."""
 
     audit: Literal["filter"] = "filter"
     names: SetNames

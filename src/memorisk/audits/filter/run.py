@@ -70,21 +70,20 @@ class FilterPlan:
     """What a command would do.
 
     Attributes:
-        images: In each set; of the synthetic ones those that could be read.
-        unreadable: Synthetic images that could not, and will be rejected.
-        patients: Training and calibration ones; images where no patients are given.
+        images: Number of images in each set; of synthetic ones, those that could be read.
+        unreadable: Number of synthetic images that could not be read, and will be rejected.
+        patients: Number of training and of calibration patients, or of images where no patients are given.
         exclusions: Calibration identities that are not new, are counted once, or look alike.
-        detectors: What compares images.
-        families: Of copies that can be promised: identities there are, needed and missing for the guarantee.
-        costs: Of each family that was tried: its threshold, what this leaves out of new people and of the synthetic
-            images, and whether it is promised; none where identities are missing or a threshold was given.
-        missing: Identities that are missing for it; 0 where it can be given.
+        detectors: Names of the detectors that compare images.
+        families: Families of copies that can be promised: identities there are, needed and missing for the guarantee.
+        costs: Cost of each family that was tried: its threshold, what this leaves out of new people and of the
+            synthetic images, and whether it is promised; none where identities are missing or a threshold was given.
+        missing: Number of identities that are missing for the guarantee; 0 where it can be given.
         audited_by: Detectors of the audit of the kept set.
-        lacking: What keeps a pass of that audit away whatever is kept.
-        cost: Passes, bytes and pairs, those of the audit among them, as if every image were kept. An image that
-            reaches the threshold is compared with all training images once more, so that of pairs only a bound is
-            known.
-        notes: What was assumed or left out.
+        lacking: Reasons why that audit cannot pass, whatever is kept.
+        cost: Passes, bytes and pairs, with those of the audit, as if every image were kept. An image that reaches the
+            threshold is compared with all training images once more, so that the number of pairs is only a bound.
+        notes: Sentences on what was assumed or left out.
     """
 
     images: dict[str, int]
@@ -111,11 +110,11 @@ def describe_sets(
     """Count what there is and say whether the guarantee can be given.
 
     Args:
-        sets: Decoded.
-        detectors: What compares images.
+        sets: Sets, decoded.
+        detectors: Detectors that compare images.
         candidates: Kinds of copies, and how many identities there are and are needed, of each.
         audit: Plan of the audit of the kept set.
-        costs: What the threshold of each family leaves out.
+        costs: Cost of each family's threshold.
     """
     families, counted = candidates.families, candidates.counted
     stores = {"training": sets.train, "synthetic": sets.synthetic, "calibration": sets.calibration}
@@ -190,9 +189,9 @@ def write_kept(
     Args:
         out: The run folder, held by this process.
         sets: The images.
-        decision: Which are kept.
-        options: How the synthetic images were read.
-        names: The ids that the run shows.
+        decision: Decision on which images are kept.
+        options: Options by which the synthetic images were read.
+        names: Pseudonyms of the ids that the run shows.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -371,9 +370,9 @@ def gather_evidence(
 
     Args:
         sets: The images.
-        detectors: What compares them.
-        candidates: What the guarantee can be about, and whether there are enough identities for it.
-        options: What was asked for.
+        detectors: Detectors that compare the images.
+        candidates: Families that the guarantee can cover, and whether there are enough identities for them.
+        options: Options of the run.
         progress: Called with (stage, done, total).
 
     Raises:

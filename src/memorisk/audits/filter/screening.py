@@ -33,11 +33,11 @@ class ScreeningDetector:
     """A detector with the training images' features."""
 
     name: str
-    """As a report shows it, told apart from the others."""
+    """Name of the detector in a report, different from those of the others."""
     detector: PairDetector
     train_store: ImageStore
     train: Features
-    """Of the training images."""
+    """Features of the training images."""
     similarity: Similarity
     """Larger is more alike."""
 
@@ -85,7 +85,7 @@ def detector_names(detectors: Sequence[PairDetector]) -> list[str]:
     """Name the detectors in a report, with numbers where folders have one name.
 
     Args:
-        detectors: As they were given.
+        detectors: Detectors in the order in which they were given.
     """
     names = [detector.name for detector in detectors]
     return [name if names.count(name) == 1 else f"{name} ({i + 1})" for i, name in enumerate(names)]
@@ -146,7 +146,7 @@ class Screening:
     """What every detector says of the synthetic and of the calibration images."""
 
     thresholds: tuple[float, ...]
-    """Of each detector."""
+    """Threshold of each detector."""
     synthetic: tuple[Matches, ...]
     """[S] images each."""
     real: tuple[Matches, ...]

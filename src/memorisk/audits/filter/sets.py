@@ -41,10 +41,10 @@ from memorisk.training.detectors.pair_detectors import PairDetector
 
 @dataclass(frozen=True, eq=False)
 class LookAlikes:
-    """The second reading of who calibrates: look-alikes are one person, and who looks like TRAIN is not new."""
+    """Second reading of the calibration identities: look-alikes are one person, look-alikes of TRAIN are not new."""
 
     unit: dict[str, int] = field(default_factory=dict)
-    """Of each identity as given: whose it is in this reading; -1 where that is nobody new."""
+    """Number of the person for each identity as given; -1 where the identity is not a new person."""
     of_others: int = 0
     """Identities with an image nearly that of another one, as it is or mirrored (`images.copies.near_copies`)."""
     of_training: int = 0
@@ -61,13 +61,13 @@ class LookAlikes:
 
 @dataclass(frozen=True, eq=False)
 class NewIdentities:
-    """Who calibrates."""
+    """Identities that calibrate, and what was left out to get them."""
 
     store: ImageStore | None
-    """Their images, people who share one under one name; None for nobody."""
+    """Images of the identities, with people who share an image under one name; None without identities."""
     left_out: ExcludedIdentities
     merged: int
-    """Names that were taken for another one's, with whom they share an image."""
+    """Number of names that were taken for another one's, since they share an image with it."""
     alike: LookAlikes
     notes: tuple[str, ...]
 
@@ -78,9 +78,9 @@ def new_identities(
     """Choose calibration images of identities that neither the generator nor a detector has seen, each identity once.
 
     Args:
-        train: What the generator was trained on.
-        calibration: Whose images were given.
-        detectors: Which know whom they were trained on.
+        train: Images that the generator was trained on.
+        calibration: Images that were given for calibration.
+        detectors: Detectors, which may know the patients they were trained on.
         progress: Called with (stage, done, total).
     """
     theirs = calibration.manifest.groups.astype(str)
@@ -121,9 +121,9 @@ class Likeness:
     """Identities by their places among the sorted names of a store."""
 
     one: np.ndarray
-    """[L] of every two that look alike; an image of theirs is nearly one of the other's."""
+    """Places of the first identity of every pair that looks alike, [L]; an image of one is nearly one of the other."""
     other: np.ndarray
-    """[L] likewise."""
+    """Places of the second identity of every pair, [L]."""
     known: np.ndarray
     """[K] who looks like TRAIN: an image of theirs is nearly a training image, as it is or mirrored."""
     why_none: str = ""
@@ -131,13 +131,13 @@ class Likeness:
 
 
 def likeness(train: ImageStore, calibration: ImageStore, progress: Progress) -> Likeness:
-    """Find who of the calibration looks like another person, or like a training image.
+    """Find the calibration identities that look like another person, or like a training image.
 
     How alike two people can be is learned from the training patients alone: a calibration whose people have several
     invented names each would have no tail of different people.
 
     Args:
-        train: What the generator was trained on.
+        train: Images that the generator was trained on.
         calibration: Images of new identities.
         progress: Called with (stage, done, total).
     """
@@ -168,8 +168,8 @@ def look_alikes(names: np.ndarray, alike: Likeness) -> LookAlikes:
     """Read look-alikes as one person: a set of identities of which every two look alike, since chains join nobody.
 
     Args:
-        names: [n] of the identities, sorted.
-        alike: Who of them looks like whom.
+        names: Names of the identities, sorted, [n].
+        alike: Pairs of identities that look alike.
     """
     unit = cliques(len(names), alike.one, alike.other)
     unit[np.isin(unit, unit[alike.known])] = -1
@@ -240,18 +240,18 @@ class FilterSets:
     asked: Manifest
     """All synthetic images, those that could not be read among them."""
     unread: pd.DataFrame
-    """Of those: ``image, path, reason``; an image that has no row of its own goes by its path."""
+    """Unread images: ``image, path, reason``; an image that has no row of its own goes by its path."""
     calibration: ImageStore | None
-    """Of new identities; None where there are none."""
+    """Calibration images of new identities; None where there are none."""
     left_out: ExcludedIdentities
     merged: int
-    """Calibration names that were taken for another one's, since they share an image."""
+    """Number of calibration names that were taken for another one's, since they share an image."""
     alike: LookAlikes
-    """Who calibrates and looks like somebody: the second reading of who is who."""
+    """Calibration identities that look like another one: the second reading of the identities."""
     unseen: tuple[str, ...]
-    """Detectors of which it cannot be seen whom they know."""
+    """Detectors that do not say which patients they know."""
     notes: tuple[str, ...]
-    """What was assumed or left out, a sentence each, without ids."""
+    """Sentences, without ids, on what was assumed or left out."""
     decoded: int
     """Bytes of all images of the three as they are stored, those that are left out among them."""
 
@@ -301,10 +301,10 @@ def decode_sets(
     """Decode the three sets to one size and as many channels, and leave out calibration identities that are not new.
 
     Args:
-        opened: Of `open_manifests`.
-        detectors: Which know whom they were trained on.
+        opened: Manifests of `open_manifests`.
+        detectors: Detectors, which may know the patients they were trained on.
         progress: Called with (stage, done, total).
-        calibration_unseen: Somebody's word that no detector knows the calibration images.
+        calibration_unseen: Whether the user states that no detector knows the calibration images.
 
     Raises:
         InputError: Real images cannot be read, no synthetic one can, or sizes differ.

@@ -44,7 +44,7 @@ def kept_verdict(
 
     Args:
         kind: Kind of the run.
-        numbers: Of `analysis.numbers_of`.
+        numbers: Numbers of `analysis.numbers_of`.
         options: Settings of the run.
         doubts: Doubts that the audit cannot have.
     """

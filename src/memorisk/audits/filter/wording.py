@@ -26,7 +26,7 @@ SENTENCES = {
     "fail": "",
     "undecided": "Do not share the folder “kept” yet. ",
 }
-"""What to do with the kept images; the sentence of their audit follows."""
+"""Advice on the kept images, by status; the sentence of their audit follows."""
 NOTHING_TO_SHARE = "Every synthetic image was rejected, so there is nothing to share."
 MORE_PEOPLE = (
     "The guarantee that was asked for needs images of more people whom neither the generator nor a detector has seen. "
@@ -135,8 +135,8 @@ def conclusion(status: str, numbers: FilterNumbers) -> tuple[Kind, str, str]:
     """Return the kind of box, the headline and the sentence that conclude a run.
 
     Args:
-        status: Of the verdict.
-        numbers: Behind it.
+        status: Status of the verdict.
+        numbers: Numbers behind the verdict.
     """
     sets, audit, (kind, verdict) = numbers.sets, numbers.audited, audited.HEADLINES[status]
     if not sets.filtered:
@@ -194,11 +194,11 @@ def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
 
 
 def excluded_words(exclusions: Exclusions, terms: Terms) -> list[str]:
-    """Say who does not calibrate, by reason, who was counted once, and who looks alike, in a clause each.
+    """Say who does not calibrate, by reason, who was counted once, and who looks alike, each in one clause.
 
     Args:
-        exclusions: The counts.
-        terms: What a group is called.
+        exclusions: Counts of excluded identities.
+        terms: Names of a group.
     """
     left, alike = exclusions.left_out, exclusions.look_alikes
     told = [
@@ -216,7 +216,7 @@ def limitations(numbers: FilterNumbers) -> list[Text]:
     """List what does not follow from a filter.
 
     Args:
-        numbers: Of the verdict.
+        numbers: Numbers of the verdict.
     """
     said: list[Text] = [
         OWN_COPIES,

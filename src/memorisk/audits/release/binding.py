@@ -48,13 +48,13 @@ class ReleaseFiles:
 
 @dataclass(frozen=True)
 class Binding:
-    """What a run is tied to.
+    """Files and folders that a run is tied to.
 
     Attributes:
-        subject: What it looked at.
-        released: The files and folders; none where it cannot be tied to one.
-        used: Which of the offered paths these are.
-        refused: Offered paths that are not what the run looked at, and why not.
+        subject: Subject of the run.
+        released: Files and folders that are released; none where the run cannot be tied to one.
+        used: Offered paths that hold these files and folders.
+        refused: Reason for each offered path that is not the subject of the run.
         unread: Reason for each file of an audited set that was not read.
     """
 
@@ -69,9 +69,9 @@ def bind(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
     """Tie a run to what it looked at.
 
     Args:
-        run: The run.
-        subject: As its kind describes it.
-        offered: What the user names; beside it a run's own settings say where its files were.
+        run: Finished run.
+        subject: Subject of the run, as the run's kind describes it.
+        offered: Files that the user names; the run's own settings also say where its files were.
         progress: Called with (stage, done, total).
     """
     if run.kind == "classifier" and subject.what == "weights":
@@ -105,9 +105,9 @@ def _weights(subject: Subject, audited: Sequence[str | None], offered: ReleaseFi
     """Bind networks to the only files under which their weights can be released (`memorisk.models.released_weights`).
 
     Args:
-        subject: What the run looked at.
+        subject: Subject of the run.
         audited: SHA-256 of these files.
-        offered: What the user names.
+        offered: Files that the user names.
     """
     if None in audited:
         return Binding(replace(subject, why=_NO_NUMBERS))

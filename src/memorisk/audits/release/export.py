@@ -43,11 +43,11 @@ class Export:
 
     out: Path
     images: int
-    """Images written; 0 for weights."""
+    """Number of images written; 0 for weights."""
     left: dict[str, str] = field(default_factory=dict)
-    """Files that were not read and stay behind, with the reason."""
+    """Reason for each file that was not read and stays behind."""
     frames_left: dict[str, int] = field(default_factory=dict)
-    """How many frames, pages and slices of files that were read stay behind."""
+    """Number of frames, pages and slices that stay behind, for each file that was read."""
     labels_left: int = 0
     """Number of images whose label no training image has, which stays behind."""
     suspicious: list[str] = field(default_factory=list)
@@ -138,11 +138,11 @@ def _release_images(
     """Write a set anew.
 
     Args:
-        source: As for `memorisk.load_manifest`.
+        source: Source of the images, as `memorisk.load_manifest` takes it.
         target: A new or empty folder.
-        options: How the images are read.
-        without: As for `release`.
-        compared: What the audit of the set compared, whose labels are written; None to write all labels.
+        options: Options by which the images are read.
+        without: Run folder whose suspicious images are left out, as `release` takes it.
+        compared: Images that the audit of the set compared, whose labels are written; None to write all labels.
         progress: Called with (stage, done, total).
     """
     refuse_overlap(target, path_sources({"SOURCE": source, "--image-root": options.image_root}))

@@ -45,10 +45,10 @@ _NOBODY_ASKS = "no run asks about privacy"
 
 
 def worst_verdict(audits: Sequence[AuditStatement]) -> Verdict:
-    """The verdict of all runs together.
+    """Return the verdict of all runs together.
 
     Args:
-        audits: What each says.
+        audits: Statement of each run.
     """
     said, deciding = [], []
     statuses = {audit.status for audit in audits}
@@ -174,7 +174,7 @@ def merge_files(found: Sequence[Sequence[Released]]) -> tuple[Released, ...]:
     """List every file that runs are tied to, once, with the runs that looked at it.
 
     Args:
-        found: Of each run.
+        found: Files that each run is tied to.
     """
     by_content: dict[tuple[str, str], list[tuple[int, Released]]] = {}
     for number, files in enumerate(found):
@@ -208,15 +208,15 @@ class GateDecision:
 
     passed: bool
     line: str
-    """Why, or why not and what to do."""
+    """Reason for the pass, or for the refusal and what to do."""
     status: str = ""
-    """Of the statement; empty where it is not whole."""
+    """Status of the statement; empty where the statement is incomplete."""
     kinds: tuple[str, ...] = ()
     """Kinds of copies that every audit of a generated set under the statement looked for."""
     files: tuple[tuple[str, str], ...] = ()
-    """What is to be released and is what was audited: path and SHA-256."""
+    """Path and SHA-256 of each file that is to be released and was audited."""
     notes: tuple[str, ...] = ()
-    """What must be known besides."""
+    """Sentences that a reader must also know."""
 
 
 def gate(

@@ -30,18 +30,19 @@ AGAIN = "issue the run's command again"
 
 @dataclass(frozen=True, eq=False)
 class FinishedAudit:
-    """A run that is finished and unchanged.
+    """Run that is finished and unchanged.
 
     Attributes:
-        folder: Where it stands.
-        kind: One of those that a statement knows, as in ``classifier`` or ``filter``.
-        config: Its settings.
-        verdict: Of ``verdict.json``, without ids; empty for a watch and for quality.
-        summary: Of ``summary.json`` or ``quality.json``, without ids.
-        tables: By name, without columns of ids.
-        counted: Scored patients, or images; None where there is no such table.
-        flagged: Those of them on the list that is shown, each once whatever the number of classes; None likewise.
-        sha256: What identifies its result.
+        folder: Folder of the run.
+        kind: Kind that a statement knows, such as ``classifier`` or ``filter``.
+        config: Settings of the run.
+        verdict: Content of ``verdict.json``, without ids; empty for a watch and for quality.
+        summary: Content of ``summary.json`` or ``quality.json``, without ids.
+        tables: Tables by name, without columns of ids.
+        counted: Number of scored patients, or images; None where there is no such table.
+        flagged: Number of them on the list that is shown, each once whatever the number of classes; None without such a
+            table.
+        sha256: Checksum that identifies the result of the run.
     """
 
     folder: Path

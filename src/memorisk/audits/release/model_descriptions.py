@@ -72,11 +72,11 @@ def drop_column_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def settings_of_run(config: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Some settings in JSON's own types: numbers, and words of a fixed vocabulary; never a path.
+    """Return some settings in JSON's own types: numbers, and words of a fixed vocabulary; never a path.
 
     Args:
-        config: Of the run.
-        names: Which.
+        config: Settings of the run.
+        names: Names of the settings to return.
     """
     return {
         name: config[name] for name in names if name in config and isinstance(config[name], str | int | float | bool)
@@ -97,10 +97,10 @@ _ELSEWHERE = "Only losses were given: which models they are of cannot be seen."
 
 
 def describe_classifier(run: FinishedAudit) -> AuditStatement:
-    """Describe a classifier's audit, or that of losses.
+    """Describe a classifier's audit, or an audit of losses.
 
     Args:
-        run: Of either kind.
+        run: Finished run of either kind.
 
     Raises:
         InputError: Its lists were asked for at another level or correction than the verdict's, or it passed at a larger
@@ -352,7 +352,7 @@ def describe_feature(run: FinishedAudit) -> AuditStatement:
     """Describe the audit of a mark, without the mark's name, which may be a person's.
 
     Args:
-        run: Of that kind.
+        run: Finished run of the kind ``feature``.
     """
     v = FeatureVerdict.read(run.verdict)
     m, test, n, probes = v.m, v.test, v.counts, v.models.probes

@@ -27,7 +27,7 @@ def read_released(folder: Path, compared: ComparedImages, progress: Progress = n
 
     Args:
         folder: The folder.
-        compared: What the audit compared.
+        compared: Images that the audit compared.
         progress: Called with (stage, done, total).
 
     Raises:

@@ -64,7 +64,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
     """Describe the audit of a set.
 
     Args:
-        run: Of that kind.
+        run: Finished run of the kind ``synthetic``.
 
     Raises:
         InputError: It passed by a smaller probability to notice a copy than a statement is about.
@@ -223,13 +223,13 @@ def _to_leave_out(run: FinishedAudit, units: str) -> list[Figure]:
 
 
 def _rate_figures(name: str, title: str, found: Proportion | None, unit: str) -> list[Figure]:
-    """A share with its interval; none without one.
+    """Return a share with its interval; nothing without one.
 
     Args:
-        name: Of the figure.
-        title: For readers.
-        found: The share.
-        unit: What is counted.
+        name: Name of the figure.
+        title: Title for readers.
+        found: Share with its interval; None without one.
+        unit: Unit that is counted.
     """
     if found is None:
         return []
@@ -242,7 +242,7 @@ def describe_filter(run: FinishedAudit) -> AuditStatement:
     """Describe what a filter left.
 
     Args:
-        run: Of that kind.
+        run: Finished run of the kind ``filter``.
     """
     n = from_json(FilterNumbers, run.summary["numbers"])
     return _describe_screening(run, n, "Does the set that a filter kept copy anybody?", "filter.md", ())
@@ -252,7 +252,7 @@ def describe_loop(run: FinishedAudit) -> AuditStatement:
     """Describe what a loop of drawing and screening kept.
 
     Args:
-        run: Of that kind.
+        run: Finished run of the kind ``synthesize``.
     """
     n = from_json(LoopNumbers, run.summary["numbers"])
     question = "Does the set that was drawn, screened and drawn again copy anybody?"
@@ -459,7 +459,7 @@ def describe_quality(run: FinishedAudit) -> AuditStatement:
     """Describe figures of quality, which say nothing of privacy: a set of copies has the best there are.
 
     Args:
-        run: Of that kind.
+        run: Finished run of the kind ``quality``.
     """
     n, made = from_json(QualityNumbers, run.summary["numbers"]), run.config["run"]
     rows: list[dict[str, Any]] = list(run.summary["quality"])

@@ -26,16 +26,16 @@ from memorisk.statistics.verdicts.reasons import Reason, Words
 
 CARD = "model-card.md"
 _TITLE, _HEAD = "one page for the data-protection officer</title>", 4096
-"""By which a page of an earlier statement is known, and within how many characters."""
+"""Title by which a page of an earlier statement is recognised, and the number of characters that are searched."""
 
 
 @dataclass(frozen=True)
 class StatementFiles:
-    """What was written."""
+    """Files of a statement that was written."""
 
     statement: Statement
     folder: Path
-    """With ``privacy-statement.json`` and ``model-card.md``."""
+    """Folder with ``privacy-statement.json`` and ``model-card.md``."""
 
 
 def make_statement(
@@ -69,8 +69,8 @@ def state_runs(
     """Make one statement of finished runs, and return with it what each of them is tied to.
 
     Args:
-        runs: As for `make_statement`.
-        offered: What is to be released; what no run looked at is refused by nobody yet.
+        runs: Folders of finished runs, as `make_statement` takes them.
+        offered: Files that are to be released; files that no run looked at are not refused yet.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -113,12 +113,12 @@ def write_statement(
     """Write ``privacy-statement.json`` and ``model-card.md``; the same runs give the same bytes.
 
     Args:
-        runs: As for `make_statement`.
+        runs: Folders of finished runs, as `make_statement` takes them.
         out: A folder: new, empty, or one that holds a statement to be replaced.
-        weights: As for `make_statement`.
-        images: As for `make_statement`.
+        weights: Files of weights that are to be released, as `make_statement` takes them.
+        images: Folders of images that are to be released, as `make_statement` takes them.
         sign: File of an Ed25519 private key that signs the statement.
-        passphrase: Where the passphrase of that key stands: ``env:NAME`` or ``file:PATH``.
+        passphrase: Place of the passphrase of that key: ``env:NAME`` or ``file:PATH``.
         page: An HTML file for one printed side in plain words, and its appendix; replaced where it is one already.
         progress: Called with (stage, done, total).
 
@@ -163,10 +163,10 @@ def write_officer_page(
     """Write the page for the data-protection officer alone, and return the statement that it shows.
 
     Args:
-        runs: As for `make_statement`.
-        page: As for `write_statement`.
-        weights: As for `make_statement`.
-        images: As for `make_statement`.
+        runs: Folders of finished runs, as `make_statement` takes them.
+        page: HTML file for the page, as `write_statement` takes it.
+        weights: Files of weights that are to be released, as `make_statement` takes them.
+        images: Folders of images that are to be released, as `make_statement` takes them.
         progress: Called with (stage, done, total).
 
     Raises:

@@ -44,18 +44,18 @@ _OF_PEOPLE = re.compile(r"(image|patient|group|id|path|source|file)s?")
 
 @dataclass(frozen=True)
 class Record:
-    """What is logged of a run."""
+    """Entry of a run in a tracker."""
 
     kind: str
     status: str
-    """Of its verdict; empty where it has none."""
+    """Status of the run's verdict; empty where it has none."""
     gate: str
     sha256: str
-    """Of everything else here: a run that says the same is the same."""
+    """Checksum of everything else here: runs with the same checksum are the same run."""
     figures: Mapping[str, float]
     settings: Mapping[str, str | int | float | bool]
     report: Path | None
-    """Which may show images and ids."""
+    """Report of the run, which may show images and ids."""
 
     @property
     def name(self) -> str:
@@ -94,10 +94,10 @@ def _read(place: Path, config: Mapping[str, Any]) -> Record:
 
 
 def figures_of(audit: AuditStatement) -> Iterator[tuple[str, float]]:
-    """Every number of an audit's statement by name; limits of intervals as ``NAME_low`` and ``NAME_high``.
+    """Yield every number of an audit's statement by name; limits of intervals as ``NAME_low`` and ``NAME_high``.
 
     Args:
-        audit: What a run says.
+        audit: Statement of a run.
     """
     yield "verdict/pass", float(audit.status == "pass")
     for figure in audit.figures:
@@ -108,10 +108,10 @@ def figures_of(audit: AuditStatement) -> Iterator[tuple[str, float]]:
 
 
 def safe_settings(config: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
-    """Settings that name nobody and nothing: numbers, switches, and single plain words.
+    """Return the settings that name nothing and no person: numbers, switches, and single plain words.
 
     Args:
-        config: Of a run.
+        config: Settings of a run.
     """
     found: dict[str, str | int | float | bool] = {}
     for name, value in config.items():
@@ -238,14 +238,14 @@ def check_place(place: str) -> tuple[str, str]:
 
 
 def open_log(place: str) -> Log:
-    """Open what logs runs to a tracker.
+    """Open the function that logs runs to a tracker.
 
     Args:
-        place: As for `check_place`.
+        place: Place of the tracker, as `check_place` takes it.
 
     Raises:
-        InputError: Likewise.
-        MissingExtraError: MLflow is not installed; the other libraries are asked for when a run is logged.
+        InputError: The place is not one that `check_place` accepts.
+        MissingExtraError: MLflow is not installed; other libraries are loaded when a run is logged.
     """
     kind, where = check_place(place)
     if kind == "mlflow":
@@ -347,10 +347,10 @@ class TrackedRun:
     """A run in a tracker."""
 
     run: str
-    """Its folder, as it was named."""
+    """Folder of the run, as it was named."""
     to: str
     name: str
-    """What it is called there."""
+    """Name of the run in the tracker."""
     figures: int
     """Numbers that were logged."""
     new: bool

@@ -16,7 +16,7 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
     """Describe a watch: a failure where its rule said stop, else undecided.
 
     Args:
-        run: Of that kind.
+        run: Finished run of the kind ``watch``.
     """
     looks = read_evaluations(run.tables["looks"])
     made, last = run.config["run"], looks[-1]

@@ -55,20 +55,20 @@ from memorisk.training.generators.draws import draw, image_name
 
 @dataclass(frozen=True, eq=False)
 class LoopEvidence:
-    """Everything that a report speaks of."""
+    """Everything that a report needs."""
 
     config: GeneratorConfig
-    """Of the generator."""
+    """Configuration of the generator."""
     source: str
-    """What identifies its weights."""
+    """Source that identifies the generator's weights."""
     doubts: tuple[str, ...]
-    """Of `sets.RealSets`."""
+    """Doubts of `sets.RealSets`."""
     filtered: FilterEvidence
-    """Everything drawn, as a filter judged it."""
+    """Evidence of everything drawn, as a filter judged it."""
     ledger: Ledger | None = None
-    """None where there is no threshold, and nothing was drawn."""
+    """Ledger of the loop; None where there is no threshold, and nothing was drawn."""
     copies: RegeneratedCopies | None = None
-    """What drawing again does to the guarantee."""
+    """Effect of drawing again on the guarantee."""
     table_three: TableThreeRow | None = None
     """A row of the paper's table 3."""
 
@@ -86,14 +86,14 @@ def filter_evidence(
     """Return everything drawn as evidence of a filter; "before" are the first draws of every place.
 
     Args:
-        ledger: Of the loop.
+        ledger: Ledger of the loop.
         sets: The real images.
-        detectors: As they were named.
-        choice: What the guarantee is about.
-        opened: The detectors at work.
-        thresholds: Of each detector.
+        detectors: Detectors as they were named.
+        choice: Families that the guarantee covers.
+        opened: Detectors, opened for screening.
+        thresholds: Threshold of each detector.
         real: Matches of the calibration images.
-        seed: Of images drawn for comparisons.
+        seed: Seed from which images are drawn for comparisons.
     """
     plan, reason, train = ledger.plan, ledger.reason, sets.train
     no_pixels = np.broadcast_to(np.zeros(1, np.uint8), (len(plan), *train.images.shape[1:]))
@@ -149,9 +149,9 @@ def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseu
     """Compute numbers, verdict and tables.
 
     Args:
-        evidence: Of the loop.
-        options: What was asked for.
-        names: Replaces ids of real images, or leaves them.
+        evidence: Evidence of the loop.
+        options: Options of the run.
+        names: Pseudonyms, which replace ids of real images or leave them.
     """
     numbers, filtered, ledger = loop_numbers(evidence, options), evidence.filtered, evidence.ledger
     known = drawn_image_names(evidence, names)
@@ -299,14 +299,14 @@ def rejected_pairs(
     """Pictures of the pair that exposes each patient most, the closest first, by the ids that the report shows.
 
     Args:
-        result: Its tables say which pairs.
-        ledger: For seeds and conditions.
-        sets: For the training images.
-        form: In which images were compared.
-        generator: Which draws them again.
-        names: As the tables have them.
-        options: How it draws.
-        device: Where.
+        result: Result whose tables name the pairs.
+        ledger: Ledger that gives seeds and conditions.
+        sets: Sets that give the training images.
+        form: Form in which images were compared.
+        generator: Generator that draws the images again.
+        names: Pseudonyms that the tables were written with.
+        options: Options by which the generator draws.
+        device: Device of the generator.
     """
     shown = set(column_texts(result.per_group.head(MAX_PICTURES), "synthetic_image"))
     plan = ledger.plan

@@ -31,11 +31,11 @@ class Block:
     """Images that were drawn and screened together."""
 
     plan: pd.DataFrame
-    """A row for each image: `training.generators.draws.plan_draws`."""
+    """Plan with one row per image: `training.generators.draws.plan_draws`."""
     hashes: np.ndarray
-    """[n] of the pixels as they were compared."""
+    """Hashes of the pixels as they were compared, [n]."""
     matches: tuple[Matches, ...]
-    """By every detector."""
+    """Matches by every detector."""
     same: SamePixels
     """[n] with training images: as they are, mirrored or turned."""
     of_source: np.ndarray
@@ -50,7 +50,7 @@ class Block:
 
     @property
     def kept(self) -> np.ndarray:
-        """[n]."""
+        """Return which images are kept, [n] of bool."""
         return self.reason == ""
 
     def save(self, folder: Path, name: str) -> None:
@@ -69,9 +69,9 @@ class Block:
         """Return what `save` left of a part of the plan; None where there is none, or it is of another part.
 
         Args:
-            folder: Of the blocks.
-            name: Of this one.
-            plan: Rows that it is to hold.
+            folder: Folder of the blocks.
+            name: Name of this block.
+            plan: Rows that the block is to hold.
         """
         if not all(is_intact(folder / f"{name}.{ending}") for ending in ("npy", "parquet")):
             return None
@@ -147,8 +147,8 @@ class Ledger:
         """Return the detectors' scores of everything drawn.
 
         Args:
-            thresholds: Of each detector.
-            real: Of the calibration images.
+            thresholds: Threshold of each detector.
+            real: Matches of the calibration images.
         """
         every = [block.matches for block in self.blocks]
         joined = [
@@ -173,8 +173,8 @@ class StoredForm:
 
         Args:
             train: The training images.
-            config: Of the generator.
-            options: How images are read.
+            config: Configuration of the generator.
+            options: Options by which images are read.
 
         Raises:
             InputError: Sizes, channels or depth do not go together.

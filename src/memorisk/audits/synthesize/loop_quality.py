@@ -43,18 +43,18 @@ _NO_RATE = (
 
 @dataclass(frozen=True, eq=False)
 class MemRateDetector:
-    """Whose MemRate it is."""
+    """Detector that MemRate is computed by."""
 
     name: str
-    """As a report shows it."""
+    """Name of the detector in a report."""
     similarity: Similarity
-    """Larger is more alike."""
+    """Similarity of two images; larger is more alike."""
     threshold: float
-    """A match scores above it."""
+    """Threshold above which a score is a match."""
     words: str
-    """What it is."""
+    """Description of the detector."""
     detector: PairDetector
-    """Of its features."""
+    """Detector that computes the features."""
     of_features: bool
     """Whether these are the features by which quality is measured; else it is the first detector that chose."""
 
@@ -82,14 +82,14 @@ def table_three_row(
     """A row of table 3; None where fewer than two images were kept.
 
     Args:
-        ledger: Of the loop.
+        ledger: Ledger of the loop.
         train: Training images.
         reference: Real images of new people.
-        config: Of the generator.
+        config: Configuration of the generator.
         opened: The detectors that chose.
-        thresholds: Of them.
-        auditor: Of the kept set.
-        quality: Whose features FID and IRS are by.
+        thresholds: Threshold of each of these detectors.
+        auditor: Detector that audits the kept set.
+        quality: Detector whose features FID and IRS are computed from.
         options: Seed and device.
         progress: Called with (stage, done, total).
 

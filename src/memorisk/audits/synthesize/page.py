@@ -110,8 +110,8 @@ def loop_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None
     """Lay out the report.
 
     Args:
-        result: Of `audits.synthesize.analysis.analyse_loop`.
-        pictures: Pairs side by side; None for none.
+        result: Result of `audits.synthesize.analysis.analyse_loop`.
+        pictures: Pictures of pairs side by side; None for none.
         redact: Leave out every id and every picture.
     """
     summary = from_json(LoopSummary, result.summary)

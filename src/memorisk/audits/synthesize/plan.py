@@ -52,13 +52,13 @@ def loop_cost(
     """Count the work of a whole loop; where identities are missing, only the decoded images.
 
     Args:
-        generator: Which draws.
-        places: To be filled.
+        generator: Generator that draws.
+        places: Number of places to be filled.
         real: The real images.
-        detectors: Which choose.
+        detectors: Detectors that choose.
         candidates: Kinds of copies, and how many identities there are and are needed, of each.
-        auditor: The one that was named.
-        quality: Whose features quality is measured by.
+        auditor: Detector that audits, if one was named.
+        quality: Detector whose features measure quality.
         audit: Plan of the audit of the kept set.
         options: Tries, batch, gallery.
     """
@@ -85,7 +85,7 @@ def plan_loop_audit(
 
     Args:
         real: The real images.
-        places: To be filled.
+        places: Number of places to be filled.
         options: Settings of the loop.
         auditors: Names of detectors.
         progress: Called with (stage, done, total).
@@ -135,49 +135,49 @@ def _features(detector: PairDetector, stores: Sequence[ImageStore | None], train
 
 @dataclass(frozen=True)
 class SynthesizePlan:
-    """What a command would do."""
+    """Plan of a command."""
 
     generator: str
-    """Its name."""
+    """Name of the generator."""
     images: int
-    """That are to pass."""
+    """Number of images that are to pass."""
     classes: dict[str, int]
-    """Of these, by class; empty where there are none."""
+    """Number of these images by class; empty where there are none."""
     sources: int
-    """Training images whose conditions take part; 0 without conditions."""
+    """Number of training images whose conditions take part; 0 without conditions."""
     most_tries: int
-    """Of a place."""
+    """Largest number of tries for a place."""
     training: dict[str, int]
-    """Images and patients."""
+    """Number of training images and patients."""
     calibration: dict[str, int]
-    """Likewise."""
+    """Number of calibration images and patients."""
     exclusions: Annotated[Exclusions, INLINE]
     """Calibration identities that are not new, are counted once, or look alike."""
     detectors: tuple[str, ...]
-    """What compares images."""
+    """Names of the detectors that compare images."""
     families: tuple[FamilyCount, ...]
-    """Of copies: identities there are, needed and missing for the guarantee."""
+    """Families of copies: identities there are, needed and missing for the guarantee."""
     costs: tuple[FamilyCost, ...]
     """Threshold of each family that was tried, what it leaves out of new people, and whether the family is promised;
     none where identities are missing or a threshold was given."""
     missing: int
-    """Identities that are missing for it; 0 where it can be given."""
+    """Number of identities that are missing for the guarantee; 0 where it can be given."""
     audited_by: str
     """Detectors of the audit of the kept set."""
     lacking: tuple[str, ...]
-    """What keeps a pass of that audit away whatever is kept."""
+    """Reasons why that audit cannot pass, whatever is kept."""
     first_batch: int
-    """Images that were drawn to measure the time."""
+    """Number of images that were drawn to measure the time."""
     seconds: float
-    """To draw every place once, by the first batch; screening comes on top, and every image that is drawn again."""
+    """Seconds to draw every place once, by the first batch, without screening and images that are drawn again."""
     most_seconds: float
     """If every place took all its tries."""
     new_rejected: Proportion | None
     """Share of new patients whose real image the threshold rejects, with its interval; None where there is none."""
     cost: Cost
-    """If every place takes all its tries, and all that is drawn is screened, measured and audited."""
+    """Cost if every place takes all its tries, and all that is drawn is screened, measured and audited."""
     notes: tuple[str, ...]
-    """What was assumed or left out."""
+    """Sentences on what was assumed or left out."""
 
 
 def describe_loop(
@@ -197,17 +197,17 @@ def describe_loop(
     """Draw one batch, count what there is, and say whether the guarantee can be given.
 
     Args:
-        generator: Which draws.
+        generator: Generator that draws.
         plan: The first attempt at every place.
         real: The real images.
-        detectors: What compares.
+        detectors: Detectors that compare images.
         candidates: Kinds of copies, and how many identities there are and are needed, of each.
-        costs: What the threshold of each family leaves out.
+        costs: Cost of each family's threshold.
         new: Share of new patients whom the thresholds reject; None where it is not known.
-        options: What was asked for.
-        device: Of the generator.
-        auditor: The one that was named.
-        quality: Whose features quality is measured by.
+        options: Options of the run.
+        device: Device of the generator.
+        auditor: Detector that audits, if one was named.
+        quality: Detector whose features measure quality.
         audit: Plan of the audit of the kept set.
     """
     of_filter = describe_sets(real.filter, detectors, candidates, audit, costs)

@@ -31,9 +31,9 @@ class TableThreeRow:
     generator: str
     conditioning: str
     n: int
-    """Images of each set that FID and IRS are of."""
+    """Number of images in each set that FID and IRS are computed from."""
     n_training: int
-    """Training images."""
+    """Number of training images."""
     features: str
     distance: str
     figures: Mapping[str, Mapping[str, Limits]]
@@ -52,13 +52,13 @@ class LoopNumbers:
     filter: Annotated[FilterNumbers, INLINE]
     generator: str
     generator_source: str
-    """What identifies its weights."""
+    """Source that identifies the generator's weights."""
     conditioned_on: str
     conditioning: str
     n_asked: int
-    """Places, each for an image."""
+    """Number of places, each for one image."""
     n_drawn: int
-    """Images."""
+    """Number of images drawn."""
     n_empty: int
     """Places that stayed empty."""
     n_attempts: int
@@ -67,15 +67,15 @@ class LoopNumbers:
     gave_up: bool = False
     """Whether no place was tried again for that reason."""
     most_tries: int
-    """Of a place."""
+    """Largest number of tries for a place."""
     paired: bool
     """Whether images were drawn from the condition of a training image."""
     n_of_source: int
-    """Images that reach the threshold with that very image."""
+    """Number of images that reach the threshold with that very image."""
     copies: RegeneratedCopies | None
-    """What drawing again does to the guarantee; None where nothing was drawn."""
+    """Effect of drawing again on the guarantee; None where nothing was drawn."""
     doubts: tuple[str, ...]
-    """Of the training images."""
+    """Doubts about the training images."""
     table_three: TableThreeRow | None
 
     @property
@@ -109,7 +109,7 @@ class LoopSetup(ScreeningSetup):
 
 @dataclass(frozen=True, kw_only=True)
 class LoopSummary:
-    """``summary.json``."""
+    """Content of ``summary.json``."""
 
     audit: Literal["synthesize"] = "synthesize"
     names: SetNames

@@ -44,18 +44,18 @@ TRAINING_BESIDE_BLOCK = (
 
 @dataclass(frozen=True, eq=False)
 class DrawScreening:
-    """What an image is held to."""
+    """Detectors and limits by which an image is screened."""
 
     opened: Sequence[ScreeningDetector]
-    """The detectors."""
+    """Detectors, opened for screening."""
     sets: FilterSets
-    """For the training images."""
+    """Sets that give the training images."""
     thresholds: Sequence[float]
-    """Of each detector, frozen."""
+    """Threshold of each detector, frozen."""
     form: StoredForm
-    """In which drawn images are compared."""
+    """Form in which drawn images are compared."""
     quality: PairDetector
-    """Whose features measure quality."""
+    """Detector whose features measure quality."""
     options: SynthesizeOptions
 
     def block(self, plan: pd.DataFrame, images: np.ndarray) -> Block:
@@ -110,13 +110,13 @@ def quality_features(
     options: SynthesizeOptions,
     progress: Progress = no_progress,
 ) -> Features:
-    """Features by which quality is measured.
+    """Return the features by which quality is measured.
 
     Args:
-        detector: Whose features.
+        detector: Detector that computes the features.
         store: The images.
-        train: The training images; what components are fitted on.
-        options: The device.
+        train: Training images, on which components are fitted.
+        options: Options that give the device.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -129,14 +129,14 @@ def quality_features(
 
 @dataclass(frozen=True, eq=False)
 class LoopFolders:
-    """Where the loop writes."""
+    """Folders that the loop writes to."""
 
     blocks: Path
-    """Of the ledger's blocks."""
+    """Folder of the ledger's blocks."""
     kept: Path
-    """Of the images that pass."""
+    """Folder of the images that pass."""
     rejected: Path | None
-    """Of those that do not; None where they are not to be written."""
+    """Folder of the images that do not pass; None where they are not to be written."""
 
 
 def run_rounds(
@@ -154,11 +154,11 @@ def run_rounds(
     tried again. Both are the same in every run of a command, so that a killed one ends alike.
 
     Args:
-        generator: Which draws.
+        generator: Generator that draws.
         plan: The first attempt at every place: `training.generators.draws.plan_draws`.
-        screen_by: What an image is held to.
-        places: Where it is written.
-        device: Of the generator.
+        screen_by: Detectors and limits by which an image is screened.
+        places: Folders that the loop writes to.
+        device: Device of the generator.
         new: Share of new patients whom the thresholds reject; None where it is not known.
         progress: Called with (stage, done, total).
 

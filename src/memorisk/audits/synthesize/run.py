@@ -113,10 +113,10 @@ class _Calibration:
 
     opened: Sequence[ScreeningDetector] = ()
     choice: Choice | None = None
-    """Families that are promised, and what each candidate costs; None where identities are missing."""
+    """Families that are promised, and the cost of each candidate; None where identities are missing."""
     thresholds: Sequence[float] = ()
     beside: tuple[Matches, ...] = ()
-    """What they say of the calibration images."""
+    """Matches of the calibration images, by detector."""
     new: Proportion | None = None
     """Share of new people whom the thresholds reject."""
 
@@ -446,13 +446,13 @@ def new_patient_rejection(
     """Return the share of new patients whose real image would be rejected, as `audits.filter.decisions.real_share`.
 
     Args:
-        thresholds: Of each detector.
-        beside: What the detectors say of the calibration images; none without them.
-        sets: For the patients.
-        seed: Of the image drawn of each.
+        thresholds: Threshold of each detector.
+        beside: Matches of the calibration images, by detector; none without them.
+        sets: Sets that give the patients.
+        seed: Seed from which the image of each patient is drawn.
 
     Returns:
-        The share with its interval; None without calibration images.
+        Share with its interval; None without calibration images.
     """
     if not beside:
         return None

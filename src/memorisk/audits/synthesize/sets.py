@@ -32,8 +32,8 @@ def refuse_generated(what: str, source: Manifest | ImageStore) -> None:
     """Refuse a folder of ``memorisk generate`` or ``synthesize`` among real images.
 
     Args:
-        what: Which real images they are to be.
-        source: The images; of any that lie in no folder nothing is known.
+        what: Name of the real images, such as training.
+        source: The images; nothing is known of images that lie in no folder.
 
     Raises:
         InputError: An image lies in such a folder, at whatever depth.
@@ -65,14 +65,14 @@ def _folders(manifest: Manifest) -> Iterator[Path]:
 
 @dataclass(frozen=True, eq=False)
 class RealSets:
-    """What drawn images are compared with."""
+    """Real images that drawn images are compared with."""
 
     filter: FilterSets
-    """Training and calibration images; as long as none is drawn, an image of nothing stands for the synthetic ones."""
+    """Training and calibration images; until one is drawn, an empty image takes the place of the synthetic ones."""
     form: StoredForm
-    """In which drawn images are compared."""
+    """Form in which drawn images are compared."""
     doubts: tuple[str, ...]
-    """Whose copies are not found, since TRAIN is not all that the generator has seen."""
+    """Doubts that copies of some people are found, since TRAIN is not all that the generator has seen."""
     decoded: int
     """Bytes of the images that were decoded for it; of what was handed in decoded none."""
 
@@ -88,11 +88,11 @@ def read_real(
     """Read and decode the real images, and leave out calibration identities that are not new.
 
     Args:
-        train: What the generator was trained on.
-        calibration: Of new people.
-        generator: Which draws; it may know whom it was trained on.
-        detectors: Which choose.
-        options: How images are read.
+        train: Images that the generator was trained on.
+        calibration: Images of new people.
+        generator: Generator that draws, which may know the patients it was trained on.
+        detectors: Detectors that choose.
+        options: Options by which images are read.
         progress: Called with (stage, done, total).
 
     Raises:

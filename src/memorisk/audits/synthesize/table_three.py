@@ -20,7 +20,7 @@ COMPLETION_FILE = "synthesize.json"
 FIGURES = ("FID", "IRS", "MemRate")
 SETS = ("before", "kept", "reference")
 CONDITION_ORDER = ("label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label")
-"""Of the rows, as in the paper; other conditions follow."""
+"""Order of the rows, as in the paper; other conditions follow."""
 OF_LOOP = "the threshold of the loop"
 _CHOSEN_BY_IT = "by the detector that chose at this threshold the rate after the loop is 0 by its making"
 
@@ -88,7 +88,7 @@ def rate_words(row: Mapping[Any, Any]) -> str:
     """Say by which detector a row has its MemRate, at what and of what; or why it has none.
 
     Args:
-        row: Of `table_three`.
+        row: Row of `table_three`.
     """
     if said := row.get("no_rate"):
         return str(said)

@@ -38,8 +38,8 @@ def rejection_words(share: Proportion, units: str) -> str:
     """Word the share in a sentence.
 
     Args:
-        share: Of new people.
-        units: What new people are called.
+        share: Share of new people who are rejected.
+        units: Name of new people.
     """
     low, high = 100 * share.low, 100 * share.high
     return f"the threshold rejects {low:.0f} to {high:.0f} % of new {units}, who cannot be copied"
@@ -49,8 +49,8 @@ def loop_verdict(numbers: LoopNumbers, options: SynthesizeOptions) -> dict[str, 
     """Decide the status, with reasons, what would decide it, and the numbers that a pipeline may act on.
 
     Args:
-        numbers: Of `analysis.loop_numbers`.
-        options: What was asked for.
+        numbers: Numbers of `analysis.loop_numbers`.
+        options: Options of the run.
     """
     doubts = [TrainedOnMore(doubt=doubt) for doubt in numbers.doubts]
     verdict = kept_verdict("synthesize", numbers.filter, options, doubts)
@@ -63,7 +63,7 @@ def empty_places(numbers: LoopNumbers) -> str:
     """Say how many places stayed empty, why further tries are useless where they are, and what would fill places.
 
     Args:
-        numbers: Of a loop with such places.
+        numbers: Numbers of a loop with such places.
     """
     tries = plural(1 if numbers.gave_up else numbers.most_tries, "try", "tries")
     return (

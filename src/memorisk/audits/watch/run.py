@@ -48,10 +48,10 @@ def watch_cost(
     """Count the work of looks that are still to come.
 
     Args:
-        watch: With the real images.
-        looks: Images of each; None where nobody knows how many looks there will be.
-        kind: Of the generator that draws them; empty where they lie in folders.
-        quality: Features of FID.
+        watch: Watch with the real images.
+        looks: Number of images of each look; None where the number of looks is unknown.
+        kind: Kind of the generator that draws them; empty where they lie in folders.
+        quality: Features that FID is computed from.
         bound: Whether the training may end before the last of them.
         decoded: Bytes of images that are stored for it.
 
@@ -83,30 +83,31 @@ def watch_cost(
 
 @dataclass(frozen=True)
 class WatchPlan:
-    """What would be looked at."""
+    """Plan of the looks of a watch."""
 
     steps: tuple[int, ...]
-    """That there are now."""
+    """Steps that there are now."""
     looks: int | None
-    """Planned; None where it is not known."""
+    """Number of planned looks; None where it is not known."""
     images: int
-    """A look."""
+    """Number of images per look."""
     patients: dict[str, int]
-    """Training and held-out ones."""
+    """Number of training and of held-out patients."""
     rule: str
-    """What stops."""
+    """Name of the stopping rule."""
     why: str
-    """The rule and, of ``auto``, why it took that one, in a sentence."""
+    """Sentence that names the rule and, where ``auto`` chose it, says why."""
     error: float
-    """Of a false stop at the first look."""
+    """Probability of a false stop at the first look."""
     needed: int
-    """Held-out patients that the rule needs."""
+    """Number of held-out patients that the rule needs."""
     detector: str
-    """What compares images."""
+    """Name of the detector that compares images."""
     notes: tuple[str, ...]
-    """What must be said."""
+    """Notes for the user."""
     cost: Cost
-    """Of what there is to look at now and was not looked at yet; of a training that is followed all planned looks."""
+    """Cost of the looks that are possible now and not yet done; for a training that is followed, of all planned
+    looks."""
 
 
 @takes_settings(WatchOptions)
@@ -123,14 +124,14 @@ def watch_training(
     progress: Progress = no_progress,
     **settings: Any,
 ) -> WatchResult:
-    """Look at everything that a training has left, and with ``follow`` at what it goes on to leave.
+    """Look at everything that a training has left, and with ``follow`` at what it leaves later.
 
     Args:
         run: The folder of a run of ``memorisk train generator``, or a folder with a folder of images for each step.
-        train: The images that it is trained on; of a run those that it names.
-        held_out: Of patients whom it does not see; of a run its validation images.
-        out: Folder for what is seen; of a run ``watch`` in it.
-        follow: Go on until there is a ``training.json`` in ``run``.
+        train: Images that the generator is trained on; for a run those that it names.
+        held_out: Images of patients that the training does not see; for a run its validation images.
+        out: Folder for what is seen; for a run ``watch`` in it.
+        follow: Continue until there is a ``training.json`` in ``run``.
         stop: Write ``stop.json`` when the rule says so: into a run, whose training then ends at its next look; else
             into ``out``, where one's own training may look for it.
         poll: Seconds between two visits.
@@ -179,13 +180,13 @@ def plan_watch(
     """Plan what `watch_training` would look at; nothing is drawn.
 
     Args:
-        run: As there.
-        train: Likewise.
-        held_out: Likewise.
-        out: Likewise.
-        follow: Likewise.
-        progress: Likewise.
-        **settings: Likewise.
+        run: Folder of a training, as `watch_training` takes it.
+        train: Images that the generator is trained on.
+        held_out: Images of patients that the training does not see.
+        out: Folder for what is seen.
+        follow: Plan all looks of a training that continues.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `WatchOptions`.
 
     Raises:
         InputError: As `watch_training`.
@@ -210,9 +211,9 @@ def build_plan(watch: MemorizationWatch, cost: Cost, steps: tuple[int, ...] = ()
     """Build the plan of a watch.
 
     Args:
-        watch: Without a look.
-        cost: Of what is still to be looked at.
-        steps: There is something to look at of.
+        watch: Watch without a look.
+        cost: Cost of the looks that are still to come.
+        steps: Steps at which there is something to look at.
     """
     return WatchPlan(
         steps,
@@ -261,11 +262,11 @@ def watch_within(
     It looks at the training images and, as held-out ones, at the validation part; never at the test part.
 
     Args:
-        images: As for `train_generator`.
-        out: Its run folder; the looks are in ``watch`` in it.
-        watching: What is looked at and how; the looks are planned by the training's steps.
+        images: Images of the training, as `train_generator` takes them.
+        out: Run folder of the training; the looks are in ``watch`` in it.
+        watching: Settings of the watch; the looks are planned by the training's steps.
         progress: Called with (stage, done, total).
-        **settings: Of the training.
+        **settings: Settings of the training.
 
     Raises:
         InputError: Bad input or settings, or too few validation patients for the rule; nothing was written.
@@ -288,11 +289,11 @@ def plan_within(
     """Plan what `watch_within` would look at, and by which rule it would end the training; nothing is written.
 
     Args:
-        images: As there.
-        out: Likewise.
-        watching: Likewise.
-        progress: Likewise.
-        **settings: Likewise.
+        images: Images of the training, as `watch_within` takes them.
+        out: Run folder of the training.
+        watching: Settings of the watch.
+        progress: Called with (stage, done, total).
+        **settings: Settings of the training.
 
     Raises:
         InputError: As `watch_within`.

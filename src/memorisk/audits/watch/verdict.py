@@ -30,7 +30,7 @@ def choose_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> Wa
     """Choose a rule for ``auto``: the first of share and test that can stop a training, or never.
 
     Args:
-        options: As they were given.
+        options: Options as they were given.
         shared: Error of the rule over the looks.
         n_held: Held-out patients.
     """
@@ -42,11 +42,11 @@ def choose_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> Wa
 
 
 def rule_words(options: WatchOptions, shared: ErrorSpending, n_held: int, *, chosen: bool) -> str:
-    """Say which rule stops the training and, of ``auto``, why it is that one.
+    """Say which rule stops the training and, where ``auto`` chose it, why.
 
     Args:
-        options: With the rule.
-        shared: Its error over the looks.
+        options: Options with the rule.
+        shared: Error of the rule over the looks.
         n_held: Held-out patients.
         chosen: Whether ``auto`` took it.
     """
@@ -68,7 +68,7 @@ def is_share_unattainable(options: WatchOptions, shared: ErrorSpending, n_held: 
     """Return whether too few held-out patients keep the lower limit of the share at 0, whatever the generator does.
 
     Args:
-        options: Of the watch.
+        options: Options of the watch.
         shared: Error of the rule over the looks.
         n_held: Held-out patients.
     """
@@ -76,11 +76,11 @@ def is_share_unattainable(options: WatchOptions, shared: ErrorSpending, n_held: 
 
 
 def check_stopping_rule(options: WatchOptions, shared: ErrorSpending, n_held: int) -> None:
-    """Refuse a rule that can stop nothing, so that nobody relies on it.
+    """Refuse a rule that can stop nothing, so that no user relies on it.
 
     Args:
-        options: With the rule.
-        shared: Its error over the looks.
+        options: Options with the rule.
+        shared: Error of the rule over the looks.
         n_held: Held-out patients.
 
     Raises:
@@ -101,7 +101,7 @@ def held_out_needed(options: WatchOptions, error: float) -> int:
     """Count the held-out patients with which a rule can stop a training at a look.
 
     Args:
-        options: With the rule.
+        options: Options with the rule.
         error: Error that the look may make, above 0.
     """
     return {
@@ -118,14 +118,14 @@ def _held_out_floor(options: WatchOptions) -> int:
 
 
 def evaluation_note(nothing: bool, error: float, drawn: int, compared: int, few: str = "") -> str:
-    """Note what limits a look, empty for nothing.
+    """Describe what limits a look; empty where nothing does.
 
     Args:
         nothing: Whether no drawn image could be compared.
-        error: Of the look.
-        drawn: Images.
-        compared: Of these.
-        few: That held-out patients are too few for a share; empty where they are not.
+        error: Error that the look may make.
+        drawn: Number of drawn images.
+        compared: Number of drawn images that were compared.
+        few: Sentence that held-out patients are too few for a share; empty where they are enough.
     """
     said = [few] if few else []
     if nothing:
@@ -151,17 +151,17 @@ _A_RULE = "a rule that can stop a training (--stop-on auto), with as many held-o
 
 @dataclass(frozen=True)
 class WatchVerdict:
-    """What may be concluded after the looks of a watch."""
+    """Conclusion after the looks of a watch."""
 
     kind: Kind
-    """Of the box on the page."""
+    """Kind of the box on the page."""
     headline: str
-    """The conclusion in a line."""
+    """Conclusion in a line."""
     sentence: str
-    """The conclusion, and what does not follow."""
+    """Sentence with the conclusion, and what does not follow from it."""
     reasons: tuple[Reason, ...]
     next_steps: tuple[str, ...]
-    """What is to be done or audited next."""
+    """Sentences that each name something to do or to audit next."""
 
 
 def could_stop(options: WatchOptions, look: Evaluation) -> bool:
@@ -170,7 +170,7 @@ def could_stop(options: WatchOptions, look: Evaluation) -> bool:
     There is a rule, something was compared, and its part of the error is not too small for the held-out patients.
 
     Args:
-        options: With the rule.
+        options: Options with the rule.
         look: A look.
     """
     rule = options.stop_on != "never" and look.compared and look.error > 0
@@ -189,7 +189,7 @@ def watch_verdict(found: WatchResult) -> WatchVerdict:
     """Decide what may be said after the looks; doubts about who is who are among the reasons.
 
     Args:
-        found: With a look at least.
+        found: Result with at least one look.
     """
     verdict, doubts = _by_looks(found), found.real.ids.reasons
     steps = (*verdict.next_steps, *(doubt.remedy for doubt in doubts))

@@ -71,8 +71,8 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
     """Show the verdict in a sentence, its numbers, and where the report lies.
 
     Args:
-        result: Of the audit.
-        out: Its run folder.
+        result: Result of the audit.
+        out: Run folder of the audit.
         as_json: Print the verdict as JSON instead.
     """
     if as_json:

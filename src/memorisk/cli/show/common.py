@@ -203,9 +203,9 @@ def print_rows(console: Console, rows: Iterable[tuple[str, str]], before: str = 
     """Print names, each with its value on the same line.
 
     Args:
-        console: Where.
+        console: Console to print to.
         rows: Names and values.
-        before: What stands before each name.
+        before: Text before each name.
     """
     for name, value in rows:
         console.print(Text(f"{before}{name}: {value}"), soft_wrap=True)
@@ -215,7 +215,7 @@ def plain_table(headings: Sequence[str], *, left: Sequence[str] = ()) -> Table:
     """Make a table for the terminal: where it is narrow, the widest columns wrap, and nothing is cut.
 
     Args:
-        headings: Of the columns; the first holds words, the others numbers.
+        headings: Headings of the columns; the first column holds words, the others numbers.
         left: Headings of further columns of words, which begin at the left.
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -231,12 +231,12 @@ def print_reasons(
     """Print a verdict: its title, its reasons, and what would decide it.
 
     Args:
-        console: Where.
-        title: Of the verdict, in bold.
+        console: Console to print to.
+        title: Title of the verdict, in bold.
         why: The reasons.
-        heading: Above the ways, where there are any.
-        ways: What would decide it, or settle what is open.
-        sentence: Below the title: what a reader is to conclude.
+        heading: Heading above the ways, where there are any.
+        ways: Sentences that name what would decide the verdict, or settle what is open.
+        sentence: Sentence below the title: what a reader is to conclude.
     """
     console.print()
     console.print(Text(title, style="bold"))

@@ -73,13 +73,13 @@ def show_detector_plan(plan: "TrainingPlan", *, as_json: bool) -> None:
 
 
 def show_training_plan(plan: "TrainingPlan", lines: Iterable[str], *, as_json: bool, **more: Any) -> None:
-    """Print what a training would take.
+    """Print the plan of a training.
 
     Args:
-        plan: Of the training.
-        lines: What its kind says of it.
+        plan: Plan of the training.
+        lines: Lines that describe the plan for this kind of training.
         as_json: Whether to print JSON, without the lines.
-        **more: What only the JSON holds.
+        **more: Values that only the JSON holds.
     """
     if as_json:
         print_json(asdict(plan) | more)

@@ -13,10 +13,11 @@ from memorisk.statistics.verdicts.tiers import GATES, MIN_GROUPS, format_against
 from memorisk.statistics.verdicts.units import UnitNames
 
 VERDICT_LEVEL, VERDICT_CORRECTION = DEFAULT_Q, "bh"
-"""Level and correction of the verdict's list: somebody is listed in at most 10 % of audits in which nothing is
-memorized (`families`)."""
+"""Level and correction of the verdict's list: in at most 10 % of audits in which nothing is memorized does it list
+anything (`families`)."""
 MANY_FLAGGED = round(1 / VERDICT_LEVEL)
-"""From so many on the list holds nine for each that chance explains: more models would change little."""
+"""Number of listed groups from which more models would change little: for each that chance explains, nine are
+memorized."""
 MOST_MODELS = 2 * MAX_SEEDS
 """Largest number of models that is advised, and that an audit takes by default: four times the fewest, and so four
 times their time."""
@@ -285,9 +286,9 @@ def power_sentence(
     """Say in one sentence what the audit would have noticed of one patient; on the first screen of every report.
 
     Args:
-        gap: In nats; NaN or infinite: no gap is surely noticed.
+        gap: Noticeable gap in nats; NaN or infinite where no gap is surely noticed.
         simulated: Power at the gap with its lower and upper limit, where known.
-        units: What a group is called.
+        units: Names of a group.
         label: The class in which least is noticed, as it may be shown.
         stratum: Patients of this class among whom least is noticed.
         strata: Gap of each stratum, in nats, where known.

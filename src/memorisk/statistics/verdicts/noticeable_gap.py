@@ -117,17 +117,17 @@ class StratumGap:
     """The noticeable gap of some patients of a class, with the power at this gap."""
 
     stratum: str
-    """Which patients: a key of `SIZES`, `NOISIEST` or `EVERY`."""
+    """Stratum of patients: a key of `SIZES`, `NOISIEST` or `EVERY`."""
     n_groups: int
     """Number of patients of whom simulated ones are made, the independent units."""
     gap: float
     """Smallest mean gap in nats that is found with probability `POWER`; infinite where no gap up to 16 nats is."""
     power: float
-    """Probability with which this gap is found; where no gap is, that of 16 nats. NaN without a list."""
+    """Probability with which this gap is found; where there is no gap, that of 16 nats. NaN without a list."""
     low: float
     """Lower 95 % limit of the power over simulated patients (Clopper-Pearson; not over other patients)."""
     high: float
-    """Upper limit."""
+    """Upper 95 % limit of the power over simulated patients."""
 
 
 @dataclass(frozen=True)

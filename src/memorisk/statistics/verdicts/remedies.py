@@ -36,7 +36,7 @@ class Way(StrEnum):
     OWN_DETECTOR = "default-detector"
     """The detector that comes with memorisk, in place of weak features."""
     HELD_OUT = "held-out"
-    """Held-out patients."""
+    """Held-out patients whom the generator never saw."""
     TRAINED_DETECTOR = "trained-detector"
     """A further detector, trained on images of this kind."""
 
@@ -109,7 +109,7 @@ def chosen_remedies(ways: Sequence[Ways]) -> list[Remedy]:
         ways: Ways to settle each doubt.
 
     Returns:
-        At most one remedy for each way and class, with the largest number; models are those of the whole audit.
+        Remedies with the largest number, at most one for each way and class; models are those of the whole audit.
     """
     joined: dict[tuple[Way, str], Remedy] = {}
     for remedy in (best for own in ways if (best := own.best) is not None):
@@ -127,8 +127,8 @@ def claims_instead(ways: Sequence[Ways]) -> list[SmallerClaim]:
         ways: Ways to settle each doubt.
 
     Returns:
-        Of each kind of claim the weakest, which all doubts of the kind need, and every class that is left out; nothing
-        where some doubt would stay whatever is claimed.
+        Weakest claim of each kind, which all doubts of the kind need, and every class that is left out; nothing where
+        some doubt would stay whatever is claimed.
     """
     kept: dict[tuple[Claim, str], SmallerClaim] = {}
     closed = [own.instead for own in ways if own.best is None]
@@ -143,8 +143,8 @@ def advice(ways: Sequence[str | Ways], units: UnitNames, *, n_models: int = 0, e
     """Say what would decide an audit, and what these data cannot decide.
 
     Args:
-        ways: What settles each doubt: a sentence, or ways with numbers; in the order in which to settle them.
-        units: What a group is called.
+        ways: Sentence, or ways with numbers, that settle each doubt; in the order in which to settle them.
+        units: Names of a group.
         n_models: Models of the audit; 0 for unknown.
         elsewhere: Whether the models were trained by something else, so that no option of this command trains more.
     """
@@ -168,7 +168,7 @@ def alternatives(ways: Ways, units: UnitNames) -> str:
 
     Args:
         ways: Ways to settle the doubt.
-        units: What a group is called.
+        units: Names of a group.
     """
     feasible = [remedy_words(remedy, units) for remedy in ways.remedies if remedy.feasible]
     others = [_infeasible_words(remedy, units) for remedy in ways.remedies if not remedy.feasible]
@@ -184,7 +184,7 @@ def remedy_words(remedy: Remedy, units: UnitNames, *, n_models: int = 0, elsewhe
 
     Args:
         remedy: The remedy.
-        units: What a group is called.
+        units: Names of a group.
         n_models: Models of the audit; 0 for unknown.
         elsewhere: Whether the models were trained by something else.
     """
@@ -218,7 +218,7 @@ def closed_words(ways: Ways, units: UnitNames) -> str:
 
     Args:
         ways: Ways to settle the doubt.
-        units: What a group is called.
+        units: Names of a group.
     """
     parts = dict.fromkeys(_infeasible_words(remedy, units) for remedy in ways.remedies)
     return f"{_place(ways.remedies[0].label)}{', and '.join(parts)}"
@@ -248,7 +248,7 @@ def claim_words(claim: SmallerClaim, units: UnitNames) -> str:
 
     Args:
         claim: The smaller claim.
-        units: What a group is called.
+        units: Names of a group.
     """
     start, value = "what can be shown instead: ", claim.value
     if claim.claim is Claim.NOTICE:

@@ -48,9 +48,9 @@ def format_against_gates(value: float, *gates: float, digits: int = 2, kind: Lit
 
     Args:
         value: The number; NaN and infinity are written as they are.
-        gates: What it is compared with; NaN counts as none.
+        gates: Gates that the number is compared with; NaN counts as none.
         digits: Decimals (`f`) or digits that count (`g`); more where rounding would carry it to or across a gate.
-        kind: Which of the two.
+        kind: Format of the two, `f` or `g`.
     """
     written = f"{value:.{digits}{kind}}"
     while digits < 17 and any(_side(float(written), gate) != _side(value, gate) for gate in gates):

@@ -59,7 +59,7 @@ FAIL = "fail"
 UNDECIDED = "undecided"
 
 COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
-"""What the table must have; `n_groups_scored`, `n_test_groups`, `n_groups`, `models_needed`, `why_not`,
+"""Columns that the table must have; `n_groups_scored`, `n_test_groups`, `n_groups`, `models_needed`, `why_not`,
 `noticeable_stratum` and the noticeable gaps of the strata make the reasons more exact when present."""
 
 
@@ -107,13 +107,13 @@ def decide(
     stops a pipeline is the exit code's matter, not the verdict's.
 
     Args:
-        per_class: A row a class: `label`, `low`, `high` (limits of the mean M, in nats; NaN without an interval),
-            `tier`, `flagged` (groups on the verdict's list), `room`, `noticeable_gap` and `notice_power` (probability
-            of finding `notice` nats; `noticeable_gap`; NaN without a list); optional `n_groups_scored`,
+        per_class: Table with one row per class: `label`, `low`, `high` (limits of the mean M, in nats; NaN without an
+            interval), `tier`, `flagged` (groups on the verdict's list), `room`, `noticeable_gap` and `notice_power`
+            (probability of finding `notice` nats; `noticeable_gap`; NaN without a list); optional `n_groups_scored`,
             `n_test_groups`, `models_needed`, `why_not` (why no list was possible).
         gate: `"high"` (0.3) or `"moderate"` (0.1).
         notice: Gap of one patient, in nats, that a pass must be able to notice.
-        units: What a group is called.
+        units: Names of a group.
         n_seeds: Seeds that this audit had; 0 for unknown. With fewer than three no class's limits count, so that only
             flagged groups fail and nothing passes.
         flips: Whether the signs of the seeds' gaps may be flipped; False in the `paper` design, where more models give
