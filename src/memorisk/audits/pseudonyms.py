@@ -1,8 +1,8 @@
 """Keyed hashes in place of ids and paths (``--pseudonymise``).
 
-HMAC-SHA256 of the id under a secret key, everywhere a run writes. The key stays outside the run folder (by default
-in the user's configuration folder), so that whoever gets the folder cannot recompute the pseudonyms, and the same
-id keeps its pseudonym from run to run.
+HMAC-SHA256 of the id under a secret key, everywhere a run writes. The key stays outside the run folder (by default in
+the user's configuration folder), so that a person who gets the folder cannot recompute the pseudonyms, and the same id
+keeps its pseudonym from run to run.
 """
 
 import re
@@ -37,7 +37,7 @@ _SEPARATOR = "/"  # also of URLs; memorisk runs where paths have it
 
 @dataclass(frozen=True)
 class Pseudonyms:
-    """Replaces ids, or leaves them as they are where there is no key."""
+    """Pseudonyms, which replace ids, or leave them as they are without a key."""
 
     key: bytes | None
     paths: Mapping[str, str] = field(default_factory=dict, kw_only=True)
@@ -57,7 +57,7 @@ class Pseudonyms:
             key, shared = path.read_bytes(), has_shared_permissions(path)
         except OSError as error:
             raise InputError(f"the pseudonym key {one_line(path)} cannot be read: {error.strerror}") from None
-        if shared:  # whoever reads it can recompute the pseudonym of anybody they suspect
+        if shared:  # a person who reads it can recompute the pseudonym of anybody they suspect
             raise InputError(
                 f"the pseudonym key {one_line(path)} may be read or replaced by other users of this machine: make it "
                 f"yours alone (chmod 600 {one_line(path)}), or make a new key if somebody may have read it"

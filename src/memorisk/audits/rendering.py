@@ -48,7 +48,7 @@ def render(page: str, *found: Any, **how: Any) -> str:
 
 
 def _marked(result: Result, folder: Path) -> Result:
-    """The result with what a person said of patients of its run."""
+    """Return the result with a person's judgements of patients of its run."""
     from memorisk.audits.classifier.marks import FILE, marked
 
     return result.replace(per_group=marked(result.per_group, folder)) if (folder / FILE).is_file() else result
@@ -82,7 +82,7 @@ def load_result(folder: Path) -> Result:
 
 
 def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
-    """Refuse the folders of commands that are no audits, each with what to read or run instead.
+    """Refuse the folders of commands that do not audit, each with what to read or run instead.
 
     Raises:
         InputError: It is one.

@@ -32,7 +32,7 @@ class Audit(Generic[InputsT, EvidenceT, OutcomeT]):
         kind: Name of the kind, as in `memorisk.report.kinds.KINDS`.
         out: The run folder.
         options: Settings of the audit, of a dataclass that derives from `PseudonymOptions`.
-        given: Arguments beside the settings, as ``config.yaml`` holds them: sources of images, models or tables.
+        given: Arguments other than the settings, as ``config.yaml`` holds them: sources of images, models or tables.
         sources: Sources of images by their names in messages; the run folder must not overlap with any.
         dry_run: Whether to return the plan, and to write nothing.
     """

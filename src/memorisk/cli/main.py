@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{one_line(place.filename, 120)}:{place.lineno}"
         return _fail(f"{where} ended the program (SystemExit: {error.code}); {RESUME_HINT}", MemoriskError.exit_code)
-    except BrokenPipeError:  # whoever read the output has gone; Python's own last flush must not complain either
+    except BrokenPipeError:  # the reader of the output has gone; Python's own last flush must not complain either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:

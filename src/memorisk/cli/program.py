@@ -56,7 +56,7 @@ def _register_plugins(words: list[str]) -> None:
 
 
 READ = ("--images", "--train", "--held-out", "--probes", "--calibration", "--weights")
-"""Options that are text and name files all the same: a URL, a name or several may stand there."""
+"""Options that are text and name files all the same: they may hold a URL, a name or several names."""
 app.meta.group_parameters = Group(EVERYWHERE, sort_key=0)
 app.meta.suppress_keyboard_interrupt = False
 
@@ -70,7 +70,7 @@ def _with_config(
     if config is not None and tokens[:1] == ("study",):  # a study's file is its input and no list of flags
         tokens, config = (*tokens, "--config", str(config)), None
     settings = [] if config is None else [_Settings(config)]
-    if settings and tokens[:2] == ("audit", "feature"):  # models stand without a flag, so that a file cannot name them
+    if settings and tokens[:2] == ("audit", "feature"):  # models have no flag, so that a file cannot name them
         models = settings[0].values.pop("models", None) or []
         if len(tokens) == 2 or tokens[2].startswith("-"):
             tokens = (*tokens[:2], *map(str, models), *tokens[2:])
@@ -96,7 +96,7 @@ class _Settings:
         self.path, self.values = path, read_yaml(path)
 
     def __call__(self, command: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
-        """Fill in what the command line left open; the user's own functions may lie beside the file."""
+        """Fill in what the command line left open; the user's own functions may lie next to the file."""
         if any("--python-path" in argument.names for argument in arguments):
             set_function_folder(self.values, "python-path", self.path)
         truth = {name for argument in arguments if argument.hint is bool for name in argument.names}
@@ -114,7 +114,7 @@ class _Settings:
     def _refuse_code_in_a_dry_run(self, arguments: ArgumentCollection) -> None:
         """Refuse a dry run that would run a function which this file names: a plan may be made of a file from others.
 
-        A generator is asked for a batch in a dry run; what trains and is asked elsewhere is only read there.
+        A dry run draws a batch from a generator; what trains and is drawn from elsewhere is only read there.
         """
         given = {argument.name: argument.tokens for argument in arguments}
         planned = any(token.value.lower() not in _NO for token in given.get("--dry-run", ()))
@@ -150,14 +150,14 @@ app.meta.config = [refuse_empty_paths]  # --config itself; what a command is giv
 
 
 def _shows_help(words: list[str]) -> bool:
-    """Show a command's help where it is asked for: its essential options, or with ``--help-all`` every one."""
+    """Show a command's help where the user requests it: its essential options, or with ``--help-all`` every one."""
     asked = next((place for place, word in enumerate(words) if word in ("--help", "-h", "--help-all")), None)
     path = [] if asked is None else app.parse_commands(words[:asked])[1]
     if len(path) < 2 or path[-1].default_command is None:
         words[:] = ["--help" if word == "--help-all" else word for word in words]
         return False
     command = app.parse_commands(words[:asked])[0]
-    path[-1].help = None  # the whole text of its function, not the line that stands for it in lists
+    path[-1].help = None  # the whole text of its function, not the line that lists show
     everything = "--help-all" in words
     hidden = print_help(app, command, path[-1].assemble_argument_collection(), everything=everything)
     if hidden:

@@ -142,9 +142,9 @@ def release(
     out
         New or empty folder for images, or a new file for weights.
     without
-        Folder of an audit of SOURCE, or its review.csv. Images of pairs that nobody dismissed stay behind. OUT is then
-        another set than the audited one. It needs an audit of its own, by another detector: the same one overlooks
-        again what it overlooked.
+        Folder of an audit of SOURCE, or its review.csv. Images of pairs that were not dismissed stay behind. OUT is
+        then another set than the audited one. It needs an audit of its own, by another detector: the same one
+        overlooks again what it overlooked.
     """
     from dataclasses import asdict
 

@@ -201,7 +201,7 @@ def _shown(
 def _plan_generator(
     images: str, out: Path, given: dict[str, Any], watching: WatchSettings | None, *, as_json: bool
 ) -> int:
-    """Say what a training would take and, of one that is watched, what could be said of it."""
+    """Say what a training would take and, where it is watched, what the watch could conclude."""
     from memorisk.cli.show.generators import show_generator_plan
     from memorisk.training.generators.command import plan_generator
 

@@ -7,7 +7,7 @@ from pathlib import Path
 def view(*places: Path, port: int = 0) -> int:
     """Look at runs, and judge pairs of images, in the browser of this machine.
 
-    Prints a link that opens for this machine and whoever has the link alone. Ctrl-C ends it. Nothing of a run is
+    Prints a link that opens on this machine alone, for people who have the link. Ctrl-C ends it. Nothing of a run is
     changed but for the review that you write.
 
     Parameters

@@ -243,7 +243,7 @@ def kind_of(name: object) -> RunKind:
 
 
 def named_kind(config: Mapping[str, Any]) -> str:
-    """Return the name of the kind that a run's settings name; empty for runs that are no audits.
+    """Return the name of the kind that a run's settings name; empty for runs that do not audit.
 
     Args:
         config: Settings of a run, as ``config.yaml`` holds them.

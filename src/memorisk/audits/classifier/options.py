@@ -57,7 +57,7 @@ class AnalysisOptions:
     one_image_per_patient: OneImagePerPatient = False
 
     review: Path | None = None
-    """marks.csv of an earlier run: what a person said of patients, who keep their marks in this run."""
+    """Path of the marks.csv of an earlier run: a person's judgements of patients, who keep their marks in this run."""
 
     def validate(self) -> None:
         """Check every value.
@@ -81,7 +81,7 @@ class LossesOptions(AnalysisOptions, ReportOptions):
     """Settings of `memorisk audit losses`."""
 
     random_split: bool = True
-    """Canaries and test images are a random split by group. Without this there are no p-values."""
+    """Canaries and test images are a random split by group. Without one the audit computes no p-values."""
 
 
 @grouped(

@@ -221,7 +221,7 @@ def other_reasons(
 
 
 def unpaired_count(n_groups: int, n_images: int, units: UnitNames) -> str:
-    """Count the groups without a partner, as a sentence; images alone where each stands for itself."""
+    """Count the groups without a partner, as a sentence; images alone where each image is a group."""
     images = f"{n_images} image{'s' if n_images != 1 else ''}"
     return images if units.one == "image" else f"{units.count(n_groups)} ({images})"
 

@@ -108,7 +108,7 @@ class Noticeable:
     """NaN or infinite where no simulated gap is found often enough."""
     label: str = ""
     stratum: str = ""
-    """Patients of this class among whom least is noticed (`noticeable_gap.STRATA`)."""
+    """Patients of this class among which least is noticed (`noticeable_gap.STRATA`)."""
     strata: dict[str, float] = field(default_factory=dict)
     """Gap of each stratum in the class where least of it is noticed, in nats."""
     power: float = nan

@@ -1,7 +1,7 @@
 """Which patients does a fine-tuned classifier expose? The audit of paper 000, end to end.
 
-Reads like the method: images, parts, twins, trainings, losses, verdict. Everything slow leaves its result in the
-run folder, so the same command goes on where a killed one stopped, and one with more seeds trains only the new
+The code reads like the method: images, parts, twins, trainings, losses, verdict. Everything slow leaves its result in
+the run folder, so the same command continues where a killed one stopped, and one with more seeds trains only the new
 ones. The report gets pixels of the most memorized images only when the user asks for pictures.
 """
 
@@ -89,7 +89,7 @@ def audit_classifier(
     Args:
         images: Folder, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits"; or in Python a DataFrame with
             a column of files, arrays ``(X, y, groups)``, or a data set of torch or of Hugging Face.
-        out: The run folder: new, empty, or a run of the same audit to go on with.
+        out: The run folder: new, empty, or a run of the same audit to continue.
         progress: Called with (stage, done, total); by default a bar in a terminal, a line in a notebook or a log.
             ``memorisk.no_progress`` is silent.
         dry_run: Decode the images, plan, and return the plan without training.
@@ -252,7 +252,7 @@ def _prepare(
     parts = draw_parts(manifest, linked, options, options.split_seed)
     alike = alike_images(store, parts.groups, parts.part.astype(str), progress)
     begun = None if dry_run else _as_begun(folder, options)
-    if begun is not None and begun.chosen_seeds == options.chosen_seeds:  # the first command said what can pass
+    if begun is not None and begun.chosen_seeds == options.chosen_seeds:  # the first command chose what can pass
         choice = Choice(options, named=True)
     else:
         progress("rehearsing the audit on simulated losses", 0, 0)

@@ -236,8 +236,8 @@ def compare_with_twins(
 def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> None:
     """Load the model that is to be released and try it on images that it was trained on, before any training.
 
-    A model whose outputs are in another order than the classes answers as badly as one that knows nothing; a model
-    that is no better than guessing has to be named with the order of its outputs, which it does not show.
+    A model whose outputs are in another order than the classes answers as badly as one that knows nothing; the user has
+    to name the order of the outputs of a model that does not beat guessing, since its answers do not show it.
 
     Raises:
         InputError: The file does not match the network, its classes are not those of the images, its outputs are not

@@ -5,7 +5,7 @@ counts before and after; ``tables/`` holds ``scores`` (a synthetic image and a d
 calibration image and a detector), ``calibration`` (the pairs behind the thresholds), ``guarantees``, ``detectors``,
 ``diversity``.
 
-Pictures are made only when the user asked: a training image, a synthetic one, their difference.
+Pictures are made only when the user requests them: a training image, a synthetic one, their difference.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ from memorisk.training.detectors.pair_detectors import PairDetector
 
 @dataclass(frozen=True, eq=False)
 class FilterEvidence:
-    """What was measured of the images; where there is no threshold nothing was."""
+    """Measurements of the images; without a threshold nothing is measured."""
 
     sets: FilterSets
     detectors: Sequence[PairDetector]

@@ -168,7 +168,7 @@ def calibrate(
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: Features cannot be had, or the measure does not take some.
+        InputError: Features are not available, or the measure does not take some.
     """
     store = sets.calibration
     if store is None:

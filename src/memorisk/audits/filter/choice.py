@@ -2,7 +2,7 @@
 
 A threshold that misses few copies of a family can leave out most of a set where the detector takes other people for
 such copies. The cost of a family is the share of new people, and of the synthetic images, that its threshold leaves
-out. A filter that is not told its families promises those that its detectors can tell: of each family the strongest
+out. A filter whose user names no families promises those that its detectors can detect: of each family the strongest
 copies at a cost of at most `MOST_NEW_PEOPLE`. All candidates share the confidence, so that the promise holds for those
 that are chosen (`statistics.pairs.guarantee`). Where people are too few for candidates of every strength, whole
 families are the candidates; that depends on numbers of people alone, and on no score.
@@ -126,7 +126,7 @@ def choose_families(
         Families that are promised; none where no family can be detected at an acceptable cost.
 
     Raises:
-        InputError: Features cannot be had.
+        InputError: Features are not available.
     """
     matched = screen(opened, sets, [math.inf] * len(opened), options, progress)
     chosen: list[tuple[Family, MissGuarantee, list[CalibratedThreshold]]] = []
@@ -156,7 +156,7 @@ def choose_thresholds(
 ) -> tuple[Choice, list[float]]:
     """Return the choice of families, and a threshold of each detector: the smallest of its families', or the given one.
 
-    No family is promised, and there is no threshold, where no family can be detected at an acceptable cost.
+    No family is promised, and the list of thresholds is empty, where no family can be detected at an acceptable cost.
 
     Args:
         opened: Detectors, opened for screening.
@@ -166,7 +166,7 @@ def choose_thresholds(
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: Features cannot be had.
+        InputError: Features are not available.
     """
     if not options.threshold:
         choice = choose_families(opened, sets, candidates, options, progress)
@@ -190,7 +190,7 @@ def _cost(family: Family, thresholds: list[float], matched: Screening, sets: Fil
 
 
 def refuse_unaffordable(choice: Choice, opened: Sequence[ScreeningDetector]) -> None:
-    """Refuse to screen where there is no threshold.
+    """Refuse to screen without a threshold.
 
     Args:
         choice: Choice of `choose_thresholds`.

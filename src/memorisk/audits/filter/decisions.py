@@ -1,11 +1,11 @@
-"""Which synthetic images are kept, why the others are not, whom these expose, and what filtering costs.
+"""Which synthetic images are kept, why the others are not, which patients they expose, and what filtering costs.
 
 Every image of the set has an answer. A rejected image points at a training patient by the very pixels of a training
 image, or by a score.
 
 METHODS section 4: the cost is stated per synthetic image against the whole training set. It is images by class,
-diversity before and after, and the share of real images that would be rejected. Real images of the calibration copy
-nobody, and say which share is rejected without being a copy.
+diversity before and after, and the share of real images that would be rejected. Real images of the calibration are
+copies of no patient, and show which share is rejected without being a copy.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def decide_kept(sets: FilterSets, screened: Screening | None) -> Decision:
 
     Args:
         sets: The images.
-        screened: Scores of the images; None where there is no threshold, and nothing is kept.
+        screened: Scores of the images; None without a threshold, where nothing is kept.
     """
     row = {image: i for i, image in enumerate(sets.synthetic.manifest.images)}
     place = np.array([row.get(image, -1) for image in sets.asked.images], dtype=np.int64)
@@ -62,7 +62,7 @@ def exposed_patients(screened: Screening | None, patients: np.ndarray) -> Expose
     """Find the training patients nearest to rejected images, and whether pixels or a score expose them.
 
     Args:
-        screened: Scores of the images; None where there is no threshold.
+        screened: Scores of the images; None without a threshold.
         patients: Patients of the training images, [N].
     """
     if screened is None:

@@ -2,7 +2,7 @@
 
 The people who calibrate are its held-out patients. The threshold is one number, an order statistic over all of them,
 and images are rejected for being near training images alone: that moves the kept set away from training patients, and
-towards nobody, so that the ranks of training patients among the calibration people keep their level
+towards no other person, so that the ranks of training patients among the calibration people keep their level
 (`tests/audits/filter/test_final_audit.py` counts it; people of their own would cost half of both samples).
 
 What a detector overlooked when it chose, it overlooks again when it audits. So a detector that took no part audits;
@@ -117,7 +117,7 @@ def audit_kept(
         sources: Training image from whose condition each kept image was drawn, by the name of its file.
 
     Raises:
-        InputError: Features cannot be had.
+        InputError: Features are not available.
     """
     settings, paired = audit_settings(train, options, auditors), None
     kept = read_source(out / KEPT, synthetic_options(settings).of_synthetic())

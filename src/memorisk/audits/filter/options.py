@@ -37,7 +37,7 @@ AUTO, HALF = "auto", "half"
 )
 @dataclass(frozen=True, kw_only=True)
 class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
-    """What a filter and a loop around one are told alike; how images are read is the same for all sets."""
+    """Options that a filter and a loop around one share; the options for reading images apply to all sets."""
 
     detector: tuple[str, ...] = (DEFAULT_DETECTOR,)
     """Detector that compares images: default (comes with memorisk), a folder of `train detector`, or an encoder
@@ -143,13 +143,13 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class FilterOptions(ScreeningOptions):
-    """Everything that `memorisk filter` can be told."""
+    """Options of `memorisk filter`."""
 
 
 def filter_options(settings: dict[str, Any]) -> FilterOptions:
-    """Options from keyword names, with a "did you mean" for one that does not exist.
+    """Return options from keyword names, with a "did you mean" for one that does not exist.
 
-    One name may stand for a list of one, and numbers for their texts.
+    A single name is taken as a list of one, and numbers in place of their texts.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.
@@ -161,7 +161,7 @@ def _number(value: str) -> float:
     """Read a threshold.
 
     Raises:
-        InputError: It is no finite number.
+        InputError: The value is not a finite number.
     """
     try:
         found = float(value)

@@ -1,7 +1,8 @@
 """The report of a filter, in the order in which a data-protection officer asks.
 
-May the kept set be shared (the audit of it decides), and what is promised? What did it cost? Whom did the rejected
-images expose, and which pairs are closest? What do the scores look like, what could not be read, what is not said?
+May the kept set be shared (the audit of it decides), and what is promised? What did it cost? Which patients did the
+rejected images expose, and which pairs are closest? What do the scores look like, what could not be read, what remains
+open?
 
 The report of a loop (`audits.synthesize.page`) shares the sections with numbers (audit, guarantee, cost, exposed
 patients and pairs, scores), and its end: how it was done, and the line below the page.
@@ -126,7 +127,7 @@ def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
 def exposed_section(
     result: Result, n: FilterNumbers, pictures: Mapping[Pair, PairPicture] | None, redact: bool
 ) -> list[Block]:
-    """Lay out the training patients to whom rejected images point, each with the closest pair."""
+    """Lay out the training patients that rejected images point to, each with the closest pair."""
     terms, counted = n.terms, wording.exposed_words(n)
     names = [
         words("group", terms.unit.capitalize(), row=True),
@@ -157,7 +158,7 @@ def exposed_section(
 
 
 def exposed_facts(n: FilterNumbers) -> list[Fact]:
-    """Count who is exposed, and who reaches the threshold along with others, beside the false alarms on new people."""
+    """Count who is exposed, and who reaches the threshold along with others, with the false alarms on new people."""
     exposed, real, alarms = n.exposed, n.real_rejected, "false alarms: not known"
     if real is not None:
         alarms = f"false alarms: {percent(real.low)} to {percent(real.high)} of new {n.units}"

@@ -74,7 +74,7 @@ class Exclusions:
 
     left_out: ExcludedIdentities
     n_merged_patients: Annotated[int, Key("n_merged")] = 0
-    """Names that were taken for another one's, with whom they share an image."""
+    """Number of names that were taken for another one's, since they share an image with it."""
     look_alikes: LookAlikeCounts = LookAlikeCounts()
 
 
@@ -141,12 +141,12 @@ class Promise:
     doubts: tuple[str, ...] = ()
     """Reasons why none is given although there is a threshold."""
     unseen: tuple[str, ...]
-    """Detectors of which it cannot be seen whom they know."""
+    """Names of the detectors that do not say which patients they know."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExposedPatients:
-    """Training patients at whom rejected images point, by what points."""
+    """Number of training patients that rejected images point to, by what points to them."""
 
     n_exposed_patients: Annotated[int, Key("n_exposed")] = 0
     """Number exposed by the very pixels of an image, or singled out by a score."""
@@ -159,7 +159,7 @@ class ExposedPatients:
 
     @property
     def n_pointed_patients(self) -> int:
-        """At whom only scores point that others reach as well: neither copied nor singled out."""
+        """Number of patients that scores alone point to, and other scores too: neither copied nor singled out."""
         return self.n_by_score_patients - self.n_singled_patients
 
 
@@ -192,7 +192,7 @@ class FinalAudit:
     n_confirmed_images: int | None = None
     """Kept images that its second look confirms."""
     n_certain_patients: Annotated[int, Key("n_certain")]
-    """Training patients of whom an image was copied for certain, by its pixels."""
+    """Number of training patients with an image that was copied for certain, by its pixels."""
     certain: bool = False
     """Whether a failure needs no statistics: pixels settle it."""
     folder: str
@@ -242,7 +242,7 @@ class FilterNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class SetNames:
-    """As they may be told; empty for none."""
+    """Sentences on the sets, as the report may show them; empty for none."""
 
     training: str
     synthetic: str
@@ -265,7 +265,7 @@ class DetectorSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class ScreeningSettings:
-    """What was asked for."""
+    """Options of the run."""
 
     families: tuple[str, ...]
     seed: int

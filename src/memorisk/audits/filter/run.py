@@ -3,7 +3,7 @@
 METHODS section 4, "Use" and "Guarantee": every synthetic image is compared with the whole training set, and
 rejected from a threshold on that misses no more than a stated share of copies, with a stated confidence.
 
-Features are kept by content and pairs come from the seed, so that the same command goes on where a killed one
+Features are kept by content and pairs come from the seed, so that the same command continues where a killed one
 stopped. The kept set has its name only when it is whole, and ``filter.json`` is written last.
 
 The kept set is PNG files of the decoded pixels and a table of labels, no more (`images.clean_set`). The
@@ -154,7 +154,7 @@ def _cost_of(detector: PairDetector, sets: FilterSets, copies: int) -> Cost:
     return features + Cost(
         images_passed=passes_per_image(detector.source) * copies,
         bytes_features=None if d is None else 4 * d * copies,
-        pairs=3 * asking * len(sets.train.images),  # best matches for the choice, for the decision, and others beside
+        pairs=3 * asking * len(sets.train.images),  # best matches for the choice and the decision, and other matches
         at_most=("images_passed", "pairs"),
     )
 
@@ -247,11 +247,11 @@ def filter_synthetic(
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         synthetic: The images it made: a folder, a table, .npy or .npz, or their manifest.
         out: The folder for the kept set and the report: new, empty, or one of the same filter to write again.
-        calibration: Real images of people whom neither the generator nor a detector has seen; the held-out people of
+        calibration: Real images of people that neither the generator nor a detector has seen; the held-out people of
             the audit.
         progress: Called with (stage, done, total).
-        dry_run: Return what could be promised and what that costs; nothing is written but features in the cache, from
-            which the run goes on.
+        dry_run: Return what could be promised and what that costs; nothing is written but features in the cache, which
+            the run uses later.
         **settings: Any field of `FilterOptions`.
 
     Returns:
@@ -376,7 +376,7 @@ def gather_evidence(
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: Features cannot be had.
+        InputError: Features are not available.
     """
     if not options.threshold and not candidates.enough:
         return FilterEvidence(sets, detectors, candidates.families, candidates.counted, decide_kept(sets, None))

@@ -25,7 +25,7 @@ from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_d
 from memorisk.training.features.matrix import Features
 
 _SIZED = ("network", "transformers")
-"""Kinds of encoders whose input can be set; beside others the setting is theirs alone."""
+"""Kinds of encoders whose input can be set; among other kinds the setting applies to these alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,8 @@ def open_detectors(options: ScreeningOptions) -> list[PairDetector]:
     """Open the detectors that a user names.
 
     Raises:
-        InputError: There is no such detector, its features are saved ones, two are the same, or half is asked of one
-            without probabilities.
+        InputError: No such detector exists, its features are saved ones, two are the same, or the threshold half is
+            given for one without probabilities.
     """
     found = [open_pair_detector(name, measure=options.measure) for name in options.detector]
     for detector in found:
@@ -97,7 +97,7 @@ def open_screening(
     """Compute features of the training images by every detector, and fit what compares them.
 
     Raises:
-        InputError: Features cannot be had, or some training images cannot be compared (listed).
+        InputError: Features are not available, or some training images cannot be compared (listed).
     """
     found = []
     for name, detector in zip(detector_names(detectors), detectors, strict=True):
@@ -137,8 +137,8 @@ class Matches:
     row: np.ndarray
     """[n] of the training image; -1 for those."""
     second: np.ndarray
-    """[n] score of the most alike training image of another patient, where the first reaches the threshold; else NaN;
-    -inf where there is no other patient."""
+    """Score of the most alike training image of another patient, [n], where the first reaches the threshold; else NaN;
+    -inf without another patient."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,12 +176,12 @@ class Screening:
 
     @property
     def decisive(self) -> np.ndarray:
-        """[S] the detector whose match is told: the first that reaches its threshold, else the first of all."""
+        """Return the detector whose match is reported, [S]: the first to reach its threshold, else the first."""
         return self.reaches(self.synthetic).argmax(axis=0)
 
     @property
     def nearest(self) -> np.ndarray:
-        """[S] row of the training image that is told: one with the same pixels, else the decisive detector's."""
+        """Return the row of the reported training image, [S]: that with the same pixels, else the decisive one's."""
         by_score = np.array([m.row for m in self.synthetic])[self.decisive, np.arange(len(self.identical))]
         return np.where(self.identical >= 0, self.identical, by_score)
 
@@ -213,7 +213,7 @@ def screen(
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: Features cannot be had.
+        InputError: Features are not available.
     """
     calibration = sets.calibration
     return Screening(

@@ -1,11 +1,11 @@
 """The three sets of a filter: training, synthetic and calibration images; and who may calibrate.
 
-A calibration identity must be new to the generator and to every detector (METHODS section 4, "Guarantee"), and
-counts once. Names and pixels decide that: who is named, or has a known image pixel by pixel, is left out and
-counted, and people who share an image are one. Likeness decides nothing (METHODS section 6, "Filter"): whoever is
-left out for it leaves a sample of people who are easily told apart. Likeness gives a second reading instead, in
-which look-alikes are one person, so that a few people under invented names do not pass for many. The threshold is
-the more cautious of both.
+A calibration identity must be new to the generator and to every detector (METHODS section 4, "Guarantee"), and counts
+once. Names and pixels decide that: who is named, or has a known image pixel by pixel, is left out and counted, and
+people who share an image are one. Likeness decides nothing (METHODS section 6, "Filter"): to leave out look-alikes
+would leave a sample of people who are easily distinguished. Likeness gives a second reading instead, in which
+look-alikes are one person, so that a few people under invented names do not pass for many. The threshold is the more
+cautious of both.
 """
 
 from collections.abc import Sequence
@@ -127,7 +127,7 @@ class Likeness:
     known: np.ndarray
     """[K] who looks like TRAIN: an image of theirs is nearly a training image, as it is or mirrored."""
     why_none: str = ""
-    """Why nobody could be looked for, where that is so."""
+    """Reason why look-alikes could not be searched for, where that is so."""
 
 
 def likeness(train: ImageStore, calibration: ImageStore, progress: Progress) -> Likeness:
@@ -165,7 +165,7 @@ def likeness(train: ImageStore, calibration: ImageStore, progress: Progress) -> 
 
 
 def look_alikes(names: np.ndarray, alike: Likeness) -> LookAlikes:
-    """Read look-alikes as one person: a set of identities of which every two look alike, since chains join nobody.
+    """Read look-alikes as one person: a set of identities of which every two look alike, since chains join no people.
 
     Args:
         names: Names of the identities, sorted, [n].
@@ -198,9 +198,9 @@ def known_images(detector: PairDetector, store: ImageStore) -> np.ndarray | None
 
 
 def _people(store: ImageStore) -> tuple[np.ndarray, np.ndarray]:
-    """[N] groups, those that share an image under one name; and [N] the images that stay.
+    """Return groups, [N], those that share an image under one name; and which images stay, [N].
 
-    An image that links two names stays once: it is no second image of the person, whom a pair of it would make easy.
+    An image that links two names stays once: it is not a second image of the person, who would be easy by a pair of it.
     Without patients every name is an image's, and one image of those that are the same stays.
     """
     names, hashes = store.manifest.groups.astype(str), store.pixel_hashes.astype(str)
@@ -344,7 +344,7 @@ def decode_sets(
 
 
 def _of_training(train: ImageStore, detectors: Sequence[PairDetector]) -> list[str]:
-    """Find whether detectors know the training patients, whom the guarantee then does not cover."""
+    """Find whether detectors know the training patients, which the guarantee then does not cover."""
     groups, said = train.manifest.groups.astype(str), []
     for detector in detectors:
         known = known_images(detector, train)

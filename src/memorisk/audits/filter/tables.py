@@ -50,7 +50,7 @@ class FilterTables:
         return self._ordered(whole, "image")
 
     def _match(self, rows: np.ndarray, read: np.ndarray, n: int) -> dict[str, np.ndarray]:
-        """Return the training image that is shown beside each image, with its score."""
+        """Return the training image that is shown next to each image, with its score."""
         text, number = np.full(n, "", dtype=object), np.full(n, np.nan)
         found = {"detector": text, "score": number, "threshold": number, "probability": number}
         found |= {
@@ -81,7 +81,7 @@ class FilterTables:
         }
 
     def _without_row(self) -> pd.DataFrame:
-        """List files and rows that are no image of the manifest: they could not be read either."""
+        """List files and rows that are not among the images of the manifest: they could not be read either."""
         unread = self.e.sets.unread
         rows = unread.take([i for i, image in enumerate(unread["image"]) if image not in self.known])
         found = {"image": self.key.names(rows["image"]), "label": "", "kept": False, "reason": UNREADABLE}
@@ -90,7 +90,7 @@ class FilterTables:
         return pd.DataFrame(found | self._match(np.zeros(len(rows), np.int64), np.zeros(len(rows), bool), len(rows)))
 
     def per_group(self) -> pd.DataFrame:
-        """Return a row for each training patient to whom a rejected image points, the closest pair first."""
+        """Return one row per training patient that a rejected image points to, the closest pair first."""
         columns = ["group", "n_images", "n_rejected", "n_singled_out", "identical", "detector", "score", "threshold"]
         columns += ["training_image", "synthetic_image"]
         screened = self.e.screened

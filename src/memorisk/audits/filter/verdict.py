@@ -1,4 +1,4 @@
-"""The verdict of a run that keeps images: that of the audit of the kept set. A promise about families is no audit.
+"""The verdict of a run that keeps images: that of the audit of the kept set, not of a promise about families.
 
 Where there was nothing to audit, the verdict is undecided: calibration identities are missing, so that there is no
 threshold, or every image was rejected. A loop may have doubts of its own, of which the audit cannot know.
@@ -82,7 +82,7 @@ def _audit_doubts_ids(numbers: FilterNumbers) -> bool:
 
 
 def _not_audited(numbers: FilterNumbers) -> list[Reason]:
-    """Return why there is no kept set to audit."""
+    """Return why the run has no kept set to audit."""
     if numbers.sets.filtered:
         ways = tuple(_ways_where_nothing_passed(numbers))
         return [AllRejected(n_images=numbers.sets.n_synthetic_images, ways_out=ways)]

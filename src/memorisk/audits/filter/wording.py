@@ -101,7 +101,7 @@ LEFT_OUT = {
     "nearly_same": "with an image that is nearly a training image, as it is or mirrored",
     "known": "on whom a detector was trained or chosen",
 }
-"""Why somebody does not calibrate; "nearly_same" in runs of before 2026-11-23, where likeness excluded."""
+"""Reasons why an identity does not calibrate; "nearly_same" in runs of before 2026-11-23, where likeness excluded."""
 LOOK_ALIKE = (
     "{alike}: they stay in. As given there are {given:,} identities; with look-alikes counted as one person, and "
     "without those who look like training images, {one:,}. The more cautious threshold of both is used"
@@ -151,7 +151,7 @@ def conclusion(status: str, numbers: FilterNumbers) -> tuple[Kind, str, str]:
 
 
 def exposed_words(numbers: FilterNumbers) -> str:
-    """Say who is exposed by rejected images, beside the false alarms on new people; empty where nobody is near."""
+    """Say who is exposed by rejected images, with the false alarms on new people; empty where no patient is near."""
     terms, exposed, real = numbers.terms, numbers.exposed, numbers.real_rejected
     if not exposed.n_identical_patients and not exposed.n_by_score_patients:
         return ""
@@ -169,7 +169,7 @@ def exposed_words(numbers: FilterNumbers) -> str:
 
 
 def exposed_as(exposed: ExposedPatients) -> str:
-    """Call those at whom rejected images point: exposed only where pixels show it, since a score is no proof."""
+    """Name the patients that rejected images point to: exposed only where pixels show it; scores prove nothing."""
     by_score_alone = exposed.n_singled_patients and not exposed.n_identical_patients
     return "singled out" if by_score_alone else "exposed"
 

@@ -5,7 +5,7 @@
 * The audit of a set noted hashes of the pixels that it compared: the folder must be what ``memorisk release`` writes of
   these (`memorisk.audits.release.released_images`).
 * A filter or a loop ends with such an audit of what it kept, and is tied to it; without one, to nothing.
-* Other runs are no audits of files, and are tied to none.
+* Other runs do not audit files, and are tied to none.
 """
 
 from collections.abc import Mapping, Sequence

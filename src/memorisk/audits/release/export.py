@@ -69,9 +69,9 @@ def release(
         source: Folder of a finished audit, whose set or weights are written as it looked at them; or images as for
             `memorisk.load_manifest`.
         out: A new or empty folder for images; a new file for weights.
-        without: Folder of an audit of this set, or its review.csv: the synthetic images of pairs that nobody dismissed
-            stay behind. What is written is another set than the audited one. It needs an audit of its own, by another
-            detector: the same one overlooks again what it overlooked.
+        without: Folder of an audit of this set, or its review.csv: the synthetic images of pairs that were not
+            dismissed stay behind. What is written is another set than the audited one. It needs an audit of its own, by
+            another detector: the same one overlooks again what it overlooked.
         progress: Called with (stage, done, total).
         **settings: Any field of `ImageOptions` that says how images are read; use those of the audit. A run has its
             own.
@@ -207,7 +207,7 @@ class _AuditedNetwork:
     name: str
     file: Path
     side: int
-    """Pixels a side of the images that it was asked about."""
+    """Return the side in pixels of the images that the audit compared."""
     sha256: str | None
     """SHA-256 of the only file under which its weights can be released."""
 

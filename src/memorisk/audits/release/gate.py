@@ -1,11 +1,11 @@
-"""``memorisk gate``: a release goes on only if its statement passes and is about what is being released.
+"""``memorisk gate``: a release is allowed only if its statement passes and is about what is being released.
 
 Needs Python's own library alone where a statement is given, and ``cryptography`` to verify its signature: neither
 PyTorch nor an image library is installed where releases are made, and no patient's image is ever needed there.
 
-Several runs give one verdict: the worst of them, and where they do not fit together. A failure anywhere is a
-failure. A doubt anywhere, or a contradiction, is a doubt. A pass needs a run that asks about privacy and passes,
-and no other word from any: "not tested", "could not be told" and "not asked" never make one.
+Several runs give one verdict: the worst of them, and where they do not fit together. A failure anywhere is a failure. A
+doubt anywhere, or a contradiction, is a doubt. A pass needs a run that examines privacy and passes, and no other status
+from any: "not tested", "could not be told" and "not asked" never make one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -204,7 +204,7 @@ _TO_DO = {
 
 @dataclass(frozen=True)
 class GateDecision:
-    """Whether a release may go on."""
+    """Whether the release is allowed."""
 
     passed: bool
     line: str
@@ -242,10 +242,10 @@ def gate(
         require_signature: Refuse a statement whose signature is not verified, also where no key is given.
 
     Returns:
-        The answer; a statement that is broken or changed, or that nobody trusted signed, does not pass.
+        Answer; a statement that is broken or changed, or that no trusted key signed, does not pass.
 
     Raises:
-        InputError: Nothing is named for release, something named does not exist, the source is no statement, or a
+        InputError: Nothing is named for release, something named does not exist, the source is not a statement, or a
             rule of another form gave a verdict in it.
 
     Example:
@@ -353,7 +353,7 @@ def _signed_statement(file: Path, keys: Sequence[Path]) -> tuple[Statement, _Sig
     """Verify the signature of a statement's file, and only then parse what it says.
 
     Raises:
-        InputError: It is no statement.
+        InputError: The text is not a statement.
         SignatureError: None of the keys signed it.
     """
     name = one_line(file)
@@ -386,7 +386,7 @@ def _problems(
     signed: _Signer,
     require_signature: bool,
 ) -> Iterator[str]:
-    """List why a release may not go on, the gravest first."""
+    """List why a release is refused, the gravest reason first."""
     if require_signature and not signed.verified:
         yield f"the statement is {signed.words}, and a verified signature is required: name the public key with --key"
     verdict = worst_verdict(statement.audits)

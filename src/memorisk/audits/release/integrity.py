@@ -1,8 +1,8 @@
 """A finished run of any kind, opened for those who hand its result on: whole, unchanged, and not being worked on.
 
-A result is taken only where the run's last word in ``log.jsonl`` is that it finished, with the same status, and where
-every file of the result is what ``result.sha256`` says. That tells of accidents and of edits; whoever wants to deceive
-can write the checksums, too: sign the statement if others must trust it.
+A result is taken only where the last entry of the run in ``log.jsonl`` is that it finished, with the same status, and
+where every file of the result is what ``result.sha256`` says. That detects accidents and edits; a person who wants to
+deceive can write the checksums, too: sign the statement if others must trust it.
 """
 
 import json
@@ -40,7 +40,7 @@ class FinishedAudit:
         summary: Content of ``summary.json`` or ``quality.json``, without ids.
         tables: Tables by name, without columns of ids.
         counted: Number of scored patients, or images; None where there is no such table.
-        flagged: Number of them on the list that is shown, each once whatever the number of classes; None without such a
+        flagged: Number of them on the list that is shown, each once whatever the number of classes; None without a
             table.
         sha256: Checksum that identifies the result of the run.
     """
@@ -76,7 +76,7 @@ def open_finished_audit(folder: str | Path) -> Iterator[FinishedAudit]:
 
 @contextmanager
 def _hold(folder: Path) -> Iterator[None]:
-    """Hold a folder; one that may not be written to is nobody's to change either."""
+    """Hold a folder; one that cannot be written to cannot change either."""
     lock = folder_lock(folder)
     try:
         lock.__enter__()

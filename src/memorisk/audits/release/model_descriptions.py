@@ -1,6 +1,6 @@
 """What a statement says of audits of models: of a classifier, of losses from elsewhere, of a mark.
 
-The sentences that descriptions of several kinds of runs share stand here, too.
+Sentences that descriptions of several kinds of runs share are here, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ def texts_under(found: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def drop_column_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out notes that name columns of a user's table: they limit no result, and concern nobody else."""
+    """Leave out notes that name columns of a user's table: they limit no result, and concern only that user."""
     return tuple(note for note in notes if not note.startswith("Columns: "))
 
 
@@ -103,8 +103,8 @@ def describe_classifier(run: FinishedAudit) -> AuditStatement:
         run: Finished run of either kind.
 
     Raises:
-        InputError: Its lists were asked for at another level or correction than the verdict's, or it passed at a larger
-            gap to be noticed than a statement is about.
+        InputError: Its lists were made at another level or correction than the verdict's, or it passed at a larger gap
+            to be noticed than a statement is about.
     """
     v, s = ClassifierVerdict.read(run.verdict), ClassifierSummary.read(run.summary)
     _refuse_other_settings(v, s, one_line(run.folder))
@@ -296,7 +296,7 @@ def _promises(privacy: Privacy | None) -> list[Figure]:
 
 
 def _uncovered(run: FinishedAudit, verdict: ClassifierVerdict, units: str) -> list[str]:
-    """Count those of whom nothing is said."""
+    """Count the patients that the audit does not cover."""
     missed, left = verdict.not_scored, verdict.left_out
     said = []
     if n := missed.n_images:

@@ -1,6 +1,6 @@
 """What a statement says of runs about sets of generated images: audit, filter, loop, and figures of quality.
 
-Quality is no question of privacy.
+Figures of quality say nothing of privacy.
 """
 
 from collections.abc import Sequence
@@ -211,7 +211,7 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
 
 
 def _to_leave_out(run: FinishedAudit, units: str) -> list[Figure]:
-    """Count the generated images of all pairs that nobody dismissed, whatever found them, and whom they point at."""
+    """Count the generated images of all pairs that were not dismissed, and the training patients that they point to."""
     pairs = read_table(run.folder / "tables" / "review.parquet")
     left = pairs.loc[pairs["verdict"].astype(str) != DISMISS]
     return [
@@ -233,7 +233,7 @@ def _rate_figures(name: str, title: str, found: Proportion | None, unit: str) ->
     """
     if found is None:
         return []
-    known = to_json(found)  # a share of nothing is no number
+    known = to_json(found)  # the share of an empty set is not a number
     limits = {"value": known["estimate"], "low": known["low"], "high": known["high"]}
     return [Figure(name=name, title=title, **limits, confidence=found.level, n=found.trials, unit=unit)]
 

@@ -49,8 +49,8 @@ def make_statement(
 
     Args:
         runs: Folders of finished runs: audits, filters, loops, watches, figures of quality.
-        weights: Files of weights that are to be released: it is checked that the runs looked at them.
-        images: Folders or files of images that are to be released: likewise.
+        weights: Files of weights that are to be released: the runs must have looked at them.
+        images: Folders or files of images that are to be released: the runs must have looked at them.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -143,7 +143,7 @@ def write_statement(
         told = Envelope(payload=told, payload_type=PAYLOAD_TYPE, signatures=(signature,)).as_bytes()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with folder_lock(folder):
-        (folder / STATEMENT).unlink(missing_ok=True)  # a card never stands beside the statement of other runs
+        (folder / STATEMENT).unlink(missing_ok=True)  # a card is never next to the statement of other runs
         write_text(folder / CARD, card)
         if sheet is not None and side is not None:
             write_text(sheet, side)
@@ -180,7 +180,7 @@ def write_officer_page(
 
 
 def _render(statement: Statement) -> str:
-    """Render the page for the data-protection officer; what renders is loaded only where it is asked for."""
+    """Render the page for the data-protection officer; what renders is loaded only where it is needed."""
     from memorisk.report.page import render_page
     from memorisk.report.statements.officer_page import officer_page
 
@@ -254,7 +254,7 @@ def _refuse_unknown(offered: ReleaseFiles, bound: Sequence[Binding]) -> None:
 
 
 def _check_places(out: Path | None, runs: Sequence[Path], images: Sequence[Path], page: Path | None) -> None:
-    """Refuse a folder that holds something else, or that would change what was audited; likewise a page.
+    """Refuse a folder or a page that holds something else, or that would change what was audited.
 
     Raises:
         InputError: It does.
@@ -289,7 +289,7 @@ def _is_in(page: Path, out: Path) -> bool:
 
 
 def _check_page(page: Path, *, inside: bool) -> None:
-    """Refuse a page that is no HTML file, or that would take the place of something else.
+    """Refuse a page that is not an HTML file, or that would take the place of something else.
 
     Raises:
         InputError: It would.

@@ -144,7 +144,7 @@ def _disambiguate(figures: dict[str, float]) -> dict[str, float]:
 
 
 def _other_kind(folder: Path, config: Mapping[str, Any]) -> str | None:
-    """Name a run that is no audit; None for an audit."""
+    """Return the name of a run of another kind than an audit; None for an audit."""
     made = config.get("run")
     made = made if isinstance(made, Mapping) else {}
     if (folder / VERDICT).is_file() or made.get("audit"):
@@ -402,7 +402,7 @@ def track(
         A row for each run and tracker.
 
     Raises:
-        InputError: A run is unfinished or changed, or a tracker cannot be had; then nothing was logged.
+        InputError: A run is unfinished or changed, or a tracker is not available; then nothing was logged.
         MissingExtraError: A library is not installed.
 
     Example:

@@ -13,7 +13,7 @@ from memorisk.statistics.verdicts.reasons import Reason
 
 
 def describe_watch(run: FinishedAudit) -> AuditStatement:
-    """Describe a watch: a failure where its rule said stop, else undecided.
+    """Describe a watch: a failure where its rule stopped the training, else undecided.
 
     Args:
         run: Finished run of the kind ``watch``.

@@ -3,9 +3,9 @@
 The evidence is what the filter says of everything drawn, its audit of the kept images among it, and what the kept
 images bound.
 
-``per_image`` is the ledger: a row for each image ever drawn. ``tables/attempts``: a row for each attempt. The rest is
-as `audits.filter.analysis` has it. Pictures of the closest pairs are made only when the user asked: rejected images
-are drawn once more, and not written.
+``per_image`` is the ledger: one row per image ever drawn. ``tables/attempts``: one row per attempt. The rest is as
+`audits.filter.analysis` has it. Pictures of the closest pairs are made only when the user requests them: rejected
+images are drawn once more, and not written.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class LoopEvidence:
     filtered: FilterEvidence
     """Evidence of everything drawn, as a filter judged it."""
     ledger: Ledger | None = None
-    """Ledger of the loop; None where there is no threshold, and nothing was drawn."""
+    """Ledger of the loop; None without a threshold, where nothing was drawn."""
     copies: RegeneratedCopies | None = None
     """Effect of drawing again on the guarantee."""
     table_three: TableThreeRow | None = None
@@ -220,7 +220,7 @@ def kept_table(result: Result) -> pd.DataFrame:
 
 
 def drawn_image_names(evidence: LoopEvidence, names: Pseudonyms) -> DrawnNames:
-    """Make pseudonyms that leave ids of drawn images, but those that are an id of somebody real."""
+    """Make pseudonyms that leave ids of drawn images, but those that are an id of a real person."""
     sets, drawn = evidence.filtered.sets, set()
     if evidence.ledger is not None:
         drawn = set(evidence.ledger.plan["image"])

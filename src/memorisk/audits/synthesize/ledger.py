@@ -161,7 +161,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class StoredForm:
-    """How a drawn image is stored beside training images."""
+    """Form in which a drawn image is stored with training images."""
 
     rule: PixelRule
     shape: tuple[int, int, int]

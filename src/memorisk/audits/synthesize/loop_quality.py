@@ -1,10 +1,10 @@
 """FID, IRS and MemRate of a loop's images before and after it: the row of table 3 that a run keeps.
 
-Every figure stands beside its value on real images of new people, and all figures of a row are of as many images, drawn
+Every figure is given with its value on real images of new people, and all figures of a row are of as many images, drawn
 at random from what there is, since FID and IRS depend on their number. MemRate is the share that a detector takes for
 the same identity (P > 0.5, or the calibrated threshold where it gives no probability): with the training image that an
-image was conditioned on, or, of a generator without pairs, with any training image. There is none by a detector without
-probabilities at a threshold that somebody gave: nothing says that such a score means one identity.
+image was conditioned on, or, of a generator without pairs, with any training image. MemRate is missing for a detector
+without probabilities at a threshold that the user gave: nothing says that such a score means one identity.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class MemRateDetector:
     def scores(
         self, some: np.ndarray, base: np.ndarray, beside: np.ndarray | None, options: SynthesizeOptions
     ) -> np.ndarray:
-        """[n] of images with a training image each, rows ``beside``, or with the training image most alike."""
+        """Return the scores of images, [n], each with the training image in its row, or the most similar one."""
         if beside is not None:
             return self.similarity.scores(some, base[beside])
         return self.similarity.nearest(some, base, device=str(check_device(options.device))).scores[:, 0]
@@ -94,7 +94,7 @@ def table_three_row(
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: Features cannot be had.
+        InputError: Features are not available.
     """
     if len(ledger.kept) < _MIN_IMAGES:
         return None

@@ -23,7 +23,7 @@ from memorisk.runs.user_code.functions import FunctionOptions
 )
 @dataclass(frozen=True, kw_only=True)
 class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
-    """Everything that `memorisk synthesize` can be told."""
+    """Options of `memorisk synthesize`."""
 
     generator: str = ""
     """Generator: a folder of `train generator`, or your own function as module:function (docs/generate.md)."""

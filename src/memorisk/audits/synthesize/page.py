@@ -1,6 +1,6 @@
 """The report of a loop: may the set be shared, what is promised after drawing again, what was rejected, who looked.
 
-Its fixed wording stands first, apart from the layout, so that a checker of its claims reads it in one place.
+Its fixed wording comes first, apart from the layout, so that a checker of its claims reads it in one place.
 """
 
 from collections.abc import Mapping

@@ -203,7 +203,7 @@ def describe_loop(
         detectors: Detectors that compare images.
         candidates: Kinds of copies, and how many identities there are and are needed, of each.
         costs: Cost of each family's threshold.
-        new: Share of new patients whom the thresholds reject; None where it is not known.
+        new: Share of new patients that the thresholds reject; None where it is not known.
         options: Options of the run.
         device: Device of the generator.
         auditor: Detector that audits, if one was named.

@@ -41,7 +41,7 @@ class TableThreeRow:
     memorized_by: str
     memorized_at: str
     no_rate: str = ""
-    """Why there is no MemRate."""
+    """Reason why MemRate is missing."""
     paired: bool
 
 
@@ -92,7 +92,7 @@ class LoopNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopSettings(ScreeningSettings):
-    """What was asked for."""
+    """Options of the run."""
 
     balance: str
     paired: bool

@@ -4,8 +4,8 @@ Paper 004, section 3.4: "If the model produces a sample that matches its trainin
 rejected and regenerated." Here it must not match any training image. A place keeps its class or condition over its
 attempts; only the seed changes (`training.generators.draws.image_seed`).
 
-Blocks lie the same whatever was done before, and each is written when it is screened: a killed loop goes on from there,
-and ends at the same bytes.
+Blocks lie the same whatever was done before, and each is written when it is screened: a killed loop continues from
+there, and ends at the same bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ STAGE = "drawing and screening"
 BLOCK = 256
 """Images of a block at least; a generator's batch where that is larger."""
 TRAINING_BESIDE_BLOCK = (
-    2  # training images beside a block: features of a handful of images may all be alike, which is refused
+    2  # training images added to a block: features of a handful of images may all be alike, which is refused
 )
 
 
@@ -66,7 +66,7 @@ class DrawScreening:
             images: [n, H, W, C] as they were drawn.
 
         Raises:
-            InputError: Features cannot be had.
+            InputError: Features are not available.
         """
         train, n = self.sets.train, len(plan)
         ids, labels = plan["image"].tolist(), plan["class"].tolist()
@@ -77,7 +77,7 @@ class DrawScreening:
         of_source = np.array([self._of_source(one, both, plan) for one in self.opened])
         reason = found.reason[:n]
         matched = (of_source >= np.array(self.thresholds)[:, None]).any(axis=0)
-        reason[matched & (reason == "")] = SCORE  # a pair is one of those of all; said where rounding had its way
+        reason[matched & (reason == "")] = SCORE  # a pair is one of those of all; set here where rounding decides
         return Block(
             plan=plan,
             hashes=drawn.pixel_hashes,
@@ -120,7 +120,7 @@ def quality_features(
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: They cannot be had.
+        InputError: Features are not available.
     """
     return detector.features(
         store, reference=train, device=options.device, precision=options.precision, progress=progress
@@ -159,11 +159,11 @@ def run_rounds(
         screen_by: Detectors and limits by which an image is screened.
         places: Folders that the loop writes to.
         device: Device of the generator.
-        new: Share of new patients whom the thresholds reject; None where it is not known.
+        new: Share of new patients that the thresholds reject; None where it is not known.
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: Features cannot be had.
+        InputError: Features are not available.
         MemoriskError: The disk is full; what is done is kept.
     """
     options, blocks, waiting = screen_by.options, [], plan

@@ -4,7 +4,7 @@ Generate, screen against the whole training set, reject, draw again; a ledger of
 decides the verdict. Paper 004, section 3.4; METHODS section 4, "Use" and "Guarantee".
 
 Every block of images is written when it is screened, the kept set has its name only when it is whole, and
-``synthesize.json`` is written last: killed at any point, the same command goes on and ends at the same bytes.
+``synthesize.json`` is written last: after a kill at any point, the same command continues and ends at the same bytes.
 """
 
 import shutil
@@ -118,7 +118,7 @@ class _Calibration:
     beside: tuple[Matches, ...] = ()
     """Matches of the calibration images, by detector."""
     new: Proportion | None = None
-    """Share of new people whom the thresholds reject."""
+    """Share of new people that the thresholds reject."""
 
 
 @takes_settings(SynthesizeOptions)
@@ -132,14 +132,14 @@ def synthesize(
     dry_run: bool = False,
     **settings: Any,
 ) -> Result | SynthesizePlan:
-    """Draw images until as many as asked for pass the detectors, and audit what was kept.
+    """Draw images until the requested number pass the detectors, and audit what was kept.
 
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
-        out: The folder for the kept set, the ledger and the report: new, empty, or one of the same loop to go on with.
+        out: The folder for the kept set, the ledger and the report: new, empty, or one of the same loop to continue.
         generator: A folder of ``memorisk train generator``, ``module:function``, or what `load_generator` gave.
-        calibration: Real images of people whom neither the generator nor a detector has seen; the held-out people of
+        calibration: Real images of people that neither the generator nor a detector has seen; the held-out people of
             the audit.
         progress: Called with (stage, done, total).
         dry_run: Draw one batch, calibrate, count, and return what could be promised; nothing is written.
@@ -365,7 +365,7 @@ def _kept_folder(run: RunFolder) -> Path:
 
 
 def _put_in_place(run: RunFolder, ledger: Ledger) -> None:
-    """Write the labels beside the kept images (`images.clean_set`), and give the folder its name."""
+    """Write the labels next to the kept images (`images.clean_set`), and give the folder its name."""
     kept = ledger.plan.iloc[ledger.kept]
     if len(kept):
         write_bytes(run / _BUILDING / LABEL_TABLE, manifest_bytes(_kept_files(kept), kept["class"].tolist()))
@@ -374,7 +374,7 @@ def _put_in_place(run: RunFolder, ledger: Ledger) -> None:
 
 
 def _clear(run: RunFolder) -> None:
-    """Remove what a killed loop goes on from: the run is finished."""
+    """Remove what a killed loop continues from: the run is finished."""
     shutil.rmtree(run / _ROUNDS, ignore_errors=True)
 
 

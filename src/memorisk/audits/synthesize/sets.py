@@ -1,4 +1,4 @@
-"""The real images of a loop: training and calibration ones, decoded alike; and whom the generator knows.
+"""The real images of a loop: training and calibration ones, decoded alike; and the patients that the generator knows.
 
 Generated images among real ones are refused: each would count as a patient's, and be searched for copies of itself.
 """

@@ -165,7 +165,7 @@ class MemorizationWatch:
         return tuple((title, text) for title, text in limits if text)
 
     def know(self, generator: Generator) -> None:
-        """Note further patients that a generator was trained on, about whom no look says anything.
+        """Note further patients that a generator was trained on, about which the looks say nothing.
 
         Args:
             generator: Generator that draws, or will draw later.

@@ -50,7 +50,7 @@ class WatchSettings(SamplingOptions):
     """A training patient counts as memorized if fewer than this share of held-out patients are as close to the drawn
     images."""
     level: float = 0.1
-    """False discovery rate of the patients listed at each evaluation: the expected share that is no closer than
+    """False discovery rate of the patients listed at each evaluation: the expected share that is not closer than
     held-out patients are."""
 
     stop_on: StopOn = "auto"

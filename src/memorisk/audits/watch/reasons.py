@@ -1,4 +1,4 @@
-"""Reasons of a watch: what its looks showed, and why a watch that showed nothing is no pass."""
+"""Reasons of a watch: what its looks showed, and why a watch that showed nothing does not pass."""
 
 from memorisk.audits.watch.result import Evaluation
 from memorisk.report.columns import count, percent
@@ -43,7 +43,7 @@ class ChanceOfStop(Reason, code="watch-chance-of-stop", bears_on=LIMIT):
 
 
 class LookShows(Reason, code="watch-look", bears_on=LIMIT):
-    """Memorized share at a look, beside what it would be without memorization."""
+    """Memorized share at a look, and its value without memorization."""
 
     look: Evaluation
     one_image_each: bool

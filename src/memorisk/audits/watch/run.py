@@ -1,8 +1,8 @@
-"""``memorisk watch``: evaluations of what a training has left so far and goes on to leave, and what they take.
+"""``memorisk watch``: evaluations of what a training has left so far and leaves later, and what they take.
 
-Of a run of ``memorisk train generator`` the generators that it saved are drawn from. Of anybody else's training the
-images are evaluated that it left in a folder a step. A watch from within ``memorisk train generator`` evaluates the
-training's own snapshots, in its process.
+For a run of ``memorisk train generator`` the watch draws from the generators that it saved. For any other training it
+evaluates the images that the training left, one folder per step. A watch from within ``memorisk train generator``
+evaluates the training's own snapshots, in its process.
 
 A watch takes features of the real images once, and at every evaluation images drawn, passed and compared.
 """

@@ -1,9 +1,9 @@
-"""When an evaluation stops a training, and what may be said of a training after its evaluations.
+"""When an evaluation stops a training, and what follows for a training after its evaluations.
 
-The verdict is the rule's word, or that there was none where none could speak. A rule that cannot stop a training
-(``never``, or one that needs more held-out patients) tests nothing: that it did not stop says nothing of
-memorization. An evaluation whose own interval lies above the nominal rate, or that lists patients, is told all the
-same. Its error is not shared with the others.
+The verdict is that of the rule, or that the looks had no rule that could decide. A rule that cannot stop a training
+(``never``, or one that needs more held-out patients) tests nothing: that it did not stop says nothing of memorization.
+An evaluation whose own interval lies above the nominal rate, or that lists patients, is reported all the same. Its
+error is not shared with the others.
 """
 
 import math
@@ -113,7 +113,7 @@ def held_out_needed(options: WatchOptions, error: float) -> int:
 
 
 def _held_out_floor(options: WatchOptions) -> int:
-    """Count the held-out patients without whom there is no memorized share."""
+    """Count the held-out patients without which a memorized share cannot be computed."""
     return math.ceil(1 / options.nominal - 1e-9) - 1
 
 
@@ -186,7 +186,7 @@ def can_stop(found: WatchResult) -> bool:
 
 
 def watch_verdict(found: WatchResult) -> WatchVerdict:
-    """Decide what may be said after the looks; doubts about who is who are among the reasons.
+    """Decide what follows from the looks; doubts about who is who are among the reasons.
 
     Args:
         found: Result with at least one look.
@@ -223,7 +223,7 @@ def _by_looks(found: WatchResult) -> WatchVerdict:
 
 
 def _stopped(found: WatchResult, stop: Evaluation) -> WatchVerdict:
-    """Say what follows from a look at which the rule said stop."""
+    """Say what follows from a look at which the rule stops the training."""
     return WatchVerdict(
         "fail",
         f"Memorization was shown at step {stop.step:,}; earlier steps may have memorized, too",

@@ -1,1 +1,1 @@
-"""What the terminal shows of results and plans, a module a family; `common` is what they share."""
+"""What the terminal shows of results and plans, one module per family; `common` is what they share."""

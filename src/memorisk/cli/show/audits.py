@@ -97,7 +97,7 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
 
 
 def _print_changed(console: Console, review: pd.DataFrame) -> None:
-    """Name the first pairs that are asked about anew because an image was changed."""
+    """Name the first pairs that have to be judged anew because an image was changed."""
     changed = review.loc[review["changed"].astype(str) != ""]
     columns = (column_texts(changed.head(_NAMED), name) for name in ("synthetic_image", "training_image", "changed"))
     for made, real, verdict in zip(*columns, strict=True):
@@ -108,7 +108,7 @@ def _print_changed(console: Console, review: pd.DataFrame) -> None:
 
 
 def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
-    """Print what would be compared and could be said."""
+    """Print what would be compared and could be concluded."""
     if as_json:
         print_json(asdict(plan))
         return
@@ -184,7 +184,7 @@ def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
 
 
 def _rate(said: DetectorRate) -> str:
-    """MemRate beside its value on held-out images."""
+    """Return MemRate with its value on held-out images."""
     if said.rate is None:
         return "no threshold"
     shown = [percent(one.estimate, one.low, one.high) if one else "no images" for one in (said.rate, said.held)]
@@ -198,7 +198,7 @@ def _identical(pixels: PixelPairs) -> str:
 
 
 def _near(pixels: PixelPairs) -> str:
-    """Return how many there are, beside held-out ones."""
+    """Return how many there are, with the number of held-out ones."""
     held = pixels.n_near_held_patients
     return f"{pixels.n_near_train_patients:,}{'' if held is None else f'; held out {held:,}'}"
 

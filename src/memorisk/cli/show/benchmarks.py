@@ -52,7 +52,7 @@ def show_benchmark(found: "Benchmark", out: Path, *, as_json: bool) -> None:
     if as_json:
         rows = found.board.rows.to_dict("records")
         board = found.board
-        chosen = board.chosen if len(board.tied) == 1 else None  # a tie is no choice
+        chosen = board.chosen if len(board.tied) == 1 else None  # a tie leaves the choice open
         print_json({"chosen": chosen, "tied": board.tied, "may_be_first": board.undecided, "leaderboard": rows,
                "failed": found.failed})  # fmt: skip
         return

@@ -42,7 +42,7 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
     console = plain_console()
     console.print(_class_table(result))
     learned = summary.utility is None or summary.utility.beats_guessing is not False
-    if summary.rarest_vs_top is not None and learned:  # of models that learned nothing nothing can be said
+    if summary.rarest_vs_top is not None and learned:  # models that learned nothing show nothing
         console.print(_rarest(summary.rarest_vs_top), soft_wrap=True)
     for sentence in () if summary.intervention is None else summary.intervention.sentences:
         console.print(Text(sentence), soft_wrap=True)

@@ -188,7 +188,7 @@ def signed(value: float | None, digits: int = 2) -> str:
 
 
 def limits(low: float | None, high: float | None, digits: int = 2) -> str:
-    """Two limits with their signs; one word where there is no interval.
+    """Return two limits with their signs; one word where the interval is missing.
 
     Args:
         low: The lower one; None or NaN where it is missing.
@@ -272,7 +272,7 @@ def percent(estimate: float, low: float, high: float, digits: int = 1) -> str:
 
 
 def plain_console() -> Console:
-    """Standard output; a hundred columns where nobody looks, so that piped output does not depend on a terminal."""
+    """Return standard output; a hundred columns where it is piped, so that the output does not depend on a terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=100)
 

@@ -94,7 +94,7 @@ _DIGITS = {"psnr": 2, "ssim": 3}
 
 
 def show_autoencoder(trained: "Trained", *, as_json: bool) -> None:
-    """Print a row a part and measure: what is rendered, beside a resizing, and the difference over patients."""
+    """Print one row per part and measure: what is rendered, what a resizing gives, and the difference over patients."""
     summary = trained.summary
     if as_json:
         print_json(summary)

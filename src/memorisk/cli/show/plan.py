@@ -37,7 +37,7 @@ def show_pair_search(plan: PairPlan, options: PairPlanOptions, *, as_json: bool)
 
 
 def _of_cards(gpu: CardPlan | None) -> list[tuple[str, str]]:
-    """Return what is said of GPUs."""
+    """Return the lines on GPUs."""
     if gpu is None:
         return []
     name = "such cards" if gpu.card.name == "own" else gpu.card.name

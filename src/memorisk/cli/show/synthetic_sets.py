@@ -178,7 +178,7 @@ def _filter_lines(n: FilterNumbers) -> list[tuple[str, str]]:
 
 
 def _screening_lines(n: FilterNumbers) -> list[tuple[str, str]]:
-    """Return what was rejected, by whom, and who calibrated it."""
+    """Return what was rejected, which detector rejected it, and who calibrated it."""
     from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
 
     rejected = ", ".join(f"{images:,} {reason}" for reason, images in n.sets.rejected.items() if images)
@@ -300,7 +300,7 @@ def _synthesis_lines(n: LoopNumbers) -> list[tuple[str, str]]:
 
 
 def show_quality(found: Quality, out: Path, *, as_json: bool) -> None:
-    """A line a figure, beside held-out real images, and where the report lies."""
+    """Print one line per figure, with that of held-out real images, and where the report lies."""
     if as_json:
         print_json(found.as_json())
         return
@@ -333,7 +333,7 @@ def show_quality_plan(plan: "QualityPlan", *, as_json: bool) -> None:
 
 
 def _quality_lines(frame: pd.DataFrame) -> Iterator[str]:
-    """A figure a line, beside held-out images at the same number."""
+    """Yield one line per figure, with that of held-out images at the same number."""
     for row in frame.to_dict("records"):
         said = f"{row['name']}: {_quality_limits(row, 'estimate', 'low', 'high')}"
         if row["n_reference"]:

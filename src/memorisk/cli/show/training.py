@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def show_trained(trained: "TrainedClassifiers", *, as_json: bool) -> None:
-    """Print a row a regime: what it is good for, and what it promises."""
+    """Print one row per regime: what it is good for, and what it promises."""
     if as_json:
         print_json(trained.arms)
         return
@@ -42,7 +42,7 @@ def show_trained(trained: "TrainedClassifiers", *, as_json: bool) -> None:
 
 
 def show_detector(trained: "Trained", *, as_json: bool) -> None:
-    """Print a row a part and strength: copies found before and after the training, and the difference."""
+    """Print one row per part and strength: copies found before and after the training, and the difference."""
     summary = trained.summary
     if as_json:
         print_json(summary)
@@ -94,7 +94,7 @@ def show_training_plan(plan: "TrainingPlan", lines: Iterable[str], *, as_json: b
 
 
 def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
-    """Print a row a regime: what it remembers, costs, promises, and was proved to leak."""
+    """Print one row per regime: what it remembers, costs, promises, and was proved to leak."""
     table = found.table
     if as_json:
         print_json(table.to_dict("records"))
@@ -223,7 +223,7 @@ def show_trained_detector(trained: "Trained", *, as_json: bool) -> None:
 
 
 def _show(trained: "Trained") -> None:
-    """A table of AUCs, one of copies found, and what must be said."""
+    """Print a table of AUCs, a table of copies found, and the notes."""
     summary, console = trained.summary, Console()
     test = summary["test"]
     headings = ("same patient, test", "data set", "patients", "AUC (95 %)", "told apart, %")

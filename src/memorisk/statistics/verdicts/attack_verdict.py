@@ -263,7 +263,7 @@ def _ways_out(attacks: Sequence[Attack], gate: float, n_groups: int) -> tuple[Wa
 
 
 def _unseen(attack: Attack, gate: float) -> Remedy:
-    """Estimate how many patients whom the given model never saw its attack needs; there are no more than it has."""
+    """Estimate the number of patients unseen by the given model that its attack needs, with the largest possible."""
     needed = attack.n_non_members * _stretch(attack, gate) ** 2
     return Remedy(
         way=Way.UNSEEN,

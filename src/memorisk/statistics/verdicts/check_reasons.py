@@ -206,7 +206,7 @@ class NoPairThreshold(CheckReason, code="no-pair-threshold"):
 
 
 class NoHeldOutPairs(CheckReason, code="no-held-out-pairs"):
-    """Classes of conditions of which there is no held-out image."""
+    """Classes of conditions without a held-out image."""
 
     text = Words(
         "images could not be compared with what they were generated from: no held-out image has the class of such a "

@@ -290,7 +290,7 @@ def power_sentence(
         simulated: Power at the gap with its lower and upper limit, where known.
         units: Names of a group.
         label: The class in which least is noticed, as it may be shown.
-        stratum: Patients of this class among whom least is noticed.
+        stratum: Patients of this class among which least is noticed.
         strata: Gap of each stratum, in nats, where known.
     """
     among = f", {words}" if (words := stratum_words(stratum, units)) else ""

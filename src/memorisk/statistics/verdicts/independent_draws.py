@@ -2,7 +2,7 @@
 
 Sign flips are a null only where each seed draws anew who is in which half. Halves that return carry what their members
 have in common into every seed, which looks like memory (simulated: the same halves in every seed fail every audit in
-which nobody is remembered).
+which no patient is remembered).
 
 The agreement of two seeds is ``|sum over groups of sign_s sign_t|``, n where the halves are the same or exchanged.
 Twins are drawn by one coin for a pair of groups, and the same pairs may return in each seed, so that n groups hold
@@ -10,7 +10,7 @@ n / 2 coins in the worst case: ``p = 2 P(Bin(n / 2, 1/2) >= (n / 2 + agreement /
 seeds. The number of independent draws is the number of sets of seeds that no such agreement connects.
 
 **Exchanged roles.** Where the table exchanges the two models of a seed, its members have the higher losses. Per seed,
-Wilcoxon's signed ranks of the groups' mean gaps, one-sided against negative ones, Holm over seeds. If nobody is
+Wilcoxon's signed ranks of the groups' mean gaps, one-sided against negative ones, Holm over seeds. If no patient is
 memorized the coins make the gaps symmetric; partners have opposite coins, which makes the test conservative. A single
 remembered patient does not show in it (`uneven_gaps`).
 """

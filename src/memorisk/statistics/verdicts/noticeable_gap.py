@@ -12,7 +12,7 @@ Three readings of METHODS:
   judged, and no stratum that was scored is without patients to measure it on. The gaps of a remembered patient who is
   not on the list count as noise, so that the power is too small, never too large.
 * The gap's shape over seeds is always that of `GAP_SHAPE`. METHODS takes the shape of this run's highest canaries
-  where there are any; but only a list shows whose gap is real, and an audit that lists somebody has failed.
+  where there are any; but only a list shows whose gap is real, and an audit that lists a patient has failed.
   Unlisted maxima have the shape of noise.
 * The gap is on one image of the patient. M of a patient is the maximum over the patient's images, so that one
   remembered image is the hardest case.
@@ -44,10 +44,10 @@ POWER = 0.8
 """Probability with which the noticeable gap is found: four of five cases."""
 
 PASS_POWER = 0.9
-"""Probability with which a pass must notice a patient of the gap that is asked for.
+"""Probability with which a pass must notice a patient of the gap `notice`.
 
-METHODS asks for 0.8, which lets one in five of them pass wherever the noticeable gap comes out just below what is asked
-for: simulated with noisy trainings, one patient at 2 nats passes 4.0 % of audits (upper limit 7.7), here 1.0 % (3.6)
+METHODS requires 0.8, which lets one in five of them pass wherever the noticeable gap comes out just below `notice`:
+simulated with noisy trainings, one patient at 2 nats passes 4.0 % of audits (upper limit 7.7), here 1.0 % (3.6)
 (`recipes/verdict_truth.py`)."""
 
 MIN_ROOM = 2.0
@@ -119,11 +119,11 @@ class StratumGap:
     stratum: str
     """Stratum of patients: a key of `SIZES`, `NOISIEST` or `EVERY`."""
     n_groups: int
-    """Number of patients of whom simulated ones are made, the independent units."""
+    """Number of patients that simulated ones are made of, the independent units."""
     gap: float
     """Smallest mean gap in nats that is found with probability `POWER`; infinite where no gap up to 16 nats is."""
     power: float
-    """Probability with which this gap is found; where there is no gap, that of 16 nats. NaN without a list."""
+    """Probability with which this gap is found; without such a gap, that of 16 nats. NaN without a list."""
     low: float
     """Lower 95 % limit of the power over simulated patients (Clopper-Pearson; not over other patients)."""
     high: float
@@ -355,7 +355,7 @@ def gap_profiles(gap: float, uniform: ArrayLike, present: ArrayLike) -> FloatArr
 
 @dataclass(frozen=True)
 class _SeedPattern:
-    """The null of patients whom the same seeds scored, and what a list allows."""
+    """Null of patients scored by the same seeds, and what a list allows."""
 
     null: FlipNull
     place: IntArray

@@ -81,7 +81,7 @@ class Words:
         self.source = source
 
     def __get__(self, reason: "Reason | None", owner: type) -> str:
-        if reason is None:  # asked for by pydoc or Sphinx
+        if reason is None:  # pydoc or Sphinx reads the attribute of the class
             return self.source if isinstance(self.source, str) else ""
         if isinstance(self.source, str):
             return self.source.format_map(_Values(reason))

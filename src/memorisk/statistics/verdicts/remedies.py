@@ -28,7 +28,7 @@ class Way(StrEnum):
     SCORED = "scored"
     """Scored patients of a class."""
     UNSEEN = "unseen"
-    """Patients whom the given model never saw."""
+    """Patients that the given model never saw."""
     PATIENTS = "patients"
     """Patients of the whole audit or of a class, more than there are."""
     PLANTS = "plants"
@@ -36,7 +36,7 @@ class Way(StrEnum):
     OWN_DETECTOR = "default-detector"
     """The detector that comes with memorisk, in place of weak features."""
     HELD_OUT = "held-out"
-    """Held-out patients whom the generator never saw."""
+    """Held-out patients that the generator never saw."""
     TRAINED_DETECTOR = "trained-detector"
     """A further detector, trained on images of this kind."""
 

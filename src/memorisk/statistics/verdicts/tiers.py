@@ -13,7 +13,7 @@ MODERATE = "MODERATE"
 HIGH = "HIGH"
 INSUFFICIENT = "insufficient evidence"
 GRAVEST_FIRST = (HIGH, MODERATE, LOW, INSUFFICIENT)
-"""The order in which classes are told."""
+"""Order in which classes are listed."""
 
 MODERATE_FROM = 0.1
 """Smallest mean M, in nats, that is MODERATE."""
@@ -25,7 +25,7 @@ MIN_GROUPS = 10
 """Fewer scored groups than this give no tier."""
 
 GATES = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM}
-"""The mean M, in nats, that each gate (`--fail-on`) stands for."""
+"""Mean M, in nats, of each gate (`--fail-on`)."""
 
 
 def tier(mean: float, n_groups: int) -> str:

@@ -19,7 +19,7 @@ with a Pareto tail, independent over seeds. The k-th largest e of an image, x, h
 once for half of the seeds and once for a quarter of them, at least two. The score of a patient with n images is the
 largest of theirs less log n.
 
-**Null.** The working model orders patients and carries no level. If nobody is memorized, the coins of twins make
+**Null.** The working model orders patients and carries no level. If no patient is memorized, the coins of twins make
 the gaps of a patient symmetric, so that the score of the patient's exchanged gaps, -g, is a draw of the same
 distribution. The scores of all exchanged scored patients and of all unseen patients are the controls, and each cut is
 `statistics.copies.tails.tail_cut` on them. A remembered patient adds no large value to the controls, since exchanged
@@ -118,7 +118,7 @@ class UnevenGaps:
 
     @property
     def is_powerful(self) -> bool:
-        """Return whether a patient whom half, and one whom a quarter of the trainings remember would be noticed."""
+        """Return whether a patient remembered by half of the trainings, and one by a quarter, would be noticed."""
         if not self.powers:
             return False
         half, quarter = self.powers
@@ -150,7 +150,7 @@ def uneven_gaps(
 def uneven_seeds_needed(
     classes: Sequence[ClassGaps], *, notice: float = 2.0, flip: bool = True, seed: int = 0
 ) -> int | None:
-    """Compute the number of seeds with which a patient whom some trainings remember is noticed in every class.
+    """Compute the number of seeds with which a patient that some trainings remember is noticed in every class.
 
     The noise of more seeds is drawn from that of the audit's own, with random signs for each patient, as it is where
     no patient is memorized.
@@ -175,7 +175,7 @@ def uneven_seeds_needed(
 
 
 def uneven_gap_noticed(classes: Sequence[ClassGaps], *, above: float, flip: bool = True, seed: int = 0) -> float | None:
-    """Compute the mean gap from which on a patient whom some trainings remember is noticed in every class.
+    """Compute the mean gap from which on a patient that some trainings remember is noticed in every class.
 
     Args:
         classes: Gaps of each class, in the same seeds.

@@ -7,8 +7,8 @@ are flagged than chance explains, what to do about them. A class in which that i
 such patient, and neither has a class without an interval (too small to split, never scored). Neither is ever counted as
 "0 memorized".
 
-The verdict's list has one level and one correction, whatever is asked of the lists that are shown: a stricter list is
-shorter, and must not be a way to pass.
+The verdict's list has one level and one correction, whatever the settings of the lists that are shown: a stricter list
+is shorter, and must not be a way to pass.
 """
 
 import math
@@ -118,17 +118,16 @@ def decide(
             flagged groups fail and nothing passes.
         flips: Whether the signs of the seeds' gaps may be flipped; False in the `paper` design, where more models give
             a list no more room.
-        design: Design of the audit; each but `balanced` leaves patients unscored whom `balanced` would score.
+        design: Design of the audit; each but `balanced` leaves unscored some patients that `balanced` would score.
         elsewhere: Whether the models were trained by something else than this command (`audit losses`).
         findings: Reasons of other parts of the audit (attacks, target, coverage). One that bears on a failure fails
             the audit; a doubt keeps every pass away, and is reported where the audit fails, too. One whose gravity is
             void leaves the audit undecided.
 
     Returns:
-        Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
-        most flagged. Doubts stand in the order in which a user must settle them: findings that come first, seeds,
-        classes (by tier, the gravest first, then those with most scored groups), other findings. An empty table is
-        undecided.
+        Status with reasons, one per class: those above the gate first, the furthest above at the head, then those with
+        most flagged. Doubts are in the order in which a user must settle them: findings that come first, seeds, classes
+        (by tier, the gravest first, then those with most scored groups), other findings. An empty table is undecided.
 
     Raises:
         InputError: Unknown gate, or a missing column.
@@ -189,7 +188,7 @@ def noticeable_by_stratum(per_class: pd.DataFrame) -> dict[str, float]:
     """Take the noticeable gap of each stratum in the class where least of it is noticed.
 
     Args:
-        per_class: Table with columns `noticeable_gap_STRATUM`, NaN where a class has nobody of a stratum.
+        per_class: Table with columns `noticeable_gap_STRATUM`, NaN where a class has no patient of a stratum.
 
     Returns:
         Gaps in nats by stratum, in the order of `STRATA`; without those that no class has.

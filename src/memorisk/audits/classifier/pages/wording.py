@@ -400,7 +400,7 @@ class ResultView:
         return f"from {len(seeds)} seeds" if seeds else ""
 
     def no_p_value_callout(self) -> Callout:
-        """Say that there are no p-values, and why."""
+        """Say that the audit has no p-values, and why."""
         blocks: list[Block] = [
             Paragraph(
                 f"No {self.unit} could be flagged or cleared. The means of the classes and the attacks still stand."
