@@ -193,9 +193,9 @@ def _card_plan(card: Card, options: PairPlanOptions, counts: PairCounts) -> Card
     head, own = options.measure == HEAD, -(-n // options.cards)
     width = head_blocks.padded(d, head_blocks.CHUNK) + head_blocks.CHUNK if head else d  # both signs are filled up
     room, row = card.memory / 4, _FLOAT32 * width
-    kept = (row * m < room, row * own < room)
+    fits = (row * m < room, row * own < room)
     block = head_blocks.ROWS if head else rows_per_block(d, measure_blocks.QUERIES)
-    again = (-(-own // block) - 1) * row * m if not kept[0] else 0
+    again = (-(-own // block) - 1) * row * m if not fits[0] else 0
     tile = _FLOAT32 * min(head_blocks.ROWS, own) * min(head_blocks.ROWS, m) if head else 4 * measure_blocks.TILE
     held = row * 2 * min(block, max(own, m))
     product = not head and find_measure(options.measure).family == "product"
@@ -205,9 +205,9 @@ def _card_plan(card: Card, options: PairPlanOptions, counts: PairCounts) -> Card
         cards=options.cards,
         table_bytes=row * (m + own) if options.train is not None else row * m,
         work_bytes=tile + held,
-        kept=all(kept),
+        kept=all(fits),
         sent_again_bytes=int(again),
-        cards_for_memory=_fewest_cards(n, row, room) if kept[0] else None,
+        cards_for_memory=_fewest_cards(n, row, room) if fits[0] else None,
         hours_at_peak=seconds / 3600,
         hours=None if options.share is None else seconds / options.share / 3600,
     )

@@ -73,8 +73,8 @@ class Pseudonyms:
         ids = [str(v) for v in values]
         if self.key is None:
             return np.array(ids, dtype=object)
-        known = pseudonyms(ids, self.key)
-        return np.array([known[i] for i in ids], dtype=object)
+        hashes = pseudonyms(ids, self.key)
+        return np.array([hashes[i] for i in ids], dtype=object)
 
     def source(self, name: str) -> str:
         """The pseudonym of a data set, whose name is that of its folder or file; empty and built-in ones stay."""
@@ -150,9 +150,9 @@ class Pseudonyms:
         """A manifest under pseudonyms: ids hashed, and every column that could hold one left out."""
         if self.key is None:
             return table
-        kept = {c: table[c] for c in KEPT_COLUMNS if c in table}
+        columns = {c: table[c] for c in KEPT_COLUMNS if c in table}
         hashed = {c: self.names(table[c]) for c in HASHED_COLUMNS if c in table}
-        return pd.DataFrame(hashed | kept).sort_values("image", kind="stable").reset_index(drop=True)
+        return pd.DataFrame(hashed | columns).sort_values("image", kind="stable").reset_index(drop=True)
 
 
 def _paths(value: Any, name: str, sources: Collection[str]) -> Iterator[str]:

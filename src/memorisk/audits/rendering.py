@@ -87,18 +87,18 @@ def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
     Raises:
         InputError: It is one.
     """
-    made, name = config.get("run"), one_line(folder)
-    made = made if isinstance(made, Mapping) else {}
-    if "benchmark" in made:
-        bench = f"bench {one_line(made['benchmark'], 20)}"
+    settings, name = config.get("run"), one_line(folder)
+    settings = settings if isinstance(settings, Mapping) else {}
+    if "benchmark" in settings:
+        bench = f"bench {one_line(settings['benchmark'], 20)}"
         raise InputError(
             f"{name} is a run of {bench}, not of an audit: its report is {REPORT} in it, and {bench} with the same "
             "settings and --tables-only writes that again"
         )
-    if "train" in made:
-        use = _TRAININGS.get(str(made["train"]), "").format(folder=name)
+    if "train" in settings:
+        use = _TRAININGS.get(str(settings["train"]), "").format(folder=name)
         raise InputError(
-            f"{name} is a run of train {one_line(made['train'], 20)}, not of an audit: what came of it stands in "
+            f"{name} is a run of train {one_line(settings['train'], 20)}, not of an audit: what came of it stands in "
             f"training.json in it{use and f', and {use}'}"
         )
     kind = kind_of(named_kind(config))

@@ -66,8 +66,8 @@ def mlflow_experiment(client: Any, name: str) -> str:
         client: Client that `mlflow_client` returns.
         name: Name of the experiment.
     """
-    found = client.get_experiment_by_name(name)
-    return str(found.experiment_id if found else client.create_experiment(name))
+    experiment = client.get_experiment_by_name(name)
+    return str(experiment.experiment_id if experiment else client.create_experiment(name))
 
 
 def summary_writer(folder: Path) -> Any:
@@ -104,8 +104,10 @@ def wandb_offline(folder: Path, *, name: str, key: str, config: Mapping[str, Any
         MissingExtraError: The library is not installed.
     """
     own = folder / ".wandb-own"
-    given = _TELEMETRY_OFF | {f"WANDB_{what}_DIR": str(own / what.lower()) for what in ("CACHE", "CONFIG", "DATA")}
-    with environment_variables(given):
+    environment = _TELEMETRY_OFF | {
+        f"WANDB_{what}_DIR": str(own / what.lower()) for what in ("CACHE", "CONFIG", "DATA")
+    }
+    with environment_variables(environment):
         try:
             import wandb  # pyright: ignore[reportMissingImports]
         except ImportError:
@@ -132,10 +134,10 @@ def wandb_offline(folder: Path, *, name: str, key: str, config: Mapping[str, Any
 
 def _keep_record(folder: Path, own: Path) -> None:
     """Keep only the record of the run of what the library wrote: logs hold paths of this machine."""
-    for made in (folder / "wandb").glob("offline-run-*"):
-        kept = folder / made.name
-        kept.mkdir(mode=0o700)
-        for record in made.glob("*.wandb"):
-            record.replace(kept / record.name)
+    for run_folder in (folder / "wandb").glob("offline-run-*"):
+        target = folder / run_folder.name
+        target.mkdir(mode=0o700)
+        for record in run_folder.glob("*.wandb"):
+            record.replace(target / record.name)
     for rest in (folder / "wandb", own):
         shutil.rmtree(rest, ignore_errors=True)

@@ -72,7 +72,7 @@ def explain(
     from memorisk.audits.classifier.explanations.run import explain as look
     from memorisk.cli.show.classifiers import show_explanation
 
-    found = with_progress_bar(
+    explanation = with_progress_bar(
         look,
         run,
         features=features,
@@ -84,7 +84,7 @@ def explain(
         device=device,
         out=out,
     )
-    show_explanation(found, out if out is not None else run / FOLDER, as_json=json)
+    show_explanation(explanation, out if out is not None else run / FOLDER, as_json=json)
     return 0
 
 
@@ -106,8 +106,8 @@ def feature(
         Model: module:function, an ONNX file, or NAME@WEIGHTS. Give several models (other seeds) if they share
         the mark.
     """
-    given = {"models": list(models)}
-    return run_command(kind_of("feature"), given, out, options, json=json, print_config=print_config)
+    sources = {"models": list(models)}
+    return run_command(kind_of("feature"), sources, out, options, json=json, print_config=print_config)
 
 
 def mark(
@@ -157,8 +157,8 @@ def synthetic(
 
     SYNTHETIC holds all images that are to be released.
     """
-    kind, given = kind_of("synthetic"), {"train": train, "synthetic": synthetic}
-    return run_command(kind, given, out, options, json=json, print_config=print_config, dry_run=dry_run)
+    kind, sources = kind_of("synthetic"), {"train": train, "synthetic": synthetic}
+    return run_command(kind, sources, out, options, json=json, print_config=print_config, dry_run=dry_run)
 
 
 _WATCH = WatchOptions()
@@ -202,22 +202,22 @@ def watch(
     poll
         Seconds between two checks for new images with --follow.
     """
-    given = {"train": train, "held_out": held_out, "out": out}
+    keywords = {"train": train, "held_out": held_out, "out": out}
     if print_config:
-        return print_settings({"training": training, **given, **asdict(options)})
+        return print_settings({"training": training, **keywords, **asdict(options)})
     from memorisk.audits.watch.run import plan_watch, watch_training
     from memorisk.cli.show.audits import show_evaluation, show_watch, show_watch_plan
 
-    given |= settings_as_keywords(options)
+    keywords |= settings_as_keywords(options)
     if dry_run:
-        show_watch_plan(with_progress_bar(plan_watch, training, follow=follow, **given), as_json=json)
+        show_watch_plan(with_progress_bar(plan_watch, training, follow=follow, **keywords), as_json=json)
         return 0
     how = {"follow": follow, "stop": stop, "poll": poll, "on_look": None if json or not follow else show_evaluation}
-    found = with_progress_bar(watch_training, training, **how, **given)
-    show_watch(found, as_json=json)
-    if options.redact and found.folder is not None:
-        note_redacted(found.folder / "report.html")
-    return 0 if found.stop is None else 1
+    result = with_progress_bar(watch_training, training, **how, **keywords)
+    show_watch(result, as_json=json)
+    if options.redact and result.folder is not None:
+        note_redacted(result.folder / "report.html")
+    return 0 if result.stop is None else 1
 
 
 def command_of(kind: RunKind) -> Callable[..., int]:

@@ -61,9 +61,9 @@ def detectors(
         plan = with_progress_bar(plan_benchmark, images, out=out, **settings)
         show_plan(plan, as_json=json)
         return MemoriskError.exit_code if plan.problems else 0
-    found = with_progress_bar(benchmark_detectors, images, out=out, tables_only=tables_only, **settings)
-    show_benchmark(found, out, as_json=json)
-    return 0 if found.complete else MemoriskError.exit_code
+    benchmark = with_progress_bar(benchmark_detectors, images, out=out, tables_only=tables_only, **settings)
+    show_benchmark(benchmark, out, as_json=json)
+    return 0 if benchmark.complete else MemoriskError.exit_code
 
 
 @bench_app.command(name="reid")
@@ -132,9 +132,9 @@ def _pair_bench(
     if dry_run:
         show_pair_plan(with_progress_bar(plan, images, out=out, **settings), as_json=as_json)
         return 0
-    found = with_progress_bar(run, images, out=out, tables_only=tables_only, **settings)
-    show_pair_benchmark(found, out, as_json=as_json)
-    return 0 if found.complete else MemoriskError.exit_code
+    benchmark = with_progress_bar(run, images, out=out, tables_only=tables_only, **settings)
+    show_pair_benchmark(benchmark, out, as_json=as_json)
+    return 0 if benchmark.complete else MemoriskError.exit_code
 
 
 plan_app = App(name="plan", help=COMMANDS["plan"][1])

@@ -45,8 +45,8 @@ def classifier(
         prepare_workers(*WORKER_MODULES)  # they import PyTorch while this process does
     if not print_config and (len(options.arms) > 1 or _holds_regimes(out)):
         return _regimes(images, out, settings_as_keywords(options), dry_run=dry_run, as_json=json)
-    kind, given = kind_of("classifier"), {"images": images}
-    return run_command(kind, given, out, options, json=json, print_config=print_config, dry_run=dry_run)
+    kind, sources = kind_of("classifier"), {"images": images}
+    return run_command(kind, sources, out, options, json=json, print_config=print_config, dry_run=dry_run)
 
 
 def _holds_regimes(out: Path) -> bool:
@@ -67,9 +67,9 @@ def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool,
         for plan in with_progress_bar(plan_defences, images, out=out, **settings).values():
             show_dry_run(plan, as_json=as_json)
         return 0
-    found = with_progress_bar(audit_defences, images, out=out, **settings)
-    show_defences(found, out, as_json=as_json)
-    return 0 if settings["fail_on"] == "never" or found.passed else 1
+    comparison = with_progress_bar(audit_defences, images, out=out, **settings)
+    show_defences(comparison, out, as_json=as_json)
+    return 0 if settings["fail_on"] == "never" or comparison.passed else 1
 
 
 def losses(
@@ -118,11 +118,11 @@ def check(
     from memorisk.audits.image_set.run import check_set
     from memorisk.cli.show.classifiers import show_check
 
-    found = with_progress_bar(check_set, images, options, out=out)
-    show_check(found, out, as_json=json, redact=options.redact)
+    result = with_progress_bar(check_set, images, options, out=out)
+    show_check(result, out, as_json=json, redact=options.redact)
     if out is not None and options.redact:
         note_redacted(out / "report.html")
-    return 0 if found.ok else 1
+    return 0 if result.ok else 1
 
 
 def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON = False) -> int:
@@ -143,10 +143,10 @@ def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON
 
     if out is not None:
         check_folder(out)
-    found = run(first, second)
+    comparison = run(first, second)
     if out is not None:
-        found.save(out)
-    show_comparison(found, out, as_json=json)
+        comparison.save(out)
+    show_comparison(comparison, out, as_json=json)
     return 0
 
 

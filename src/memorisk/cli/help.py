@@ -28,11 +28,11 @@ class HelpFormatter:
 
         if self.own_config and panel.title == EVERYWHERE:
             return
-        shown = [entry for entry in panel.entries if self.everything or not _is_further(panel, entry)]
-        self.hidden += len(panel.entries) - len(shown)
-        if not shown:
+        visible = [entry for entry in panel.entries if self.everything or not _is_further(panel, entry)]
+        self.hidden += len(panel.entries) - len(visible)
+        if not visible:
             return
-        for entry in shown:
+        for entry in visible:
             text = getattr(entry.description, "primary_renderable", None)
             if text is not None:  # a docstring's line breaks are not the terminal's
                 entry.description.primary_renderable = type(text)(" ".join(text.plain.split()))
@@ -42,7 +42,7 @@ class HelpFormatter:
                 positive_names=() if entry.positional_label else entry.positive_names,
                 default=None if entry.default in _EMPTY else _plain(entry.default),
             )
-            for entry in shown
+            for entry in visible
         ]
         group = str(panel.title).removesuffix(MORE)
         title = panel.title if group in self.titles else group  # "more" follows what is essential

@@ -116,9 +116,9 @@ class _Settings:
 
         A dry run draws a batch from a generator; what trains and is drawn from elsewhere is only read there.
         """
-        given = {argument.name: argument.tokens for argument in arguments}
-        planned = any(token.value.lower() not in _NO for token in given.get("--dry-run", ()))
-        for token in given.get("--generator", ()) if planned else ():
+        tokens = {argument.name: argument.tokens for argument in arguments}
+        planned = any(token.value.lower() not in _NO for token in tokens.get("--dry-run", ()))
+        for token in tokens.get("--generator", ()) if planned else ():
             if token.source == str(self.path) and ":" in token.value and not Path(token.value).exists():
                 raise InputError(
                     f"--config {self.path} names the generator {one_line(token.value, 60)}, whose code a dry run would "
@@ -151,12 +151,12 @@ app.meta.config = [refuse_empty_paths]  # --config itself; what a command is giv
 
 def _shows_help(words: list[str]) -> bool:
     """Show a command's help where the user requests it: its essential options, or with ``--help-all`` every one."""
-    asked = next((place for place, word in enumerate(words) if word in ("--help", "-h", "--help-all")), None)
-    path = [] if asked is None else app.parse_commands(words[:asked])[1]
+    place_of_flag = next((place for place, word in enumerate(words) if word in ("--help", "-h", "--help-all")), None)
+    path = [] if place_of_flag is None else app.parse_commands(words[:place_of_flag])[1]
     if len(path) < 2 or path[-1].default_command is None:
         words[:] = ["--help" if word == "--help-all" else word for word in words]
         return False
-    command = app.parse_commands(words[:asked])[0]
+    command = app.parse_commands(words[:place_of_flag])[0]
     path[-1].help = None  # the whole text of its function, not the line that lists show
     everything = "--help-all" in words
     hidden = print_help(app, command, path[-1].assemble_argument_collection(), everything=everything)
@@ -175,10 +175,10 @@ def run(words: list[str]) -> int:
     try:
         return 0 if _shows_help(words) else int(app.meta(words, exit_on_error=False, print_error=False) or 0)
     except CycloptsError as error:  # its message on one line, and where help is
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         if isinstance(error, MissingArgumentError) and error.argument is not None and error.keyword is None:
-            said = f"{' '.join(error.command_chain or ())} needs {error.argument.name}, which was not given."
+            message = f"{' '.join(error.command_chain or ())} needs {error.argument.name}, which was not given."
         if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
             rest = error.unused_tokens
-            said = f"{len(rest)} word{'s' if len(rest) > 1 else ''} too many: {' '.join(rest)}"
-        raise UsageError(f"{one_line(said)} (memorisk --help)") from None
+            message = f"{len(rest)} word{'s' if len(rest) > 1 else ''} too many: {' '.join(rest)}"
+        raise UsageError(f"{one_line(message)} (memorisk --help)") from None

@@ -53,16 +53,16 @@ def statement(
     from memorisk.cli.show.release import show_statement
 
     if out is not None:
-        found = with_progress_bar(
+        files = with_progress_bar(
             write_statement, runs, out=out, weights=weights, images=images, sign=sign, passphrase=passphrase, page=page
         )
-        told, folder = found.statement, found.folder
+        contents, folder = files.statement, files.folder
     elif page is not None and sign is None:
-        told, folder = with_progress_bar(write_officer_page, runs, page, weights=weights, images=images), None
+        contents, folder = with_progress_bar(write_officer_page, runs, page, weights=weights, images=images), None
     else:
         raise UsageError("no folder for the statement: add --out FOLDER, or give --page FILE.html alone for the page")
-    show_statement(told, folder, page, as_json=json)
-    return 0 if told.verdict.status == "pass" else 1
+    show_statement(contents, folder, page, as_json=json)
+    return 0 if contents.verdict.status == "pass" else 1
 
 
 def gate(
@@ -103,7 +103,7 @@ def gate(
 
     from memorisk.audits.release.gate import gate as ask
 
-    found = ask(
+    decision = ask(
         source,
         weights=weights,
         images=images,
@@ -113,12 +113,12 @@ def gate(
         require_signature=require_signature,
     )
     if json:
-        _say(writer.dumps(asdict(found), indent=2, ensure_ascii=False))
+        _say(writer.dumps(asdict(decision), indent=2, ensure_ascii=False))
     else:
-        _say(f"{'may be released' if found.passed else 'may not be released'}: {found.line}")
-        for note in found.notes:
+        _say(f"{'may be released' if decision.passed else 'may not be released'}: {decision.line}")
+        for note in decision.notes:
             _say(f"note: {note}")
-    return 0 if found.passed else 1
+    return 0 if decision.passed else 1
 
 
 def release(
@@ -151,8 +151,8 @@ def release(
     from memorisk.audits.release.export import release as write
     from memorisk.cli.show.release import show_export
 
-    asked, default = asdict(options), asdict(_IMAGES)
-    changed = {name: value for name, value in asked.items() if value != default[name]}
+    settings, default = asdict(options), asdict(_IMAGES)
+    changed = {name: value for name, value in settings.items() if value != default[name]}
     show_export(with_progress_bar(write, source, out, without=without, **changed), as_json=json)
     return 0
 
@@ -180,8 +180,8 @@ def track(
     from memorisk.audits.release.tracking import track as log
     from memorisk.cli.show.release import show_tracking
 
-    found: Any = log(runs, to=to, with_report=with_report)
-    show_tracking(found, as_json=json)
+    logged: Any = log(runs, to=to, with_report=with_report)
+    show_tracking(logged, as_json=json)
     return 0
 
 

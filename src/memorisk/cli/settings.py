@@ -56,9 +56,9 @@ def with_progress_bar(run: Callable[..., ResultT], *given: Any, **settings: Any)
 
 def with_executor(config: dict[str, Any], executor: EXECUTOR, cluster: str | None) -> dict[str, Any]:
     """A study's file with another place for its jobs than it names, where one is given."""
-    given = {name: value for name, value in (("executor", executor), ("cluster", cluster)) if value is not None}
+    changes = {name: value for name, value in (("executor", executor), ("cluster", cluster)) if value is not None}
     settings = config.get("settings") or {}
-    return {**config, "settings": {**settings, **given}} if given and isinstance(settings, dict) else config
+    return {**config, "settings": {**settings, **changes}} if changes and isinstance(settings, dict) else config
 
 
 def run_command(
@@ -80,14 +80,14 @@ def run_command(
     from memorisk.cli.show.common import print_json, show_verdict
 
     settings = settings_as_keywords(options)
-    found = with_progress_bar(load_part(kind.function), *given.values(), out=out, **dry, **settings)
+    outcome = with_progress_bar(load_part(kind.function), *given.values(), out=out, **dry, **settings)
     if dry.get("dry_run"):
         show_plan = load_part(kind.plan_shown) if kind.plan_shown else lambda plan, as_json: print_json(plan)
-        show_plan(found, as_json=json)
+        show_plan(outcome, as_json=json)
         return 0
     show = load_part(kind.shown) if kind.shown else show_verdict
-    show(found, out, as_json=json)
-    status = getattr(found, "status", None)
+    show(outcome, out, as_json=json)
+    status = getattr(outcome, "status", None)
     if status is None:
         return 0
     return audit_exit_code(status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
@@ -137,7 +137,7 @@ def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
     from memorisk.runs.yaml_files import parse_yaml, read_yaml_text
 
     try:
-        found = parse_yaml(read_yaml_text(path))
+        settings = parse_yaml(read_yaml_text(path))
     except InputError as error:
         raise InputError(f"--config {error}") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -145,14 +145,14 @@ def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
     except (yaml.YAMLError, *CONTENT_ERRORS) as error:  # also dates that do not exist, and lists a thousand deep
         reason = one_line(" ".join(str(error).split()), 200)
         raise InputError(f"--config {one_line(path)} is not YAML: {reason}") from None
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise InputError(f"--config {one_line(path)} holds no settings: it needs lines like 'models: 16'")
     try:
-        json.dumps(found, default=str)
+        json.dumps(settings, default=str)
     except (ValueError, RecursionError):
         raise InputError(f"--config {one_line(path)} holds a number without end") from None
-    found.pop("run", None)  # the identity that a run folder's own config.yaml also holds
-    return {str(k).replace("_", "-") if flags else str(k): v for k, v in found.items() if v is not None}
+    settings.pop("run", None)  # the identity that a run folder's own config.yaml also holds
+    return {str(k).replace("_", "-") if flags else str(k): v for k, v in settings.items() if v is not None}
 
 
 def print_settings(settings: dict[str, Any]) -> int:

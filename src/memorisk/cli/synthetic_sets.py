@@ -85,8 +85,8 @@ def filter_set(
     out
         Folder for the kept set and the report: new, empty, or that of the same filter, which is written again.
     """
-    kind, given = kind_of("filter"), {"train": train, "synthetic": synthetic}
-    return run_command(kind, given, out, options, json=json, print_config=print_config, dry_run=dry_run)
+    kind, sources = kind_of("filter"), {"train": train, "synthetic": synthetic}
+    return run_command(kind, sources, out, options, json=json, print_config=print_config, dry_run=dry_run)
 
 
 _SYNTHESIZE = SynthesizeOptions()
@@ -117,8 +117,8 @@ def synthesize_set(
         return _table(table, train, as_json=json)
     if train is None or out is None:
         raise InputError("synthesize needs TRAIN and OUT: the training images, and a folder for what is kept")
-    kind, given = kind_of("synthesize"), {"train": train}
-    return run_command(kind, given, out, options, json=json, print_config=print_config, dry_run=dry_run)
+    kind, sources = kind_of("synthesize"), {"train": train}
+    return run_command(kind, sources, out, options, json=json, print_config=print_config, dry_run=dry_run)
 
 
 def _table(runs: tuple[Path, ...], train: str | None, *, as_json: bool) -> int:
@@ -146,5 +146,5 @@ def quality(
     options: Annotated[QualityOptions, FLAT] = _QUALITY,
 ) -> int:
     """Measure the quality of synthetic images (FID, KID, precision, ...) beside held-out real images."""
-    kind, given = kind_of("quality"), {"train": train, "synthetic": synthetic}
-    return run_command(kind, given, out, options, json=json, print_config=print_config, dry_run=dry_run)
+    kind, sources = kind_of("quality"), {"train": train, "synthetic": synthetic}
+    return run_command(kind, sources, out, options, json=json, print_config=print_config, dry_run=dry_run)

@@ -164,17 +164,17 @@ def train_generator(
     from memorisk.training.engine.devices import is_main
     from memorisk.training.generators.command import train_generator as run
 
-    given, watching = settings_as_keywords(options), _of_training(watching, options)
+    keywords, watching = settings_as_keywords(options), _of_training(watching, options)
     if dry_run:
-        return _plan_generator(images, out, given, watching if watch else None, as_json=json)
+        return _plan_generator(images, out, keywords, watching if watch else None, as_json=json)
     looks = None
     if not watch:
-        trained = with_progress_bar(run, images, out=out, **given)
+        trained = with_progress_bar(run, images, out=out, **keywords)
     else:
         from memorisk.audits.watch.run import watch_within
 
-        with with_progress_bar(watch_within, images, out=out, watching=watching, **given) as looks:
-            trained = with_progress_bar(run, images, out=out, on_snapshot=looks, **given)
+        with with_progress_bar(watch_within, images, out=out, watching=watching, **keywords) as looks:
+            trained = with_progress_bar(run, images, out=out, on_snapshot=looks, **keywords)
             looks.report()
     if is_main():
         show_generator(trained, as_json=json)

@@ -248,8 +248,8 @@ def named_kind(config: Mapping[str, Any]) -> str:
     Args:
         config: Settings of a run, as ``config.yaml`` holds them.
     """
-    made = config.get("run")
-    return str(made.get("audit") or "") if isinstance(made, Mapping) else ""
+    settings = config.get("run")
+    return str(settings.get("audit") or "") if isinstance(settings, Mapping) else ""
 
 
 def load_part(place: str) -> Any:

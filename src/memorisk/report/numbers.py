@@ -92,16 +92,16 @@ def from_json(kind: type[Numbers], value: Mapping[str, Any]) -> Numbers:
     """
     if not isinstance(value, Mapping):
         raise TypeError(f"{kind.__name__} is no object but {value!r:.40}")
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in _fields(kind):
         if field.inline:
             absent = type(None) in get_args(field.hint) and all(value.get(k) is None for k in _keys(field.inlined))
-            found[field.name] = None if absent else from_json(field.inlined, value)
+            values[field.name] = None if absent else from_json(field.inlined, value)
         elif field.key in value:
-            found[field.name] = _typed(value[field.key], field.hint, field.key)
+            values[field.name] = _typed(value[field.key], field.hint, field.key)
         elif field.default is MISSING:
             raise KeyError(field.key)
-    return kind(**found)
+    return kind(**values)
 
 
 def from_known(kind: type[Numbers], value: Mapping[str, Any]) -> Numbers:

@@ -123,8 +123,8 @@ class OtherModel(Reason, code="target-unlike-twins", gravity=_FIRST):
             f"its {name} is {part.target:.3g}, one more twin's {part.low:.3g} to {part.high:.3g}"
             for name, part in zip(self.names, self.outside, strict=True)
         ]
-        told = f" ({'; '.join(parts)})" if parts else ""
-        return f"the given model is another model than the twins{told}: only the attacks on it speak for it"
+        details = f" ({'; '.join(parts)})" if parts else ""
+        return f"the given model is another model than the twins{details}: only the attacks on it speak for it"
 
 
 class PatientsLookAlike(Reason, code="patients-look-alike", gravity=_FIRST):

@@ -293,9 +293,9 @@ def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, p
     context = replace(context, privacy=Privacy(regime=recipe.train.one_regime, promise=promise, bound=bound))
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
     result.save(run.path, beside=(SCORES,))
-    kept = keep_marks(run.path, marks, result.per_group, names)
+    n_kept_marks = keep_marks(run.path, marks, result.per_group, names)
     if marks:
-        run.log("takes over", marks=kept, of=len(marks))
+        run.log("takes over", marks=n_kept_marks, of=len(marks))
     gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None
     write_report(run, result, gallery=gallery, redact=options.redact)
     return result

@@ -145,9 +145,12 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
             n_missing_patients=evidence.missing,
             lacking=tuple(
                 FamilyCount(
-                    family=family.name, identities=found.n_identities, needed=found.needed, missing=found.missing
+                    family=family.name,
+                    identities=guarantee.n_identities,
+                    needed=guarantee.needed,
+                    missing=guarantee.missing,
                 )
-                for family, found in zip(evidence.families, evidence.counted, strict=True)
+                for family, guarantee in zip(evidence.families, evidence.counted, strict=True)
             ),
             threshold_by="user" if options.threshold else "guarantee" if screened is not None else None,
             detectors=tuple(detector_names(evidence.detectors)),
@@ -244,9 +247,9 @@ def described_detectors(opened: Sequence[ScreeningDetector]) -> tuple[DetectorSu
 
 def _notes(opened: ScreeningDetector) -> tuple[str, ...]:
     """Return the encoder's notes; those of its checks name images, which are refused or rejected."""
-    found = opened.train
-    of_images = set(found.checks.sentences(found.ids, found.values.shape[1]))
-    return tuple(note for note in found.described.notes if note not in of_images)
+    features = opened.train
+    of_images = set(features.checks.sentences(features.ids, features.values.shape[1]))
+    return tuple(note for note in features.described.notes if note not in of_images)
 
 
 def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[Pair, PairPicture]:
@@ -258,12 +261,12 @@ def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[P
         names: Pseudonyms that the tables were written with.
     """
     train = {str(name): row for row, name in enumerate(names.names(sets.train.manifest.images))}
-    made = {str(name): row for row, name in enumerate(names.names(sets.synthetic.manifest.images))}
-    shown = result.per_group.head(MAX_PICTURES)
-    pairs = zip(column_texts(shown, "training_image"), column_texts(shown, "synthetic_image"), strict=True)
+    synthetic = {str(name): row for row, name in enumerate(names.names(sets.synthetic.manifest.images))}
+    patients = result.per_group.head(MAX_PICTURES)
+    pairs = zip(column_texts(patients, "training_image"), column_texts(patients, "synthetic_image"), strict=True)
     return {
         pair: side_by_side(
-            np.asarray(sets.train.images[train[pair[0]]]), np.asarray(sets.synthetic.images[made[pair[1]]])
+            np.asarray(sets.train.images[train[pair[0]]]), np.asarray(sets.synthetic.images[synthetic[pair[1]]])
         )
         for pair in pairs
     }

@@ -85,27 +85,27 @@ def draw_pairs(family: Family, store: ImageStore, seed: int) -> PositivePairs:
         return PositivePairs(family, pairs.first, pairs.second, None, np.full(len(pairs), np.nan))
     rows = one_per_group(groups, seed=first_seed)
     if family.name in PLANTED:
-        strength, made = np.full(len(rows), np.nan), _planted(family, store, rows, second_seed)
+        strength, pixels = np.full(len(rows), np.nan), _planted(family, store, rows, second_seed)
     else:
         strength = np.array(family.strengths)[rng.integers(len(family.strengths), size=len(rows))]
-        made = np.empty((len(rows), *store.images.shape[1:]), store.images.dtype)
+        pixels = np.empty((len(rows), *store.images.shape[1:]), store.images.dtype)
         for value in family.strengths:
             here = strength == value
             if here.any():
-                made[here] = augmented(store.images, rows[here], family.name, value, seed=second_seed)
-    copies = store_of_pixels(made, store, "calibration copies")
+                pixels[here] = augmented(store.images, rows[here], family.name, value, seed=second_seed)
+    copies = store_of_pixels(pixels, store, "calibration copies")
     return PositivePairs(family, rows, np.arange(len(rows)), copies, strength)
 
 
 def _planted(family: Family, store: ImageStore, rows: np.ndarray, seed: int) -> np.ndarray:
     """[n, H, W, C] copies as the audit plants them; an image that its kind leaves as it is, is its own copy."""
     kind = find_plant_kind(family.name)
-    made = np.empty((len(rows), *store.images.shape[1:]), store.images.dtype)
+    pixels = np.empty((len(rows), *store.images.shape[1:]), store.images.dtype)
     for place, row in enumerate(rows):
         image = np.asarray(store.images[row])
         copy = plant_copy(kind, image, image, np.random.default_rng([_STREAM, seed, int(row)]))
-        made[place] = image if copy is None else copy.pixels
-    return made
+        pixels[place] = image if copy is None else copy.pixels
+    return pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,15 +173,15 @@ def calibrate(
     store = sets.calibration
     if store is None:
         return []
-    found = []
+    thresholds = []
     for family in families:
         pairs = draw_pairs(family, store, options.seed)
         for place, detector in enumerate(opened):
             score = _scores(detector, store, pairs, options, progress)
             group = store.manifest.groups.astype(str)[pairs.first]
             readings = _readings(score, group, sets, shared, options)
-            found.append(CalibratedThreshold(place, family, group, pairs.strength, score, readings))
-    return sorted(found, key=lambda each: each.detector)
+            thresholds.append(CalibratedThreshold(place, family, group, pairs.strength, score, readings))
+    return sorted(thresholds, key=lambda each: each.detector)
 
 
 def guaranteed_thresholds(found: Sequence[CalibratedThreshold], n_detectors: int) -> list[float]:
@@ -216,10 +216,10 @@ def _scores(
         return np.empty(0)
     first = opened.features(store, options, progress).values
     second = first if pairs.copies is None else opened.features(pairs.copies, options, progress).values
-    left, right = first[pairs.first], second[pairs.second]
-    good = opened.usable(left) & opened.usable(right)
+    one, other = first[pairs.first], second[pairs.second]
+    good = opened.usable(one) & opened.usable(other)
     score = np.full(len(pairs), opened.top)
     if good.any():
-        score[good] = opened.similarity.scores(left[good], right[good])
+        score[good] = opened.similarity.scores(one[good], other[good])
         score[~good] = max(opened.top, score[good].max())
     return score

@@ -50,7 +50,7 @@ class Candidates:
     def n_copies(self) -> int:
         """Return how many copies are made at most, if every candidate is tried."""
         pairs = zip(self.alternatives, self.counted, strict=True)
-        return sum(len(each) * found.n_identities for each, found in pairs if each[0].copied)
+        return sum(len(each) * guarantee.n_identities for each, guarantee in pairs if each[0].copied)
 
     @property
     def shared(self) -> int:
@@ -60,7 +60,7 @@ class Candidates:
     @property
     def enough(self) -> bool:
         """Return whether there are people enough for every guarantee."""
-        return all(found.kept for found in self.counted)
+        return all(guarantee.kept for guarantee in self.counted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +89,8 @@ def count_candidates(sets: FilterSets, n_detectors: int, options: ScreeningOptio
     graded = [
         tuple(Family(name, strengths[:n]) for n in range(len(strengths), 0, -1)) for name, strengths in FAMILIES.items()
     ]
-    found = _counted([*graded, *planted], sets, n_detectors, options, named=False)
-    return found if found.enough else _counted([*whole, *planted], sets, n_detectors, options, named=False)
+    candidates = _counted([*graded, *planted], sets, n_detectors, options, named=False)
+    return candidates if candidates.enough else _counted([*whole, *planted], sets, n_detectors, options, named=False)
 
 
 def _counted(
@@ -140,9 +140,9 @@ def choose_families(
             if promised:
                 chosen.append((family, counted, calibrated))
                 break
-    calibrated = sorted((each for _, _, found in chosen for each in found), key=lambda each: each.detector)
+    calibrated = sorted((each for _, _, part in chosen for each in part), key=lambda each: each.detector)
     return Choice(
-        tuple(family for family, _, _ in chosen), tuple(found for _, found, _ in chosen), tuple(calibrated),
+        tuple(family for family, _, _ in chosen), tuple(part for _, part, _ in chosen), tuple(calibrated),
         tuple(costs),
     )  # fmt: skip
 

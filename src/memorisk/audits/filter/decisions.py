@@ -38,9 +38,9 @@ class Decision:
 
     def of_readable(self, n: int) -> np.ndarray:
         """[S] whether an image that could be read is kept."""
-        found = np.zeros(n, dtype=bool)
-        found[self.place[self.kept]] = True
-        return found
+        readable = np.zeros(n, dtype=bool)
+        readable[self.place[self.kept]] = True
+        return readable
 
 
 def decide_kept(sets: FilterSets, screened: Screening | None) -> Decision:
@@ -142,7 +142,7 @@ def diversity_of(screened: Screening, chosen: Mapping[str, np.ndarray], sets: Fi
         sets: Sets that give the training images and the patients.
         seed: Seed from which images are drawn.
     """
-    found = []
+    diversities = []
     for place, matches in enumerate(screened.synthetic):
         rows = {what: matches.row[some] for what, some in chosen.items()}
         if sets.calibration is not None:
@@ -152,8 +152,8 @@ def diversity_of(screened: Screening, chosen: Mapping[str, np.ndarray], sets: Fi
         for what, some in rows.items():
             drawn = np.random.default_rng([_STREAM, seed, place]).permutation(len(some))[:fewest]
             scores = (irs_of(r, len(sets.train.images)) for r in (some, some[drawn]))
-            found.append(Diversity(place, what, *scores))
-    return found
+            diversities.append(Diversity(place, what, *scores))
+    return diversities
 
 
 def _one_row_per_patient(sets: FilterSets, seed: int) -> np.ndarray:

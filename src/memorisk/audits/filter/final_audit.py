@@ -49,13 +49,13 @@ def auditor_names(options: ScreeningOptions, choosing: list[PairDetector]) -> tu
     """
     if options.auditor is None:
         return (DEFAULT_DETECTOR,)
-    known = [_identity(detector) for detector in choosing]
+    identities = [_identity(detector) for detector in choosing]
     auditor = open_pair_detector(options.auditor)
     if auditor.source.kind == "saved":
         raise InputError(f"auditor {auditor.name} holds saved features, of other images: name what computed them")
-    if (own := _identity(auditor)) in known:
+    if (own := _identity(auditor)) in identities:
         raise InputError(
-            f"--auditor {auditor.name} is --detector {choosing[known.index(own)].name}, which chooses the images "
+            f"--auditor {auditor.name} is --detector {choosing[identities.index(own)].name}, which chooses the images "
             "itself: give one of the two another detector"
         )
     return (options.auditor,)
@@ -120,12 +120,12 @@ def audit_kept(
         InputError: Features are not available.
     """
     settings, paired = audit_settings(train, options, auditors), None
-    kept = read_source(out / KEPT, synthetic_options(settings).of_synthetic())
+    source = read_source(out / KEPT, synthetic_options(settings).of_synthetic())
     if sources:
-        manifest = manifest_of(kept)
+        manifest = manifest_of(source)
         table = manifest.table.assign(source=[sources.get(image, "") for image in manifest.images])
-        kept, paired = replace(manifest, table=table), "source"
-    result = audit_synthetic(train, kept, held_out=new, out=out / AUDIT, progress=progress, paired=paired, **settings)
+        source, paired = replace(manifest, table=table), "source"
+    result = audit_synthetic(train, source, held_out=new, out=out / AUDIT, progress=progress, paired=paired, **settings)
     assert isinstance(result, Result)
     return summarise_audit(result, file_sha256(out / AUDIT / SEAL))
 

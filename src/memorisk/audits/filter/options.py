@@ -164,9 +164,9 @@ def _number(value: str) -> float:
         InputError: The value is not a finite number.
     """
     try:
-        found = float(value)
+        number = float(value)
     except ValueError:
-        found = float("nan")
-    if not abs(found) < float("inf"):
+        number = float("nan")
+    if not abs(number) < float("inf"):
         raise InputError(f"threshold is {value!r}; give a score (larger is more alike), or half for P = 0.5")
-    return found
+    return number

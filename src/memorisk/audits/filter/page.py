@@ -58,15 +58,15 @@ def guarantee_section(result: Result, n: FilterNumbers) -> list[Block]:
     if n.sets.filtered:
         if promise.guarantee:
             blocks.append(Paragraph(wording.unpromised_words(promise)))
-        told = wording.USER if promise.threshold_by == "user" else wording.GUARANTEE
-        blocks.append(Paragraph(terms.fill(told)))
+        explanation = wording.USER if promise.threshold_by == "user" else wording.GUARANTEE
+        blocks.append(Paragraph(terms.fill(explanation)))
     if promise.guarantee and promise.shared_by > 1:
         blocks.append(Paragraph(_shared(promise)))
     blocks.append(_guarantees(result, n))
     if promise.costs:
         blocks += [Heading("What each family costs"), Paragraph(terms.fill(wording.FAMILY_COSTS)), _costs(promise)]
-    if told := wording.excluded_words(n.calibration.exclusions, terms):
-        blocks += [Paragraph("Calibration asks for new people, and counts each once:"), Steps(told)]
+    if explanation := wording.excluded_words(n.calibration.exclusions, terms):
+        blocks += [Paragraph("Calibration asks for new people, and counts each once:"), Steps(explanation)]
     return blocks
 
 
@@ -85,8 +85,8 @@ def audit_section(n: FilterNumbers) -> list[Section]:
     frame = pd.DataFrame(rows, columns=["what", "found"])
     columns = [words("what", "", row=True), words("found", "Found")]
     table = Table(frame=frame, columns=columns, caption="The audit of the kept set.")
-    told = n.terms.fill(wording.AUDITED, folder=audit.folder)
-    return [Section("The kept set, audited", [Paragraph(told), table], "audit")]
+    text = n.terms.fill(wording.AUDITED, folder=audit.folder)
+    return [Section("The kept set, audited", [Paragraph(text), table], "audit")]
 
 
 def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
@@ -106,8 +106,8 @@ def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
     )
     blocks: list[Block] = [Paragraph(terms.fill(wording.COST)), reasons, _detectors(result)]
     if (real := n.real_rejected) is not None:
-        shown = {"share": percent(real.estimate), "low": percent(real.low), "high": percent(real.high)}
-        blocks.append(Paragraph(terms.fill(wording.REAL, **shown, n=count(real.trials))))
+        fields = {"share": percent(real.estimate), "low": percent(real.low), "high": percent(real.high)}
+        blocks.append(Paragraph(terms.fill(wording.REAL, **fields, n=count(real.trials))))
     if len(result.per_class):
         blocks += [Heading("Classes"), _classes(result)]
     columns = [
@@ -162,9 +162,11 @@ def exposed_facts(n: FilterNumbers) -> list[Fact]:
     exposed, real, alarms = n.exposed, n.real_rejected, "false alarms: not known"
     if real is not None:
         alarms = f"false alarms: {percent(real.low)} to {percent(real.high)} of new {n.units}"
-    told = f"{count(exposed.n_identical_patients)} by identical pixels, {count(exposed.n_singled_patients)} by a score"
+    detail = (
+        f"{count(exposed.n_identical_patients)} by identical pixels, {count(exposed.n_singled_patients)} by a score"
+    )
     return [
-        Fact(f"{wording.exposed_as(exposed).capitalize()} {n.units}", count(exposed.n_exposed_patients), told),
+        Fact(f"{wording.exposed_as(exposed).capitalize()} {n.units}", count(exposed.n_exposed_patients), detail),
         Fact("Similar, not singled out", n.terms.counted(exposed.n_pointed_patients), alarms),
     ]
 
@@ -201,21 +203,21 @@ def _shared(promise: Promise) -> str:
 
 def _guarantees(result: Result, n: FilterNumbers) -> Table:
     table = result.tables["guarantees"]
-    known = "missed" in table
+    screened = "missed" in table
     columns = [
-        *([words("detector", "Detector", row=True)] if known else []),
-        words("words", "Copies", wide=True, row=not known),
+        *([words("detector", "Detector", row=True)] if screened else []),
+        words("words", "Copies", wide=True, row=not screened),
         number("n_identities", "Identities", "count"),
         number("needed", "Needed", "count"),
         number("missing", "Missing", "count"),
     ]
-    if known and n.promise.threshold_by == "user":
+    if screened and n.promise.threshold_by == "user":
         limits = ("missed_low", "missed_high")
         columns += [
             number("missed", "Missed", "count"),
             Column(source="missed_share", heading="Share [95 % interval]", format="percent", interval=limits),
         ]
-    elif known:
+    elif screened:
         columns += [
             number("misses_allowed", "May be missed", "count"),
             number("threshold", "Threshold by these"),
@@ -228,8 +230,8 @@ def _guarantees(result: Result, n: FilterNumbers) -> Table:
 def _costs(promise: Promise) -> Table:
     shares = {"new": [cost.new for cost in promise.costs], "made": [cost.synthetic for cost in promise.costs]}
     limits = {
-        f"{name}{limit}": [np.nan if share is None else getattr(share, value) for share in found]
-        for name, found in shares.items()
+        f"{name}{limit}": [np.nan if share is None else getattr(share, value) for share in proportions]
+        for name, proportions in shares.items()
         for limit, value in (("", "estimate"), ("_low", "low"), ("_high", "high"))
     }
     frame = pd.DataFrame(
@@ -288,14 +290,14 @@ def _figure(result: Result, found: DetectorSummary, threshold: float) -> Figure:
         pools["real images of new people, best match"] = _depth(real, name, top)
     if len(pairs := result.tables["calibration"]):
         pools["calibration pairs"] = _depth(pairs, name, top)
-    known = {what: values for what, values in pools.items() if len(values)}
+    distances = {what: values for what, values in pools.items() if len(values)}
     marked = [max(top - threshold, 0.0)]
-    told = [f"{what}: median {decimal(np.median(values))}" for what, values in known.items()]
+    medians = [f"{what}: median {decimal(np.median(values))}" for what, values in distances.items()]
     return Figure(
-        svg=distance_plot(known, x_title="Below the same vector", marked=marked, marked_as="threshold"),
+        svg=distance_plot(distances, x_title="Below the same vector", marked=marked, marked_as="threshold"),
         title="Best matches and calibration pairs",
         caption=[Name(name), f": {found.compares}."],
-        alternative="; ".join(told) + f"; threshold {decimal(marked[0])}.",
+        alternative="; ".join(medians) + f"; threshold {decimal(marked[0])}.",
     )
 
 
@@ -317,18 +319,20 @@ def setup_section(
         settings: Rows of settings that only this command has.
         redact: Leave out the notes of the run, which may name files.
     """
-    told = list(first)
-    for found in setup.features:
-        told.append(("Detector", Name(f"{found.detector}: {found.sentence} Compared by {found.compares}.")))
-    told += [
+    definitions = list(first)
+    for detector in setup.features:
+        definitions.append(
+            ("Detector", Name(f"{detector.detector}: {detector.sentence} Compared by {detector.compares}."))
+        )
+    definitions += [
         ("Miss rate, confidence", f"{n.promise.miss_rate:g}, {n.promise.confidence:g}"),
         *settings,
         ("Seed", f"{setup.settings.seed}"),
         ("Ids replaced by keyed hashes", "yes" if setup.pseudonymised else "no"),
     ]
-    told += [(f"Fingerprint, {what}", Name(value)) for what, value in to_json(n.data_hash).items() if value]
-    notes = [*n.notes, *(note for found in setup.features for note in found.notes)]
-    return repeat_blocks(told, notes, setup.versions, redact)
+    definitions += [(f"Fingerprint, {what}", Name(value)) for what, value in to_json(n.data_hash).items() if value]
+    notes = [*n.notes, *(note for detector in setup.features for note in detector.notes)]
+    return repeat_blocks(definitions, notes, setup.versions, redact)
 
 
 def filter_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None, *, redact: bool = False) -> Page:
@@ -346,10 +350,10 @@ def filter_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = No
         title += [" ", Name(summary.names.synthetic)]
     sections = [*audit_section(n), Section("What is promised", guarantee_section(result, n), "guarantee")]
     if n.sets.filtered:
-        shown = None if redact else pictures
+        gallery = None if redact else pictures
         sections += [
             Section("What it cost", cost_section(result, n), "cost"),
-            Section("Whom rejected images point at", exposed_section(result, n, shown, redact), "exposed"),
+            Section("Whom rejected images point at", exposed_section(result, n, gallery, redact), "exposed"),
             Section("Scores", score_section(result, n, summary.setup), "scores"),
         ]
     sections += [
@@ -426,7 +430,7 @@ def _missed(n: FilterNumbers) -> tuple[str, str, str]:
 def _setup(s: FilterSummary, redact: bool) -> list[Block]:
     """List the settings that repeat the run."""
     n, sets, calibration = s.numbers, s.numbers.sets, s.numbers.calibration
-    told: DefinitionRows = []
+    definitions: DefinitionRows = []
     for title, name, images, units in (
         ("Training", s.names.training, sets.n_train_images, sets.n_train_patients),
         ("Synthetic", s.names.synthetic, sets.n_synthetic_images, None),
@@ -434,8 +438,8 @@ def _setup(s: FilterSummary, redact: bool) -> list[Block]:
     ):
         counted = f"{count(images)} images"
         counted += f" of {n.terms.counted(units)}" if units is not None and n.units == "patients" else ""
-        told.append((title, set_name(name, counted, redact)))
+        definitions.append((title, set_name(name, counted, redact)))
     height, width, channels = s.shape
     resize = s.setup.settings.resize
-    told.append(("Pixels", f"{height} x {width} x {channels}, by {resize} where they were resized"))
-    return setup_section(n, s.setup, told, [], redact)
+    definitions.append(("Pixels", f"{height} x {width} x {channels}, by {resize} where they were resized"))
+    return setup_section(n, s.setup, definitions, [], redact)

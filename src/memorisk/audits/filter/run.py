@@ -134,7 +134,7 @@ def describe_sets(
             for f, c in zip(families, counted, strict=True)
         ),
         costs=costs,
-        missing=max((found.missing for found in counted), default=0),
+        missing=max((guarantee.missing for guarantee in counted), default=0),
         audited_by=audit.features,
         lacking=audit.lacking,
         cost=total([*(_cost_of(detector, sets, candidates.n_copies) for detector in detectors), audit.cost])
@@ -268,8 +268,8 @@ def filter_synthetic(
     """
     options = filter_options(settings | ({} if calibration is None else {"calibration": source_name(calibration)}))
     sources = {"TRAIN": train, "SYNTHETIC": synthetic, "the calibration images": calibration}
-    given = {"train": source_name(train), "synthetic": source_name(synthetic)}
-    return run_audit(FilterAudit(Path(out), options, given, sources, dry_run), progress)
+    named_sources = {"train": source_name(train), "synthetic": source_name(synthetic)}
+    return run_audit(FilterAudit(Path(out), options, named_sources, sources, dry_run), progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,9 +387,9 @@ def gather_evidence(
     decision = decide_kept(sets, screened)
     real, rejected = real_share(screened, sets, options.seed)
     spread = diversity(screened, decision.of_readable(len(sets.synthetic.images)), sets, options.seed)
-    made = synthetic_share(screened)
+    share = synthetic_share(screened)
     return FilterEvidence(
-        sets, detectors, choice.families, choice.counted, decision, opened, choice.calibrated, screened, made, real,
+        sets, detectors, choice.families, choice.counted, decision, opened, choice.calibrated, screened, share, real,
         rejected, spread, costs=choice.costs,
     )  # fmt: skip
 
@@ -408,7 +408,7 @@ def _write_kept_set(
 def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, names: Pseudonyms) -> None:
     """Write a row for each synthetic image, with its file in the kept set, as Parquet and as CSV."""
     files = KeptRows.of(evidence.sets, evidence.decision, names).files
-    known = dict(zip(names.names(evidence.sets.asked.images), files, strict=True))
-    table = result.per_image.assign(file=[known.get(image, "") for image in result.per_image["image"]])
+    file_of = dict(zip(names.names(evidence.sets.asked.images), files, strict=True))
+    table = result.per_image.assign(file=[file_of.get(image, "") for image in result.per_image["image"]])
     write_table(run / f"{MANIFEST}.parquet", table, recorded=True)
     write_csv(run / f"{MANIFEST}.csv", table)

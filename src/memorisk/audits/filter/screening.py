@@ -67,18 +67,18 @@ def open_detectors(options: ScreeningOptions) -> list[PairDetector]:
         InputError: No such detector exists, its features are saved ones, two are the same, or the threshold half is
             given for one without probabilities.
     """
-    found = [open_pair_detector(name, measure=options.measure) for name in options.detector]
-    for detector in found:
+    detectors = [open_pair_detector(name, measure=options.measure) for name in options.detector]
+    for detector in detectors:
         if detector.source.kind == "saved":
             raise InputError(
                 f"{detector.source.shown} holds saved features, and the calibration needs those of copies: "
                 "name what computed them"
             )
     if options.threshold:
-        for detector, value in zip(found, options.threshold, strict=True):
+        for detector, value in zip(detectors, options.threshold, strict=True):
             if value == HALF and detector.head is None:
                 raise InputError(f"threshold half is P = 0.5, and {detector.name} gives no probability: give a score")
-    return found
+    return detectors
 
 
 def detector_names(detectors: Sequence[PairDetector]) -> list[str]:
@@ -99,7 +99,7 @@ def open_screening(
     Raises:
         InputError: Features are not available, or some training images cannot be compared (listed).
     """
-    found = []
+    screening = []
     for name, detector in zip(detector_names(detectors), detectors, strict=True):
         train = _features(detector, sets.train, sets.train, options, progress)
         opened = ScreeningDetector(name, detector, sets.train, train, detector.similarity(train.values))
@@ -109,8 +109,8 @@ def open_screening(
                 f"{plural(len(bad), 'training image has', 'training images have')} features by {detector.name} that "
                 f"are not finite or cannot be compared ({listed(train.ids[bad])}); leave them out"
             )
-        found.append(opened)
-    return found
+        screening.append(opened)
+    return screening
 
 
 def _features(
@@ -167,12 +167,12 @@ class Screening:
     @property
     def reason(self) -> np.ndarray:
         """[S] why an image is rejected; empty for those that are kept."""
-        found = np.full(len(self.identical), "", dtype=object)
+        reason = np.full(len(self.identical), "", dtype=object)
         for matches in self.synthetic:
-            found[matches.row < 0] = NO_SCORE
-        found[self.reaches(self.synthetic).any(axis=0)] = SCORE
-        found[self.identical >= 0] = PIXELS
-        return found
+            reason[matches.row < 0] = NO_SCORE
+        reason[self.reaches(self.synthetic).any(axis=0)] = SCORE
+        reason[self.identical >= 0] = PIXELS
+        return reason
 
     @property
     def decisive(self) -> np.ndarray:
@@ -257,8 +257,8 @@ def _matches(
     n = len(values)
     score, row, second = np.full(n, np.nan), np.full(n, -1), np.full(n, np.nan)
     if len(good):
-        found = opened.similarity.nearest(values[good], train, device=device)
-        score[good], row[good] = found.scores[:, 0] + 0.0, found.rows[:, 0]  # no minus zero
+        nearest = opened.similarity.nearest(values[good], train, device=device)
+        score[good], row[good] = nearest.scores[:, 0] + 0.0, nearest.rows[:, 0]  # no minus zero
     reaching = np.flatnonzero(score >= threshold)
     if len(reaching):
         same = (patients[row[reaching]], patients)

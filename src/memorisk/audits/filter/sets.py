@@ -96,12 +96,12 @@ def new_identities(
     named |= np.isin(calibration.manifest.studies, sorted({*train.manifest.studies} - {""}))
     groups, first = _people(calibration)
     shared = np.flatnonzero(same_pixels(calibration, train).row >= 0)
-    seen = np.zeros(len(theirs), dtype=bool)
+    by_detector = np.zeros(len(theirs), dtype=bool)
     for detector in detectors:
-        known = known_images(detector, calibration)
-        seen |= False if known is None else known
+        images_known = known_images(detector, calibration)
+        by_detector |= False if images_known is None else images_known
     counted, gone = [], np.zeros(len(theirs), dtype=bool)
-    for reason in (np.flatnonzero(named), shared[~is_blank(calibration, shared)], seen):
+    for reason in (np.flatnonzero(named), shared[~is_blank(calibration, shared)], by_detector):
         of_reason = np.isin(groups, groups[reason]) & ~gone
         counted.append(len(set(groups[of_reason])))
         gone |= of_reason
@@ -149,7 +149,7 @@ def likeness(train: ImageStore, calibration: ImageStore, progress: Progress) -> 
         compared_with=len(small),
         progress=partial(progress, "learning how alike two people are"),
     )
-    _, known = near_copies_between(
+    _, train_copies = near_copies_between(
         small,
         of_train,
         rule,
@@ -161,7 +161,7 @@ def likeness(train: ImageStore, calibration: ImageStore, progress: Progress) -> 
     identity = np.unique(calibration.manifest.groups.astype(str), return_inverse=True)[1]
     ends = np.sort(identity[np.array(pairs.pairs, dtype=np.intp).reshape(-1, 2).T], axis=0)
     one, other = np.unique(ends[:, ends[0] != ends[1]], axis=1)
-    return Likeness(one, other, np.unique(identity[known.first[known.confirmed]]), rule.chance.why)
+    return Likeness(one, other, np.unique(identity[train_copies.first[train_copies.confirmed]]), rule.chance.why)
 
 
 def look_alikes(names: np.ndarray, alike: Likeness) -> LookAlikes:
@@ -186,15 +186,15 @@ def known_images(detector: PairDetector, store: ImageStore) -> np.ndarray | None
     Where patients are not given, on either side, their place is taken by names of files, which occur anywhere: then
     pixels alone are compared.
     """
-    known = detector.detector
-    if known is None:
+    trained = detector.detector
+    if trained is None:
         return np.zeros(len(store.images), dtype=bool)
-    seen = known.seen_parts(store)
-    if known.config.groups_given and store.manifest.groups_given:
-        return np.asarray(seen.part != "", dtype=bool)
-    if not seen.pixels_compared:
+    parts = trained.seen_parts(store)
+    if trained.config.groups_given and store.manifest.groups_given:
+        return np.asarray(parts.part != "", dtype=bool)
+    if not parts.pixels_compared:
         return None
-    return np.isin(store.pixel_hashes.astype(str), known.seen["pixel_hash"].tolist())
+    return np.isin(store.pixel_hashes.astype(str), trained.seen["pixel_hash"].tolist())
 
 
 def _people(store: ImageStore) -> tuple[np.ndarray, np.ndarray]:
@@ -327,12 +327,12 @@ def decode_sets(
             unseen = [
                 d.name for d in detectors if d.detector is not None and known_images(d, stores[CALIBRATION]) is None
             ]
-    asked = manifest_of(opened.synthetic)
+    manifest = manifest_of(opened.synthetic)
     return FilterSets(
         train=train,
         synthetic=stores[SYNTHETIC],
-        asked=asked,
-        unread=_unread(asked, stores[SYNTHETIC]),
+        asked=manifest,
+        unread=_unread(manifest, stores[SYNTHETIC]),
         calibration=calibration,
         left_out=left_out,
         merged=merged,
@@ -345,15 +345,15 @@ def decode_sets(
 
 def _of_training(train: ImageStore, detectors: Sequence[PairDetector]) -> list[str]:
     """Find whether detectors know the training patients, which the guarantee then does not cover."""
-    groups, said = train.manifest.groups.astype(str), []
+    groups, notes = train.manifest.groups.astype(str), []
     for detector in detectors:
-        known = known_images(detector, train)
-        if known is not None and known.any():
-            said.append(
-                f"The detector {detector.name} was trained or chosen on {len(set(groups[known])):,} of "
+        rows = known_images(detector, train)
+        if rows is not None and rows.any():
+            notes.append(
+                f"The detector {detector.name} was trained or chosen on {len(set(groups[rows])):,} of "
                 f"{len(set(groups)):,} training patients. The guarantee is of new identities; of these it says nothing."
             )
-    return said
+    return notes
 
 
 def _unread(asked: Manifest, store: ImageStore) -> pd.DataFrame:

@@ -52,8 +52,8 @@ class FilterTables:
     def _match(self, rows: np.ndarray, read: np.ndarray, n: int) -> dict[str, np.ndarray]:
         """Return the training image that is shown next to each image, with its score."""
         text, number = np.full(n, "", dtype=object), np.full(n, np.nan)
-        found = {"detector": text, "score": number, "threshold": number, "probability": number}
-        found |= {
+        empty = {"detector": text, "score": number, "threshold": number, "probability": number}
+        empty |= {
             "nearest_image": text,
             "nearest_group": text,
             "orientation": text,
@@ -61,12 +61,12 @@ class FilterTables:
         }
         screened = self.e.screened
         if screened is None:
-            return found
+            return empty
         which, nearest = screened.decisive[rows], screened.nearest[rows]
         every = np.array([matches.score for matches in screened.synthetic])
         score = every[which, rows]
         half = np.array([opened.similarity.at_half for opened in self.e.opened])[which]
-        known = read & (nearest >= 0)
+        matched = read & (nearest >= 0)
         with np.errstate(over="ignore"):
             probability = np.where(np.isnan(half), np.nan, 1 / (1 + np.exp(-score)))
         return {
@@ -74,8 +74,8 @@ class FilterTables:
             "score": np.where(read, score, np.nan),
             "threshold": np.where(read, np.array(screened.thresholds)[which], np.nan),
             "probability": np.where(read, probability, np.nan),
-            "nearest_image": np.where(known, self.train_image[nearest], ""),
-            "nearest_group": np.where(known, self.patient[nearest], ""),
+            "nearest_image": np.where(matched, self.train_image[nearest], ""),
+            "nearest_group": np.where(matched, self.patient[nearest], ""),
             "orientation": np.where(read, _ORIENTATION[screened.same.orientation[rows]], ""),
             "singled_out": read & screened.singled_out[rows],
         }
@@ -84,10 +84,10 @@ class FilterTables:
         """List files and rows that are not among the images of the manifest: they could not be read either."""
         unread = self.e.sets.unread
         rows = unread.take([i for i, image in enumerate(unread["image"]) if image not in self.known])
-        found = {"image": self.key.names(rows["image"]), "label": "", "kept": False, "reason": UNREADABLE}
+        columns = {"image": self.key.names(rows["image"]), "label": "", "kept": False, "reason": UNREADABLE}
         if self.key.key is None:
-            found |= {"path": rows["path"].tolist(), "detail": rows["reason"].tolist()}
-        return pd.DataFrame(found | self._match(np.zeros(len(rows), np.int64), np.zeros(len(rows), bool), len(rows)))
+            columns |= {"path": rows["path"].tolist(), "detail": rows["reason"].tolist()}
+        return pd.DataFrame(columns | self._match(np.zeros(len(rows), np.int64), np.zeros(len(rows), bool), len(rows)))
 
     def per_group(self) -> pd.DataFrame:
         """Return one row per training patient that a rejected image points to, the closest pair first."""
@@ -125,12 +125,12 @@ class FilterTables:
 
     def per_class(self) -> pd.DataFrame:
         """Counts by label, before and after."""
-        labels, kept = self.e.sets.asked.labels, self.e.decision.kept
+        labels, is_kept = self.e.sets.asked.labels, self.e.decision.kept
         classes = sorted(set(labels))
         if classes in ([""], []):
             return pd.DataFrame()
         before = np.array([(labels == label).sum() for label in classes])
-        after = np.array([(labels[kept] == label).sum() for label in classes])
+        after = np.array([(labels[is_kept] == label).sum() for label in classes])
         return pd.DataFrame(
             {
                 "label": classes,
@@ -160,14 +160,14 @@ class FilterTables:
         assert self.e.screened is not None
         parts = []
         for name, threshold, matches in zip(self.names, self.e.screened.thresholds, every, strict=True):
-            known = matches.row >= 0
+            matched = matches.row >= 0
             part = {"image": self.key.names(images)}
             part |= {} if groups is None else {"group": self.key.names(groups)}
             part |= {
                 "detector": np.full(len(images), name, dtype=object),
                 "score": matches.score,
-                "nearest_image": np.where(known, self.train_image[matches.row], ""),
-                "nearest_group": np.where(known, self.patient[matches.row], ""),
+                "nearest_image": np.where(matched, self.train_image[matches.row], ""),
+                "nearest_group": np.where(matched, self.patient[matches.row], ""),
                 "reaches": np.nan_to_num(matches.score, nan=-np.inf) >= threshold,
             }
             parts.append(pd.DataFrame(part))
@@ -198,8 +198,8 @@ class FilterTables:
     def guarantees(self) -> pd.DataFrame:
         """Return a row for each detector and a family; before scores are known, a row for each family."""
         rows = [
-            {"detector": "", "family": family.name, "words": family.words, **_counts(found)}
-            for family, found in zip(self.e.families, self.e.counted, strict=True)
+            {"detector": "", "family": family.name, "words": family.words, **_counts(guarantee)}
+            for family, guarantee in zip(self.e.families, self.e.counted, strict=True)
         ]
         if not self.e.calibrated:
             return pd.DataFrame(rows)
@@ -248,19 +248,19 @@ class FilterTables:
         """Return a row for each detector and a set of images; at equal numbers of images below ``equal``."""
         rows = [
             {
-                "detector": self.names[found.detector],
-                "images": found.images,
-                "n": found.score.n_synthetic,
-                "distinct": found.score.n_distinct,
-                "irs": found.score.estimate,
-                "low": found.score.low,
-                "high": found.score.high,
-                "n_equal": found.equal.n_synthetic,
-                "equal": found.equal.estimate,
-                "equal_low": found.equal.low,
-                "equal_high": found.equal.high,
+                "detector": self.names[one.detector],
+                "images": one.images,
+                "n": one.score.n_synthetic,
+                "distinct": one.score.n_distinct,
+                "irs": one.score.estimate,
+                "low": one.score.low,
+                "high": one.score.high,
+                "n_equal": one.equal.n_synthetic,
+                "equal": one.equal.estimate,
+                "equal_low": one.equal.low,
+                "equal_high": one.equal.high,
             }
-            for found in self.e.diversity
+            for one in self.e.diversity
         ]
         return pd.DataFrame(rows)
 

@@ -142,10 +142,10 @@ def promise_doubts(numbers: FilterNumbers) -> list[Reason]:
 
 def _known_people(numbers: FilterNumbers) -> list[Reason]:
     """Doubt calibration people who resemble TRAIN more than the synthetic images do."""
-    real, made = numbers.real_rejected, numbers.synthetic_rejected
-    if real is None or made is None or real.low <= max(_HALF, made.high):
+    real, synthetic = numbers.real_rejected, numbers.synthetic_rejected
+    if real is None or synthetic is None or real.low <= max(_HALF, synthetic.high):
         return []
-    return [KnownPeople(rejected_share=real.estimate, synthetic_share=made.estimate, units=numbers.terms.names)]
+    return [KnownPeople(rejected_share=real.estimate, synthetic_share=synthetic.estimate, units=numbers.terms.names)]
 
 
 def _ways_where_missing(numbers: FilterNumbers) -> list[str]:

@@ -143,8 +143,8 @@ def conclusion(status: str, numbers: FilterNumbers) -> tuple[Kind, str, str]:
         return kind, NO_THRESHOLD, MORE_PEOPLE
     if not sets.n_kept_images:
         return kind, NOTHING_KEPT.format(n=count(sets.n_synthetic_images)), NOTHING_TO_SHARE
-    left = plural(sets.n_rejected_images, "image", "images")
-    headline = KEPT.format(left=left, kept=count(sets.n_kept_images), verdict=verdict[:1].lower() + verdict[1:])
+    rejected = plural(sets.n_rejected_images, "image", "images")
+    headline = KEPT.format(left=rejected, kept=count(sets.n_kept_images), verdict=verdict[:1].lower() + verdict[1:])
     certain = status == "fail" and audit is not None and audit.certain
     sentence = audited.CERTAIN if certain else audited.SENTENCES[status]
     return kind, headline, SENTENCES[status] + numbers.terms.fill(sentence)
@@ -162,10 +162,10 @@ def exposed_words(numbers: FilterNumbers) -> str:
     ways = ((BY_PIXELS, exposed.n_identical_patients), (BY_SCORE, exposed.n_singled_patients))
     by = ", ".join(terms.fill(way, n=count(n)) for way, n in ways if n)
     whom = f"{terms.counted(exposed.n_exposed_patients)}: {by}" if by else "nobody for certain"
-    told = [f"The rejected images {'expose' if exposed.n_identical_patients or not by else 'point at'} {whom}."]
+    sentences = [f"The rejected images {'expose' if exposed.n_identical_patients or not by else 'point at'} {whom}."]
     if n := exposed.n_pointed_patients:
-        told.append(terms.fill(SIMILAR, n=count(n)))
-    return " ".join([*told, WHOLE_SET, f"{beside}."])
+        sentences.append(terms.fill(SIMILAR, n=count(n)))
+    return " ".join([*sentences, WHOLE_SET, f"{beside}."])
 
 
 def exposed_as(exposed: ExposedPatients) -> str:
@@ -181,11 +181,11 @@ def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
     if real is not None:
         share, low, high = (100 * value for value in (real.estimate, real.low, real.high))
         beside = f"false alarms, of new {units}: {share:.0f} % ({low:.0f} to {high:.0f} %)"
-    told = (
+    counts = (
         f"{exposed.n_identical_patients:,} by identical pixels, {exposed.n_singled_patients:,} singled out by a score"
     )
     return [
-        (f"{exposed_as(exposed)} training {units}", f"{exposed.n_exposed_patients:,}: {told}"),
+        (f"{exposed_as(exposed)} training {units}", f"{exposed.n_exposed_patients:,}: {counts}"),
         (
             f"training {units} only similar to rejected images, not exposed",
             f"{exposed.n_pointed_patients:,}; {beside}",
@@ -200,16 +200,18 @@ def excluded_words(exclusions: Exclusions, terms: Terms) -> list[str]:
         exclusions: Counts of excluded identities.
         terms: Names of a group.
     """
-    left, alike = exclusions.left_out, exclusions.look_alikes
-    told = [
-        f"{terms.counted(n)} left out, {terms.fill(why)}" for key, why in LEFT_OUT.items() if (n := getattr(left, key))
+    excluded, alike = exclusions.left_out, exclusions.look_alikes
+    clauses = [
+        f"{terms.counted(n)} left out, {terms.fill(why)}"
+        for key, why in LEFT_OUT.items()
+        if (n := getattr(excluded, key))
     ]
     if n := exclusions.n_merged_patients:
-        told.append(f"{terms.counted(n)} taken for another one: they share an image, under several names")
+        clauses.append(f"{terms.counted(n)} taken for another one: they share an image, under several names")
     counts = (alike.of_others, "another one"), (alike.of_training, "a training image")
     if like := [f"{n:,} look like {whom}" for n, whom in counts if n]:
-        told.append(LOOK_ALIKE.format(alike=" and ".join(like), given=alike.as_given, one=alike.as_one))
-    return told
+        clauses.append(LOOK_ALIKE.format(alike=" and ".join(like), given=alike.as_given, one=alike.as_one))
+    return clauses
 
 
 def limitations(numbers: FilterNumbers) -> list[Text]:
@@ -218,7 +220,7 @@ def limitations(numbers: FilterNumbers) -> list[Text]:
     Args:
         numbers: Numbers of the verdict.
     """
-    said: list[Text] = [
+    texts: list[Text] = [
         OWN_COPIES,
         "The guarantee is of one copy of a new person. Of many copies made by "
         f"{promised_kinds(numbers.promise)}, some are kept: with a miss rate of "
@@ -230,5 +232,5 @@ def limitations(numbers: FilterNumbers) -> list[Text]:
         ONLY_KEPT,
     ]
     if not numbers.patients_known:
-        said.append(NO_PATIENTS)
-    return [numbers.terms.fill(text) if isinstance(text, str) and "{" in text else text for text in said]
+        texts.append(NO_PATIENTS)
+    return [numbers.terms.fill(text) if isinstance(text, str) and "{" in text else text for text in texts]

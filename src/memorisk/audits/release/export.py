@@ -105,8 +105,8 @@ def release(
 
 def _image_options(config: Mapping[str, Any]) -> ImageOptions:
     """Return how a run read the images of its generated set."""
-    known = {f.name for f in fields(ImageOptions)}
-    return of_synthetic_images(settings_of(ImageOptions, {k: v for k, v in config.items() if k in known}))
+    names = {f.name for f in fields(ImageOptions)}
+    return of_synthetic_images(settings_of(ImageOptions, {k: v for k, v in config.items() if k in names}))
 
 
 def _place(path: Any) -> Path:
@@ -169,12 +169,12 @@ def _release_images(
             )
         finally:  # the folder is the user's, and an error leaves nothing in it
             (target.parent / lock).unlink(missing_ok=True)
-    left = dict(zip(manifest.skipped["path"].astype(str), manifest.skipped["reason"].astype(str), strict=True))
-    left |= _unreadable(written, manifest.table["path"].astype(str).tolist())
+    unread = dict(zip(manifest.skipped["path"].astype(str), manifest.skipped["reason"].astype(str), strict=True))
+    unread |= _unreadable(written, manifest.table["path"].astype(str).tolist())
     progress("counting frames that stay behind", 0, 0)
     n_labels = sum(label != own for label, own in zip(labels, allowed, strict=True))
     frames = uncovered_frames(manifest, options.slice_plane)
-    return Export(target, len(written.names), left, frames, n_labels, suspicious)
+    return Export(target, len(written.names), unread, frames, n_labels, suspicious)
 
 
 def _leave_out(manifest: Manifest, suspicious: Sequence[str]) -> Manifest:
@@ -183,17 +183,17 @@ def _leave_out(manifest: Manifest, suspicious: Sequence[str]) -> Manifest:
     Raises:
         InputError: One of them is not there, or no other one is.
     """
-    known = set(manifest.images.tolist())
-    unknown = next((name for name in suspicious if name not in known), None)
+    images = set(manifest.images.tolist())
+    unknown = next((name for name in suspicious if name not in images), None)
     if unknown is not None:
         raise InputError(
             f"{manifest.name} has no image {one_line(unknown, 60)!r}, which the review names: give the set that "
             "was audited, read with the same settings (a run with --pseudonymise hides the names)"
         )
-    kept = np.flatnonzero(~np.isin(manifest.images, suspicious))
-    if not len(kept):
+    remaining = np.flatnonzero(~np.isin(manifest.images, suspicious))
+    if not len(remaining):
         raise InputError(f"the review names every image of {manifest.name}: nothing is left to release")
-    return manifest.subset(kept)
+    return manifest.subset(remaining)
 
 
 def _unreadable(written: CleanSet, paths: list[str]) -> dict[str, str]:
@@ -247,15 +247,15 @@ def _target(run: FinishedAudit, config: Mapping[str, Any]) -> list[_AuditedNetwo
 
 def _asked(run: FinishedAudit, config: Mapping[str, Any]) -> list[_AuditedNetwork]:
     """Return the networks of the audit of a mark."""
-    asked = FeatureVerdict.read(run.verdict).models
-    sides = (asked.preprocessing or {}).get("size") or (0,)
-    found = []
-    for named, model in zip(config.get("models") or (), asked.models, strict=True):
+    models = FeatureVerdict.read(run.verdict).models
+    sides = (models.preprocessing or {}).get("size") or (0,)
+    networks = []
+    for named, model in zip(config.get("models") or (), models.models, strict=True):
         if model.get("kind") != "network":
             return []
         name, _, file = str(named).partition("@")
-        found.append(_AuditedNetwork(name, _place(file), max(sides), model.get("tensors_sha256")))
-    return found
+        networks.append(_AuditedNetwork(name, _place(file), max(sides), model.get("tensors_sha256")))
+    return networks
 
 
 def _rebuild(audited: _AuditedNetwork) -> "nn.Module":

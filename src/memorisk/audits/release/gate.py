@@ -50,22 +50,24 @@ def worst_verdict(audits: Sequence[AuditStatement]) -> Verdict:
     Args:
         audits: Statement of each run.
     """
-    said, deciding = [], []
+    reasons, deciding = [], []
     statuses = {audit.status for audit in audits}
-    asked = statuses - {NOT_ASKED}
+    answers = statuses - {NOT_ASKED}
     against = contradictions(audits)
-    status = FAIL if FAIL in asked else PASS if asked == {PASS} and not _has_doubtful_training(audits) else UNDECIDED
+    status = (
+        FAIL if FAIL in answers else PASS if answers == {PASS} and not _has_doubtful_training(audits) else UNDECIDED
+    )
     for audit in audits:
         if audit.status == status or (status == UNDECIDED and audit.status not in (PASS, NOT_ASKED)):
-            said += [f"{audit.kind}: {reason}" for reason in audit.why]
+            reasons += [f"{audit.kind}: {reason}" for reason in audit.why]
             deciding += [f"{audit.kind}: {way}" for way in audit.what_would_decide]
-    if not asked:
-        said, deciding = [_NOBODY_ASKS], ["an audit of what is to be released"]
-    elif status == UNDECIDED and asked == {PASS}:
-        said, deciding = [one.text for one in against], ["runs on the same training data"]
+    if not answers:
+        reasons, deciding = [_NOBODY_ASKS], ["an audit of what is to be released"]
+    elif status == UNDECIDED and answers == {PASS}:
+        reasons, deciding = [one.text for one in against], ["runs on the same training data"]
     return Verdict(
         status=status,
-        why=tuple(dict.fromkeys(said)),
+        why=tuple(dict.fromkeys(reasons)),
         what_would_decide=tuple(dict.fromkeys(deciding)),
         contradictions=tuple(against),
     )
@@ -129,19 +131,19 @@ def contradictions(audits: Sequence[AuditStatement]) -> list[StatedReason]:
     Args:
         audits: Statement of each run.
     """
-    found: list[Reason] = []
+    reasons: list[Reason] = []
     for (i, one), (j, other) in combinations(enumerate(audits, 1), 2):
         both, same = {one.status, other.status}, bool(set(one.subject.sha256) & set(other.subject.sha256))
         pair = {"n_first": i, "n_second": j, "first": one.kind, "second": other.kind}
         if both == {PASS, FAIL}:
-            found.append(PassAndFailure(**pair, same_files=same))
+            reasons.append(PassAndFailure(**pair, same_files=same))
         elif both == {PASS, UNDECIDED} and same:
-            found.append(PassAndDoubt(**pair))
+            reasons.append(PassAndDoubt(**pair))
         if _has_other_size(one, other):
-            found.append(OtherTrainingData(**pair))
+            reasons.append(OtherTrainingData(**pair))
         elif _has_other_fingerprint(one, other):
-            found.append(OtherFingerprint(**pair))
-    return [StatedReason.of(reason) for reason in found]
+            reasons.append(OtherFingerprint(**pair))
+    return [StatedReason.of(reason) for reason in reasons]
 
 
 def _training(audit: AuditStatement) -> Part | None:
@@ -260,26 +262,28 @@ def gate(
         find_plant_kind(kind)
     if not weights and not images:
         raise InputError("nothing is named for release: name it with --weights FILE or --images FOLDER")
-    given = [_read_release("weights", Path(path)) for path in weights] + [
+    offered = [_read_release("weights", Path(path)) for path in weights] + [
         _read_release("images", Path(path)) for path in images
     ]
     try:
-        statement, signed = _statement(Path(source), [Path(one) for one in key], given)
+        statement, signed = _statement(Path(source), [Path(one) for one in key], offered)
     except (InvalidStatementError, SignatureError) as error:
         return GateDecision(False, str(error))
     for audit in statement.audits:
         refuse_other_form(one_line(source), audit.kind, audit.settings.get("verdict_form"))
-    asked = [audit for audit in statement.audits if kind_of(audit.kind).of_generated_set]
-    tried = tuple(kind for kind in ALL_KINDS if asked and all(kind in _tried(audit) for audit in asked))
-    if problem := next(_problems(statement, given, require, kinds, signed, require_signature), None):
+    audits_of_sets = [audit for audit in statement.audits if kind_of(audit.kind).of_generated_set]
+    tried = tuple(
+        kind for kind in ALL_KINDS if audits_of_sets and all(kind in _tried(audit) for audit in audits_of_sets)
+    )
+    if problem := next(_problems(statement, offered, require, kinds, signed, require_signature), None):
         return GateDecision(False, problem, statement.verdict.status, tried)
     return GateDecision(
         True,
-        f"{_pass_sentence(statement, given)}; {signed.words}",
+        f"{_pass_sentence(statement, offered)}; {signed.words}",
         statement.verdict.status,
         tried,
-        tuple((str(one.path), one.sha256) for one in given),
-        tuple(_notes(statement, given)),
+        tuple((str(one.path), one.sha256) for one in offered),
+        tuple(_notes(statement, offered)),
     )
 
 
@@ -408,11 +412,11 @@ def _problems(
 def _pixels_of_people(audits: Sequence[AuditStatement]) -> Iterator[str]:
     """List the runs about sets with unchanged images of real people; they stop a release whatever it requires."""
     for number, audit in enumerate(audits, 1):
-        found = next((int(one.value or 0) for one in audit.figures if one.name == HELD_OUT_PIXELS), 0)
-        if found:
-            have = "generated image has" if found == 1 else "generated images have"
+        hits = next((int(one.value or 0) for one in audit.figures if one.name == HELD_OUT_PIXELS), 0)
+        if hits:
+            have = "generated image has" if hits == 1 else "generated images have"
             yield (
-                f"run {number} ({audit.kind}): {found:,} {have} the very pixels of a held-out image, a real person's: "
+                f"run {number} ({audit.kind}): {hits:,} {have} the very pixels of a held-out image, a real person's: "
                 "take them out of the set (the run's tables/pairs.parquet names them), and audit it again"
             )
 
@@ -457,22 +461,22 @@ def _find_released(statement: Statement, offered: _ReleaseFiles) -> Released | N
 
 def _mismatch(statement: Statement, offered: _ReleaseFiles) -> str:
     """Say that something else was audited, and name the files that differ."""
-    known = [one for one in statement.released if one.what == offered.what]
-    said = f"{one_line(offered.path, 120)} is not what was audited"
-    if not known:
+    candidates = [one for one in statement.released if one.what == offered.what]
+    start = f"{one_line(offered.path, 120)} is not what was audited"
+    if not candidates:
         untied = next((audit.subject.why for audit in statement.audits if audit.subject.why), "")
         because = f" ({one_line(untied, 200)})" if untied else ""
-        return f"{said}: the statement is tied to no {offered.what}{because}"
-    nearest = max(known, key=lambda one: len(one.listing.items() & offered.listing.items()))
+        return f"{start}: the statement is tied to no {offered.what}{because}"
+    nearest = max(candidates, key=lambda one: len(one.listing.items() & offered.listing.items()))
     if nearest.pixels is not None and (larger := _beyond(offered, nearest.pixels)):
-        return f"{said}: {larger}: release what was audited (memorisk release), or audit what is to be released"
-    told = describe_differences(nearest.listing, offered.listing) if nearest.form == "folder" else None
-    if told is None or not nearest.listing.items() & offered.listing.items():
-        told = (
+        return f"{start}: {larger}: release what was audited (memorisk release), or audit what is to be released"
+    difference = describe_differences(nearest.listing, offered.listing) if nearest.form == "folder" else None
+    if difference is None or not nearest.listing.items() & offered.listing.items():
+        difference = (
             f"audited was sha256 {nearest.sha256[:_SHOWN]}..., {plural(nearest.files, 'file', 'files')}, and this is "
             f"{offered.sha256[:_SHOWN]}..., {plural(len(offered.listing), 'file', 'files')}"
         )
-    return f"{said}: {told}. Release what was audited, or audit this and state it again"
+    return f"{start}: {difference}. Release what was audited, or audit this and state it again"
 
 
 def _beyond(offered: _ReleaseFiles, audited: PixelForm) -> str:
@@ -481,19 +485,19 @@ def _beyond(offered: _ReleaseFiles, audited: PixelForm) -> str:
         with (offered.path / name).open("rb") as file:
             declared = PixelForm.of_png(file.read(_PNG_HEAD))
         if declared is not None and not audited.covers(declared):
-            shown = one_line(name or offered.path.name, 80)
-            return f"the audit compared {audited.words}, and {shown} holds {declared.words}"
+            label = one_line(name or offered.path.name, 80)
+            return f"the audit compared {audited.words}, and {label} holds {declared.words}"
     return ""
 
 
 def _pass_sentence(statement: Statement, given: Sequence[_ReleaseFiles]) -> str:
     """Say what passed, under which runs."""
-    said = []
+    parts = []
     for offered in given:
         one = _find_released(statement, offered)
         kinds = ", ".join(dict.fromkeys(statement.audits[n].kind for n in one.audits)) if one else ""
-        said.append(f"{one_line(offered.path, 120)} is what was audited ({kinds})")
-    return f"{statement.verdict.status}: {'; '.join(said)}"
+        parts.append(f"{one_line(offered.path, 120)} is what was audited ({kinds})")
+    return f"{statement.verdict.status}: {'; '.join(parts)}"
 
 
 def _notes(statement: Statement, given: Sequence[_ReleaseFiles]) -> Iterator[str]:
@@ -506,5 +510,5 @@ def _notes(statement: Statement, given: Sequence[_ReleaseFiles]) -> Iterator[str
         if number not in ties:
             yield f"run {number + 1} ({audit.kind}) is about something else than these files"
         elif audit.status == PASS:  # whose word it rests on and what was tried come first among its reasons
-            yield from (f"{audit.kind}: {said}" for said in (*audit.why[:2], *audit.limits))
+            yield from (f"{audit.kind}: {sentence}" for sentence in (*audit.why[:2], *audit.limits))
     yield from (one.text for one in statement.verdict.contradictions)

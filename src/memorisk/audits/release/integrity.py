@@ -95,15 +95,15 @@ def _kind(folder: Path, config: Mapping[str, Any]) -> RunKind:
     Raises:
         InputError: One that says nothing of what is to be released, or that is not finished.
     """
-    name, made = one_line(folder), config.get("run")
-    made = made if isinstance(made, Mapping) else {}
+    name, run = one_line(folder), config.get("run")
+    run = run if isinstance(run, Mapping) else {}
     if (folder / "defence.json").is_file() and not (folder / VERDICT).is_file():
         inner = sorted(p.parent.name for p in folder.glob(f"*/{VERDICT}"))
         raise InputError(f"{name} holds several regimes side by side: name one of {', '.join(inner)} in it")
-    if "benchmark" in made:
-        raise InputError(f"{name} is a run of bench {one_line(made['benchmark'], 20)}: it compares detectors and says "
+    if "benchmark" in run:
+        raise InputError(f"{name} is a run of bench {one_line(run['benchmark'], 20)}: it compares detectors and says "
                          "nothing of what is to be released")  # fmt: skip
-    if "study" in made or "datasets" in config:
+    if "study" in run or "datasets" in config:
         raise InputError(f"{name} is a study of many models: state the audit of the one that is to be released")
     if (folder / "training.json").is_file() or any(folder.glob("*/training.json")):
         raise InputError(f"{name} is a training: audit what came of it, and state that audit")
@@ -186,15 +186,15 @@ def _events(folder: Path) -> list[dict[str, Any]]:
     """Read begin and end of a run from its log; a line that a kill cut in two counts for nothing."""
     if not (folder / LOG).is_file():
         return []
-    found = []
+    events = []
     for line in (folder / LOG).read_text("utf-8", errors="replace").splitlines():
         try:
             event = json.loads(line)
         except ValueError:
             continue
         if isinstance(event, dict) and event.get("event") in ("started", "finished"):
-            found.append(event)
-    return found
+            events.append(event)
+    return events
 
 
 def last_event(folder: Path) -> str:

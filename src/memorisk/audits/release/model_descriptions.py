@@ -186,18 +186,18 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
     table: Any = run.tables["per_class"]
     n = run.counted
     flagged = int(table["flagged"].sum()) if run.flagged is None and len(table) else run.flagged or 0
-    found = [
+    figures = [
         Figure(name="classes", title="Classes", value=len(table)),
         Figure(name="classes_tested", title="Classes that could be tested", value=int(table["testable"].sum())),
         Figure(name="flagged", title=f"Flagged {units}, over all classes", value=flagged, n=n, unit=units),
     ]
     if summary.noticeable is not None:
         title = f"Gap in nats with which one of the {units} would have been noticed in four of five cases"
-        found.append(Figure(name="noticeable_gap", title=title, value=summary.noticeable.gap_nats))
-    known = table[table["mean"].notna()]
-    if len(known):
-        top = known.loc[known["mean"].idxmax()]
-        found.append(
+        figures.append(Figure(name="noticeable_gap", title=title, value=summary.noticeable.gap_nats))
+    with_mean = table[table["mean"].notna()]
+    if len(with_mean):
+        top = with_mean.loc[with_mean["mean"].idxmax()]
+        figures.append(
             Figure(
                 name="largest_class_mean",
                 title="Largest mean M of a class, in nats (chosen by its value: a description)",
@@ -207,17 +207,19 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
         )  # fmt: skip
     for tier in _TIERS:
         n_tier = int((table["tier"] == tier).sum())
-        found.append(Figure(name=f"classes_{tier.lower()}", title=f"Classes of tier {tier}", value=n_tier))
+        figures.append(Figure(name=f"classes_{tier.lower()}", title=f"Classes of tier {tier}", value=n_tier))
     unsaid = int((~table["tier"].isin(_TIERS)).sum())
-    found.append(Figure(name="classes_without_tier", title="Classes without enough evidence for a tier", value=unsaid))
+    figures.append(
+        Figure(name="classes_without_tier", title="Classes without enough evidence for a tier", value=unsaid)
+    )
     if isinstance(summary.utility, ClassUtility):
-        found.append(
+        figures.append(
             Figure(
                 name="balanced_accuracy", title="Balanced accuracy on unseen images",
                 value=summary.utility.test_balanced_accuracy,
             )
         )  # fmt: skip
-    return found
+    return figures
 
 
 _ATTACK_TITLES = {"control": "the control {}", "auc": "{}", "twin_auc": "{}, which needs a twin of the model"}
@@ -234,7 +236,7 @@ def _attack_figures(run: FinishedAudit, target: TargetAudit | None, units: str) 
     """AUC of every attack on the audit's models, and on the very model."""
     attacks: Any = run.tables["attacks"]
     rows = attacks[attacks["label"] == ALL].to_dict("records") if len(attacks) else []
-    found = [
+    figures = [
         Figure(
             name=f"{_attack_kind(row)}/{row['attack']}",
             title=f"AUC of {_ATTACK_TITLES[_attack_kind(row)].format(str(row['attack']).replace('_', ' '))}",
@@ -243,8 +245,8 @@ def _attack_figures(run: FinishedAudit, target: TargetAudit | None, units: str) 
         for row in rows
     ]  # fmt: skip
     if target is None:
-        return found
-    return found + [
+        return figures
+    return figures + [
         Figure(
             name=f"target_auc/{name}", title=f"AUC of {name.replace('_', ' ')} on the very model",
             value=of.auc.estimate, low=of.auc.low, high=of.auc.high, confidence=0.95, n=of.counts.n_groups, unit=units,
@@ -276,7 +278,7 @@ def _largest_within_a_class(attacks: Sequence[AttackNumbers], units: str) -> lis
 def _promises(privacy: Privacy | None) -> list[Figure]:
     """Tell what a private training promises, and what was proved of it."""
     promise, bound = (None, None) if privacy is None else (privacy.promise, privacy.bound)
-    found: list[Figure] = []
+    figures: list[Figure] = []
     if promise is not None:
         values = (
             ("epsilon", "Epsilon promised, one image added or removed", promise.epsilon),
@@ -284,68 +286,68 @@ def _promises(privacy: Privacy | None) -> list[Figure]:
             ("per_patient_epsilon", "Epsilon promised, all images of a patient", promise.per_patient_epsilon),
             ("delta", "Delta of these", promise.delta),
         )
-        found += [Figure(name=n, title=t, value=v) for n, t, v in values if v is not None and not isnan(v)]
+        figures += [Figure(name=n, title=t, value=v) for n, t, v in values if v is not None and not isnan(v)]
     if bound is not None:
-        found.append(
+        figures.append(
             Figure(
                 name="epsilon_proved", title="Epsilon that mislabelled pairs prove, at least", low=bound.low,
                 confidence=bound.confidence, n=bound.n_pairs, unit="pairs",
             )
         )  # fmt: skip
-    return found
+    return figures
 
 
 def _uncovered(run: FinishedAudit, verdict: ClassifierVerdict, units: str) -> list[str]:
     """Count the patients that the audit does not cover."""
-    missed, left = verdict.not_scored, verdict.left_out
-    said = []
+    missed, excluded = verdict.not_scored, verdict.left_out
+    sentences = []
     if n := missed.n_images:
         groups = missed.n_groups or 0
         more = f", {groups:,} {units} with none that was" if units == "patients" and groups else ""
-        said.append(f"{plural(n, 'image was', 'images were')} not scored{more}.")
+        sentences.append(f"{plural(n, 'image was', 'images were')} not scored{more}.")
     if n := missed.n_groups_without_partner:
-        said.append(f"{n:,} {units} had no partner to be compared with.")
+        sentences.append(f"{n:,} {units} had no partner to be compared with.")
     if n := len(missed.not_auditable):
-        said.append(f"{plural(n, 'class was', 'classes were')} too small to split.")
+        sentences.append(f"{plural(n, 'class was', 'classes were')} too small to split.")
     table: Any = run.tables["per_class"]
     if len(table) and (n := int((~table["testable"].astype(bool)).sum())):
-        said.append(f"{plural(n, 'class', 'classes')} could not be tested: nobody could have been flagged there.")
+        sentences.append(f"{plural(n, 'class', 'classes')} could not be tested: nobody could have been flagged there.")
     words = (
-        (left.n_skipped, "could not be read"),
-        (left.n_missing, "had no file or were no images"),
-        (left.n_not_sampled, "were left out by a sample"),
+        (excluded.n_skipped, "could not be read"),
+        (excluded.n_missing, "had no file or were no images"),
+        (excluded.n_not_sampled, "were left out by a sample"),
     )
-    return said + [f"{n:,} images or rows {what}." for n, what in words if n]
+    return sentences + [f"{n:,} images or rows {what}." for n, what in words if n]
 
 
 def _assumptions(run: FinishedAudit, summary: ClassifierSummary) -> tuple[str, ...]:
     """List what the figures rest on."""
-    said = [
+    sentences = [
         "Test images, of people whom no model saw, are a random part of the same data.",
         "Patients are independent of each other.",
         "What is released was trained by this recipe on as many data of this kind: the audited models speak for it.",
     ]
     if not summary.groups_given:
-        said.append(ONE_IMAGE if run.config.get("one_image_per_patient") else NO_PATIENTS)
-    return (*said, SEEDED)
+        sentences.append(ONE_IMAGE if run.config.get("one_image_per_patient") else NO_PATIENTS)
+    return (*sentences, SEEDED)
 
 
 def _limits(run: FinishedAudit, summary: ClassifierSummary) -> tuple[str, ...]:
     """List what does not follow."""
     trained, n_images, noticeable = summary.models.images_each, summary.images.n_images, summary.noticeable
-    said = []
+    sentences = []
     if trained and n_images:
-        said.append(
+        sentences.append(
             f"Each model was trained on {trained:,.0f} of {n_images:,} images: one trained on more of them may "
             "remember others, and more or less of them."
         )
     if run.kind == "classifier" and summary.target is None:
-        said.append("The recipe was audited, and no released file.")
+        sentences.append("The recipe was audited, and no released file.")
     missed = "whatever the gap"
     if noticeable is not None and isfinite(noticeable.gap_nats):
         missed = "up to one in five with the noticeable gap, and more with a smaller one"
-    said.append(f"Whoever is not flagged may be remembered all the same: {missed}.")
-    return tuple(said)
+    sentences.append(f"Whoever is not flagged may be remembered all the same: {missed}.")
+    return tuple(sentences)
 
 
 def describe_feature(run: FinishedAudit) -> AuditStatement:

@@ -48,8 +48,8 @@ def read_released(folder: Path, compared: ComparedImages, progress: Progress = n
             raise InputError(f"{name} is not the image that was audited in this place: {_WRITE}")
         listing[name], n_bytes = hashlib.sha256(data).hexdigest(), n_bytes + len(data)
         progress("comparing pixels with those that were audited", place + 1, len(labels))
-    if left := len(audited) - len(labels):
-        raise InputError(plural(left, "image that was audited is missing", "images that were audited are missing"))
+    if n_missing := len(audited) - len(labels):
+        raise InputError(plural(n_missing, "image that was audited is missing", "images that were audited are missing"))
     return Released(
         what="images", form="folder", listing=listing, sha256=listing_sha256(listing), files=len(listing),
         bytes=n_bytes, pixels=compared.form, audits=(),

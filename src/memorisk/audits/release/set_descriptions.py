@@ -146,7 +146,7 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
         listed = listing.n_listed_patients if listing.n_listed_at_verdict is None else listing.n_listed_at_verdict
         singled, shortest = listing.n_singled_images, listing.shortest_list_patients
         ahead, p_ahead = listing.n_ahead_patients, listing.p_ahead
-    found = [
+    figures = [
         Figure(name="generated", title="Generated images", value=generated),
         Figure(name="held_out", title=f"Held-out {units}", value=held),
         Figure(
@@ -188,18 +188,18 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
         Figure(name="dismissed", title="Pairs that a person dismissed", value=pixels.n_dismissed_pairs),
     ]  # fmt: skip
     for kind, of_kind in (n.power.recall_by_kind or {}).items():
-        found += _rate_figures(f"{FOUND}{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
+        figures += _rate_figures(f"{FOUND}{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
     for kind, of_kind in n.power.also_tried.items():
         title = f"Planted copies noticed, kind not required: {kind}"
-        found += _rate_figures(f"{ALSO}{kind}", title, of_kind, "source identities")
+        figures += _rate_figures(f"{ALSO}{kind}", title, of_kind, "source identities")
     if n.power.copies_bound_share is not None and n.power.copies_bound_share < LARGEST_BOUND:
-        found.append(
+        figures.append(
             Figure(name="copies_at_most", title="Share of the set that is copies of planted kinds, at most",
                    high=n.power.copies_bound_share, confidence=BOUND_LEVEL,
                     n=generated, unit="generated images")
         )  # fmt: skip
     if (unlike := n.unlike) is not None:
-        found.append(
+        figures.append(
             Figure(
                 name="parts_alike",
                 title=f"Nearest neighbours within the same real part, p two-sided (a random split: "
@@ -207,18 +207,18 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
                 value=unlike.share, p_value=unlike.p_value, n=unlike.n_groups, unit=units,
             )
         )  # fmt: skip
-    return found
+    return figures
 
 
 def _to_leave_out(run: FinishedAudit, units: str) -> list[Figure]:
     """Count the generated images of all pairs that were not dismissed, and the training patients that they point to."""
     pairs = read_table(run.folder / "tables" / "review.parquet")
-    left = pairs.loc[pairs["verdict"].astype(str) != DISMISS]
+    remaining = pairs.loc[pairs["verdict"].astype(str) != DISMISS]
     return [
         Figure(name="to_leave_out", title="Generated images of pairs that nobody dismissed",
-               value=left["synthetic_image"].nunique()),
+               value=remaining["synthetic_image"].nunique()),
         Figure(name="to_leave_out_people", title=f"Training {units} at whom these point",
-               value=left["patient"].nunique()),
+               value=remaining["patient"].nunique()),
     ]  # fmt: skip
 
 
@@ -233,8 +233,8 @@ def _rate_figures(name: str, title: str, found: Proportion | None, unit: str) ->
     """
     if found is None:
         return []
-    known = to_json(found)  # the share of an empty set is not a number
-    limits = {"value": known["estimate"], "low": known["low"], "high": known["high"]}
+    values = to_json(found)  # the share of an empty set is not a number
+    limits = {"value": values["estimate"], "low": values["low"], "high": values["high"]}
     return [Figure(name=name, title=title, **limits, confidence=found.level, n=found.trials, unit=unit)]
 
 
@@ -265,7 +265,7 @@ def _describe_screening(
     """Describe a run that keeps images: the audit of the kept set, and what was left out for it."""
     v, sets, promise = run.verdict, n.sets, n.promise
     units, unreadable = _units(n.patients_known, n.patients_by_word), sets.rejected.get("unreadable", 0)
-    left = plural(unreadable, "generated image was unreadable", "generated images were unreadable")
+    images = plural(unreadable, "generated image was unreadable", "generated images were unreadable")
     screening = AuditStatement(
         kind=run.kind,
         question=question,
@@ -285,7 +285,7 @@ def _describe_screening(
         level=None,
         correction="none: nothing was audited",
         figures=(*_screening_figures(n, units), *figures),
-        not_examined=(*_unpromised(promise), *((f"Images that were left out: {left}.",) if unreadable else ())),
+        not_examined=(*_unpromised(promise), *((f"Images that were left out: {images}.",) if unreadable else ())),
         assumptions=_assumptions(
             n.patients_known,
             n.patients_by_word,
@@ -342,7 +342,7 @@ def _with_audit(screening: AuditStatement, run: FinishedAudit, audited: FinalAud
 
 
 def _screening_figures(n: FilterNumbers, units: str) -> list[Figure]:
-    found = [
+    figures = [
         Figure(name="kept", title="Images kept", value=n.sets.n_kept_images),
         Figure(name="rejected", title="Images rejected", value=n.sets.n_rejected_images),
         Figure(name="rejected_people", title=f"Training {units} at whom rejected images point",
@@ -352,16 +352,16 @@ def _screening_figures(n: FilterNumbers, units: str) -> list[Figure]:
                value=n.exposed.n_exposed_patients, n=n.sets.n_train_patients, unit=units),
     ]  # fmt: skip
     if n.promise.guarantee:
-        found.append(
+        figures.append(
             Figure(
                 name="miss_rate", title="Copies of the named families that are missed, at most",
                 high=n.promise.miss_rate, confidence=n.promise.confidence, n=n.calibration.n_calibration_patients,
                 unit=units,
             )
         )  # fmt: skip
-    made, new = n.synthetic_rejected, n.real_rejected
-    found += _rate_figures("generated_rejected", "Generated images rejected", made, "generated images")
-    return [*found, *_rate_figures("new_people_rejected", f"New {units} who would be rejected", new, units)]
+    rejected, new = n.synthetic_rejected, n.real_rejected
+    figures += _rate_figures("generated_rejected", "Generated images rejected", rejected, "generated images")
+    return [*figures, *_rate_figures("new_people_rejected", f"New {units} who would be rejected", new, units)]
 
 
 def _loop_figures(n: LoopNumbers) -> list[Figure]:
@@ -439,12 +439,12 @@ def _unread(*counted: tuple[str, str, int]) -> list[str]:
 
 
 def _assumptions(patients_known: bool, by_word: bool, of_others: str) -> tuple[str, ...]:
-    said = [of_others, "The training images given are all that the generator was trained on."]
+    sentences = [of_others, "The training images given are all that the generator was trained on."]
     if not patients_known:
-        said.append(NO_PATIENTS)
+        sentences.append(NO_PATIENTS)
     if by_word:
-        said.append(ONE_IMAGE)
-    return (*said, SEEDED)
+        sentences.append(ONE_IMAGE)
+    return (*sentences, SEEDED)
 
 
 class NotPrivacy(Reason, code="quality-is-not-privacy", bears_on=LIMIT):
@@ -461,7 +461,7 @@ def describe_quality(run: FinishedAudit) -> AuditStatement:
     Args:
         run: Finished run of the kind ``quality``.
     """
-    n, made = from_json(QualityNumbers, run.summary["numbers"]), run.config["run"]
+    n, settings = from_json(QualityNumbers, run.summary["numbers"]), run.config["run"]
     rows: list[dict[str, Any]] = list(run.summary["quality"])
     return AuditStatement(
         kind="quality",
@@ -472,9 +472,9 @@ def describe_quality(run: FinishedAudit) -> AuditStatement:
         what_would_decide=(NotPrivacy().remedy,),
         subject=Subject(what="images", why="Figures of quality clear no set for release."),
         data=_parts(
-            ("training", made.get("training"), n.training_images, n.training_patients),
-            ("generated", made.get("synthetic"), n.synthetic_images, None),
-            ("held out", made.get("held_out"), n.held_out_images, n.held_out_patients),
+            ("training", settings.get("training"), n.training_images, n.training_patients),
+            ("generated", settings.get("synthetic"), n.synthetic_images, None),
+            ("held out", settings.get("held_out"), n.held_out_images, n.held_out_patients),
         ),
         units="patients" if n.patients_given else "images",
         n_units=n.training_patients,
@@ -497,19 +497,19 @@ def describe_quality(run: FinishedAudit) -> AuditStatement:
 
 
 def _quality_figures(rows: list[dict[str, Any]]) -> list[Figure]:
-    found, seen = [], set()
+    figures, names = [], set()
     for number, row in enumerate(rows):
         base = f"quality/{str(row['figure']).lower().replace(' ', '_')}"
-        name = base if base not in seen else f"{base}_{number}"
-        seen.add(base)
+        name = base if base not in names else f"{base}_{number}"
+        names.add(base)
         for suffix, column, whose in (("", "estimate", ""), ("_held_out", "reference", ", held-out real images")):
             low, high = ("low", "high") if column == "estimate" else ("reference_low", "reference_high")
             if row.get(column) is not None:
                 n = row.get("n_real_patients") if column == "estimate" else row.get("n_reference_patients")
-                found.append(
+                figures.append(
                     Figure(
                         name=f"{name}{suffix}", title=f"{row['name']}{whose}", value=row[column], low=row.get(low),
                         high=row.get(high), confidence=row.get("level"), n=count_or_none(n), unit="patients",
                     )
                 )  # fmt: skip
-    return found
+    return figures

@@ -77,8 +77,8 @@ def state_runs(
         InputError: A run is unfinished, changed since, or of a kind that says nothing of a release; or what is to be
             released is not there.
     """
-    given = [runs] if isinstance(runs, str | Path) else list(runs)
-    folders = [Path(run) for run in given]
+    places = [runs] if isinstance(runs, str | Path) else list(runs)
+    folders = [Path(run) for run in places]
     if not folders:
         raise InputError("no run: name the folder of a finished one")
     if len({folder.resolve() for folder in folders}) < len(folders):
@@ -131,23 +131,23 @@ def write_statement(
         >>> found.statement.verdict.status  # doctest: +SKIP
     """
     folder = Path(out)
-    given = [runs] if isinstance(runs, str | Path) else list(runs)
+    places = [runs] if isinstance(runs, str | Path) else list(runs)
     sheet = None if page is None else Path(page)
-    _check_places(folder, [Path(run) for run in given], [Path(path) for path in images], sheet)
+    _check_places(folder, [Path(run) for run in places], [Path(path) for path in images], sheet)
     private = None if sign is None else read_private_key(sign, passphrase)
     statement = make_statement(runs, weights=weights, images=images, progress=progress)
-    told, card = statement.as_in_toto().as_bytes(), model_card(statement)
+    document, card = statement.as_in_toto().as_bytes(), model_card(statement)
     side = None if sheet is None else _render(statement)
     if private is not None:
-        signature = make_signature(told, PAYLOAD_TYPE, private)
-        told = Envelope(payload=told, payload_type=PAYLOAD_TYPE, signatures=(signature,)).as_bytes()
+        signature = make_signature(document, PAYLOAD_TYPE, private)
+        document = Envelope(payload=document, payload_type=PAYLOAD_TYPE, signatures=(signature,)).as_bytes()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with folder_lock(folder):
         (folder / STATEMENT).unlink(missing_ok=True)  # a card is never next to the statement of other runs
         write_text(folder / CARD, card)
         if sheet is not None and side is not None:
             write_text(sheet, side)
-        write_bytes(folder / STATEMENT, told)
+        write_bytes(folder / STATEMENT, document)
     (folder / ".lock").unlink(missing_ok=True)
     return StatementFiles(statement, folder)
 
@@ -172,8 +172,8 @@ def write_officer_page(
     Raises:
         InputError: As `make_statement`, or ``page`` is something else; nothing was written.
     """
-    given = [runs] if isinstance(runs, str | Path) else list(runs)
-    _check_places(None, [Path(run) for run in given], [Path(path) for path in images], Path(page))
+    places = [runs] if isinstance(runs, str | Path) else list(runs)
+    _check_places(None, [Path(run) for run in places], [Path(path) for path in images], Path(page))
     statement = make_statement(runs, weights=weights, images=images, progress=progress)
     write_text(Path(page), _render(statement))
     return statement
@@ -204,8 +204,8 @@ def _add_unread(audit: AuditStatement, tie: Binding) -> AuditStatement:
     if not tie.unread:
         return audit
     reasons = "; ".join(f"{n:,} {why}" for why, n in Counter(tie.unread).most_common())
-    told = f"Files of the audited set that were not read: {reasons}."
-    audit = replace(audit, not_examined=(told, *audit.not_examined))
+    sentence = f"Files of the audited set that were not read: {reasons}."
+    audit = replace(audit, not_examined=(sentence, *audit.not_examined))
     if tie.released or audit.status != PASS:
         return audit
     unread = FilesUnread(n_files=len(tie.unread))
@@ -266,10 +266,13 @@ def _check_places(out: Path | None, runs: Sequence[Path], images: Sequence[Path]
         _check_page(page, inside=inside)
     if out is not None:
         _check_folder(out, {STATEMENT, CARD, ".lock", *([page.name] if inside and page is not None else [])})
-    given = [*((f"the run {one_line(run)}", run) for run in runs), *((f"the images {one_line(p)}", p) for p in images)]
+    sources = [
+        *((f"the run {one_line(run)}", run) for run in runs),
+        *((f"the images {one_line(p)}", p) for p in images),
+    ]
     for place in (out, None if inside else page):
         if place is not None:
-            refuse_overlap(place, path_sources(dict(given)))
+            refuse_overlap(place, path_sources(dict(sources)))
 
 
 def _check_folder(out: Path, own: set[str]) -> None:

@@ -87,10 +87,10 @@ def _read(place: Path, config: Mapping[str, Any]) -> Record:
         return _record(audit.kind, audit.status, audit.gate, dict(figures_of(audit)), config, place)
     if last_event(place) == "started":
         raise InputError(f"{one_line(place)} has not finished: {AGAIN}")
-    found = dict(_numbers(place))
-    if not found:
+    figures = dict(_numbers(place))
+    if not figures:
         raise InputError(f"{one_line(place)} holds no numbers of a finished run: {AGAIN}")
-    return _record(of_kind, "", "", found, config, place)
+    return _record(of_kind, "", "", figures, config, place)
 
 
 def figures_of(audit: AuditStatement) -> Iterator[tuple[str, float]]:
@@ -113,14 +113,14 @@ def safe_settings(config: Mapping[str, Any]) -> dict[str, str | int | float | bo
     Args:
         config: Settings of a run.
     """
-    found: dict[str, str | int | float | bool] = {}
+    settings: dict[str, str | int | float | bool] = {}
     for name, value in config.items():
         if _INPUTS.fullmatch(name):
             continue
         word = isinstance(value, str) and _WORD.fullmatch(value) and not Path(value).exists()
         if word or isinstance(value, bool | int | float):
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def _record(
@@ -129,10 +129,10 @@ def _record(
     """Make the record, named by its content."""
     figures = _disambiguate({name: found[name] for name in list(found)[:MOST]})
     settings = safe_settings(config)
-    told = json.dumps([kind, status, gate, figures, settings], sort_keys=True, allow_nan=False)
+    content = json.dumps([kind, status, gate, figures, settings], sort_keys=True, allow_nan=False)
     report = place / REPORT
     return Record(
-        kind, status, gate, hashlib.sha256(told.encode()).hexdigest(), figures, settings,
+        kind, status, gate, hashlib.sha256(content.encode()).hexdigest(), figures, settings,
         report if report.is_file() else None,
     )  # fmt: skip
 
@@ -145,16 +145,16 @@ def _disambiguate(figures: dict[str, float]) -> dict[str, float]:
 
 def _other_kind(folder: Path, config: Mapping[str, Any]) -> str | None:
     """Return the name of a run of another kind than an audit; None for an audit."""
-    made = config.get("run")
-    made = made if isinstance(made, Mapping) else {}
-    if (folder / VERDICT).is_file() or made.get("audit"):
+    run_settings = config.get("run")
+    run_settings = run_settings if isinstance(run_settings, Mapping) else {}
+    if (folder / VERDICT).is_file() or run_settings.get("audit"):
         return None
     if (folder / "defence.json").is_file():
         return "regimes"
-    if "benchmark" in made:
-        return f"bench-{_slug(made['benchmark'])}"
-    if "study" in made or "datasets" in config:
-        return f"study-{_slug(made.get('study', ''))}".rstrip("-")
+    if "benchmark" in run_settings:
+        return f"bench-{_slug(run_settings['benchmark'])}"
+    if "study" in run_settings or "datasets" in config:
+        return f"study-{_slug(run_settings.get('study', ''))}".rstrip("-")
     return "training" if any(_trainings(folder)) else None
 
 
@@ -181,12 +181,12 @@ def _cells(file: Path) -> Iterator[tuple[str, float]]:
     rows: list[dict[str, Any]] = read_table(file).to_dict("records")  # pyright: ignore[reportAssignmentType]
     if rows and any(_OF_PEOPLE.fullmatch(str(name)) and isinstance(rows[0][name], str) for name in rows[0]):
         return
-    seen: set[str] = set()
+    names: set[str] = set()
     for number, row in enumerate(rows):
         texts = [_slug(value) for value in row.values() if isinstance(value, str) and len(value) <= 40]
         name = "/".join([file.stem, *texts[:3]])
-        name = f"{name}/{number}" if name in seen else name
-        seen.add(name)
+        name = f"{name}/{number}" if name in names else name
+        names.add(name)
         yield from ((f"{name}/{column}", value) for column, value in _leaves(row))
 
 
@@ -421,10 +421,10 @@ def track(
         for where in kept_in:
             refuse_overlap(where, path_sources({f"the run {one_line(folder)}": folder}), called="--to")
             _refuse_inside(where, folder)
-    found = []
+    logged = []
     for place in places:
         log = open_log(place)
         for folder, record in zip(folders, records, strict=True):
             new = log(record, record.report if with_report else None)
-            found.append(TrackedRun(str(folder), place, record.name, len(record.figures), new))
-    return found
+            logged.append(TrackedRun(str(folder), place, record.name, len(record.figures), new))
+    return logged

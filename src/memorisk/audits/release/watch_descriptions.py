@@ -19,13 +19,13 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
         run: Finished run of the kind ``watch``.
     """
     looks = read_evaluations(run.tables["looks"])
-    made, last = run.config["run"], looks[-1]
-    options = WatchOptions(stop_on=made["stop_on"], nominal=float(made["nominal"]))
+    settings, last = run.config["run"], looks[-1]
+    options = WatchOptions(stop_on=settings["stop_on"], nominal=float(settings["nominal"]))
     exceeded = [bool(look.exceeded) for look in looks]
-    patience = int(made.get("patience", 1))
+    patience = int(settings.get("patience", 1))
     stop = next((look for i, look in enumerate(looks) if should_stop(exceeded[: i + 1], patience)), None)
     speaks = [look for look in looks if shows_memorization(look)]
-    ids = made.get("id_doubts", [])
+    ids = settings.get("id_doubts", [])
     reasons: list[Reason] = [NoProof()]
     if stop is not None:
         reasons = [StoppedAt(n_step=stop.step, rule=options.stop_on)]
@@ -39,18 +39,18 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
         kind="watch",
         question="Does the generator begin to memorize while it is trained?",
         status=UNDECIDED if stop is None else FAIL,
-        gate=str(made.get("stop_on", "")),
+        gate=str(settings.get("stop_on", "")),
         reasons=stated([*reasons, *ids]),
         what_would_decide=(*ways, *(one["remedy"] for one in ids)),
         subject=Subject(what="training", why="A training was looked at, and no set that is to be released."),
         data=(
-            Part(part="training", fingerprint=str(made["training"]), units=count_or_none(last.n_train)),
-            Part(part="held out", fingerprint=str(made["held_out"]), units=count_or_none(last.n_held)),
+            Part(part="training", fingerprint=str(settings["training"]), units=count_or_none(last.n_train)),
+            Part(part="held out", fingerprint=str(settings["held_out"]), units=count_or_none(last.n_held)),
         ),
         units="patients",
         n_units=count_or_none(last.n_train),
         n_models=None,
-        level=float(made["error"]),
+        level=float(settings["error"]),
         correction="one error for all looks of the training",
         figures=tuple(_evaluation_figures(looks, last)),
         not_examined=("Images that were not drawn for a look.", *OF_IMAGES),
@@ -65,8 +65,8 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
             source="METHODS section 5, applied to every look",
             page="watch.md",
         ),
-        seeds=(int(made.get("seed", 0)),),
-        settings=settings_of_run(made, ("images", "looks", "nominal", "level", "stop_on", "error", "patience")),
+        seeds=(int(settings.get("seed", 0)),),
+        settings=settings_of_run(settings, ("images", "looks", "nominal", "level", "stop_on", "error", "patience")),
         versions={},
         run_sha256=run.sha256,
     )  # fmt: skip

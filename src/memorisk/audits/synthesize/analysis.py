@@ -139,9 +139,9 @@ class DrawnNames(Pseudonyms):
 
     def names(self, values: Any) -> np.ndarray:
         """Return pseudonyms as `Pseudonyms.names` does, but leave the names of drawn images."""
-        given = [str(value) for value in values]
-        hidden = super().names(given)
-        return np.array([name if name in self.drawn else other for name, other in zip(given, hidden, strict=True)],
+        texts = [str(value) for value in values]
+        hidden = super().names(texts)
+        return np.array([name if name in self.drawn else other for name, other in zip(texts, hidden, strict=True)],
                         dtype=object)  # fmt: skip
 
 
@@ -154,18 +154,22 @@ def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseu
         names: Pseudonyms, which replace ids of real images or leave them.
     """
     numbers, filtered, ledger = loop_numbers(evidence, options), evidence.filtered, evidence.ledger
-    known = drawn_image_names(evidence, names)
-    made = FilterTables(filtered, known)
-    tables = {"guarantees": made.guarantees(), "calibration": made.calibration()}
-    per_image = made.per_image()
+    pseudonyms = drawn_image_names(evidence, names)
+    filter_tables = FilterTables(filtered, pseudonyms)
+    tables = {"guarantees": filter_tables.guarantees(), "calibration": filter_tables.calibration()}
+    per_image = filter_tables.per_image()
     if ledger is not None:
-        per_image = _ledger(per_image, evidence, known, options)
-        tables |= {"scores": made.scores(), "real_images": made.real_images(), "detectors": made.detectors()}
-        tables |= {"diversity": made.diversity(), "attempts": _attempts(per_image)}
+        per_image = _ledger(per_image, evidence, pseudonyms, options)
+        tables |= {
+            "scores": filter_tables.scores(),
+            "real_images": filter_tables.real_images(),
+            "detectors": filter_tables.detectors(),
+        }
+        tables |= {"diversity": filter_tables.diversity(), "attempts": _attempts(per_image)}
     result = Result(
         per_image=per_image,
-        per_group=made.per_group(),
-        per_class=made.per_class(),
+        per_group=filter_tables.per_group(),
+        per_class=filter_tables.per_class(),
         summary=to_json(_summary(evidence, numbers, options, names)),
         verdict=loop_verdict(numbers, options),
         tables=tables,
@@ -177,7 +181,7 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> LoopNumb
     """The numbers behind the verdict."""
     ledger = evidence.ledger
     drawn = 0 if ledger is None else len(ledger.plan)
-    kept = 0 if ledger is None else len(ledger.kept)
+    n_kept = 0 if ledger is None else len(ledger.kept)
     paired = ledger is not None and bool(np.isfinite(ledger.of_source).any())
     of_source = 0
     if ledger is not None and paired:
@@ -193,10 +197,10 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> LoopNumb
         conditioning=evidence.config.conditioning,
         n_asked=options.images,
         n_drawn=drawn,
-        n_empty=0 if ledger is None else options.images - kept,
+        n_empty=0 if ledger is None else options.images - n_kept,
         n_attempts=attempts,
         hopeless=hopeless,
-        gave_up=hopeless and not kept and 0 < attempts < options.most_tries,
+        gave_up=hopeless and not n_kept and 0 < attempts < options.most_tries,
         most_tries=options.most_tries,
         paired=paired,
         n_of_source=of_source,
@@ -210,13 +214,13 @@ def kept_table(result: Result) -> pd.DataFrame:
     """``manifest.csv``: a row for each kept image, by its place."""
     if "number" not in result.per_image:
         return pd.DataFrame({name: pd.Series(dtype=object) for name in ("image", "path", "label")})
-    kept = booleans(result.per_image, "kept")  # the ledger's order is that of places
-    table = rows(result.per_image, kept)
+    is_kept = booleans(result.per_image, "kept")  # the ledger's order is that of places
+    table = rows(result.per_image, is_kept)
     names = [image_name(int(number)) for number in table["number"]]
     columns = ("label", "seed", "attempt", "source", "detector", "score", "threshold", "probability", "nearest_image",
                "nearest_group")  # fmt: skip
-    found = {"image": names, "path": [f"{KEPT}/{name}.png" for name in names]}
-    return pd.DataFrame(found | {name: table[name].to_numpy() for name in columns})
+    columns_of_files = {"image": names, "path": [f"{KEPT}/{name}.png" for name in names]}
+    return pd.DataFrame(columns_of_files | {name: table[name].to_numpy() for name in columns})
 
 
 def drawn_image_names(evidence: LoopEvidence, names: Pseudonyms) -> DrawnNames:
@@ -261,8 +265,8 @@ def _ledger(table: pd.DataFrame, evidence: LoopEvidence, names: Pseudonyms, opti
 
 def _attempts(table: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each attempt: images drawn, rejected and kept."""
-    attempt, kept = table["attempt"].to_numpy(dtype=np.int64), table["kept"].to_numpy(dtype=bool)
-    drawn, passed = np.bincount(attempt), np.bincount(attempt[kept], minlength=int(attempt.max()) + 1)
+    attempt, is_kept = table["attempt"].to_numpy(dtype=np.int64), table["kept"].to_numpy(dtype=bool)
+    drawn, passed = np.bincount(attempt), np.bincount(attempt[is_kept], minlength=int(attempt.max()) + 1)
     columns = {"n_drawn": drawn, "n_rejected": drawn - passed, "n_kept": passed}
     return pd.DataFrame({"attempt": np.arange(len(drawn)) + 1, **columns})
 
@@ -308,9 +312,9 @@ def rejected_pairs(
         options: Options by which the generator draws.
         device: Device of the generator.
     """
-    shown = set(column_texts(result.per_group.head(MAX_PICTURES), "synthetic_image"))
+    images = set(column_texts(result.per_group.head(MAX_PICTURES), "synthetic_image"))
     plan = ledger.plan
-    chosen = rows(plan, [str(image) in shown for image in plan["image"]]).reset_index(drop=True)
+    chosen = rows(plan, [str(image) in images for image in plan["image"]]).reset_index(drop=True)
     if not len(chosen):
         return {}
     pixels = form.pixels(draw(generator, chosen, options.sampling(), device))

@@ -58,8 +58,8 @@ class Block:
         columns = {name: self.plan[name].to_numpy() for name in PLAN_COLUMNS if name != "source"}
         columns |= {"pixel_hash": self.hashes, "identical": self.same.row, "reason": self.reason}
         columns |= {"orientation": self.same.orientation}
-        for place, found in enumerate(self.matches):
-            columns |= {f"score_{place}": found.score, f"row_{place}": found.row, f"second_{place}": found.second}
+        for place, matches in enumerate(self.matches):
+            columns |= {f"score_{place}": matches.score, f"row_{place}": matches.row, f"second_{place}": matches.second}
             columns[f"of_source_{place}"] = self.of_source[place]
         write_array(folder / f"{name}.npy", self.quality, recorded=True)
         write_table(folder / f"{name}.parquet", pd.DataFrame(columns), recorded=True)
@@ -76,19 +76,19 @@ class Block:
         if not all(is_intact(folder / f"{name}.{ending}") for ending in ("npy", "parquet")):
             return None
         try:
-            found = read_table(folder / f"{name}.parquet")
+            table = read_table(folder / f"{name}.parquet")
             quality = read_array(folder / f"{name}.npy")
-            if found["seed"].tolist() != plan["seed"].tolist() or len(quality) != len(plan):
+            if table["seed"].tolist() != plan["seed"].tolist() or len(quality) != len(plan):
                 return None
-            n = sum(column.startswith("score_") for column in found)
-            given = [[found[f"{what}_{i}"].to_numpy() for what in ("score", "row", "second")] for i in range(n)]
+            n = sum(column.startswith("score_") for column in table)
+            columns = [[table[f"{what}_{i}"].to_numpy() for what in ("score", "row", "second")] for i in range(n)]
             return cls(
                 plan=plan,
-                hashes=found["pixel_hash"].to_numpy(dtype=object),
-                matches=tuple(Matches(*three) for three in given),
-                same=SamePixels(found["identical"].to_numpy(), found["orientation"].to_numpy()),
-                of_source=np.array([found[f"of_source_{i}"].to_numpy() for i in range(n)]),
-                reason=found["reason"].to_numpy(dtype=object),
+                hashes=table["pixel_hash"].to_numpy(dtype=object),
+                matches=tuple(Matches(*three) for three in columns),
+                same=SamePixels(table["identical"].to_numpy(), table["orientation"].to_numpy()),
+                of_source=np.array([table[f"of_source_{i}"].to_numpy() for i in range(n)]),
+                reason=table["reason"].to_numpy(dtype=object),
                 quality=quality,
             )
         except (OSError, ValueError, KeyError, EOFError):
@@ -200,15 +200,15 @@ class StoredForm:
         Raises:
             InputError: They are coloured, and the training images are grey.
         """
-        made = np.empty((len(images), *self.shape), dtype=np.uint8)
+        stored = np.empty((len(images), *self.shape), dtype=np.uint8)
         for row, image in enumerate(images):
             one = self.rule.prepare(image)
             if one.shape[2] > self.shape[2]:
                 raise InputError(
                     "the generator's images are coloured, and the training images grey: give channels, 3 or 1"
                 )
-            made[row] = one
-        return made
+            stored[row] = one
+        return stored
 
     def note(self, config: GeneratorConfig) -> str:
         """Say what is done to an image before it is compared; empty for nothing."""

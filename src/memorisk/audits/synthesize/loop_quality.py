@@ -193,21 +193,21 @@ def _memrates(
     """MemRate of the first draws, of the kept images, and of real images of new people."""
     place = {str(image): row for row, image in enumerate(train.manifest.images)}
     source = np.array([place.get(str(image), -1) for image in ledger.plan["source"]], dtype=np.int64)
-    patients, found = train.manifest.groups.astype(str), {}
+    patients, rates = train.manifest.groups.astype(str), {}
     for what, rows in (("before", ledger.first), ("kept", ledger.kept)):
         rows = rows[source[rows] >= 0] if paired else rows
         if judge.of_features:
             score = judge.scores(ledger.quality[rows], base, source[rows] if paired else None, options)
         else:
             score = ledger.of_source[0][rows] if paired else ledger.score(0)[rows]
-        found[what] = _limits(memorization_rate(score > judge.threshold, patients[source[rows]] if paired else None))
+        rates[what] = _limits(memorization_rate(score > judge.threshold, patients[source[rows]] if paired else None))
     if reference is not None:
         ours = base if judge.of_features else first.train.values
         values = quality_features(judge.detector, reference, train, options).values
         beside = _beside(train, reference, options.seed) if paired else None
         score = judge.scores(np.asarray(values), ours, beside, options)
-        found["reference"] = _limits(memorization_rate(score > judge.threshold, reference.manifest.groups.astype(str)))
-    return found
+        rates["reference"] = _limits(memorization_rate(score > judge.threshold, reference.manifest.groups.astype(str)))
+    return rates
 
 
 def _beside(train: ImageStore, reference: ImageStore, seed: int) -> np.ndarray:

@@ -92,7 +92,7 @@ def limitations(patients_known: bool) -> list[Text]:
     Args:
         patients_known: Whether it is known whose each image is.
     """
-    said: list[Text] = [
+    texts: list[Text] = [
         OWN_COPIES,
         NO_PROOF,
         "The generator itself remembers what it remembers. If it is released, anybody can draw from it what was "
@@ -102,8 +102,8 @@ def limitations(patients_known: bool) -> list[Text]:
         ONLY_KEPT,
     ]
     if not patients_known:
-        said.append(NO_PATIENTS)
-    return said
+        texts.append(NO_PATIENTS)
+    return texts
 
 
 def loop_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None, *, redact: bool = False) -> Page:
@@ -122,12 +122,12 @@ def loop_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None
     promised = [*guarantee_section(result, filtered), *_selected(n)]
     sections = [*audit_section(filtered), Section("What is promised", promised, "guarantee")]
     if filtered.sets.filtered:
-        shown = None if redact else pictures
+        gallery = None if redact else pictures
         sections += [
             Section("The loop", _loop(result, n), "loop"),
             Section("Quality and memorization", _table_three(n.table_three), "table-three"),
             Section("What was rejected", cost_section(result, filtered), "cost"),
-            Section("Whom rejected images point at", exposed_section(result, filtered, shown, redact), "exposed"),
+            Section("Whom rejected images point at", exposed_section(result, filtered, gallery, redact), "exposed"),
             Section("Scores", score_section(result, filtered, summary.setup), "scores"),
         ]
     sections += [
@@ -189,7 +189,7 @@ def _selected(n: LoopNumbers) -> list[Block]:
     if (copies := n.bounded) is None:
         return [Paragraph(UNKNOWN)]
     miss = copies.miss_rate
-    told = SELECTED.format(
+    text = SELECTED.format(
         kinds=promised_kinds(promise),
         miss=percent(miss),
         odds=f"{miss / (1 - miss):.3g}",
@@ -200,7 +200,7 @@ def _selected(n: LoopNumbers) -> list[Block]:
         tries=f"{n.most_tries:,} tries" if n.most_tries > 1 else "one try",
         place=percent(copies.place),
     )
-    return [Heading("After drawing again"), Paragraph(told)]
+    return [Heading("After drawing again"), Paragraph(text)]
 
 
 def _loop(result: Result, n: LoopNumbers) -> list[Block]:
@@ -233,18 +233,18 @@ def _table_three(row: TableThreeRow | None) -> list[Block]:
 def _setup(s: LoopSummary, redact: bool) -> list[Block]:
     """List the settings that repeat the run."""
     n, sets, calibration = s.numbers, s.numbers.filter.sets, s.numbers.filter.calibration
-    told: DefinitionRows = []
+    definitions: DefinitionRows = []
     for title, name, images, units in (
         ("Training", s.names.training, sets.n_train_images, sets.n_train_patients),
         ("Calibration", s.names.calibration, calibration.n_calibration_images, calibration.n_calibration_patients),
     ):
         counted = f"{count(images)} images, {count(units)} {n.filter.units}"
-        told.append((title, set_name(name, counted, redact)))
-    made, settings = s.generator, s.setup.settings
-    conditioned = made.conditioning or made.conditioned_on
-    sampling = s.sampling.told(made.kind)
-    told += [
-        ("Generator", Name(f"{'' if redact else made.name + ', '}{made.kind}, conditioned on {conditioned}")),
+        definitions.append((title, set_name(name, counted, redact)))
+    generator, settings = s.generator, s.setup.settings
+    conditioned = generator.conditioning or generator.conditioned_on
+    sampling = s.sampling.told(generator.kind)
+    definitions += [
+        ("Generator", Name(f"{'' if redact else generator.name + ', '}{generator.kind}, conditioned on {conditioned}")),
         ("Its fingerprint", Name(n.generator_source)),
         ("Sampling", Name(", ".join(f"{name} {value}" for name, value in sampling.items()))),
     ]
@@ -252,4 +252,4 @@ def _setup(s: LoopSummary, redact: bool) -> list[Block]:
         ("Balance", "paired with training images" if settings.paired else settings.balance),
         ("Most tries", count(settings.most_tries)),
     ]
-    return setup_section(n.filter, s.setup, told, drawn, redact)
+    return setup_section(n.filter, s.setup, definitions, drawn, redact)

@@ -68,12 +68,12 @@ def loop_cost(
     train, beside = real.filter.train, min(TRAINING_BESIDE_BLOCK, len(real.filter.train.images))
     blocks = -(-places // max(BLOCK, options.batch))
     screened = options.most_tries * (places + beside * blocks)
-    shown = MAX_PICTURES if options.gallery and not options.redact else 0
-    parts = [stored, drawing_cost(generator, options.sampling(), options.most_tries * places + shown)]
-    asked = 0 if real.filter.calibration is None else len(real.filter.calibration.images)
+    n_pictures = MAX_PICTURES if options.gallery and not options.redact else 0
+    parts = [stored, drawing_cost(generator, options.sampling(), options.most_tries * places + n_pictures)]
+    n_calibration = 0 if real.filter.calibration is None else len(real.filter.calibration.images)
     for detector in detectors:
         parts.append(_features(detector, [train, real.filter.calibration], train, screened + candidates.n_copies))
-        parts.append(Cost(pairs=(3 * asked + 2 * screened) * len(train.images)))
+        parts.append(Cost(pairs=(3 * n_calibration + 2 * screened) * len(train.images)))
     parts.append(_quality(real, detectors, auditor, quality, places, screened, options))
     return total([*parts, audit.cost]) + Cost(at_most=_BOUNDS)
 
@@ -96,8 +96,8 @@ def plan_loop_audit(
     train, names = real.filter.train, [f"kept {i}" for i in range(places)]
     blank = np.broadcast_to(np.uint8(0), (places, *train.images.shape[1:]))
     hashes = np.array(names, dtype=object)
-    kept = store_of_pixels(blank, train, "kept images", ids=names, hashes=hashes)
-    return plan_audit(train, kept, real.filter.calibration, options, auditors, progress)
+    store = store_of_pixels(blank, train, "kept images", ids=names, hashes=hashes)
+    return plan_audit(train, store, real.filter.calibration, options, auditors, progress)
 
 
 def _quality(
@@ -112,12 +112,12 @@ def _quality(
     """Count the work of table 3: features of first draws, kept and new people's images, and their comparison."""
     train, reference = real.filter.train, real.filter.calibration
     plain = options.input_size is None and options.normalise is None
-    known = plain and quality.source in [detector.source for detector in detectors]
-    parts = [Cost() if known else _features(quality, [train], train, screened)]
+    shared = plain and quality.source in [detector.source for detector in detectors]
+    parts = [Cost() if shared else _features(quality, [train], train, screened)]
     n, of_new = places, 0
     if reference is not None:
         of_new, n = len(reference.images), min(places, len(reference.images))
-        parts += [] if known else [_features(quality, [reference], train, 0)]
+        parts += [] if shared else [_features(quality, [reference], train, 0)]
     by_features = auditor is not None and auditor.head is not None
     nearest = (2 + (reference is not None)) * n + (2 * places if by_features else 0) + of_new
     return total(parts) + Cost(pairs=nearest * len(train.images))

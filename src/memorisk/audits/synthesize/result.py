@@ -82,8 +82,8 @@ class LoopNumbers:
     def bounded(self) -> RegeneratedCopies | None:
         """Return what bounds the copies among the kept images: a guarantee, and all training images are known."""
         sets = self.filter.sets
-        known = not self.doubts and not sets.n_train_unread
-        return self.copies if self.filter.promise.guarantee and sets.n_kept_images and known else None
+        complete = not self.doubts and not sets.n_train_unread
+        return self.copies if self.filter.promise.guarantee and sets.n_kept_images and complete else None
 
     def in_verdict(self) -> dict[str, Any]:
         """Return the numbers that ``verdict.json`` holds."""

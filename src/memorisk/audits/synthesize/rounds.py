@@ -73,16 +73,16 @@ class DrawScreening:
         drawn = store_of_pixels(self.form.pixels(images), train, "drawn", ids=ids, labels=labels)
         both = stack_stores([drawn, select_rows(train, np.arange(min(TRAINING_BESIDE_BLOCK, len(train.images))))])
         sets = replace(self.sets, synthetic=both, asked=both.manifest, calibration=None)
-        found = screen(self.opened, sets, self.thresholds, self.options, no_progress)
+        screening = screen(self.opened, sets, self.thresholds, self.options, no_progress)
         of_source = np.array([self._of_source(one, both, plan) for one in self.opened])
-        reason = found.reason[:n]
+        reason = screening.reason[:n]
         matched = (of_source >= np.array(self.thresholds)[:, None]).any(axis=0)
         reason[matched & (reason == "")] = SCORE  # a pair is one of those of all; set here where rounding decides
         return Block(
             plan=plan,
             hashes=drawn.pixel_hashes,
-            matches=tuple(Matches(m.score[:n], m.row[:n], m.second[:n]) for m in found.synthetic),
-            same=SamePixels(found.same.row[:n], found.same.orientation[:n]),
+            matches=tuple(Matches(m.score[:n], m.row[:n], m.second[:n]) for m in screening.synthetic),
+            same=SamePixels(screening.same.row[:n], screening.same.orientation[:n]),
             of_source=of_source,
             reason=reason,
             quality=np.array(quality_features(self.quality, both, train, self.options).values[:n]),
@@ -93,13 +93,13 @@ class DrawScreening:
         place = {str(image): row for row, image in enumerate(self.sets.train.manifest.images)}
         rows = np.array([place.get(str(source), -1) for source in plan["source"]], dtype=np.int64)
         score = np.full(len(plan), np.nan)
-        known = np.flatnonzero(rows >= 0)
-        if not len(known):
+        usable_rows = np.flatnonzero(rows >= 0)
+        if not len(usable_rows):
             return score
         values = np.asarray(opened.features(store, self.options, no_progress).values[: len(plan)])
-        known = known[opened.usable(values[known])]
-        if len(known):
-            score[known] = opened.similarity.scores(values[known], opened.train.values[rows[known]])
+        usable_rows = usable_rows[opened.usable(values[usable_rows])]
+        if len(usable_rows):
+            score[usable_rows] = opened.similarity.scores(values[usable_rows], opened.train.values[rows[usable_rows]])
         return score
 
 
@@ -196,8 +196,8 @@ def run_rounds(
 def _image_files(block: Block, places: LoopFolders) -> Iterator[tuple[int, Path, str]]:
     """The images of a block that are to be on the disk, each with its folder and name."""
     columns = (block.plan["number"], block.plan["attempt"], block.kept)
-    for row, (number, attempt, kept) in enumerate(zip(*columns, strict=True)):
-        if kept:
+    for row, (number, attempt, passed) in enumerate(zip(*columns, strict=True)):
+        if passed:
             yield row, places.kept, image_name(number)
         elif places.rejected is not None:
             yield row, places.rejected, image_name(number, attempt)

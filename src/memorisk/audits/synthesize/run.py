@@ -157,13 +157,13 @@ def synthesize(
         >>> result = synthesize("train/", "out/", generator="g/", detector="d/", calibration="new/")  # doctest: +SKIP
         >>> result.verdict["n_kept"], result.verdict["copies"]["share"]  # doctest: +SKIP
     """
-    given = {} if calibration is None else {"calibration": source_name(calibration)}
-    shown = str(generator) if isinstance(generator, str | Path) else generator.config.name
-    options = synthesize_options(settings | given | {"generator": shown})
+    calibration_name = {} if calibration is None else {"calibration": source_name(calibration)}
+    generator_name = str(generator) if isinstance(generator, str | Path) else generator.config.name
+    options = synthesize_options(settings | calibration_name | {"generator": generator_name})
     named = isinstance(generator, str | Path)
-    made = load_generator(generator, python_path=options.python_path) if named else generator
+    opened = load_generator(generator, python_path=options.python_path) if named else generator
     sources = {"TRAIN": train, "the calibration images": calibration}
-    audit = LoopAudit(Path(out), options, {"train": source_name(train)}, sources, dry_run, generator=made)
+    audit = LoopAudit(Path(out), options, {"train": source_name(train)}, sources, dry_run, generator=opened)
     return run_audit(audit, progress)
 
 
@@ -195,10 +195,10 @@ class LoopAudit(Audit[_LoopInputs, tuple[_LoopInputs, _Calibration], Result]):
     def plan(self, inputs: _LoopInputs, place: ComputeBackend, progress: Progress) -> SynthesizePlan:
         """Calibrate, and return what could be promised."""
         inputs = _working_at(place, inputs)
-        found = _calibrate(inputs, progress)
-        costs = () if found.choice is None else found.choice.costs
+        calibration = _calibrate(inputs, progress)
+        costs = () if calibration.choice is None else calibration.choice.costs
         return describe_loop(
-            inputs.generator, inputs.plan, inputs.real, inputs.detectors, inputs.candidates, costs, found.new,
+            inputs.generator, inputs.plan, inputs.real, inputs.detectors, inputs.candidates, costs, calibration.new,
             inputs.options, inputs.device, inputs.auditor, inputs.quality, inputs.audit,
         )  # fmt: skip
 
@@ -207,10 +207,10 @@ class LoopAudit(Audit[_LoopInputs, tuple[_LoopInputs, _Calibration], Result]):
     ) -> tuple[_LoopInputs, _Calibration]:
         """Compute the thresholds; passes and searches are at the workplace."""
         working = _working_at(place, inputs)
-        found = _calibrate(working, progress)
-        if found.choice is not None:
-            refuse_unaffordable(found.choice, found.opened)
-        return working, found
+        calibration = _calibrate(working, progress)
+        if calibration.choice is not None:
+            refuse_unaffordable(calibration.choice, calibration.opened)
+        return working, calibration
 
     def identity(self, evidence: tuple[_LoopInputs, _Calibration]) -> dict[str, Any]:
         """Return generator, images, features and settings."""
@@ -304,7 +304,7 @@ def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
 def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudonyms, progress: Progress) -> Result:
     """Draw, judge, audit, write; the file that says that all is there is the last."""
     options, real = asked.options, asked.real
-    kept = None
+    seal = None
     evidence = LoopEvidence(asked.generator.config, asked.generator.source, real.doubts, _empty_evidence(asked))
     if found.choice is not None:
         ledger = _draw(run, asked, found, progress)
@@ -317,7 +317,7 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
             found.thresholds, asked.auditor, asked.quality, options, progress,
         )  # fmt: skip
         _put_in_place(run, ledger)
-        kept = {"folder": KEPT, "sha256": kept_sha256(run.path)}  # before it is audited: a change since then shows
+        seal = {"folder": KEPT, "sha256": kept_sha256(run.path)}  # before it is audited: a change since then shows
         filtered = replace(filtered, audited=_audit(run, asked, ledger, progress))
         copies = bound_copies(ledger, options)
         evidence = replace(evidence, filtered=filtered, ledger=ledger, copies=copies, table_three=row)
@@ -326,12 +326,12 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
     _write_tables(run, result)
     pictures = None
     if options.gallery and not options.redact and evidence.ledger is not None:
-        known = drawn_image_names(evidence, names)
+        drawn_names = drawn_image_names(evidence, names)
         pictures = rejected_pairs(
-            result, evidence.ledger, real.filter, real.form, asked.generator, known, options, asked.device
+            result, evidence.ledger, real.filter, real.form, asked.generator, drawn_names, options, asked.device
         )
     write_text(run / REPORT, render_page(loop_page(result, pictures, redact=options.redact)))
-    write_json(run / COMPLETION_FILE, result.verdict | {"kept": kept}, recorded=True)
+    write_json(run / COMPLETION_FILE, result.verdict | {"kept": seal}, recorded=True)
     _clear(run)
     return result
 
@@ -366,9 +366,9 @@ def _kept_folder(run: RunFolder) -> Path:
 
 def _put_in_place(run: RunFolder, ledger: Ledger) -> None:
     """Write the labels next to the kept images (`images.clean_set`), and give the folder its name."""
-    kept = ledger.plan.iloc[ledger.kept]
-    if len(kept):
-        write_bytes(run / _BUILDING / LABEL_TABLE, manifest_bytes(_kept_files(kept), kept["class"].tolist()))
+    images = ledger.plan.iloc[ledger.kept]
+    if len(images):
+        write_bytes(run / _BUILDING / LABEL_TABLE, manifest_bytes(_kept_files(images), images["class"].tolist()))
     (run / _BUILDING).rename(run / KEPT)
     fsync_folder(run.path)
 
@@ -380,12 +380,12 @@ def _clear(run: RunFolder) -> None:
 
 def _audit(run: RunFolder, asked: _LoopInputs, ledger: Ledger, progress: Progress) -> FinalAudit | None:
     """Audit the kept set; None where nothing was kept."""
-    kept, sets = ledger.plan.iloc[ledger.kept], asked.real.filter
-    if not len(kept):
+    images, sets = ledger.plan.iloc[ledger.kept], asked.real.filter
+    if not len(images):
         return None
-    known = set(map(str, sets.train.manifest.images))
-    pairs = zip(_kept_files(kept), map(str, kept["source"]), strict=True)
-    sources = {file: source for file, source in pairs if source in known}
+    train_images = set(map(str, sets.train.manifest.images))
+    pairs = zip(_kept_files(images), map(str, images["source"]), strict=True)
+    sources = {file: source for file, source in pairs if source in train_images}
     return audit_kept(run.path, sets.train, sets.calibration, asked.options, asked.auditors, progress, sources)
 
 
@@ -396,8 +396,8 @@ def _kept_files(kept: pd.DataFrame) -> list[str]:
 
 def _write_tables(run: RunFolder, result: Result) -> None:
     """Write the ledger and the manifest of the kept set, as Parquet and as CSV."""
-    kept = kept_table(result)
-    for name, table in ((LEDGER, result.per_image), (MANIFEST, kept)):
+    images = kept_table(result)
+    for name, table in ((LEDGER, result.per_image), (MANIFEST, images)):
         write_table(run / f"{name}.parquet", table, recorded=True)
         write_csv(run / f"{name}.csv", table)
 

@@ -53,13 +53,13 @@ def _folders(manifest: Manifest) -> Iterator[Path]:
         return
     root = manifest.root.absolute()
     yield from (root, root.parent)  # of a generated set's own folder of images
-    seen = {root}
+    visited = {root}
     paths = (str(path) for path in manifest.table["path"] if path and not str(path).startswith(BUILTIN))
     for folder in {path.rpartition("/")[0] for path in paths if "/" in path}:
         for above in (root / folder, *(root / folder).parents):
-            if above in seen or not above.is_relative_to(root):
+            if above in visited or not above.is_relative_to(root):
                 break
-            seen.add(above)
+            visited.add(above)
             yield above
 
 
@@ -103,20 +103,20 @@ def read_real(
     nothing = _placeholder(whole)
     opened = filter_sets.open_manifests(whole, nothing, calibration, options, progress)
     real = options.of_real()
-    given = {TRAIN: opened.train, CALIBRATION: opened.unseen}
-    for what, source in given.items():
+    sources = {TRAIN: opened.train, CALIBRATION: opened.unseen}
+    for what, source in sources.items():
         if source is not None:
             refuse_generated(what, source)
-    stores = decode_alike(given, dict.fromkeys(given, real), progress)
+    stores = decode_alike(sources, dict.fromkeys(sources, real), progress)
     form = StoredForm.of(stores[TRAIN], generator.config, options.of_synthetic())
     blank = store_of_pixels(np.zeros((1, *form.shape), np.uint8), stores[TRAIN], "nothing", ids=["nothing"])
     opened = replace(opened, train=stores[TRAIN], synthetic=blank, unseen=stores.get(CALIBRATION))
     sets = filter_sets.decode_sets(opened, detectors, progress, calibration_unseen=options.calibration_unseen)
-    said = [refuse_known(generator, stores[CALIBRATION], "the calibration images")] if CALIBRATION in stores else []
-    said += [unknown_weights(generator, stores[TRAIN]), form.note(generator.config)]
-    sets = replace(sets, notes=(*sets.notes, *(note for note in said if note)))
+    remarks = [refuse_known(generator, stores[CALIBRATION], "the calibration images")] if CALIBRATION in stores else []
+    remarks += [unknown_weights(generator, stores[TRAIN]), form.note(generator.config)]
+    sets = replace(sets, notes=(*sets.notes, *(note for note in remarks if note)))
     more = trained_on_more(generator, stores[TRAIN])
-    decoded = sum(store.images.nbytes for what, store in stores.items() if isinstance(given[what], Manifest))
+    decoded = sum(store.images.nbytes for what, store in stores.items() if isinstance(sources[what], Manifest))
     return RealSets(sets, form, (more,) if more else (), decoded)
 
 

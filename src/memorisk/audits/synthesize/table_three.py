@@ -42,29 +42,29 @@ def table_three(runs: Sequence[str | Path]) -> pd.DataFrame:
     rows = []
     for run in runs:
         try:
-            found = read_json(Path(run) / COMPLETION_FILE)
+            completion = read_json(Path(run) / COMPLETION_FILE)
         except (OSError, ValueError):
             raise InputError(
                 f"{one_line(run)} holds no finished run of synthesize: there is no {COMPLETION_FILE} in it"
             ) from None
-        row = found.get("table_three")
+        row = completion.get("table_three")
         if not isinstance(row, dict):
             raise InputError(f"{one_line(run)} kept too few images to measure their quality")
         rows.append({"run": str(run), **_flat(from_json(TableThreeRow, row))})
-    known = {name: place for place, name in enumerate(CONDITION_ORDER)}
-    rows.sort(key=lambda row: known.get(str(row["conditioning"]), len(known)))
+    order = {name: place for place, name in enumerate(CONDITION_ORDER)}
+    rows.sort(key=lambda row: order.get(str(row["conditioning"]), len(order)))
     return pd.DataFrame(rows)
 
 
 def _flat(row: TableThreeRow) -> dict[str, Any]:
     """Return the row with a column for each number."""
-    found = {name: value for name, value in to_json(row).items() if name != "figures"}
+    columns = {name: value for name, value in to_json(row).items() if name != "figures"}
     for figure in FIGURES:
         for what in SETS:
             limits = row.figures[figure].get(what)
             for name, end in (("estimate", ""), ("low", "_low"), ("high", "_high")):
-                found[f"{figure.lower()}_{what}{end}"] = float(getattr(limits, name, np.nan))
-    return found
+                columns[f"{figure.lower()}_{what}{end}"] = float(getattr(limits, name, np.nan))
+    return columns
 
 
 def table_three_block(row: TableThreeRow) -> Table:
@@ -74,11 +74,11 @@ def table_three_block(row: TableThreeRow) -> Table:
         number("n", "Images", "count"),
     ]
     for figure in FIGURES:
-        shown = "percent" if figure == "MemRate" else "decimal"
+        unit = "percent" if figure == "MemRate" else "decimal"
         for what in SETS:
             source = f"{figure.lower()}_{what}"
             limits = (f"{source}_low", f"{source}_high")
-            columns.append(Column(source=source, heading=f"{figure}, {what}", format=shown, interval=limits))
+            columns.append(Column(source=source, heading=f"{figure}, {what}", format=unit, interval=limits))
     flat = _flat(row)
     caption = f"FID and IRS of {row.n:,} images by {row.features}; {rate_words(flat)}."
     return Table(frame=pd.DataFrame([flat]), columns=columns, caption=caption)
@@ -90,8 +90,8 @@ def rate_words(row: Mapping[Any, Any]) -> str:
     Args:
         row: Row of `table_three`.
     """
-    if said := row.get("no_rate"):
-        return str(said)
+    if reason := row.get("no_rate"):
+        return str(reason)
     pairs = "with the training image it was conditioned on" if row["paired"] else "with any training image"
-    told = f"MemRate by {row['memorized_by']}, {row['memorized_at']}, {pairs}"
-    return f"{told}; {_CHOSEN_BY_IT}" if row["memorized_at"] == OF_LOOP else told
+    text = f"MemRate by {row['memorized_by']}, {row['memorized_at']}, {pairs}"
+    return f"{text}; {_CHOSEN_BY_IT}" if row["memorized_at"] == OF_LOOP else text

@@ -61,24 +61,24 @@ def watch_cost(
     """
     real, n = watch.real, None if looks is None else sum(looks)
     stores = (real.train, real.held)
-    found = features_cost(
+    cost = features_cost(
         real.detector.source, [s.pixel_hashes for s in stores], real.train.images.shape, real.detector.detector
     )
     passes = passes_per_image(real.detector.source)
     if quality not in (AUTO, NO_FID):
         source = parse_source(quality)
         passes += passes_per_image(source)
-        found += features_cost(source, [s.pixel_hashes for s in stores], real.train.images.shape)
-    found += Cost(bytes_images=decoded)
+        cost += features_cost(source, [s.pixel_hashes for s in stores], real.train.images.shape)
+    cost += Cost(bytes_images=decoded)
     if n is None:
-        return found + Cost(images_drawn=None if kind else 0, images_passed=None, pairs=None)
+        return cost + Cost(images_drawn=None if kind else 0, images_passed=None, pairs=None)
     drawn = kind_cost(kind, watch.options.sampling(), n) if kind else Cost()
     loose = ["pairs"] if passes or real.detector.measure in _UNDEFINED else []
     loose += ["images_passed"] if passes else []
     if bound:
         loose = ["images_drawn", "images_passed", "pairs"]
     compared = n * (len(real.train.images) + len(real.held.images))
-    return found + drawn + Cost(images_passed=passes * n, pairs=compared, at_most=tuple(loose))
+    return cost + drawn + Cost(images_passed=passes * n, pairs=compared, at_most=tuple(loose))
 
 
 @dataclass(frozen=True)
@@ -192,9 +192,9 @@ def plan_watch(
         InputError: As `watch_training`.
     """
     kind = open_outputs(_folder(run), train, held_out, out, watch_options(settings), progress)
-    given = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)}
-    given |= {"quality": NO_FID, "log": (), "log_to": None}
-    watch = MemorizationWatch(kind.train, kind.held_out, stop=False, progress=progress, **given)
+    options = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)}
+    options |= {"quality": NO_FID, "log": (), "log_to": None}
+    watch = MemorizationWatch(kind.train, kind.held_out, stop=False, progress=progress, **options)
     kind.check(watch.real)
     steps, had = tuple(kind.waiting()), {look.step for look in EvaluationLog(kind.out)}
     looks = [kind.images(step) for step in steps if step not in had]
@@ -298,12 +298,12 @@ def plan_within(
     Raises:
         InputError: As `watch_within`.
     """
-    given = replace(watching or WatchSettings(), quality=NO_FID, log=(), log_to=None)
-    watch = _opened(images, out, given, progress, settings, planning=True)
-    left = max(0, (watch.options.looks or 0) - len(EvaluationLog(Path(out) / WATCH)))
+    without_quality = replace(watching or WatchSettings(), quality=NO_FID, log=(), log_to=None)
+    watch = _opened(images, out, without_quality, progress, settings, planning=True)
+    n_looks = max(0, (watch.options.looks or 0) - len(EvaluationLog(Path(out) / WATCH)))
     kind = settings_of(TrainGeneratorOptions, settings).kind
     quality = (watching or WatchSettings()).quality
-    looks = [watch.options.images] * left
+    looks = [watch.options.images] * n_looks
     return build_plan(watch, watch_cost(watch, looks, kind=kind, quality=quality, bound=True))
 
 
@@ -319,8 +319,8 @@ def _opened(
     if watching is not None and options.kind == "gan":
         watching.refuse_diffusion("a GAN")  # not at its first look, in the middle of the training
     parts, _ = training_images(str(images), options, progress)
-    given = watching or WatchSettings()
-    of_watch = WatchOptions(**{field.name: getattr(given, field.name) for field in fields(WatchSettings)})
+    of_user = watching or WatchSettings()
+    of_watch = WatchOptions(**{field.name: getattr(of_user, field.name) for field in fields(WatchSettings)})
     of_watch = plan_evaluations(of_watch, parts.looks, parts.every)
     every = {field.name: getattr(of_watch, field.name) for field in fields(WatchOptions)} | {"store": options.store}
     folder = None if planning else Path(out) / WATCH

@@ -50,9 +50,9 @@ def rule_words(options: WatchOptions, shared: ErrorSpending, n_held: int, *, cho
         n_held: Held-out patients.
         chosen: Whether ``auto`` took it.
     """
-    taken = options.stop_on
+    rule_name = options.stop_on
     if not chosen:
-        return f"The rule is {taken}, as it was named."
+        return f"The rule is {rule_name}, as it was named."
     share, test = (held_out_needed(replace(options, stop_on=rule), shared.of_look(1)) for rule in ("share", "test"))
     there = plural(n_held, "held-out patient", "held-out patients")
     looks = "at this number of looks" if options.looks is None else f"at {plural(options.looks, 'look', 'looks')}"
@@ -60,8 +60,8 @@ def rule_words(options: WatchOptions, shared: ErrorSpending, n_held: int, *, cho
         "share": f"it needs {share:,} held-out patients {looks}, and there are {n_held:,}",
         "test": f"share needs {share:,} held-out patients {looks}, and there are {n_held:,}; test needs {test:,}",
         "never": f"{there} are too few for share, which needs {share:,} {looks}, and for test, which needs {test:,}",
-    }[taken]
-    return f"The rule is {taken}, which auto chose: {why}."
+    }[rule_name]
+    return f"The rule is {rule_name}, which auto chose: {why}."
 
 
 def is_share_unattainable(options: WatchOptions, shared: ErrorSpending, n_held: int) -> bool:
@@ -127,14 +127,14 @@ def evaluation_note(nothing: bool, error: float, drawn: int, compared: int, few:
         compared: Number of drawn images that were compared.
         few: Sentence that held-out patients are too few for a share; empty where they are enough.
     """
-    said = [few] if few else []
+    sentences = [few] if few else []
     if nothing:
-        said.append("Nothing was compared: the detector's measure knows no distance of the drawn images.")
+        sentences.append("Nothing was compared: the detector's measure knows no distance of the drawn images.")
     elif compared < drawn:
-        said.append(f"{drawn - compared:,} drawn images took no part: the measure knows no distance of them.")
+        sentences.append(f"{drawn - compared:,} drawn images took no part: the measure knows no distance of them.")
     if not error:
-        said.append("More looks than were planned: this one can stop nothing.")
-    return " ".join(said)
+        sentences.append("More looks than were planned: this one can stop nothing.")
+    return " ".join(sentences)
 
 
 _UNTESTED = "Nothing was tested, and nothing could have stopped the training: that it went on says nothing."

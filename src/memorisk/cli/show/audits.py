@@ -100,8 +100,8 @@ def _print_changed(console: Console, review: pd.DataFrame) -> None:
     """Name the first pairs that have to be judged anew because an image was changed."""
     changed = review.loc[review["changed"].astype(str) != ""]
     columns = (column_texts(changed.head(_NAMED), name) for name in ("synthetic_image", "training_image", "changed"))
-    for made, real, verdict in zip(*columns, strict=True):
-        text = f"Changed since it was judged ({verdict}), asked about anew: {one_line(made)} and {one_line(real)}"
+    for synthetic, real, verdict in zip(*columns, strict=True):
+        text = f"Changed since it was judged ({verdict}), asked about anew: {one_line(synthetic)} and {one_line(real)}"
         console.print(Text(text), soft_wrap=True)
     if (more := len(changed) - _NAMED) > 0:
         console.print(Text(f"{plural(more, 'more changed pair is', 'more changed pairs are')} in review.csv"))
@@ -136,10 +136,10 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
 
 def _compared(plan: "SyntheticPlan") -> str:
     """Say which pixels a pass is about, and what of the files it is not."""
-    said = f"{plan.compared.words}; a pass is about these, and memorisk release writes no others"
+    text = f"{plan.compared.words}; a pass is about these, and memorisk release writes no others"
     if plan.first_file is None or plan.compared.covers(plan.first_file):
-        return said
-    return f"{said}. The first generated file holds {plan.first_file.words}: give settings that keep what goes out"
+        return text
+    return f"{text}. The first generated file holds {plan.first_file.words}: give settings that keep what goes out"
 
 
 def _comparison(n: SyntheticNumbers) -> str:
@@ -165,8 +165,8 @@ def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
             (f"{units} listed", f"{listing.n_listed_patients:,}; {shortest}"),
             ("nearer than every held-out one", f"{listing.n_ahead_patients:,}, p {listing.p_ahead:.3g}"),
         ]
-    for said in () if n.paired is None else n.paired.rates:
-        lines.append((f"MemRate by {said.detector}", _rate(said)))
+    for rate in () if n.paired is None else n.paired.rates:
+        lines.append((f"MemRate by {rate.detector}", _rate(rate)))
     if (recall := power.recall) is not None:
         limits = f"{100 * recall.low:.0f} to {100 * recall.high:.0f} %"
         sources = f"of {recall.trials} {units}, one copy each ({limits})"
@@ -187,8 +187,8 @@ def _rate(said: DetectorRate) -> str:
     """Return MemRate with its value on held-out images."""
     if said.rate is None:
         return "no threshold"
-    shown = [percent(one.estimate, one.low, one.high) if one else "no images" for one in (said.rate, said.held)]
-    return f"{shown[0]}; held out {shown[1]}{'; no larger than by chance' if said.by_chance else ''}"
+    limits = [percent(one.estimate, one.low, one.high) if one else "no images" for one in (said.rate, said.held)]
+    return f"{limits[0]}; held out {limits[1]}{'; no larger than by chance' if said.by_chance else ''}"
 
 
 def _identical(pixels: PixelPairs) -> str:
@@ -212,9 +212,9 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
     """A row a look, what the rule says, and where the report lies."""
     if as_json:
         stop = None if found.stop is None else found.stop.step
-        told = {"looks": [asdict(look) for look in found.looks], "stop": stop}
-        told |= {"headline": found.headline, "rule": found.rule, "notes": found.notes}
-        print_json(told | to_json(found.real.ids))
+        content = {"looks": [asdict(look) for look in found.looks], "stop": stop}
+        content |= {"headline": found.headline, "rule": found.rule, "notes": found.notes}
+        print_json(content | to_json(found.real.ids))
         return
     console = Console()
     table = plain_table(("step", "memorized share (95 %)", "listed", "FID", "as many", "held-out", "loss"))
@@ -237,8 +237,8 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
             console.print(Text(f"  {reason.text}"), soft_wrap=True)
         print_list(console, "What to do next", verdict.next_steps)
     if found.looks and found.looks[-1].fid_name:
-        told = "as many: of no more drawn images than are held out; held-out: of real images in the place of these"
-        console.print(Text(f"{found.looks[-1].fid_name}; {told}"), soft_wrap=True)
+        content = "as many: of no more drawn images than are held out; held-out: of real images in the place of these"
+        console.print(Text(f"{found.looks[-1].fid_name}; {content}"), soft_wrap=True)
     for note in found.notes:
         console.print(Text(note), soft_wrap=True)
     console.print(Text("The final audit needs held-out patients who had no part in this watch."), soft_wrap=True)
@@ -248,20 +248,20 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
 
 def show_watch_within(watch: "MemorizationWatch") -> None:
     """Print what a watch within a training says: its last look, whether and why it ended it, its rule, its report."""
-    console, found = Console(), watch.result()
-    looks, stop = found.looks, found.stop
+    console, result = Console(), watch.result()
+    looks, stop = result.looks, result.stop
     console.print(Text(f"watch: {looks[-1].words}" if looks else "watch: nothing was looked at"), soft_wrap=True)
     if stop is not None and not looks[-1].go_on:
-        said = f"it stopped the training at step {looks[-1].step:,}: {RULES[found.options.stop_on]}"
-    elif can_stop(found):
-        said = "it did not stop the training"
+        outcome = f"it stopped the training at step {looks[-1].step:,}: {RULES[result.options.stop_on]}"
+    elif can_stop(result):
+        outcome = "it did not stop the training"
     else:
-        said = "it could not have stopped the training"
-    console.print(Text(f"watch: {said}"), soft_wrap=True)
+        outcome = "it could not have stopped the training"
+    console.print(Text(f"watch: {outcome}"), soft_wrap=True)
     if looks:
-        console.print(Text(f"watch: {found.headline}"), soft_wrap=True)
-    console.print(Text(f"watch: {found.rule}"), soft_wrap=True)
-    for note in found.notes:
+        console.print(Text(f"watch: {result.headline}"), soft_wrap=True)
+    console.print(Text(f"watch: {result.rule}"), soft_wrap=True)
+    for note in result.notes:
         console.print(Text(f"watch: {note}"), soft_wrap=True)
     if (report := watch.report()) is not None:
         console.print(Text(f"watch: {report}"), soft_wrap=True)

@@ -37,9 +37,9 @@ def show_plan(plan: "BenchmarkPlan", *, as_json: bool) -> None:
 
     memory = plan.memory
     free = "how much is free is not known" if memory.free is None else f"{gigabytes(memory.free)} are free"
-    told = f"memory: about {gigabytes(memory.needed)} for a detector, {free}: {memory.processes} side by side; features"
-    told += f" lie on files without a name, {gigabytes(memory.on_disk)} for a detector"
-    console.print(Text(told), soft_wrap=True)
+    text = f"memory: about {gigabytes(memory.needed)} for a detector, {free}: {memory.processes} side by side; features"
+    text += f" lie on files without a name, {gigabytes(memory.on_disk)} for a detector"
+    console.print(Text(text), soft_wrap=True)
     for name, measures in memory.left_out.items():
         for why in measures.values():
             console.print(Text(f"would be left out: {name}: {why}"), soft_wrap=True)

@@ -66,17 +66,17 @@ def _noticed(reading: ResultView) -> list[str]:
     from memorisk.audits.classifier.pages.wording import UNFLAGGED
     from memorisk.statistics.verdicts.class_reasons import power_sentence
 
-    told, units, found = [], reading.summary.units, reading.summary.noticeable
-    if found is not None:
-        label = one_line(found.label, 40)
-        text = power_sentence(found.gap_nats, found.simulated, units, label, found.stratum, found.strata)
-        told.append(f"{UNFLAGGED.format(unit=units.one)}{text}" if reading.status == "fail" else text)
+    sentences, units, gap = [], reading.summary.units, reading.summary.noticeable
+    if gap is not None:
+        label = one_line(gap.label, 40)
+        text = power_sentence(gap.gap_nats, gap.simulated, units, label, gap.stratum, gap.strata)
+        sentences.append(f"{UNFLAGGED.format(unit=units.one)}{text}" if reading.status == "fail" else text)
     if untested := reading.untestable()["label"].tolist():
         named = ", ".join(one_line(label, 40) for label in untested[:MOST_NAMED])
         more = f" and {len(untested) - MOST_NAMED} more" if len(untested) > MOST_NAMED else ""
         classes = plural(len(untested), "class", "classes")
-        told.append(f"a single {units.one} can go unnoticed in {classes}: {named}{more}")
-    return told
+        sentences.append(f"a single {units.one} can go unnoticed in {classes}: {named}{more}")
+    return sentences
 
 
 def _class_table(result: Result) -> Table:
@@ -124,12 +124,12 @@ def _rarest(found: RarestAgainstTop) -> Text:
     if found.too_rare:
         return Text(f"The rarest class ({rarest}, n = {found.n_rarest}) has too few images to be compared with others.")
     if rarest == top:
-        told = f"The rarest class ({rarest}, n = {found.n_rarest}) has the largest mean M too"
+        start = f"The rarest class ({rarest}, n = {found.n_rarest}) has the largest mean M too"
         if isnan(found.difference_most_frequent_nats):
-            return Text(f"{told}.")
+            return Text(f"{start}.")
         low, high = found.low_most_frequent_nats, found.high_most_frequent_nats
         return Text(
-            f"{told}: {signed(found.difference_most_frequent_nats)} more than the most frequent "
+            f"{start}: {signed(found.difference_most_frequent_nats)} more than the most frequent "
             f"({one_line(found.label_most_frequent, 40)}, n = {found.n_most_frequent}), 95 % interval "
             f"{limits(low, high)}{'.' if low > 0 else ', which chance may explain.'}"
         )
@@ -153,8 +153,8 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     for name, number in found.parts.items():
         console.print(Text(f"{number:>14,} images in {name}"))
     own = found.cost.steps is None  # the user's training, whose steps memorisk does not see
-    known = replace(found.cost, steps=0, images_trained=0) if own else found.cost
-    for line in known.lines():
+    cost = replace(found.cost, steps=0, images_trained=0) if own else found.cost
+    for line in cost.lines():
         console.print(Text(line))
     if found.bytes_until_the_end:
         console.print(Text(f"{found.bytes_until_the_end:>14,} bytes of changed images, until the end"))
@@ -194,17 +194,17 @@ def _could(row: ClassOutlook) -> str:
     return "no" if row.smallest_list > row.n_groups_scored else f"no: {one_line(row.why_not)}"
 
 
-def show_check(found: ImageCheck, out: Path | None, *, as_json: bool, redact: bool) -> None:
+def show_check(check: ImageCheck, out: Path | None, *, as_json: bool, redact: bool) -> None:
     """Print all findings of `images check`, or their numbers alone where names are redacted."""
     if redact:
-        doubts = tuple(doubt.without_ids for doubt in found.id_doubts)
-        found = replace(found, name="[redacted]", notes=(), id_doubts=doubts)
+        doubts = tuple(doubt.without_ids for doubt in check.id_doubts)
+        check = replace(check, name="[redacted]", notes=(), id_doubts=doubts)
     if as_json:
-        print_json(found.summary() if redact else found.to_dict())
+        print_json(check.summary() if redact else check.to_dict())
         return
     from memorisk.images.set_check_text import render_text
 
-    text = render_text(found, **({"shown": 0} if redact else {}))
+    text = render_text(check, **({"shown": 0} if redact else {}))
     plain_console().print(Text("\n".join(text)), soft_wrap=True)
     if out is not None:
         plain_console().print(Text(f"Page: {out / 'report.html'}"), soft_wrap=True)

@@ -45,17 +45,17 @@ STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD
 def progress_bar() -> Iterator[Reporter]:
     """A progress bar on standard error, or below a notebook's cell; in a log a line every ``LOG_SECONDS``."""
     console = Console(stderr=True)
-    shown = _Stages()
+    stages = _Stages()
     if console.is_jupyter:
         write = _notebook_writer()
         try:
-            with _repeated(shown, NOTEBOOK_SECONDS, write):
-                yield shown
+            with _repeated(stages, NOTEBOOK_SECONDS, write):
+                yield stages
         finally:
             write("")  # a notebook is kept: how far it was is not
     elif not console.is_terminal:
-        with _repeated(shown, LOG_SECONDS, _write_line):
-            yield shown
+        with _repeated(stages, LOG_SECONDS, _write_line):
+            yield stages
     else:
         columns = (
             TextColumn("{task.description}"),
@@ -66,8 +66,8 @@ def progress_bar() -> Iterator[Reporter]:
             TimeRemainingColumn(compact=True),
         )
         with Progress(*columns, console=console, transient=True) as bar:
-            shown.bar = bar
-            yield shown
+            stages.bar = bar
+            yield stages
 
 
 def showing_progress(function: ValueT) -> ValueT:
@@ -137,11 +137,13 @@ class _Stages:
             return ""
         stage, done, total = self._now
         begun, first, _ = self._begun[stage]
-        left = []
+        remaining = []
         if total and first < done < total:
-            left = [f"{timedelta(seconds=round((total - done) * (time.monotonic() - begun) / (done - first)))} left"]
+            remaining = [
+                f"{timedelta(seconds=round((total - done) * (time.monotonic() - begun) / (done - first)))} left"
+            ]
         counted = f" {done:,}/{total:,}" if total else ""
-        return ", ".join([f"{one_line(stage, 200)}{counted}", *self._details(stage, done), *left])
+        return ", ".join([f"{one_line(stage, 200)}{counted}", *self._details(stage, done), *remaining])
 
 
 @contextmanager
@@ -173,8 +175,8 @@ def _write_line(line: str) -> None:
 def _notebook_writer() -> Callable[[str], object]:
     """Give what replaces one line below a notebook's cell; it needs no widgets."""
     display = import_module("IPython.display").display  # there where a notebook is
-    shown: Any = display({"text/plain": ""}, raw=True, display_id=True)
-    return lambda line: shown.update({"text/plain": line}, raw=True)
+    handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
+    return lambda line: handle.update({"text/plain": line}, raw=True)
 
 
 def signed(value: float | None, digits: int = 2) -> str:

@@ -136,6 +136,6 @@ def show_autoencoder_plan(plan: "AutoencoderPlan", *, as_json: bool) -> None:
 def _with_limits(interval: dict[str, Any], digits: int) -> str:
     """An estimate with its interval, or what keeps it from having one."""
     low, high = interval["low"], interval["high"]
-    known = all(value is not None and value == value for value in (low, high))
-    limits = f"{low:.{digits}f} to {high:.{digits}f}" if known else "too few patients"
+    finite = all(value is not None and value == value for value in (low, high))
+    limits = f"{low:.{digits}f} to {high:.{digits}f}" if finite else "too few patients"
     return f"{interval['estimate']:.{digits}f} ({limits})"

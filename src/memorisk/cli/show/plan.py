@@ -12,8 +12,8 @@ from memorisk.cli.show.common import print_json, print_rows
 def show_pair_search(plan: PairPlan, options: PairPlanOptions, *, as_json: bool) -> None:
     """Print a planned search over all pairs."""
     if as_json:
-        told = {"asked": asdict(options), **asdict(plan)}
-        print_json(told)
+        document = {"asked": asdict(options), **asdict(plan)}
+        print_json(document)
         return
     counts = plan.counts
     lines = [

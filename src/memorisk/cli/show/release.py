@@ -68,11 +68,11 @@ def show_export(found: "Export", *, as_json: bool) -> None:
     for name in found.suspicious:
         console.print(Text(f"Left behind: {one_line(name, 100)} (the review names it)"), soft_wrap=True)
     if found.suspicious:
-        told = (
+        text = (
             "This is another set than the audited one: audit it before it is released, by another detector "
             "(--detector). The one that was used overlooks again what it overlooked."
         )
-        console.print(Text(told), soft_wrap=True)
+        console.print(Text(text), soft_wrap=True)
 
 
 def _frames(left: dict[str, int]) -> str:

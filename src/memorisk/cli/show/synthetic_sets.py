@@ -117,7 +117,7 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
         ("unreadable synthetic images, rejected", f"{plan.unreadable:,}"),
         ("patients", ", ".join(f"{what} {n:,}" for what, n in plan.patients.items())),
         ("calibration patients left out", f"{plan.exclusions.left_out.n:,}"),
-        *(("calibration", told) for told in excluded_words(plan.exclusions, Terms("patients"))),
+        *(("calibration", clause) for clause in excluded_words(plan.exclusions, Terms("patients"))),
         *(("detector", name) for name in plan.detectors),
         *(("copies", f"{f.family}: {f.identities:,} identities of {f.needed:,} needed") for f in plan.families),
         ("identities missing for the guarantee", f"{plan.missing:,}"),
@@ -189,7 +189,7 @@ def _screening_lines(n: FilterNumbers) -> list[tuple[str, str]]:
             f"calibration {n.units}",
             f"{n.calibration.n_calibration_patients:,}; missing for the guarantee {missing:,}",
         ),
-        *(("calibration", told) for told in excluded_words(n.calibration.exclusions, n.terms)),
+        *(("calibration", clause) for clause in excluded_words(n.calibration.exclusions, n.terms)),
         ("compared by", "; ".join(n.promise.detectors)),
         *([] if n.audited is None else [("kept images audited by", "; ".join(n.audited.detectors))]),
     ]
@@ -228,7 +228,7 @@ def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
             for what, n in (("training", plan.training), ("calibration", plan.calibration))
         ),
         ("calibration patients left out", f"{plan.exclusions.left_out.n:,}"),
-        *(("calibration", told) for told in excluded_words(plan.exclusions, Terms("patients"))),
+        *(("calibration", clause) for clause in excluded_words(plan.exclusions, Terms("patients"))),
         *(("detector", name) for name in plan.detectors),
         *(
             ("copies", f"{f.family}: {f.identities:,} identities of {f.needed:,} needed")
@@ -293,9 +293,9 @@ def _synthesis_lines(n: LoopNumbers) -> list[tuple[str, str]]:
     if n.n_empty:
         lines.append(("places", empty_places(n)))
     if (copies := n.bounded) is not None:
-        made = f"copies made by {promised_kinds(n.filter.promise)} among the kept images"
+        heading = f"copies made by {promised_kinds(n.filter.promise)} among the kept images"
         most = f"at most {100 * copies.high:.2g} %" if copies.high < 1 else "any share"
-        lines.append((made, f"{most} (95 % limit); of other copies nothing is promised"))
+        lines.append((heading, f"{most} (95 % limit); of other copies nothing is promised"))
     return lines
 
 
@@ -335,13 +335,13 @@ def show_quality_plan(plan: "QualityPlan", *, as_json: bool) -> None:
 def _quality_lines(frame: pd.DataFrame) -> Iterator[str]:
     """Yield one line per figure, with that of held-out images at the same number."""
     for row in frame.to_dict("records"):
-        said = f"{row['name']}: {_quality_limits(row, 'estimate', 'low', 'high')}"
+        line = f"{row['name']}: {_quality_limits(row, 'estimate', 'low', 'high')}"
         if row["n_reference"]:
             if row["n_reference"] < row["n_synthetic"]:
                 at_number = _quality_limits(row, "same_number", "same_number_low", "same_number_high")
-                said += f"; of {row['n_reference']:,} of them {at_number}"
-            said += f"; held-out real images {_quality_limits(row, 'reference', 'reference_low', 'reference_high')}"
-        yield said
+                line += f"; of {row['n_reference']:,} of them {at_number}"
+            line += f"; held-out real images {_quality_limits(row, 'reference', 'reference_low', 'reference_high')}"
+        yield line
 
 
 def _compared(frame: pd.DataFrame) -> Iterator[str]:

@@ -101,9 +101,9 @@ def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
         return
     console = Console()
     headings = ("regime", "accuracy", "mean M", "worst", "flagged", "eps <=", "eps >=", "verdict")
-    shown = plain_table(headings, left=("worst", "verdict"))
+    grid = plain_table(headings, left=("worst", "verdict"))
     for row in table.to_dict("records"):
-        shown.add_row(
+        grid.add_row(
             Text(row["regime"]),
             f"{row['accuracy']:.3f}",
             signed(row["mean_m"], 3),
@@ -113,7 +113,7 @@ def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
             "" if isnan(row["bound"]) else f"{row['bound']:.2f}",
             row["status"],
         )
-    console.print(shown)
+    console.print(grid)
     majority = f"{table['majority'].iloc[0]:.3f}"
     console.print(Text(f"accuracy: on unseen images; always answering the commonest class gives {majority}"))
     console.print(Text("eps: of one image replaced, at most as promised and at least as measured"))
@@ -229,11 +229,11 @@ def _show(trained: "Trained") -> None:
     headings = ("same patient, test", "data set", "patients", "AUC (95 %)", "told apart, %")
     table = plain_table(headings, left=["data set"])
     for stage, words in _STAGES.items():
-        for name, found in test.get(stage, {}).get("auc", {}).items():
-            patients = str(found["n_positive_identities"]) if "n_positive_identities" in found else ""
+        for name, auc in test.get(stage, {}).get("auc", {}).items():
+            patients = str(auc["n_positive_identities"]) if "n_positive_identities" in auc else ""
             apart = test[stage].get("specificity", {}).get(name)
-            shown = "" if apart is None else _identity_line(apart["interval"])
-            table.add_row(words, Text(name), patients, _estimate(found.get("interval", found)), shown)
+            distinguished = "" if apart is None else _identity_line(apart["interval"])
+            table.add_row(words, Text(name), patients, _estimate(auc.get("interval", auc)), distinguished)
     if table.row_count:
         console.print(table)
         console.print(Text("told apart: pairs of two patients below the score that 95 % of the pairs of one reach"))
@@ -257,7 +257,7 @@ def _show_recalls(console: Console, test: dict[str, Any]) -> None:
     for family in test[stages[0]]["recall"]:
         by_stage = [test[stage]["recall"][family] for stage in stages]
         strongest = list(by_stage[0])[-1]
-        table.add_row(f"{family} {strongest}", *(_share(found[strongest]) for found in by_stage))
+        table.add_row(f"{family} {strongest}", *(_share(recalls[strongest]) for recalls in by_stage))
     console.print(table)
     console.print(Text("found: above the score that half of the validation pairs of two patients stay below"))
 

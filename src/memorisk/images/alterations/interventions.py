@@ -84,9 +84,9 @@ def edges_only(images: np.ndarray) -> np.ndarray:
 
 def colour_only(images: np.ndarray) -> np.ndarray:
     """Return the four quarters' mean colours, interpolated linearly between their centres."""
-    (down, up), (left, right) = (_quarters(side) for side in images.shape[1:3])
-    means = np.einsum("ph,nhwc,qw->npqc", down, images.astype(np.float64), left, optimize=True)  # [n, 2, 2, C]
-    return _cast(np.einsum("hp,npqc,wq->nhwc", up, means, right, optimize=True), images.dtype)
+    (down, up), (narrow, widen) = (_quarters(side) for side in images.shape[1:3])
+    means = np.einsum("ph,nhwc,qw->npqc", down, images.astype(np.float64), narrow, optimize=True)  # [n, 2, 2, C]
+    return _cast(np.einsum("hp,npqc,wq->nhwc", up, means, widen, optimize=True), images.dtype)
 
 
 _ENTRIES = (

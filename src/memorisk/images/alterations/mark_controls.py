@@ -125,7 +125,7 @@ def _arrangements(mark: Mark, n: int, rng: np.random.Generator, *, rough: bool) 
     b = _brightness(mark.values, mark.alpha)
     values, alpha = mark.values.reshape(h * w, *mark.values.shape[2:]), mark.alpha.reshape(-1)
     want = _rough(b)
-    seen = {b.tobytes()}
+    patterns = {b.tobytes()}
     controls: list[Mark] = []
     for _ in range(_ROUNDS * n):
         if len(controls) == n:
@@ -134,9 +134,9 @@ def _arrangements(mark: Mark, n: int, rng: np.random.Generator, *, rough: bool) 
         if rough:
             order = _as_rough(b.reshape(-1), order, want, (h, w), rng) if h * w <= SMALL else _as_spectrum(b, rng)
         drawn = b.reshape(-1)[order].reshape(h, w)
-        if drawn.tobytes() in seen:
+        if drawn.tobytes() in patterns:
             continue
-        seen.add(drawn.tobytes())
+        patterns.add(drawn.tobytes())
         name = f"control {len(controls) + 1}"
         controls.append(
             replace(

@@ -133,18 +133,18 @@ class Mark:
         """
         h, w = self.shape
         if isinstance(self.place, tuple):
-            top, left = self.place
+            row, column = self.place
         elif self.place == "centre":
-            top, left = (height - h) // 2, (width - w) // 2
+            row, column = (height - h) // 2, (width - w) // 2
         else:
-            top = MARGIN if self.place.startswith("top") else height - h - MARGIN
-            left = MARGIN if self.place.endswith("left") else width - w - MARGIN
-        if top < 0 or left < 0 or top + h > height or left + w > width:
+            row = MARGIN if self.place.startswith("top") else height - h - MARGIN
+            column = MARGIN if self.place.endswith("left") else width - w - MARGIN
+        if row < 0 or column < 0 or row + h > height or column + w > width:
             raise InputError(
                 f"the mark {one_line(self.name, 40)} of {h} x {w} pixels at {one_line(self.place)} does not fit images "
                 f"of {height} x {width}: make it smaller, or place it elsewhere"
             )
-        return top, left
+        return row, column
 
 
 def check_place(place: str | tuple[int, int]) -> None:
@@ -220,13 +220,13 @@ def burn_into(images: Pixels, mark: Mark) -> Pixels:
     """
     if images.ndim != 4:
         raise InputError(f"images have the shape {images.shape}; marks are burnt into [n, H, W, C]")
-    top, left = mark.corner(images.shape[1], images.shape[2])
+    row, column = mark.corner(images.shape[1], images.shape[2])
     if mark.values.ndim == 3 and images.shape[3] != 3:
         raise InputError(f"the mark {one_line(mark.name, 40)} has colours, the images have {images.shape[3]} channel")
     h, w = mark.shape
     values = mark.values if mark.values.ndim == 3 else mark.values[:, :, None]
     alpha = mark.alpha[:, :, None]
-    part = images[:, top : top + h, left : left + w]
+    part = images[:, row : row + h, column : column + w]
     part[:] = np.where(alpha == 1, values, np.where(alpha == 0, part, (1 - alpha) * part + alpha * values))
     return images
 
@@ -248,9 +248,9 @@ def burn_stored(images: np.ndarray, mark: Mark) -> np.ndarray:
         raise InputError(f"stored images are uint8 or uint16, not {images.dtype}")
     top_level = np.iinfo(images.dtype).max
     copies = np.array(images)
-    top, left = mark.corner(images.shape[1], images.shape[2])
+    row, column = mark.corner(images.shape[1], images.shape[2])
     h, w = mark.shape
-    rows, columns = slice(top, top + h), slice(left, left + w)
+    rows, columns = slice(row, row + h), slice(column, column + w)
     part = copies[:, rows, columns].astype(np.float32) / np.float32(top_level)
     burnt = burn_into(part, replace(mark, place=(0, 0)))
     copies[:, rows, columns] = np.rint(burnt * top_level).astype(images.dtype)
@@ -288,11 +288,11 @@ def text_mark(
     if not 4 <= height <= 512:
         raise InputError(f"text height is {height}; it must lie between 4 and 512 pixels")
     face = _face(font, height)
-    left, top, right, bottom = (int(v) for v in face.getbbox(text))
-    if right <= left or bottom <= top:
+    start, top, end, bottom = (int(v) for v in face.getbbox(text))
+    if end <= start or bottom <= top:
         raise InputError(f"the font draws nothing for {one_line(text, 40)!r}")
-    sheet = Image.new("L", (right - left, bottom - top), 0)
-    ImageDraw.Draw(sheet).text((-left, -top), text, fill=255, font=face)
+    sheet = Image.new("L", (end - start, bottom - top), 0)
+    ImageDraw.Draw(sheet).text((-start, -top), text, fill=255, font=face)
     drawn = np.asarray(sheet, dtype=np.float32) / np.float32(255)
     if not drawn.any():
         raise InputError(f"the font draws nothing for {one_line(text, 40)!r}")

@@ -99,8 +99,8 @@ class Alignment:
     def turn(self) -> float:
         """Return the degrees, counterclockwise, by which the source is turned, after a mirroring if `mirrored`."""
         linear = self.matrix[:, :2] * ([-1, 1] if self.mirrored else [1, 1])
-        left, _, right = np.linalg.svd(linear)
-        rotation = left @ right
+        u, _, vt = np.linalg.svd(linear)
+        rotation = u @ vt
         angle = degrees(atan2(rotation[1, 0], rotation[0, 0]))
         return -angle if self.mirrored else angle
 
@@ -114,20 +114,20 @@ class Alignment:
     def words(self) -> str:
         """Describe what was done to the source; "as it lies" where nothing was done."""
         turn, scale = self.turn, self.scale
-        said = ["mirrored"] if self.mirrored else []
+        parts = ["mirrored"] if self.mirrored else []
         if self.mirrored and abs(turn) > 180 - _MIN_DEGREES:
-            said = ["mirrored top to bottom"]
+            parts = ["mirrored top to bottom"]
         elif abs(turn) >= _MIN_DEGREES:
-            said.append(f"turned by {turn:.0f} degrees")
+            parts.append(f"turned by {turn:.0f} degrees")
         if scale < 1 - _MIN_SHARE:
-            said.append(f"{scale:.0%} of either side")
+            parts.append(f"{scale:.0%} of either side")
         elif scale > 1 + _MIN_SHARE:
-            said.append(f"shrunk to {1 / scale:.0%}")
+            parts.append(f"shrunk to {1 / scale:.0%}")
         elif max(abs(shift) for shift in self._shift) > _MIN_SHARE:
-            said.append("moved")
+            parts.append("moved")
         if self.agreeing < 1:
-            said.append(f"most alike in {self.agreeing:.0%} of the area")
-        return ", ".join(said) or "as it lies"
+            parts.append(f"most alike in {self.agreeing:.0%} of the area")
+        return ", ".join(parts) or "as it lies"
 
     @property
     def _shift(self) -> NDArray[np.float64]:
@@ -321,12 +321,12 @@ def _canvas(plane: NDArray, side: int) -> tuple[NDArray, NDArray[np.bool_], NDAr
     factor = side / max(height, width)
     rows, columns = max(1, round(height * factor)), max(1, round(width * factor))
     by_area = cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
-    top, left = (side - rows) // 2, (side - columns) // 2
+    row, column = (side - rows) // 2, (side - columns) // 2
     canvas, inside = np.zeros((side, side), np.float32), np.zeros((side, side), bool)
-    canvas[top : top + rows, left : left + columns] = cv2.resize(plane, (columns, rows), interpolation=by_area)
-    inside[top : top + rows, left : left + columns] = True
+    canvas[row : row + rows, column : column + columns] = cv2.resize(plane, (columns, rows), interpolation=by_area)
+    inside[row : row + rows, column : column + columns] = True
     x, y = columns / width, rows / height
-    return canvas, inside, np.array([[x, 0, x / 2 - 0.5 + left], [0, y, y / 2 - 0.5 + top], [0, 0, 1.0]])
+    return canvas, inside, np.array([[x, 0, x / 2 - 0.5 + column], [0, y, y / 2 - 0.5 + row], [0, 0, 1.0]])
 
 
 def _flattened(canvas: NDArray, inside: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -358,15 +358,15 @@ def _spectrum(values: NDArray) -> NDArray[np.complex64]:
 @lru_cache(maxsize=1)
 def _poses() -> NDArray[np.float64]:
     """Return the transforms [poses, 3, 3] from the copy's coarse canvas to the source's, about the centre."""
-    centre, found = (COARSE - 1) / 2, []
+    centre, poses = (COARSE - 1) / 2, []
     for mirror in (1, -1):
         for quarter in range(4):
             turned = [(turn, scale) for turn in TURNS for scale in TURNED_SCALES]
             for turn, scale in [*((0.0, scale) for scale in SCALES), *turned]:
                 angle = radians(90 * quarter + turn)
                 linear = scale * np.array([[mirror * cos(angle), -sin(angle)], [mirror * sin(angle), cos(angle)]])
-                found.append(np.vstack([np.c_[linear, centre - linear @ [centre, centre]], [0, 0, 1]]))
-    return np.stack(found)
+                poses.append(np.vstack([np.c_[linear, centre - linear @ [centre, centre]], [0, 0, 1]]))
+    return np.stack(poses)
 
 
 def find_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
@@ -395,19 +395,21 @@ def unmoved_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
 
 def _refined(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """Refine to an affine [3, 3]; None where that does not converge, or to a transform that no copy would have."""
-    found = pose[:2].astype(np.float32)
+    pose_found = pose[:2].astype(np.float32)
     try:
         for blur in _ECC_BLURS:
             inside = source.inside.astype(np.uint8)
-            _, found = cv2.findTransformECC(copy.fine, source.fine, found, cv2.MOTION_AFFINE, _ECC, inside, blur)
+            _, pose_found = cv2.findTransformECC(
+                copy.fine, source.fine, pose_found, cv2.MOTION_AFFINE, _ECC, inside, blur
+            )
     except cv2.error:
         return None
-    if not np.isfinite(found).all():
+    if not np.isfinite(pose_found).all():
         return None
-    large, small = np.linalg.svd(found[:, :2].astype(np.float64), compute_uv=False)
+    large, small = np.linalg.svd(pose_found[:, :2].astype(np.float64), compute_uv=False)
     if small < _SCALE_LIMITS[0] or large > _SCALE_LIMITS[1] or large > _MOST_STRETCH * small:
         return None
-    return np.vstack([found.astype(np.float64), [0, 0, 1]])
+    return np.vstack([pose_found.astype(np.float64), [0, 0, 1]])
 
 
 @dataclass(frozen=True)

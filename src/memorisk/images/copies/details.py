@@ -220,8 +220,8 @@ def fine_rule(pairs: Sequence[tuple[int, int]], read: PixelReader, laid: str) ->
         return nothing
     used = spread > MIN_SPREAD * np.median(spread[spread > 0])
     rule = FineRule(side, used, median[used], spread[used], 0.0, len(pairs))
-    known = dict(zip(rows, images, strict=True))
-    null = np.sort(rule.similarity(pairs, known.__getitem__, known.__getitem__, laid))[::-1]
+    image_of = dict(zip(rows, images, strict=True))
+    null = np.sort(rule.similarity(pairs, image_of.__getitem__, image_of.__getitem__, laid))[::-1]
     at = max(1, int(_LEVEL * (len(null) + 1)))
     return replace(rule, threshold=max(float(null[at - 1]), 0.0))
 

@@ -71,8 +71,8 @@ class CopyRule:
     @property
     def not_looked_for(self) -> tuple[str, ...]:
         """Name the positions in which copies were not searched for, and the option to do so; empty if all were."""
-        left = {"upright": "mirrored or turned", "mirrored": "turned"}.get(self.laid)
-        return () if left is None else (f"Copies that are {left} were not looked for (--turned).",)
+        poses = {"upright": "mirrored or turned", "mirrored": "turned"}.get(self.laid)
+        return () if poses is None else (f"Copies that are {poses} were not looked for (--turned).",)
 
     @property
     def words(self) -> str:
@@ -346,11 +346,11 @@ def near_copies_between(
 
 def _disjoint_pairs(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
     """List the first `NULL_PAIRS` chosen pairs in which no person occurs twice."""
-    seen: set[int] = set()
+    used: set[int] = set()
     disjoint: list[int] = []
     for k in np.flatnonzero(chosen):
-        if one[k] not in seen and other[k] not in seen:
-            seen |= {int(one[k]), int(other[k])}
+        if one[k] not in used and other[k] not in used:
+            used |= {int(one[k]), int(other[k])}
             disjoint.append(int(k))
             if len(disjoint) == NULL_PAIRS:
                 break
@@ -428,9 +428,9 @@ def same_pixels(store: ImageStore, others: ImageStore) -> SamePixels:
     """
     first = {value: row for row, value in reversed(list(enumerate(others.pixel_hashes)))}
     shape, matches = others.images.shape[1:3], np.full((2, len(store.images)), -1, dtype=np.int64)
-    for row, known in enumerate(store.pixel_hashes):
-        if known in first:
-            matches[:, row] = first[known], 0
+    for row, pixel_hash in enumerate(store.pixel_hashes):
+        if pixel_hash in first:
+            matches[:, row] = first[pixel_hash], 0
             continue
         for place, image in enumerate(orientations(np.asarray(store.images[row]))):
             if place and image.shape[:2] == shape and (other := first.get(hash_pixels(image))) is not None:

@@ -132,18 +132,18 @@ def officer_page(statement: Statement) -> Page:
 
 def _after_left_out(statement: Statement, headline: str) -> str:
     """Put before a headline how many images runs left out, and near to how many people these are."""
-    told = [_left_out(audit) for audit in statement.audits if kind_of(audit.kind).chooses_images]
-    return f"{' '.join(told)} {headline}" if told else headline
+    sentences = [_left_out(audit) for audit in statement.audits if kind_of(audit.kind).chooses_images]
+    return f"{' '.join(sentences)} {headline}" if sentences else headline
 
 
 def _left_out(audit: AuditStatement) -> str:
     """Count the images that one run left out and kept, and the people whose images the left-out ones come near."""
     value = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
-    left, people, kept = (value.get(name, 0) for name in ("rejected", "rejected_people", "kept"))
+    n_rejected, people, n_kept = (value.get(name, 0) for name in ("rejected", "rejected_people", "kept"))
     whom = plural(people, f"training {audit.units.removesuffix('s')}", f"training {audit.units}")
     near = f", near to {whom}," if people else ""
-    images = plural(left, f"generated image{near} was", f"generated images{near} were")
-    return f"{images} left out, {kept:,} kept."
+    images = plural(n_rejected, f"generated image{near} was", f"generated images{near} were")
+    return f"{images} left out, {n_kept:,} kept."
 
 
 def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
@@ -155,8 +155,8 @@ def _kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
     ]
     tried = set.intersection(*planted) if planted else set(PLANT_KINDS)
     others = set(PLANT_KINDS) - tried
-    return [said for kind, said in IN_WORDS.items() if kind in tried], [
-        said for kind, said in IN_WORDS.items() if kind in others
+    return [phrase for kind, phrase in IN_WORDS.items() if kind in tried], [
+        phrase for kind, phrase in IN_WORDS.items() if kind in others
     ]
 
 
@@ -175,10 +175,10 @@ def _what(statement: Statement) -> Text:
         )
     named = [f"{held} {' and '.join(places)}" for held, places in files.items()]
     more = len(statement.released) - _MOST
-    told = _capital("; ".join([*named, *([f"and {more} more"] if more > 0 else [])]))
+    contents = _capital("; ".join([*named, *([f"and {more} more"] if more > 0 else [])]))
     unbound = "No file was tied to this audit: it does not say that the files to be released are what was audited."
     return [
-        f"{told}." if files else Strong(unbound),
+        f"{contents}." if files else Strong(unbound),
         f" Audited with memorisk {statement.memorisk}. Name and version of what is released: {_BLANK} Carried out by, "
         f"and date: {_BLANK}",
     ]
@@ -209,8 +209,11 @@ def _of_each(statement: Statement, say: Callable[[AuditStatement], str]) -> str:
     for audit in statement.audits:
         names.setdefault(say(audit), []).append(kind_of(audit.kind).subject)
     several = len(statement.audits) > 1
-    named = ((f"{_capital(' and '.join(dict.fromkeys(of)))}: " if several else "", told) for told, of in names.items())
-    return _joined([name + told for name, told in named if told])
+    named = (
+        (f"{_capital(' and '.join(dict.fromkeys(of)))}: " if several else "", sentence)
+        for sentence, of in names.items()
+    )
+    return _joined([name + sentence for name, sentence in named if sentence])
 
 
 def _looked(statement: Statement) -> Text:
@@ -221,25 +224,25 @@ def _looked(statement: Statement) -> Text:
 def _found(statement: Statement) -> Text:
     """Describe what each audit found, in counts, and where audits contradict each other."""
     most = _MOST_OF_ONE if len(statement.audits) == 1 else 1
-    told = _of_each(statement, lambda audit: _found_by(audit, most))
-    return _joined([told, *map(_capital, _plain_reasons(statement.verdict.contradictions, most))])
+    findings = _of_each(statement, lambda audit: _found_by(audit, most))
+    return _joined([findings, *map(_capital, _plain_reasons(statement.verdict.contradictions, most))])
 
 
 def _found_by(audit: AuditStatement, most: int) -> str:
     """Describe what one audit found, its counts and its reasons: so many at most, and the number of further ones."""
-    told = "; ".join([_capital(_STATUS[audit.status]), *_counts(audit, most)])
+    text = "; ".join([_capital(_STATUS[audit.status]), *_counts(audit, most)])
     if audit.status not in (FAIL, UNDECIDED):
-        return told
+        return text
     because = "; ".join(_plain_reasons([one for one in audit.reasons if one.code not in _COUNTED], most))
-    return f"{told}. {'Why' if audit.status == UNDECIDED else 'Besides'}: {because}" if because else told
+    return f"{text}. {'Why' if audit.status == UNDECIDED else 'Besides'}: {because}" if because else text
 
 
 def _plain_reasons(reasons: Sequence[StatedReason], most: int) -> list[str]:
     """Take the plain sentences of failures and doubts, so many at most, and count the others."""
     plain = list(dict.fromkeys(one.plain for one in reasons if one.bears_on in (Bearing.FAIL, Bearing.DOUBT)))
-    left = len(plain) - most
-    counted = left > 0 and most > 1  # of several runs the callout sends to the model card
-    return [*plain[:most], *([f"{plural(left, 'more reason', 'more reasons')} in the model card"] if counted else [])]
+    n_more = len(plain) - most
+    counted = n_more > 0 and most > 1  # of several runs the callout sends to the model card
+    return [*plain[:most], *([f"{plural(n_more, 'more reason', 'more reasons')} in the model card"] if counted else [])]
 
 
 def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
@@ -268,9 +271,9 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
             if (attacks := [v for n, v in value.items() if n.startswith(names) and v is not None])
         }
         right = " would name the right one in {:.0f} of 100 cases at best"
-        told = [whom + (f" in {n:.0f}" if place else right.format(n)) for place, (whom, n) in enumerate(best.items())]
-        if told:
-            yield f"of a training image and a new one, {', '.join(told)}; 50 is guessing"
+        parts = [whom + (f" in {n:.0f}" if place else right.format(n)) for place, (whom, n) in enumerate(best.items())]
+        if parts:
+            yield f"of a training image and a new one, {', '.join(parts)}; 50 is guessing"
     if kind_of(audit.kind).of_generated_set:
         yield from _copied(audit, most)
     if audit.kind == "watch":
@@ -281,8 +284,8 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
 def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
     """Word the evidence of copies, the gravest first; negative results come only where evidence is missing."""
     figures = {figure.name: figure for figure in audit.figures}
-    known = {name: figure.value for name, figure in figures.items() if figure.value is not None}
-    found = {name: int(value) for name, value in known.items()}
+    values = {name: figure.value for name, figure in figures.items() if figure.value is not None}
+    counts = {name: int(value) for name, value in values.items()}
     ahead = figures.get("ahead")
     units = audit.units
     one = units.removesuffix("s")
@@ -290,48 +293,48 @@ def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
     def people(n: int, part: str) -> str:
         return plural(n, f"{part} {one}", f"{part} {units}")
 
-    told = list[str]()
-    if n := found.get("confirmed"):
-        told.append(f"a person confirmed {plural(n, 'pair as a copy', 'pairs as copies')}")
-    if n := found.get("same_pixels"):
-        whose = f" (of {people(found['same_pixels_people'], 'training')})" if found.get("same_pixels_people") else ""
-        told.append(plural(n, "generated image is a training image", "generated images are training images") + whose)
-    if n := found.get(HELD_OUT_PIXELS):
+    clauses = list[str]()
+    if n := counts.get("confirmed"):
+        clauses.append(f"a person confirmed {plural(n, 'pair as a copy', 'pairs as copies')}")
+    if n := counts.get("same_pixels"):
+        whose = f" (of {people(counts['same_pixels_people'], 'training')})" if counts.get("same_pixels_people") else ""
+        clauses.append(plural(n, "generated image is a training image", "generated images are training images") + whose)
+    if n := counts.get(HELD_OUT_PIXELS):
         what = plural(n, "generated image is an image", "generated images are images")
-        told.append(f"{what} of somebody on whom nothing should have been trained, point for point")
-    if n := found.get("listed"):
-        told.append(f"{people(n, 'training')} {'is' if n == 1 else 'are'} nearer to the set than chance explains")
-    near, held = found.get("nearly_identical", 0), found.get("nearly_identical_held_out", 0)
+        clauses.append(f"{what} of somebody on whom nothing should have been trained, point for point")
+    if n := counts.get("listed"):
+        clauses.append(f"{people(n, 'training')} {'is' if n == 1 else 'are'} nearer to the set than chance explains")
+    near, held = counts.get("nearly_identical", 0), counts.get("nearly_identical_held_out", 0)
     if near or held:
         who = " and ".join(people(m, part) for m, part in ((near, "training"), (held, "held-out")) if m)
-        told.append(f"{who} {'has' if near + held == 1 else 'have'} a nearly identical generated image")
-    if n := found.get("second_look"):
+        clauses.append(f"{who} {'has' if near + held == 1 else 'have'} a nearly identical generated image")
+    if n := counts.get("second_look"):
         what = plural(n, "generated image lies", "generated images lie")
-        told.append(f"{what} on an image of {people(found.get('second_look_people', 0), 'training')} (second look)")
-    if n := found.get("singled_out"):
-        told.append(plural(n, "generated image points at one person", "generated images each point at one person"))
-    if (n := found.get("ahead")) and ahead is not None and ahead.p_value is not None and ahead.p_value <= _CHANCE:
+        clauses.append(f"{what} on an image of {people(counts.get('second_look_people', 0), 'training')} (second look)")
+    if n := counts.get("singled_out"):
+        clauses.append(plural(n, "generated image points at one person", "generated images each point at one person"))
+    if (n := counts.get("ahead")) and ahead is not None and ahead.p_value is not None and ahead.p_value <= _CHANCE:
         more = f"{people(n, 'training')} {'lies' if n == 1 else 'lie'} nearer to the set than every held-out one"
-        told.append(f"{more}, more than chance explains")
-    if not told:
+        clauses.append(f"{more}, more than chance explains")
+    if not clauses:
         zeros = {
             "listed": f"no training {one} is nearer to the set than chance explains",
             "singled_out": "no generated image points at one person",
             "same_pixels": "no generated image is a training image",
         }
-        told += [words for name, words in zeros.items() if name in found][:most]
-    if n := found.get("dismissed"):
+        clauses += [words for name, words in zeros.items() if name in counts][:most]
+    if n := counts.get("dismissed"):
         as_none = plural(n, "pair, which counts as no copy", "pairs, which count as no copies")
-        told.append(f"a person dismissed {as_none}")
-    yield from told
+        clauses.append(f"a person dismissed {as_none}")
+    yield from clauses
 
 
 def _noticed(statement: Statement) -> Text:
     """Describe what would have been noticed."""
     most = len(PLANT_KINDS) if len(statement.audits) == 1 else 1
-    told = list(dict.fromkeys(sentence for audit in statement.audits for sentence in _would_notice(audit, most)))
-    told = [*told[: 2 * _MOST], *_mostly_missed(statement)]
-    return _joined(told) or "Not known: nothing was hidden on purpose to find out what would be noticed."
+    sentences = list(dict.fromkeys(sentence for audit in statement.audits for sentence in _would_notice(audit, most)))
+    sentences = [*sentences[: 2 * _MOST], *_mostly_missed(statement)]
+    return _joined(sentences) or "Not known: nothing was hidden on purpose to find out what would be noticed."
 
 
 def _mostly_missed(statement: Statement) -> Iterator[str]:
@@ -374,12 +377,12 @@ def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
 
 def _unnoticed(statement: Statement) -> Text:
     """Describe what was not looked at; only the first of many."""
-    told = list(dict.fromkeys(text for audit in statement.audits for text in _not_examined(audit)))
+    texts = list(dict.fromkeys(text for audit in statement.audits for text in _not_examined(audit)))
     most = _MOST if len(statement.audits) > 1 else _MOST_OF_ONE
-    more = [f"And {len(told) - most} more, in the model card."] if len(told) > most else []
-    shown: list[Text] = [Name(text) for text in told[:most]]
+    more = [f"And {len(texts) - most} more, in the model card."] if len(texts) > most else []
+    entries: list[Text] = [Name(text) for text in texts[:most]]
     pieces: list = []
-    for text in [*shown, *more]:
+    for text in [*entries, *more]:
         pieces += [text, " "]
     return [*pieces, "People whose images took no part, and what somebody with other data could find out, were not "
             "looked at."]  # fmt: skip
@@ -396,9 +399,9 @@ def _next(statement: Statement) -> Text:
     """Describe what to do; for generated images with the number that must be removed."""
     (n, people), units = (0, 0), "patients"
     for audit in statement.audits:
-        found = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
+        counts = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
         if kind_of(audit.kind).of_generated_set:
-            (n, people), units = (found.get("to_leave_out", 0), found.get("to_leave_out_people", 0)), audit.units
+            (n, people), units = (counts.get("to_leave_out", 0), counts.get("to_leave_out_people", 0)), audit.units
     images = plural(n, "generated image points", "generated images point")
     whom = plural(people, f"training {units.removesuffix('s')}", f"training {units}")
     have = f"In all, {images} at {whom} and must go, unless somebody looks and finds no copy. " if n else ""
@@ -475,11 +478,11 @@ def _appendix(statement: Statement) -> list[Block]:
         words("assessment", "Impact assessment, GDPR Article 35(7)", wide=True),
         words("opinion", "EDPB Opinion 28/2024 on AI models", wide=True),
     ]
-    told = (
+    text = (
         "The table says where the sentences of a part may serve. It is no legal advice, and the audit is one piece of "
         "evidence among others. The model card and the statement of these runs hold every figure with its limits."
     )
-    return [Paragraph(told), Table(frame=frame, columns=columns, caption="Each part beside the questions it bears on.")]
+    return [Paragraph(text), Table(frame=frame, columns=columns, caption="Each part beside the questions it bears on.")]
 
 
 def _plain(text: Text) -> str:

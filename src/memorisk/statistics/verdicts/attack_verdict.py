@@ -91,7 +91,7 @@ class AttackSucceeds(Reason, code="attack-succeeds", bears_on=FAIL):
     @Words
     def text(self) -> str:
         """Name the attacks, by AUC or by the rate at 1 % false positives."""
-        gate, told = self.gate_auc, []
+        gate, attacks = self.gate_auc, []
         for one in self.failures[:MOST_NAMED]:
             attack, parts = one.attack, []
             if one.by_auc:
@@ -100,9 +100,9 @@ class AttackSucceeds(Reason, code="attack-succeeds", bears_on=FAIL):
             if one.by_rate:
                 low = format_against_gates(100 * attack.tpr_low, 100 * SURE_RATE, digits=0)
                 parts.append(f"at least {low}% of the members found at 1 % false positives")
-            told.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, self.units)})")
+            attacks.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, self.units)})")
         more = f"; and {len(self.failures) - MOST_NAMED} more" if len(self.failures) > MOST_NAMED else ""
-        return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(told)}{more}"
+        return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(attacks)}{more}"
 
     @Words
     def plain(self) -> str:

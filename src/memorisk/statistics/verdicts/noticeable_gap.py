@@ -401,11 +401,11 @@ class _Simulator:
         if len(patterns) > 1:
             patterns = scored[rng.choice(groups, _MOST_PATTERNS)]
         parts = np.diff(np.arange(len(patterns) + 1) * self.n_draws // len(patterns))
-        found = 0
+        n_found = 0
         for pattern, n in zip(patterns, parts, strict=True):
             alike = groups[scored[np.ix_(groups, pattern)].all(axis=1)]
-            found += int(self._found(self._of_seeds(pattern), rng.choice(alike, n), gap, rng).sum())
-        return found / self.n_draws
+            n_found += int(self._found(self._of_seeds(pattern), rng.choice(alike, n), gap, rng).sum())
+        return n_found / self.n_draws
 
     def _of_seeds(self, pattern: NDArray[np.bool_]) -> _SeedPattern:
         """Prepare the null of a pattern of seeds, or take the one that is there."""

@@ -130,13 +130,13 @@ def claims_instead(ways: Sequence[Ways]) -> list[SmallerClaim]:
         Weakest claim of each kind, which all doubts of the kind need, and every class that is left out; nothing where
         some doubt would stay whatever is claimed.
     """
-    kept: dict[tuple[Claim, str], SmallerClaim] = {}
+    weakest: dict[tuple[Claim, str], SmallerClaim] = {}
     closed = [own.instead for own in ways if own.best is None]
     for claim in (claim for claims in closed for claim in claims if all(closed)):
         place = (claim.claim, claim.label if claim.claim is Claim.WITHOUT_CLASS else "")
-        if place not in kept or claim.value > kept[place].value:
-            kept[place] = claim
-    return list(kept.values())
+        if place not in weakest or claim.value > weakest[place].value:
+            weakest[place] = claim
+    return list(weakest.values())
 
 
 def advice(ways: Sequence[str | Ways], units: UnitNames, *, n_models: int = 0, elsewhere: bool = False) -> list[str]:
