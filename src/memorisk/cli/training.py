@@ -199,17 +199,17 @@ def _shown(
 
 
 def _plan_generator(
-    images: str, out: Path, given: dict[str, Any], watching: WatchSettings | None, *, as_json: bool
+    images: str, out: Path, keywords: dict[str, Any], watching: WatchSettings | None, *, as_json: bool
 ) -> int:
     """Say what a training would take and, where it is watched, what the watch could conclude."""
     from memorisk.cli.show.generators import show_generator_plan
     from memorisk.training.generators.command import plan_generator
 
-    plan, planned = with_progress_bar(plan_generator, images, out=out, **given), None
+    plan, planned = with_progress_bar(plan_generator, images, out=out, **keywords), None
     if watching is not None:
         from memorisk.audits.watch.run import plan_within
 
-        planned = with_progress_bar(plan_within, images, out=out, watching=watching, **given)
+        planned = with_progress_bar(plan_within, images, out=out, watching=watching, **keywords)
     show_generator_plan(plan, as_json=as_json, watch=planned)
     if planned is not None and not as_json:
         from memorisk.cli.show.audits import show_watch_plan

@@ -417,14 +417,14 @@ def _known_ids(result: Result) -> set[str]:
     return {str(v) for column in columns for v in column} - classes - {""}
 
 
-def _clean(value: Any, known: set[str], long_ids: list[str]) -> Any:
+def _clean(value: Any, ids: set[str], long_ids: list[str]) -> Any:
     """Return the same structure with ids removed from its keys, lists and texts."""
     if isinstance(value, dict):
-        if any(k in known and k not in _PARTS for k in value):
+        if any(k in ids and k not in _PARTS for k in value):
             return len(value)
-        return {k: len(v) if _lists_ids(k, v, known) else _clean(v, known, long_ids) for k, v in value.items()}
+        return {k: len(v) if _lists_ids(k, v, ids) else _clean(v, ids, long_ids) for k, v in value.items()}
     if isinstance(value, list):
-        return [_clean(v, known, long_ids) for v in value]
+        return [_clean(v, ids, long_ids) for v in value]
     if isinstance(value, str):
         for i in long_ids:
             if i in value:
@@ -432,8 +432,8 @@ def _clean(value: Any, known: set[str], long_ids: list[str]) -> Any:
     return value
 
 
-def _lists_ids(key: str, value: Any, known: set[str]) -> bool:
+def _lists_ids(key: str, value: Any, ids: set[str]) -> bool:
     """Return whether a field is a list of ids, by its values or by its name."""
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
         return False
-    return key.endswith(("groups", "images")) or all(v in known for v in value)
+    return key.endswith(("groups", "images")) or all(v in ids for v in value)

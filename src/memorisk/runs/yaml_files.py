@@ -83,20 +83,20 @@ def dump_yaml(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
-def _count_nodes(node: yaml.Node, known: dict[int, int]) -> int:
+def _count_nodes(node: yaml.Node, counts: dict[int, int]) -> int:
     """Count the nodes that a node consists of, with aliases written out.
 
     Raises:
         yaml.YAMLError: The nodes are too many, or the node contains itself.
     """
-    count = known.get(id(node))
+    count = counts.get(id(node))
     if count == 0:  # the node is still being counted
         raise yaml.YAMLError(f"an alias contains itself (line {node.start_mark.line + 1})")
     if count is None:
-        known[id(node)] = 0
+        counts[id(node)] = 0
         children = node.value if isinstance(node, yaml.CollectionNode) else []
         parts = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
-        count = known[id(node)] = 1 + sum(_count_nodes(part, known) for part in parts)
+        count = counts[id(node)] = 1 + sum(_count_nodes(part, counts) for part in parts)
     if count > _MAX_NODES:
         raise yaml.YAMLError(f"its aliases expand to more than {_MAX_NODES:,} values (line {node.start_mark.line + 1})")
     return count

@@ -184,14 +184,14 @@ def calibrate(
     return sorted(thresholds, key=lambda each: each.detector)
 
 
-def guaranteed_thresholds(found: Sequence[CalibratedThreshold], n_detectors: int) -> list[float]:
+def guaranteed_thresholds(thresholds: Sequence[CalibratedThreshold], n_detectors: int) -> list[float]:
     """The smallest threshold over families, detector by detector.
 
     Args:
-        found: Thresholds that `calibrate` returns.
+        thresholds: Thresholds that `calibrate` returns.
         n_detectors: Number of detectors.
     """
-    return [min(each.guarantee.threshold for each in found if each.detector == d) for d in range(n_detectors)]
+    return [min(each.guarantee.threshold for each in thresholds if each.detector == d) for d in range(n_detectors)]
 
 
 def _readings(

@@ -121,16 +121,16 @@ def synthetic_share(screened: Screening) -> Proportion:
     return clopper_pearson(int(rejected.sum()), len(rejected))
 
 
-def diversity(screened: Screening, kept: np.ndarray, sets: FilterSets, seed: int) -> list[Diversity]:
+def diversity(screened: Screening, is_kept: np.ndarray, sets: FilterSets, seed: int) -> list[Diversity]:
     """Compute the IRS before and after, and of real images of new patients, one each, by every detector.
 
     Args:
         screened: Scores of all images.
-        kept: Whether each readable synthetic image is kept, [S].
+        is_kept: Whether each readable synthetic image is kept, [S].
         sets: Sets that give the training images and the patients.
         seed: Seed from which images are drawn.
     """
-    return diversity_of(screened, {"before": np.arange(len(kept)), "kept": np.flatnonzero(kept)}, sets, seed)
+    return diversity_of(screened, {"before": np.arange(len(is_kept)), "kept": np.flatnonzero(is_kept)}, sets, seed)
 
 
 def diversity_of(screened: Screening, chosen: Mapping[str, np.ndarray], sets: FilterSets, seed: int) -> list[Diversity]:

@@ -282,9 +282,9 @@ def _classes(result: Result) -> Table:
     return Table(frame=result.per_class, columns=columns, caption="Class balance, before and after.")
 
 
-def _figure(result: Result, found: DetectorSummary, threshold: float) -> Figure:
+def _figure(result: Result, detector: DetectorSummary, threshold: float) -> Figure:
     """Draw how far below an image and itself the best matches and calibration pairs lie, with the threshold."""
-    name, top = found.detector, found.top
+    name, top = detector.detector, detector.top
     pools = {"synthetic images, best match": _depth(result.tables["scores"], name, top)}
     if len(real := result.tables["real_images"]):
         pools["real images of new people, best match"] = _depth(real, name, top)
@@ -296,7 +296,7 @@ def _figure(result: Result, found: DetectorSummary, threshold: float) -> Figure:
     return Figure(
         svg=distance_plot(distances, x_title="Below the same vector", marked=marked, marked_as="threshold"),
         title="Best matches and calibration pairs",
-        caption=[Name(name), f": {found.compares}."],
+        caption=[Name(name), f": {detector.compares}."],
         alternative="; ".join(medians) + f"; threshold {decimal(marked[0])}.",
     )
 

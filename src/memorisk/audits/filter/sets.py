@@ -356,8 +356,8 @@ def _of_training(train: ImageStore, detectors: Sequence[PairDetector]) -> list[s
     return notes
 
 
-def _unread(asked: Manifest, store: ImageStore) -> pd.DataFrame:
+def _unread(manifest: Manifest, store: ImageStore) -> pd.DataFrame:
     """Synthetic images that could not be read, those without a row by their path."""
-    files = asked.unread
+    files = manifest.unread
     columns = {name: [*store.skipped[name], *files["path" if name == "image" else name]] for name in _UNREAD}
     return pd.DataFrame(columns, dtype=object)

@@ -271,11 +271,11 @@ class FilterTables:
         return table.sort_values(list(columns), kind="stable").reset_index(drop=True)
 
 
-def _counts(found) -> dict[str, int]:
+def _counts(guarantee) -> dict[str, int]:
     """Count the identities behind a guarantee."""
     return {
-        "n_identities": found.n_identities,
-        "needed": found.needed,
-        "missing": found.missing,
-        "misses_allowed": max(found.misses_allowed, 0),
+        "n_identities": guarantee.n_identities,
+        "needed": guarantee.needed,
+        "missing": guarantee.missing,
+        "misses_allowed": max(guarantee.misses_allowed, 0),
     }

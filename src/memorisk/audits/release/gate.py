@@ -172,14 +172,14 @@ def _has_doubtful_training(audits: Sequence[AuditStatement]) -> bool:
     return any(_has_other_size(one, other) for one, other in combinations(asking, 2))
 
 
-def merge_files(found: Sequence[Sequence[Released]]) -> tuple[Released, ...]:
+def merge_files(files_of_runs: Sequence[Sequence[Released]]) -> tuple[Released, ...]:
     """List every file that runs are tied to, once, with the runs that looked at it.
 
     Args:
-        found: Files that each run is tied to.
+        files_of_runs: Files that each run is tied to.
     """
     by_content: dict[tuple[str, str], list[tuple[int, Released]]] = {}
-    for number, files in enumerate(found):
+    for number, files in enumerate(files_of_runs):
         for one in files:
             by_content.setdefault((one.what, one.sha256), []).append((number, one))
     return tuple(
@@ -331,7 +331,7 @@ def _read_release(what: str, path: Path) -> _ReleaseFiles:
     return _ReleaseFiles(what, path, listing)
 
 
-def _statement(source: Path, keys: Sequence[Path], given: Sequence[_ReleaseFiles]) -> tuple[Statement, _Signer]:
+def _statement(source: Path, keys: Sequence[Path], offered: Sequence[_ReleaseFiles]) -> tuple[Statement, _Signer]:
     """Read the statement that is named, or make that of a run for what is to be released; and say who signed it.
 
     Raises:
@@ -348,7 +348,7 @@ def _statement(source: Path, keys: Sequence[Path], given: Sequence[_ReleaseFiles
 
     if keys:
         raise SignatureError(f"{one_line(source)} is a run, which nobody signs: sign a statement of it")
-    weights, images = (tuple(one.path for one in given if one.what == what) for what in ("weights", "images"))
+    weights, images = (tuple(one.path for one in offered if one.what == what) for what in ("weights", "images"))
     statement, _ = state_runs(source, ReleaseFiles(weights, images))
     return Statement.from_in_toto(statement.as_in_toto(), one_line(source)), _Signer(False, "unsigned: of a run")
 
@@ -384,7 +384,7 @@ def _signed_statement(file: Path, keys: Sequence[Path]) -> tuple[Statement, _Sig
 
 def _problems(
     statement: Statement,
-    given: Sequence[_ReleaseFiles],
+    files: Sequence[_ReleaseFiles],
     require: str,
     kinds: Sequence[str],
     signed: _Signer,
@@ -401,7 +401,7 @@ def _problems(
         yield f"the verdict is {verdict.status} ({why}): {_TO_DO[verdict.status]}"
     yield from _pixels_of_people(statement.audits)
     yield from _other_settings(statement)
-    for one in given:
+    for one in files:
         if (released := _find_released(statement, one)) is None:
             yield _mismatch(statement, one)
         elif not any(kind_of(statement.audits[number].kind).clears == one.what for number in released.audits):
@@ -490,22 +490,22 @@ def _beyond(offered: _ReleaseFiles, audited: PixelForm) -> str:
     return ""
 
 
-def _pass_sentence(statement: Statement, given: Sequence[_ReleaseFiles]) -> str:
+def _pass_sentence(statement: Statement, files: Sequence[_ReleaseFiles]) -> str:
     """Say what passed, under which runs."""
     parts = []
-    for offered in given:
+    for offered in files:
         one = _find_released(statement, offered)
         kinds = ", ".join(dict.fromkeys(statement.audits[n].kind for n in one.audits)) if one else ""
         parts.append(f"{one_line(offered.path, 120)} is what was audited ({kinds})")
     return f"{statement.verdict.status}: {'; '.join(parts)}"
 
 
-def _notes(statement: Statement, given: Sequence[_ReleaseFiles]) -> Iterator[str]:
+def _notes(statement: Statement, files: Sequence[_ReleaseFiles]) -> Iterator[str]:
     """List what a pass does not say."""
     if statement.verdict.status == UNDECIDED:
         yield "could not be decided, and was let through since that was asked for: this is no pass"
         yield from (f"undecided: {reason}" for reason in statement.verdict.why)
-    ties = {number for offered in given if (one := _find_released(statement, offered)) for number in one.audits}
+    ties = {number for offered in files if (one := _find_released(statement, offered)) for number in one.audits}
     for number, audit in enumerate(statement.audits):
         if number not in ties:
             yield f"run {number + 1} ({audit.kind}) is about something else than these files"

@@ -61,9 +61,9 @@ def stated(reasons: Iterable[Reason | Mapping[str, Any]]) -> tuple[StatedReason,
     return tuple(map(StatedReason.of, reasons))
 
 
-def texts_under(found: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def texts_under(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """The sentences under a name."""
-    return tuple(str(text) for text in found.get(name) or ())
+    return tuple(str(text) for text in record.get(name) or ())
 
 
 def drop_column_notes(notes: tuple[str, ...]) -> tuple[str, ...]:

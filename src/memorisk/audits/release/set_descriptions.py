@@ -222,20 +222,20 @@ def _to_leave_out(run: FinishedAudit, units: str) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _rate_figures(name: str, title: str, found: Proportion | None, unit: str) -> list[Figure]:
+def _rate_figures(name: str, title: str, share: Proportion | None, unit: str) -> list[Figure]:
     """Return a share with its interval; nothing without one.
 
     Args:
         name: Name of the figure.
         title: Title for readers.
-        found: Share with its interval; None without one.
+        share: Share with its interval; None without one.
         unit: Unit that is counted.
     """
-    if found is None:
+    if share is None:
         return []
-    values = to_json(found)  # the share of an empty set is not a number
+    values = to_json(share)  # the share of an empty set is not a number
     limits = {"value": values["estimate"], "low": values["low"], "high": values["high"]}
-    return [Figure(name=name, title=title, **limits, confidence=found.level, n=found.trials, unit=unit)]
+    return [Figure(name=name, title=title, **limits, confidence=share.level, n=share.trials, unit=unit)]
 
 
 def describe_filter(run: FinishedAudit) -> AuditStatement:

@@ -124,10 +124,10 @@ def safe_settings(config: Mapping[str, Any]) -> dict[str, str | int | float | bo
 
 
 def _record(
-    kind: str, status: str, gate: str, found: dict[str, float], config: Mapping[str, Any], place: Path
+    kind: str, status: str, gate: str, numbers: dict[str, float], config: Mapping[str, Any], place: Path
 ) -> Record:
     """Make the record, named by its content."""
-    figures = _disambiguate({name: found[name] for name in list(found)[:MOST]})
+    figures = _disambiguate({name: numbers[name] for name in list(numbers)[:MOST]})
     settings = safe_settings(config)
     content = json.dumps([kind, status, gate, figures, settings], sort_keys=True, allow_nan=False)
     report = place / REPORT

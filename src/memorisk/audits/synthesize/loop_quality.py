@@ -221,5 +221,5 @@ def _beside(train: ImageStore, reference: ImageStore, seed: int) -> np.ndarray:
     return rows
 
 
-def _limits(found: MemorizationRate | RetrievalScore | QualityFigure) -> Limits:
-    return Limits(estimate=found.estimate, low=found.low, high=found.high)
+def _limits(estimate: MemorizationRate | RetrievalScore | QualityFigure) -> Limits:
+    return Limits(estimate=estimate.estimate, low=estimate.low, high=estimate.high)

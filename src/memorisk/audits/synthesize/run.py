@@ -234,10 +234,10 @@ class LoopAudit(Audit[_LoopInputs, tuple[_LoopInputs, _Calibration], Result]):
             return _loop(run, *evidence, names, progress)
 
 
-def _working_at(workplace: ComputeBackend, asked: _LoopInputs) -> _LoopInputs:
+def _working_at(workplace: ComputeBackend, inputs: _LoopInputs) -> _LoopInputs:
     """Return the inputs with the detectors' passes and searches at another workplace."""
-    detectors = [detector.working_at(workplace) for detector in asked.detectors]
-    return replace(asked, detectors=detectors, quality=asked.quality.working_at(workplace))
+    detectors = [detector.working_at(workplace) for detector in inputs.detectors]
+    return replace(inputs, detectors=detectors, quality=inputs.quality.working_at(workplace))
 
 
 @contextmanager
@@ -283,13 +283,13 @@ def _read_inputs(
     return _LoopInputs(options, generator, plan, real, detectors, candidates, auditors, audit, auditor, quality, device)
 
 
-def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
+def _calibrate(inputs: _LoopInputs, progress: Progress) -> _Calibration:
     """Compute thresholds as a filter does; none, and nothing is computed, where there can be no guarantee."""
-    options, sets = asked.options, asked.real.filter
-    if not options.threshold and not asked.candidates.enough:
+    options, sets = inputs.options, inputs.real.filter
+    if not options.threshold and not inputs.candidates.enough:
         return _Calibration()
-    opened = open_screening(asked.detectors, sets, options, progress)
-    choice, thresholds = choose_thresholds(opened, sets, asked.candidates, options, progress)
+    opened = open_screening(inputs.detectors, sets, options, progress)
+    choice, thresholds = choose_thresholds(opened, sets, inputs.candidates, options, progress)
     undrawn = tuple(replace(cost, synthetic=None) for cost in choice.costs)  # the sets hold one blank image for all
     choice = replace(choice, costs=undrawn)
     if not thresholds:
@@ -301,24 +301,24 @@ def _calibrate(asked: _LoopInputs, progress: Progress) -> _Calibration:
     )
 
 
-def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudonyms, progress: Progress) -> Result:
+def _loop(run: RunFolder, inputs: _LoopInputs, limits: _Calibration, names: Pseudonyms, progress: Progress) -> Result:
     """Draw, judge, audit, write; the file that says that all is there is the last."""
-    options, real = asked.options, asked.real
+    options, real = inputs.options, inputs.real
     seal = None
-    evidence = LoopEvidence(asked.generator.config, asked.generator.source, real.doubts, _empty_evidence(asked))
-    if found.choice is not None:
-        ledger = _draw(run, asked, found, progress)
+    evidence = LoopEvidence(inputs.generator.config, inputs.generator.source, real.doubts, _empty_evidence(inputs))
+    if limits.choice is not None:
+        ledger = _draw(run, inputs, limits, progress)
         filtered = filter_evidence(
-            ledger, real.filter, asked.detectors, found.choice, found.opened, found.thresholds, found.beside,
+            ledger, real.filter, inputs.detectors, limits.choice, limits.opened, limits.thresholds, limits.beside,
             options.seed,
         )  # fmt: skip
         row = table_three_row(
-            ledger, real.filter.train, real.filter.calibration, asked.generator.config, found.opened,
-            found.thresholds, asked.auditor, asked.quality, options, progress,
+            ledger, real.filter.train, real.filter.calibration, inputs.generator.config, limits.opened,
+            limits.thresholds, inputs.auditor, inputs.quality, options, progress,
         )  # fmt: skip
         _put_in_place(run, ledger)
         seal = {"folder": KEPT, "sha256": kept_sha256(run.path)}  # before it is audited: a change since then shows
-        filtered = replace(filtered, audited=_audit(run, asked, ledger, progress))
+        filtered = replace(filtered, audited=_audit(run, inputs, ledger, progress))
         copies = bound_copies(ledger, options)
         evidence = replace(evidence, filtered=filtered, ledger=ledger, copies=copies, table_three=row)
     result = analyse_loop(evidence, options, names)
@@ -328,7 +328,7 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
     if options.gallery and not options.redact and evidence.ledger is not None:
         drawn_names = drawn_image_names(evidence, names)
         pictures = rejected_pairs(
-            result, evidence.ledger, real.filter, real.form, asked.generator, drawn_names, options, asked.device
+            result, evidence.ledger, real.filter, real.form, inputs.generator, drawn_names, options, inputs.device
         )
     write_text(run / REPORT, render_page(loop_page(result, pictures, redact=options.redact)))
     write_json(run / COMPLETION_FILE, result.verdict | {"kept": seal}, recorded=True)
@@ -336,25 +336,25 @@ def _loop(run: RunFolder, asked: _LoopInputs, found: _Calibration, names: Pseudo
     return result
 
 
-def _empty_evidence(asked: _LoopInputs) -> FilterEvidence:
+def _empty_evidence(inputs: _LoopInputs) -> FilterEvidence:
     """Return the evidence of a loop that may not begin, since identities are missing."""
-    sets, n = asked.real.filter, np.empty(0, dtype=np.int64)
+    sets, n = inputs.real.filter, np.empty(0, dtype=np.int64)
     pixels = np.zeros((0, *sets.train.images.shape[1:]), np.uint8)
     none = store_of_pixels(pixels, sets.train, "drawn images")
     sets = replace(sets, synthetic=none, asked=none.manifest)
-    candidates, nothing = asked.candidates, Decision(n, np.empty(0, dtype=object))
-    return FilterEvidence(sets, asked.detectors, candidates.families, candidates.counted, nothing)
+    candidates, nothing = inputs.candidates, Decision(n, np.empty(0, dtype=object))
+    return FilterEvidence(sets, inputs.detectors, candidates.families, candidates.counted, nothing)
 
 
-def _draw(run: RunFolder, asked: _LoopInputs, found: _Calibration, progress: Progress) -> Ledger:
+def _draw(run: RunFolder, inputs: _LoopInputs, calibration: _Calibration, progress: Progress) -> Ledger:
     """Draw, screen and draw again."""
-    options, real = asked.options, asked.real
+    options, real = inputs.options, inputs.real
     rejected = run.subfolder(REJECTED) if options.keep_rejected else None
     places = LoopFolders(run.subfolder(_ROUNDS), _kept_folder(run), rejected)
-    screen = DrawScreening(found.opened, real.filter, found.thresholds, real.form, asked.quality, options)
-    if found.new is not None and is_hopeless(found.new):
-        run.log("warned", what=rejection_words(found.new, "patients"))
-    return run_rounds(asked.generator, asked.plan, screen, places, asked.device, found.new, progress)
+    screen = DrawScreening(calibration.opened, real.filter, calibration.thresholds, real.form, inputs.quality, options)
+    if calibration.new is not None and is_hopeless(calibration.new):
+        run.log("warned", what=rejection_words(calibration.new, "patients"))
+    return run_rounds(inputs.generator, inputs.plan, screen, places, inputs.device, calibration.new, progress)
 
 
 def _kept_folder(run: RunFolder) -> Path:
@@ -378,20 +378,20 @@ def _clear(run: RunFolder) -> None:
     shutil.rmtree(run / _ROUNDS, ignore_errors=True)
 
 
-def _audit(run: RunFolder, asked: _LoopInputs, ledger: Ledger, progress: Progress) -> FinalAudit | None:
+def _audit(run: RunFolder, inputs: _LoopInputs, ledger: Ledger, progress: Progress) -> FinalAudit | None:
     """Audit the kept set; None where nothing was kept."""
-    images, sets = ledger.plan.iloc[ledger.kept], asked.real.filter
+    images, sets = ledger.plan.iloc[ledger.kept], inputs.real.filter
     if not len(images):
         return None
     train_images = set(map(str, sets.train.manifest.images))
     pairs = zip(_kept_files(images), map(str, images["source"]), strict=True)
     sources = {file: source for file, source in pairs if source in train_images}
-    return audit_kept(run.path, sets.train, sets.calibration, asked.options, asked.auditors, progress, sources)
+    return audit_kept(run.path, sets.train, sets.calibration, inputs.options, inputs.auditors, progress, sources)
 
 
-def _kept_files(kept: pd.DataFrame) -> list[str]:
+def _kept_files(images: pd.DataFrame) -> list[str]:
     """Name the files of kept images."""
-    return [f"{image_name(int(number))}.png" for number in kept["number"]]
+    return [f"{image_name(int(number))}.png" for number in images["number"]]
 
 
 def _write_tables(run: RunFolder, result: Result) -> None:
@@ -402,20 +402,20 @@ def _write_tables(run: RunFolder, result: Result) -> None:
         write_csv(run / f"{name}.csv", table)
 
 
-def _identity(asked: _LoopInputs, found: _Calibration) -> dict[str, Any]:
+def _identity(inputs: _LoopInputs, calibration: _Calibration) -> dict[str, Any]:
     """Return the settings and inputs that a later command may not change in a run folder."""
-    options, real = asked.options, asked.real
+    options, real = inputs.options, inputs.real
     features = [
         {k: getattr(o.train.described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
-        for o in found.opened
+        for o in calibration.opened
     ]
-    batch = {"threads": options.threads} if asked.device == "cpu" else {"batch": options.batch}
+    batch = {"threads": options.threads} if inputs.device == "cpu" else {"batch": options.batch}
     how = {name: value for name, value in asdict(options.sampling()).items() if name != "batch"}
     stores: Mapping[str, ImageStore | None] = {
         "training": real.filter.train, "calibration": real.filter.calibration
     }  # fmt: skip
     return {
-        "generator": asked.generator.source,
+        "generator": inputs.generator.source,
         **{name: None if store is None else store.data_hash for name, store in stores.items()},
         "images": options.images,
         "balance": options.balance,
@@ -424,37 +424,40 @@ def _identity(asked: _LoopInputs, found: _Calibration) -> dict[str, Any]:
         "keep_rejected": options.keep_rejected,
         "sampling": how,
         **batch,
-        "device": asked.device.partition(":")[0],
-        "detectors": [detector.name for detector in asked.detectors],
+        "device": inputs.device.partition(":")[0],
+        "detectors": [detector.name for detector in inputs.detectors],
         "features": features,
-        "families": [family.words for family in (asked.candidates if found.choice is None else found.choice).families],
+        "families": [
+            family.words
+            for family in (inputs.candidates if calibration.choice is None else calibration.choice).families
+        ],
         "miss_rate": options.miss_rate,
         "confidence": options.confidence,
         "threshold": list(options.threshold),
-        "thresholds": [float(value) for value in found.thresholds],
-        "auditors": list(asked.auditors),
+        "thresholds": [float(value) for value in calibration.thresholds],
+        "auditors": list(inputs.auditors),
         "plant_kinds": list(planted_kinds(options.plant_kinds)),
-        "quality": asked.quality.name,
+        "quality": inputs.quality.name,
         "seed": options.seed,
         "pseudonymise": options.pseudonymise,
     }
 
 
 def new_patient_rejection(
-    thresholds: Sequence[float], beside: tuple[Matches, ...], sets: FilterSets, seed: int
+    thresholds: Sequence[float], matches: tuple[Matches, ...], sets: FilterSets, seed: int
 ) -> Proportion | None:
     """Return the share of new patients whose real image would be rejected, as `audits.filter.decisions.real_share`.
 
     Args:
         thresholds: Threshold of each detector.
-        beside: Matches of the calibration images, by detector; none without them.
+        matches: Matches of the calibration images, by detector; none without them.
         sets: Sets that give the patients.
         seed: Seed from which the image of each patient is drawn.
 
     Returns:
         Share with its interval; None without calibration images.
     """
-    if not beside:
+    if not matches:
         return None
     nothing = SamePixels(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    return real_share(Screening(tuple(thresholds), (), beside, nothing), sets, seed)[0]
+    return real_share(Screening(tuple(thresholds), (), matches, nothing), sets, seed)[0]

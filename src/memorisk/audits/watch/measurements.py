@@ -94,21 +94,21 @@ def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
     )
 
 
-def nearness(found: Distances, real: RealImages, options: WatchOptions, error: float) -> Nearness:
+def nearness(distances: Distances, real: RealImages, options: WatchOptions, error: float) -> Nearness:
     """Compute the share, the list and summaries.
 
     Share, summaries and the count nearer than every held-out patient are of the images that count
     (`RealImages.counted`); the list compares each patient with held-out ones at as many images, and looks at all.
 
     Args:
-        found: Result of `distances`.
+        distances: Result of `distances`.
         real: Real images, for their names and for which of them count.
         options: Rates and levels.
         error: Error of this look; 0 where it can stop nothing.
     """
-    four = (found.train, found.held, found.train_group, found.held_group)
+    four = (distances.train, distances.held, distances.train_group, distances.held_group)
     train, held = real.counted.train, real.counted.held
-    counted = (found.train[train], found.held[held], found.train_group[train], found.held_group[held])
+    counted = (distances.train[train], distances.held[held], distances.train_group[train], distances.held_group[held])
     share = memorized_share(*counted, nominal=options.nominal)
     floor = memorized_share(*counted, nominal=options.nominal, level=1 - 2 * error).low if error else 0.0
     queries = reversed_queries(*four, q=options.level, seed=options.seed)
@@ -119,7 +119,7 @@ def nearness(found: Distances, real: RealImages, options: WatchOptions, error: f
         floor=floor,
         queries=queries,
         listed_at_error=at_error,
-        listed=_listed(found, queries, real),
+        listed=_listed(distances, queries, real),
         medians=(float(np.median(ours)), float(np.median(theirs))),
         least=(float(ours.min()), float(theirs.min())),
     )
@@ -132,35 +132,35 @@ _NO_DISTANCES = {
 }
 
 
-def exceeds_rule(seen: Nearness, options: WatchOptions, error: float) -> bool:
+def exceeds_rule(nearness: Nearness, options: WatchOptions, error: float) -> bool:
     """Return whether a look reaches what the rule waits for, with the error that it may make."""
     if not error or options.stop_on == "never":
         return False
     return {
-        "share": seen.floor > options.nominal,
-        "test": seen.share.p_value <= error,
-        "listed": seen.listed_at_error,
+        "share": nearness.floor > options.nominal,
+        "test": nearness.share.p_value <= error,
+        "listed": nearness.listed_at_error,
     }[options.stop_on]
 
 
-def evaluation_fields(seen: Nearness | None) -> dict[str, Any]:
+def evaluation_fields(nearness: Nearness | None) -> dict[str, Any]:
     """The fields of a look that distances give."""
-    if seen is None:
+    if nearness is None:
         return dict(_NO_DISTANCES)
     return {
-        "share": seen.share.estimate,
-        "share_low": seen.share.low,
-        "share_high": seen.share.high,
-        "share_floor": seen.floor,
-        "p_value": seen.share.p_value,
-        "listed": seen.queries.listed.n_rejected,
-        "shortest_list": seen.queries.shortest_list,
-        "ahead": seen.queries.ahead,
-        "p_ahead": seen.queries.p_ahead,
-        "train_nearest": seen.medians[0],
-        "held_nearest": seen.medians[1],
-        "train_least": seen.least[0],
-        "held_least": seen.least[1],
+        "share": nearness.share.estimate,
+        "share_low": nearness.share.low,
+        "share_high": nearness.share.high,
+        "share_floor": nearness.floor,
+        "p_value": nearness.share.p_value,
+        "listed": nearness.queries.listed.n_rejected,
+        "shortest_list": nearness.queries.shortest_list,
+        "ahead": nearness.queries.ahead,
+        "p_ahead": nearness.queries.p_ahead,
+        "train_nearest": nearness.medians[0],
+        "held_nearest": nearness.medians[1],
+        "train_least": nearness.least[0],
+        "held_least": nearness.least[1],
     }
 
 
@@ -174,9 +174,9 @@ def _usable(features: np.ndarray, measure: str | None) -> np.ndarray:
     return np.asarray(good)
 
 
-def _listed(found: Distances, queries: ReversedQueries, real: RealImages) -> pd.DataFrame:
+def _listed(distances: Distances, queries: ReversedQueries, real: RealImages) -> pd.DataFrame:
     """List patients, with the training image and the drawn image that is nearest."""
-    exposed = exposures(queries, found.train, found.nearest, found.train_group)
+    exposed = exposures(queries, distances.train, distances.nearest, distances.train_group)
     p = dict(zip(queries.unit.tolist(), queries.p_value.tolist(), strict=True))
     columns = {
         "patient": exposed.unit.astype(object),

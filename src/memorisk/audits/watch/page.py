@@ -37,59 +37,59 @@ _CHOSE = (
 )
 
 
-def watch_page(found: WatchResult, *, redact: bool = False) -> Page:
+def watch_page(result: WatchResult, *, redact: bool = False) -> Page:
     """Lay out the report.
 
     Args:
-        found: Result with its looks.
+        result: Result with its looks.
         redact: Leave out every id.
     """
-    looks, table = found.looks, evaluation_table(found.looks)
+    looks, table = result.looks, evaluation_table(result.looks)
     sections = [
-        Section("Step by step", _curves(table, found) if looks else [Paragraph("There is no look yet.")], "steps"),
-        Section("Who is listed", _listed(found, redact), "listed"),
-        Section("What it means", _meaning(found), "meaning"),
-        Section("What this does not say", [Steps(_not_said(found))], "limits"),
-        Section("How it was done", _setup(found, redact), "setup"),
+        Section("Step by step", _curves(table, result) if looks else [Paragraph("There is no look yet.")], "steps"),
+        Section("Who is listed", _listed(result, redact), "listed"),
+        Section("What it means", _meaning(result), "meaning"),
+        Section("What this does not say", [Steps(_not_said(result))], "limits"),
+        Section("How it was done", _setup(result, redact), "setup"),
     ]
     return Page(
         title="Does the generator begin to memorize?",
         subtitle="Looks at a generator in training",
-        lead=_lead(found),
+        lead=_lead(result),
         sections=sections,
         footer=[Paragraph(_footer(redact))],
         redacted=redact,
     )
 
 
-def _lead(found: WatchResult) -> list[Block]:
+def _lead(result: WatchResult) -> list[Block]:
     """Lay out what may be concluded, why, what to do next, and the numbers of the last look."""
-    looks = found.looks
+    looks = result.looks
     if not looks:
         return [Callout("note", "Nothing was looked at yet")]
     last = looks[-1]
-    verdict = watch_verdict(found)
+    verdict = watch_verdict(result)
     blocks: list[Block] = [Paragraph(verdict.sentence)]
     blocks += [Heading("Why"), Steps([capitalized(reason.text) for reason in verdict.reasons])]
     blocks += [Heading("What to do next"), Steps([capitalized(step) for step in verdict.next_steps])]
     facts = [
-        Fact("Looks", count(len(looks)), "" if found.options.looks is None else f"of {count(found.options.looks)}"),
+        Fact("Looks", count(len(looks)), "" if result.options.looks is None else f"of {count(result.options.looks)}"),
         Fact("Last step", count(last.step)),
         Fact("Memorized share", *_share(last)),
         Fact("Share without memorization", percent(last.nominal)),
         Fact("Listed patients", count(last.n_listed), _of_whom(last)),
     ]
     if last.fid_name:
-        n = _compared(last, found)
+        n = _compared(last, result)
         beside = f"{last.fid_held_out:.4g} of {count(n)} held-out real images"
         facts.append(Fact(f"Image quality, FID of {count(n)} images", f"{last.fid_same_number:.4g}", beside))
-    warnings = [Callout("warning", heading, [Paragraph(Name(text))]) for heading, text in found.warnings]
+    warnings = [Callout("warning", heading, [Paragraph(Name(text))]) for heading, text in result.warnings]
     return [Callout(verdict.kind, verdict.headline, blocks), *warnings, Facts(facts)]
 
 
-def _compared(look: Evaluation, found: WatchResult) -> int:
+def _compared(look: Evaluation, result: WatchResult) -> int:
     """Return the number of images, drawn and held-out alike, whose FID is compared."""
-    return min(look.n_images, found.real.n_held_images)
+    return min(look.n_images, result.real.n_held_images)
 
 
 def _of_whom(look: Evaluation) -> str:
@@ -107,7 +107,7 @@ def _share(look: Evaluation) -> tuple[str, str]:
     return percent(look.share), f"{percent(look.share_low)} to {percent(look.share_high)}"
 
 
-def _curves(table: pd.DataFrame, found: WatchResult) -> list[Block]:
+def _curves(table: pd.DataFrame, result: WatchResult) -> list[Block]:
     """Lay out the figures and the table of looks."""
     steps = [int(step) for step in table["step"]]
     columns = {name: table[name].to_numpy(dtype=float) for name in table if name not in ("weights", "fid_name", "note")}
@@ -118,7 +118,7 @@ def _curves(table: pd.DataFrame, found: WatchResult) -> list[Block]:
                 steps,
                 {"memorized share, 95 %": (columns["share"], columns["share_low"], columns["share_high"])},
                 y_title="Memorized share",
-                reference=(found.options.nominal, "nominal rate"),
+                reference=(result.options.nominal, "nominal rate"),
                 share=True,
             ),
             title="Memorized share",
@@ -128,7 +128,7 @@ def _curves(table: pd.DataFrame, found: WatchResult) -> list[Block]:
         )
     ]
     if np.isfinite(columns["fid"]).any():
-        blocks.append(_quality(table, columns, found))
+        blocks.append(_quality(table, columns, result))
     if np.isfinite(columns["held_out_loss"]).any():
         loss = (columns["held_out_loss"], nothing, nothing)
         blocks.append(
@@ -143,11 +143,11 @@ def _curves(table: pd.DataFrame, found: WatchResult) -> list[Block]:
     return [*blocks, *_tables(table)]
 
 
-def _quality(table: pd.DataFrame, columns: dict[str, np.ndarray], found: WatchResult) -> Figure:
+def _quality(table: pd.DataFrame, columns: dict[str, np.ndarray], result: WatchResult) -> Figure:
     """Draw FID of drawn and of held-out images at the same number of either, since it falls with the number."""
     nothing, drawn = np.full(len(table), np.nan), (columns["fid"], columns["fid_low"], columns["fid_high"])
     same, held = columns["fid_same_number"], (columns["fid_held_out"], nothing, nothing)
-    numbers = {_compared(look, found) for look in found.looks if look.fid_name}
+    numbers = {_compared(look, result) for look in result.looks if look.fid_name}
     n = count(numbers.pop()) if len(numbers) == 1 else "as many"
     fewer = not np.array_equal(same, columns["fid"], equal_nan=True)
     lines = {f"{n} drawn images": (same, nothing, nothing)} if fewer else {f"{n} drawn images, 95 %": drawn}
@@ -203,9 +203,9 @@ def _tables(table: pd.DataFrame) -> list[Block]:
     return tables
 
 
-def _listed(found: WatchResult, redact: bool) -> list[Block]:
+def _listed(result: WatchResult, redact: bool) -> list[Block]:
     """List the patients of the last look that listed any."""
-    listed, last = found.listed, found.looks[-1] if found.looks else None
+    listed, last = result.listed, result.looks[-1] if result.looks else None
     if last is None:
         return [Paragraph("There is no look yet.")]
     sentences = f"At step {last.step:,}, {count(last.listed)} of {count(last.n_train)} training patients are listed. "
@@ -213,7 +213,7 @@ def _listed(found: WatchResult, redact: bool) -> list[Block]:
         sentences += "No list was possible: there are too few held-out patients for this level."
     else:
         sentences += (
-            f"At most {found.options.level:.0%} of a list are expected to be patients no nearer to the images than "
+            f"At most {result.options.level:.0%} of a list are expected to be patients no nearer to the images than "
             f"held-out ones are. Lists shorter than {count(last.shortest_list)} were not possible."
         )
     blocks: list[Block] = [Paragraph(sentences)]
@@ -230,16 +230,16 @@ def _listed(found: WatchResult, redact: bool) -> list[Block]:
     return [*blocks, Table(frame=rows, columns=columns, caption="Listed patients", elsewhere="listed.parquet")]
 
 
-def _meaning(found: WatchResult) -> list[Block]:
+def _meaning(result: WatchResult) -> list[Block]:
     """Explain the figures."""
-    o = found.options
+    o = result.options
     definitions: list[tuple[Text, Text]] = [
         (
             "Memorized share",
             f"A training patient counts who is nearer to the drawn images than all but {o.nominal:.0%} of held-out "
             f"patients are. A generator that knows neither part has {o.nominal:.0%}.",
         ),
-        ("What stops", f"{capitalized(RULES[o.stop_on])}. {found.rule}"),
+        ("What stops", f"{capitalized(RULES[o.stop_on])}. {result.rule}"),
         (
             "Error",
             f"A training that memorizes nothing is stopped at any of its looks with a probability of at most "
@@ -256,33 +256,33 @@ def _divided(looks: int | None) -> str:
     return f", {looks:,} equal ones." if looks > 1 else ", which for a single look is all of it."
 
 
-def _not_said(found: WatchResult) -> list[Text]:
+def _not_said(result: WatchResult) -> list[Text]:
     """List what does not follow from a watch."""
-    weak = found.real.weak
+    weak = result.real.weak
     limits: list[Text] = [
-        f"Whether a set of images may be shared: a look compares {found.options.images:,} images and hides no known "
+        f"Whether a set of images may be shared: a look compares {result.options.images:,} images and hides no known "
         "copies among them. Audit the set itself (memorisk audit synthetic).",
         "That those who are not listed are safe: copies that the detector does not see are not counted.",
         "That an earlier step has memorized nothing: memorization grows, and is shown late.",
     ]
     if weak:
         limits.insert(0, "Copies that were turned, cropped or recoloured: pixels are compared, a weak detector.")
-    boxed = {text for _, text in found.warnings}
-    return [*limits, *(Name(note) for note in found.notes if note not in boxed)]
+    boxed = {text for _, text in result.warnings}
+    return [*limits, *(Name(note) for note in result.notes if note not in boxed)]
 
 
-def _setup(found: WatchResult, redact: bool) -> list[Block]:
+def _setup(result: WatchResult, redact: bool) -> list[Block]:
     """List the settings that repeat the watch."""
-    o, real = found.options, found.real
+    o, real = result.options, result.real
     settings: list[tuple[Text, Text]] = [
         ("Training", f"{count(real.n_train_images)} images of {count(real.n_train_patients)} patients"),
         ("Held out", f"{count(real.n_held_images)} images of {count(real.n_held_patients)} patients"),
         ("Detector", Name(real.detector)),
         ("Features", Name(real.features)),
         ("Images a look", count(o.images)),
-        ("Stops on", o.stop_on + ("" if found.may_stop else ", noted only")),
+        ("Stops on", o.stop_on + ("" if result.may_stop else ", noted only")),
         ("Looks in a row", count(o.patience)),
-        *_sampling(found),
+        *_sampling(result),
         ("Seed", str(o.seed)),
         *([] if redact else [("Fingerprint, training", Name(real.train_hash))]),
         *([] if redact else [("Fingerprint, held out", Name(real.held_hash))]),
@@ -291,11 +291,11 @@ def _setup(found: WatchResult, redact: bool) -> list[Block]:
     return [Definitions(settings, compact=True)]
 
 
-def _sampling(found: WatchResult) -> list[tuple[Text, Text]]:
+def _sampling(result: WatchResult) -> list[tuple[Text, Text]]:
     """Say how images were drawn, as far as the generator has such settings; a user's own sample has none."""
-    if found.generator is None:
+    if result.generator is None:
         return []
-    settings = found.options.sampling().told(found.generator)
+    settings = result.options.sampling().told(result.generator)
     return [("Sampling", ", ".join(f"{name} {value}" for name, value in settings.items()))]
 
 

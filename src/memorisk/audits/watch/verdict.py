@@ -177,33 +177,33 @@ def could_stop(options: WatchOptions, look: Evaluation) -> bool:
     return rule and look.n_held >= held_out_needed(options, look.error)
 
 
-def can_stop(found: WatchResult) -> bool:
+def can_stop(result: WatchResult) -> bool:
     """Return whether the rule can stop a training: any look of those that were had, else the first one."""
-    if found.looks:
-        return any(could_stop(found.options, look) for look in found.looks)
-    needed = held_out_needed(found.options, found.shared.of_look(1))
-    return found.options.stop_on != "never" and found.real.n_held_patients >= needed
+    if result.looks:
+        return any(could_stop(result.options, look) for look in result.looks)
+    needed = held_out_needed(result.options, result.shared.of_look(1))
+    return result.options.stop_on != "never" and result.real.n_held_patients >= needed
 
 
-def watch_verdict(found: WatchResult) -> WatchVerdict:
+def watch_verdict(result: WatchResult) -> WatchVerdict:
     """Decide what follows from the looks; doubts about who is who are among the reasons.
 
     Args:
-        found: Result with at least one look.
+        result: Result with at least one look.
     """
-    verdict, doubts = _by_looks(found), found.real.ids.reasons
+    verdict, doubts = _by_looks(result), result.real.ids.reasons
     steps = (*verdict.next_steps, *(doubt.remedy for doubt in doubts))
     return replace(verdict, reasons=(*verdict.reasons, *doubts), next_steps=steps)
 
 
-def _by_looks(found: WatchResult) -> WatchVerdict:
+def _by_looks(result: WatchResult) -> WatchVerdict:
     """Decide by the looks alone."""
-    if found.stop is not None:
-        return _stopped(found, found.stop)
-    look = next((look for look in found.looks if look.exceeded), found.looks[-1])
+    if result.stop is not None:
+        return _stopped(result, result.stop)
+    look = next((look for look in result.looks if look.exceeded), result.looks[-1])
     shows, by_itself = shows_memorization(look), LookByItself(n_step=look.step)
-    reasons = (_seen(look, found), *([by_itself] if shows else []), RuleOfWatch(rule=found.rule))
-    if not can_stop(found):
+    reasons = (_seen(look, result), *([by_itself] if shows else []), RuleOfWatch(rule=result.rule))
+    if not can_stop(result):
         title = "No rule could stop it: nothing was tested"
         title += f", but step {look.step:,} points to memorization" if shows else ""
         sentence = f"This is not a pass. {_UNTESTED}"
@@ -212,17 +212,17 @@ def _by_looks(found: WatchResult) -> WatchVerdict:
         title = f"The rule did not say stop, but step {look.step:,} points to memorization"
         sentence = "This is not a pass. The looks together do not settle whether the generator memorizes."
         return WatchVerdict("warning", title, sentence, reasons, (_AUDIT,))
-    title, n_held = "No memorization was shown", found.real.n_held_patients
-    if is_share_unattainable(found.options, found.shared, n_held):
+    title, n_held = "No memorization was shown", result.real.n_held_patients
+    if is_share_unattainable(result.options, result.shared, n_held):
         title += f", and could hardly have been, with {plural(n_held, 'held-out patient', 'held-out patients')}"
-    if (blind := blind_looks(found.options, found.looks)) is not None:
+    if (blind := blind_looks(result.options, result.looks)) is not None:
         title += f", and {blind.counted} could not have shown any"
         reasons = (*reasons, blind)
     sentence = "This is not a pass: a look is an audit of few images, and memorization can go unnoticed."
     return WatchVerdict("note", title, sentence, reasons, (_AUDIT,))
 
 
-def _stopped(found: WatchResult, stop: Evaluation) -> WatchVerdict:
+def _stopped(result: WatchResult, stop: Evaluation) -> WatchVerdict:
     """Say what follows from a look at which the rule stops the training."""
     return WatchVerdict(
         "fail",
@@ -230,10 +230,10 @@ def _stopped(found: WatchResult, stop: Evaluation) -> WatchVerdict:
         "Do not release this generator, nor images of it: it draws images nearer to its training patients than chance "
         "explains.",
         (
-            StoppedAt(n_step=stop.step, rule=found.options.stop_on),
-            ChanceOfStop(error=found.options.error),
-            _seen(stop, found),
-            RuleOfWatch(rule=found.rule),
+            StoppedAt(n_step=stop.step, rule=result.options.stop_on),
+            ChanceOfStop(error=result.options.error),
+            _seen(stop, result),
+            RuleOfWatch(rule=result.rule),
         ),
         (_EARLIER,),
     )
@@ -255,5 +255,5 @@ def blind_looks(options: WatchOptions, looks: Sequence[Evaluation]) -> BlindLook
     return BlindLooks(n_blind=len(blind), n_looks=len(looks), n_first_step=blind[0]) if blind else None
 
 
-def _seen(look: Evaluation, found: WatchResult) -> LookShows:
-    return LookShows(look=look, one_image_each=bool(found.real.one_image_each))
+def _seen(look: Evaluation, result: WatchResult) -> LookShows:
+    return LookShows(look=look, one_image_each=bool(result.real.one_image_each))

@@ -183,12 +183,12 @@ def _lines(n: SyntheticNumbers) -> list[tuple[str, str]]:
     return lines
 
 
-def _rate(said: DetectorRate) -> str:
+def _rate(rate: DetectorRate) -> str:
     """Return MemRate with its value on held-out images."""
-    if said.rate is None:
+    if rate.rate is None:
         return "no threshold"
-    limits = [percent(one.estimate, one.low, one.high) if one else "no images" for one in (said.rate, said.held)]
-    return f"{limits[0]}; held out {limits[1]}{'; no larger than by chance' if said.by_chance else ''}"
+    limits = [percent(one.estimate, one.low, one.high) if one else "no images" for one in (rate.rate, rate.held)]
+    return f"{limits[0]}; held out {limits[1]}{'; no larger than by chance' if rate.by_chance else ''}"
 
 
 def _identical(pixels: PixelPairs) -> str:
@@ -208,17 +208,17 @@ def show_evaluation(look: Evaluation) -> None:
     Console().print(Text(look.words), soft_wrap=True)
 
 
-def show_watch(found: WatchResult, *, as_json: bool) -> None:
+def show_watch(result: WatchResult, *, as_json: bool) -> None:
     """A row a look, what the rule says, and where the report lies."""
     if as_json:
-        stop = None if found.stop is None else found.stop.step
-        content = {"looks": [asdict(look) for look in found.looks], "stop": stop}
-        content |= {"headline": found.headline, "rule": found.rule, "notes": found.notes}
-        print_json(content | to_json(found.real.ids))
+        stop = None if result.stop is None else result.stop.step
+        content = {"looks": [asdict(look) for look in result.looks], "stop": stop}
+        content |= {"headline": result.headline, "rule": result.rule, "notes": result.notes}
+        print_json(content | to_json(result.real.ids))
         return
     console = Console()
     table = plain_table(("step", "memorized share (95 %)", "listed", "FID", "as many", "held-out", "loss"))
-    for look in found.looks:
+    for look in result.looks:
         share = f"{look.share:.1%} ({look.share_low:.1%} to {look.share_high:.1%})" if look.share == look.share else ""
         table.add_row(
             f"{look.step:,}", share, count(look.n_listed), _number(look.fid), _number(look.fid_same_number),
@@ -226,24 +226,24 @@ def show_watch(found: WatchResult, *, as_json: bool) -> None:
         )  # fmt: skip
     console.print(table)
     console.print()
-    verdict = watch_verdict(found) if found.looks else None
+    verdict = watch_verdict(result) if result.looks else None
     headline = "Nothing was looked at" if verdict is None else verdict.headline
     console.print(Text(headline.upper(), style="bold"), soft_wrap=True)
     if verdict is None:
-        console.print(Text(found.rule), soft_wrap=True)
+        console.print(Text(result.rule), soft_wrap=True)
     else:
         console.print(Text(verdict.sentence), soft_wrap=True)
         for reason in verdict.reasons:
             console.print(Text(f"  {reason.text}"), soft_wrap=True)
         print_list(console, "What to do next", verdict.next_steps)
-    if found.looks and found.looks[-1].fid_name:
+    if result.looks and result.looks[-1].fid_name:
         content = "as many: of no more drawn images than are held out; held-out: of real images in the place of these"
-        console.print(Text(f"{found.looks[-1].fid_name}; {content}"), soft_wrap=True)
-    for note in found.notes:
+        console.print(Text(f"{result.looks[-1].fid_name}; {content}"), soft_wrap=True)
+    for note in result.notes:
         console.print(Text(note), soft_wrap=True)
     console.print(Text("The final audit needs held-out patients who had no part in this watch."), soft_wrap=True)
-    if found.folder is not None:
-        console.print(Text(f"Report: {found.folder / 'report.html'}"), soft_wrap=True)
+    if result.folder is not None:
+        console.print(Text(f"Report: {result.folder / 'report.html'}"), soft_wrap=True)
 
 
 def show_watch_within(watch: "MemorizationWatch") -> None:

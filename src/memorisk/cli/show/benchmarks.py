@@ -47,22 +47,22 @@ def show_plan(plan: "BenchmarkPlan", *, as_json: bool) -> None:
         console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
 
 
-def show_benchmark(found: "Benchmark", out: Path, *, as_json: bool) -> None:
+def show_benchmark(benchmark: "Benchmark", out: Path, *, as_json: bool) -> None:
     """Print the sentences and the leaderboard, what failed, and where the rest lies."""
     if as_json:
-        rows = found.board.rows.to_dict("records")
-        board = found.board
+        rows = benchmark.board.rows.to_dict("records")
+        board = benchmark.board
         chosen = board.chosen if len(board.tied) == 1 else None  # a tie leaves the choice open
         print_json({"chosen": chosen, "tied": board.tied, "may_be_first": board.undecided, "leaderboard": rows,
-               "failed": found.failed})  # fmt: skip
+               "failed": benchmark.failed})  # fmt: skip
         return
     from memorisk.studies.detectors.page import board_text
 
-    sys.stdout.write(board_text(found) + "\n\n")
+    sys.stdout.write(board_text(benchmark) + "\n\n")
     console = Console()
-    for name, why in found.failed.items():
+    for name, why in benchmark.failed.items():
         console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
-    folders = next(table.ours for table in found.tables if table.name == "folders")
+    folders = next(table.ours for table in benchmark.tables if table.name == "folders")
     for row in folders.to_dict("records"):
         place = str(row["features"]).removeprefix("detector:")
         console.print(Text(f"{row['detector']}: --features detector:{out / place}"), soft_wrap=True)
@@ -89,21 +89,26 @@ def show_pair_plan(plan: "PairBenchPlan", *, as_json: bool) -> None:
         console.print(Text(line))
 
 
-def show_pair_benchmark(found: "PairBenchmark", out: Path, *, as_json: bool) -> None:
+def show_pair_benchmark(benchmark: "PairBenchmark", out: Path, *, as_json: bool) -> None:
     """Print the sentences and the leaderboard, what failed, and where the rest lies."""
     if as_json:
-        rows = found.board.to_dict("records")
+        rows = benchmark.board.to_dict("records")
         print_json(
-            {"reference": found.reference, "leaderboard": rows, "failed": found.failed, "missing": found.missing}
+            {
+                "reference": benchmark.reference,
+                "leaderboard": rows,
+                "failed": benchmark.failed,
+                "missing": benchmark.missing,
+            }
         )
         return
     from memorisk.studies.pairs.page import board_text
 
-    sys.stdout.write(board_text(found) + "\n\n")
+    sys.stdout.write(board_text(benchmark) + "\n\n")
     console = Console()
-    for name, why in found.failed.items():
+    for name, why in benchmark.failed.items():
         console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
-    for name, give in found.missing.items():
+    for name, give in benchmark.missing.items():
         console.print(Text(f"not at hand: {name}: give {give}"), soft_wrap=True)
     console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
     console.print(Text(f"all tables: {out / 'tables' / 'tables.md'}"), soft_wrap=True)

@@ -105,7 +105,7 @@ def _cell(label: str) -> Text:
     return Text(one_line(label, 120))
 
 
-def _target(found: TargetAudit, gate: float | None) -> Text:
+def _target(target: TargetAudit, gate: float | None) -> Text:
     """Print what each attack finds in the model that is to be released; its AUC is compared with the gate."""
     from memorisk.statistics.verdicts.tiers import format_against_gates
 
@@ -114,54 +114,56 @@ def _target(found: TargetAudit, gate: float | None) -> Text:
 
     aucs = ", ".join(
         f"{name.replace('_', ' ')} {written(a.auc.estimate)} ({written(a.auc.low)} to {written(a.auc.high)})"
-        for name, a in found.attacks.items()
+        for name, a in target.attacks.items()
     )
     return Text(f"Attacks on the very model, AUC (95 % interval), 0.5 is a coin: {aucs}")
 
 
-def _rarest(found: RarestAgainstTop) -> Text:
-    rarest, top = one_line(found.label_rarest, 40), one_line(found.label_top, 40)
-    if found.too_rare:
-        return Text(f"The rarest class ({rarest}, n = {found.n_rarest}) has too few images to be compared with others.")
-    if rarest == top:
-        start = f"The rarest class ({rarest}, n = {found.n_rarest}) has the largest mean M too"
-        if isnan(found.difference_most_frequent_nats):
-            return Text(f"{start}.")
-        low, high = found.low_most_frequent_nats, found.high_most_frequent_nats
+def _rarest(contrast: RarestAgainstTop) -> Text:
+    rarest, top = one_line(contrast.label_rarest, 40), one_line(contrast.label_top, 40)
+    if contrast.too_rare:
         return Text(
-            f"{start}: {signed(found.difference_most_frequent_nats)} more than the most frequent "
-            f"({one_line(found.label_most_frequent, 40)}, n = {found.n_most_frequent}), 95 % interval "
+            f"The rarest class ({rarest}, n = {contrast.n_rarest}) has too few images to be compared with others."
+        )
+    if rarest == top:
+        start = f"The rarest class ({rarest}, n = {contrast.n_rarest}) has the largest mean M too"
+        if isnan(contrast.difference_most_frequent_nats):
+            return Text(f"{start}.")
+        low, high = contrast.low_most_frequent_nats, contrast.high_most_frequent_nats
+        return Text(
+            f"{start}: {signed(contrast.difference_most_frequent_nats)} more than the most frequent "
+            f"({one_line(contrast.label_most_frequent, 40)}, n = {contrast.n_most_frequent}), 95 % interval "
             f"{limits(low, high)}{'.' if low > 0 else ', which chance may explain.'}"
         )
     return Text(
-        f"The rarest class ({rarest}, n = {found.n_rarest}, M {signed(found.mean_rarest_nats)}) is not the most "
-        f"memorized ({top}, n = {found.n_top}, M {signed(found.mean_top_nats)}): difference "
-        f"{signed(found.difference_nats)}, 95 % interval {limits(found.low_nats, found.high_nats)}"
-        f"{'.' if found.low_nats > 0 else ', which chance may explain.'}"
+        f"The rarest class ({rarest}, n = {contrast.n_rarest}, M {signed(contrast.mean_rarest_nats)}) is not the most "
+        f"memorized ({top}, n = {contrast.n_top}, M {signed(contrast.mean_top_nats)}): difference "
+        f"{signed(contrast.difference_nats)}, 95 % interval {limits(contrast.low_nats, contrast.high_nats)}"
+        f"{'.' if contrast.low_nats > 0 else ', which chance may explain.'}"
     )
 
 
-def show_dry_run(found: DryRun, *, as_json: bool) -> None:
+def show_dry_run(plan: DryRun, *, as_json: bool) -> None:
     """The plan and its cost."""
     if as_json:
-        print_json(to_json(found) | {"cost": found.cost.as_json()})
+        print_json(to_json(plan) | {"cost": plan.cost.as_json()})
         return
     console = plain_console()
-    console.print(Text(found.models), soft_wrap=True)
-    console.print(Text(f"design {found.design}, seeds {', '.join(map(str, found.seeds))}"), soft_wrap=True)
-    console.print(Text(f"network {one_line(found.network, 120)}"), soft_wrap=True)
-    for name, number in found.parts.items():
+    console.print(Text(plan.models), soft_wrap=True)
+    console.print(Text(f"design {plan.design}, seeds {', '.join(map(str, plan.seeds))}"), soft_wrap=True)
+    console.print(Text(f"network {one_line(plan.network, 120)}"), soft_wrap=True)
+    for name, number in plan.parts.items():
         console.print(Text(f"{number:>14,} images in {name}"))
-    own = found.cost.steps is None  # the user's training, whose steps memorisk does not see
-    cost = replace(found.cost, steps=0, images_trained=0) if own else found.cost
+    own = plan.cost.steps is None  # the user's training, whose steps memorisk does not see
+    cost = replace(plan.cost, steps=0, images_trained=0) if own else plan.cost
     for line in cost.lines():
         console.print(Text(line))
-    if found.bytes_until_the_end:
-        console.print(Text(f"{found.bytes_until_the_end:>14,} bytes of changed images, until the end"))
+    if plan.bytes_until_the_end:
+        console.print(Text(f"{plan.bytes_until_the_end:>14,} bytes of changed images, until the end"))
     counts = ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one")
     answer = "could anybody\nbe flagged?"
     table = plain_table(("class", *counts, answer), left=[answer])
-    for row in found.classes:
+    for row in plan.classes:
         shortest = row.smallest_list
         table.add_row(
             _cell(row.label),
@@ -172,18 +174,18 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
             _could(row),
         )
     console.print(table)
-    if found.gap:
-        console.print(Text(found.gap), soft_wrap=True)
-    if any(row.smallest_list > row.n_groups_scored for row in found.classes):
+    if plan.gap:
+        console.print(Text(plan.gap), soft_wrap=True)
+    if any(row.smallest_list > row.n_groups_scored for row in plan.classes):
         hint = "Where no list is as short as the class is large, more --models make one possible."
         console.print(Text(hint), soft_wrap=True)
-    if alone := found.without_partner.n_groups:
+    if alone := plan.without_partner.n_groups:
         text = "have no partner in this run: not scored, so that the audit cannot pass."
-        console.print(Text(f"{alone:,} groups ({found.without_partner.n_images:,} images) {text}"), soft_wrap=True)
-    if found.not_auditable:
-        names = ", ".join(one_line(n, 40) for n in found.not_auditable)
+        console.print(Text(f"{alone:,} groups ({plan.without_partner.n_images:,} images) {text}"), soft_wrap=True)
+    if plan.not_auditable:
+        names = ", ".join(one_line(n, 40) for n in plan.not_auditable)
         console.print(Text(f"too small to be audited: {names}"), soft_wrap=True)
-    for note in (*found.notes, *found.advice):
+    for note in (*plan.notes, *plan.advice):
         console.print(Text(f"note: {note}"), soft_wrap=True)
 
 
@@ -210,14 +212,14 @@ def show_check(check: ImageCheck, out: Path | None, *, as_json: bool, redact: bo
         plain_console().print(Text(f"Page: {out / 'report.html'}"), soft_wrap=True)
 
 
-def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> None:
+def show_comparison(comparison: Comparison, out: Path | None, *, as_json: bool) -> None:
     """Class by class: before, after, difference with its interval."""
     if as_json:
-        print_json({"per_class": found.per_class.to_dict("records"), "notes": found.notes})
+        print_json({"per_class": comparison.per_class.to_dict("records"), "notes": comparison.notes})
         return
     console = plain_console()
     table = plain_table(("class", "groups", "first", "second", "difference", "95 % interval", "flagged"))
-    for row in found.per_class.to_dict("records"):
+    for row in comparison.per_class.to_dict("records"):
         table.add_row(
             _cell(row["label"]),
             str(row["n_groups"]),
@@ -230,23 +232,23 @@ def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> No
             ),
         )
     console.print(table)
-    for note in found.notes:
+    for note in comparison.notes:
         console.print(Text(note), soft_wrap=True)
     if out is not None:
         console.print(Text(f"Tables: {out}"), soft_wrap=True)
 
 
-def show_explanation(found: Explanation, out: Path, *, as_json: bool) -> None:
+def show_explanation(explanation: Explanation, out: Path, *, as_json: bool) -> None:
     """Rho of the ratio within classes by feature space, the probes in a sentence, and where the page lies."""
     if as_json:
-        print_json(found.as_json())
+        print_json(explanation.as_json())
         return
     from memorisk.audits.classifier.explanations.page import probe_sentence
 
     console = plain_console()
     numbers = ("rho within classes", "95 % interval", "p", "rho raw", "groups")
     table = plain_table(("features", "score", *numbers), left=["score"])
-    for row in found.associations.to_dict("records"):
+    for row in explanation.associations.to_dict("records"):
         if row["form"] == "pairwise":
             table.add_row(
                 _cell(row["features"]),
@@ -258,8 +260,8 @@ def show_explanation(found: Explanation, out: Path, *, as_json: bool) -> None:
                 str(row["n_groups"]),
             )
     console.print(table)
-    if found.layers is not None:
-        console.print(Text(probe_sentence(found.layers)), soft_wrap=True)
-    for note in found.summary.notes:
+    if explanation.layers is not None:
+        console.print(Text(probe_sentence(explanation.layers)), soft_wrap=True)
+    for note in explanation.summary.notes:
         console.print(Text(note), soft_wrap=True)
     console.print(Text(f"Page: {out / 'explain.html'}"), soft_wrap=True)

@@ -50,24 +50,24 @@ def _shortened(texts: tuple[str, ...]) -> list[str]:
     return [*texts[:_MOST], *more]
 
 
-def show_export(found: "Export", *, as_json: bool) -> None:
+def show_export(export: "Export", *, as_json: bool) -> None:
     """Show what was written, and what stays behind."""
     if as_json:
-        print_json(vars(found))
+        print_json(vars(export))
         return
     console = Console()
-    what = f"{plural(found.images, 'image', 'images')} and metadata.csv" if found.images else "The tensors"
-    console.print(Text(f"{what} written to {found.out}, and nothing else."), soft_wrap=True)
-    if found.labels_left:
-        which = plural(found.labels_left, "image", "images")
+    what = f"{plural(export.images, 'image', 'images')} and metadata.csv" if export.images else "The tensors"
+    console.print(Text(f"{what} written to {export.out}, and nothing else."), soft_wrap=True)
+    if export.labels_left:
+        which = plural(export.labels_left, "image", "images")
         console.print(Text(f"Left behind: labels of {which}, which no training image has"), soft_wrap=True)
-    if found.frames_left:
-        console.print(Text(_frames(found.frames_left)), soft_wrap=True)
-    for path, reason in found.left.items():  # all of them: this is what a reader must check
+    if export.frames_left:
+        console.print(Text(_frames(export.frames_left)), soft_wrap=True)
+    for path, reason in export.left.items():  # all of them: this is what a reader must check
         console.print(Text(f"Left behind: {one_line(path, 100)} ({reason})"), soft_wrap=True)
-    for name in found.suspicious:
+    for name in export.suspicious:
         console.print(Text(f"Left behind: {one_line(name, 100)} (the review names it)"), soft_wrap=True)
-    if found.suspicious:
+    if export.suspicious:
         text = (
             "This is another set than the audited one: audit it before it is released, by another detector "
             "(--detector). The one that was used overlooks again what it overlooked."
@@ -75,23 +75,23 @@ def show_export(found: "Export", *, as_json: bool) -> None:
         console.print(Text(text), soft_wrap=True)
 
 
-def _frames(left: dict[str, int]) -> str:
+def _frames(files: dict[str, int]) -> str:
     """Return how many frames stay behind, and the first files that hold them."""
-    first = ", ".join(f"{one_line(path, 60)}: {n:,}" for path, n in [*left.items()][:_MOST])
-    more = f", and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
+    first = ", ".join(f"{one_line(path, 60)}: {n:,}" for path, n in [*files.items()][:_MOST])
+    more = f", and {len(files) - _MOST:,} more" if len(files) > _MOST else ""
     return (
-        f"Left behind: {plural(sum(left.values()), 'further frame or page', 'further frames, pages or slices')} of "
-        f"{plural(len(left), 'file', 'files')} ({first}{more}). --frames all writes them, too, where the audit looked "
+        f"Left behind: {plural(sum(files.values()), 'further frame or page', 'further frames, pages or slices')} of "
+        f"{plural(len(files), 'file', 'files')} ({first}{more}). --frames all writes them, too, where the audit looked "
         "at them with the same setting; --json lists all of these files."
     )
 
 
-def show_tracking(found: "list[TrackedRun]", *, as_json: bool) -> None:
+def show_tracking(runs: "list[TrackedRun]", *, as_json: bool) -> None:
     """A line a run and tracker."""
     if as_json:
-        print_json([vars(one) for one in found])
+        print_json([vars(one) for one in runs])
         return
     console = Console()
-    for one in found:
+    for one in runs:
         how = "logged" if one.new else "was logged before"
         console.print(Text(f"{one.run}: {how} to {one.to} ({one.figures:,} figures)"), soft_wrap=True)

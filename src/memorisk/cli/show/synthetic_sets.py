@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from memorisk.training.generators.generation import GeneratedSet, GeneratePlan
 
 
-def show_generated_set(made: "GeneratedSet", *, as_json: bool) -> None:
+def show_generated_set(generated: "GeneratedSet", *, as_json: bool) -> None:
     """Print how many images of what, and where they lie."""
-    summary = made.summary
+    summary = generated.summary
     if as_json:
         print_json(summary)
         return
@@ -42,7 +42,7 @@ def show_generated_set(made: "GeneratedSet", *, as_json: bool) -> None:
         ("images", f"{summary['images']:,}"),
         *(("of each class", _counts(summary["classes"])) for _ in range(bool(summary["classes"]))),
         *(("note", note) for note in summary["notes"]),
-        ("set", str(made.folder)),
+        ("set", str(generated.folder)),
     ]
     print_rows(console, lines)
 
@@ -299,15 +299,15 @@ def _synthesis_lines(n: LoopNumbers) -> list[tuple[str, str]]:
     return lines
 
 
-def show_quality(found: Quality, out: Path, *, as_json: bool) -> None:
+def show_quality(quality: Quality, out: Path, *, as_json: bool) -> None:
     """Print one line per figure, with that of held-out real images, and where the report lies."""
     if as_json:
-        print_json(found.as_json())
+        print_json(quality.as_json())
         return
     console = Console()
-    for line in (*_quality_lines(found.figures), *(() if found.transfer is None else _compared(found.transfer))):
+    for line in (*_quality_lines(quality.figures), *(() if quality.transfer is None else _compared(quality.transfer))):
         console.print(Text(line), soft_wrap=True)
-    for doubt in found.numbers.ids.reasons:
+    for doubt in quality.numbers.ids.reasons:
         console.print(Text(f"Doubt: {doubt.text}: {doubt.remedy}."), soft_wrap=True)
     console.print(Text("Quality says nothing about privacy: memorisk audit synthetic does."), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)

@@ -93,9 +93,9 @@ def show_training_plan(plan: "TrainingPlan", lines: Iterable[str], *, as_json: b
         console.print(Text(note), soft_wrap=True)
 
 
-def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
+def show_defences(result: "DefenceResult", out: Path, *, as_json: bool) -> None:
     """Print one row per regime: what it remembers, costs, promises, and was proved to leak."""
-    table = found.table
+    table = result.table
     if as_json:
         print_json(table.to_dict("records"))
         return
@@ -262,8 +262,8 @@ def _show_recalls(console: Console, test: dict[str, Any]) -> None:
     console.print(Text("found: above the score that half of the validation pairs of two patients stay below"))
 
 
-def _share(found: dict[str, Any]) -> str:
-    return f"{100 * found['estimate']:.1f} ({100 * found['low']:.1f} to {100 * found['high']:.1f})"
+def _share(share: dict[str, Any]) -> str:
+    return f"{100 * share['estimate']:.1f} ({100 * share['low']:.1f} to {100 * share['high']:.1f})"
 
 
 def _identity_line(interval: dict[str, Any]) -> str:

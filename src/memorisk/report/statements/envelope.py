@@ -306,10 +306,10 @@ def _bounded(data: bytes, name: str) -> bytes:
     return data
 
 
-def _require_type(members: Mapping[str, Any], member: str, known: str, problem: str) -> None:
+def _require_type(members: Mapping[str, Any], member: str, accepted: str, problem: str) -> None:
     """Refuse a document of another type."""
-    if members.get(member) != known:
-        raise InputError(f"{problem}: {member} is {one_line(members.get(member), 100)}, not {known}")
+    if members.get(member) != accepted:
+        raise InputError(f"{problem}: {member} is {one_line(members.get(member), 100)}, not {accepted}")
 
 
 def _descriptor(value: Any) -> ResourceDescriptor:

@@ -491,9 +491,9 @@ def _plain(text: Text) -> str:
     return "".join(piece if isinstance(piece, str) else piece.text for piece in pieces)
 
 
-def _joined(told: Sequence[str]) -> str:
+def _joined(sentences: Sequence[str]) -> str:
     """Join different sentences of several audits, one after the other."""
-    return " ".join(text if text.endswith(".") else f"{text}." for text in dict.fromkeys(told))
+    return " ".join(text if text.endswith(".") else f"{text}." for text in dict.fromkeys(sentences))
 
 
 def _capital(text: str) -> str:

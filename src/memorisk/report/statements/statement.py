@@ -374,20 +374,20 @@ def _plain(value: Any) -> Any:
 _SHOWN = 3
 
 
-def describe_differences(known: Mapping[str, str], current: Mapping[str, str]) -> str | None:
+def describe_differences(audited: Mapping[str, str], current: Mapping[str, str]) -> str | None:
     """Name the files that were added, removed or changed.
 
     Args:
-        known: SHA-256 of each file by its name, as it was audited.
+        audited: SHA-256 of each file by its name, as it was audited.
         current: SHA-256 of each file by its name, as it is now.
 
     Returns:
         Phrase on the differences; None where there are none.
     """
     by_change = {
-        "not among the files that were audited": sorted(current.keys() - known.keys()),
-        "missing": sorted(known.keys() - current.keys()),
-        "changed": sorted(name for name in current.keys() & known.keys() if current[name] != known[name]),
+        "not among the files that were audited": sorted(current.keys() - audited.keys()),
+        "missing": sorted(audited.keys() - current.keys()),
+        "changed": sorted(name for name in current.keys() & audited.keys() if current[name] != audited[name]),
     }
     sentences = [
         f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {what}" for what, names in by_change.items() if names

@@ -29,12 +29,12 @@ TABLE = "influence.parquet"
 
 
 def influence_page(
-    found: SelfInfluence, table: pd.DataFrame, pixels: list[np.ndarray] | None = None, *, most: int = 48
+    influence: SelfInfluence, table: pd.DataFrame, pixels: list[np.ndarray] | None = None, *, most: int = 48
 ) -> Page:
     """Lay out the most influential images.
 
     Args:
-        found: Result of `memorisk.scores.influence.self_influence`.
+        influence: Result of `memorisk.scores.influence.self_influence`.
         table: A row for each image, the most influential first.
         pixels: Pixels of the first of these images, in this order; None for no pictures.
         most: Images on the page.
@@ -43,8 +43,8 @@ def influence_page(
     half = int(np.searchsorted(np.cumsum(table["share"].to_numpy(dtype=float)), 0.5)) + 1
     facts = [
         Fact("Images", count(len(table))),
-        Fact("Checkpoints", count(len(found.lrs))),
-        Fact("Weights", count(found.weights)),
+        Fact("Checkpoints", count(len(influence.lrs))),
+        Fact("Weights", count(influence.weights)),
         Fact("Half of all self-influence", f"{count(half)} images"),
     ]
     text = (
@@ -68,9 +68,9 @@ def influence_page(
         ]
         blocks.insert(0, Gallery(items=items, caption="The most influential first."))
     sections = [Section("The most self-influential images", blocks, "images")]
-    if found.fallback:
-        steps = [Name(f"{name}: {one_line(why, 160)}") for name, why in found.fallback.items()]
-        text = f"Gradients of these weights were taken one image at a time ({found.fallback_method}):"
+    if influence.fallback:
+        steps = [Name(f"{name}: {one_line(why, 160)}") for name, why in influence.fallback.items()]
+        text = f"Gradients of these weights were taken one image at a time ({influence.fallback_method}):"
         sections.append(Section("How it was computed", [Paragraph(text), Steps(steps)], "how"))
     return Page(
         title="Which images trained the network most on themselves?",

@@ -37,27 +37,27 @@ KIND_NAMES = {"logistic": "logistic regression", "mlp": "one hidden layer"}
 MOST_IMAGES = 50
 
 
-def explanation_page(found: Explanation) -> Page:
+def explanation_page(explanation: Explanation) -> Page:
     """Lay out an explanation.
 
     Args:
-        found: Explanation from ``audits.classifier.explanations.run.explain``.
+        explanation: Explanation from ``audits.classifier.explanations.run.explain``.
     """
-    named = "Ids are left out." if found.redact else "This file names images: handle it as personal data."
+    named = "Ids are left out." if explanation.redact else "This file names images: handle it as personal data."
     sections = [
-        Section("Are memorized images atypical?", _associations(found), "atypicality"),
-        Section("The most atypical images", _images(found), "images"),
+        Section("Are memorized images atypical?", _associations(explanation), "atypicality"),
+        Section("The most atypical images", _images(explanation), "images"),
     ]
-    if found.layers is not None:
-        sections.append(Section("Where is it stored?", _layers(found.layers), "layers"))
-    sections.append(Section("How to read this", _reading_guide(found), "reading"))
+    if explanation.layers is not None:
+        sections.append(Section("Where is it stored?", _layers(explanation.layers), "layers"))
+    sections.append(Section("How to read this", _reading_guide(explanation), "reading"))
     return Page(
         title="What memorization goes with",
-        subtitle=Name(found.summary.dataset),
-        lead=[_lead(found), _facts(found)],
+        subtitle=Name(explanation.summary.dataset),
+        lead=[_lead(explanation), _facts(explanation)],
         sections=sections,
         footer=[Paragraph(f"{named} It needs no network and asks for none.")],
-        redacted=found.redact,
+        redacted=explanation.redact,
     )
 
 
@@ -77,13 +77,13 @@ def ratio_sentence(row: dict[str, object]) -> list[str | Name]:
     return [*space, what, figures, f", over {count(row['n_groups'])} patients."]
 
 
-def _lead(found: Explanation) -> Callout:
-    table = found.associations
+def _lead(explanation: Explanation) -> Callout:
+    table = explanation.associations
     main = rows(table, np.asarray((table["form"] == "pairwise") & (table["score"] == "ratio")))
     items: list[Text] = [ratio_sentence(r) for r in main.to_dict("records")]
-    if found.layers is not None:
-        items.append(probe_sentence(found.layers))
-    items += found.summary.notes
+    if explanation.layers is not None:
+        items.append(probe_sentence(explanation.layers))
+    items += explanation.summary.notes
     return Callout("note", "What M goes with", [Steps(items)])
 
 
@@ -104,8 +104,8 @@ def probe_sentence(layers: LayerFindings) -> str:
     )
 
 
-def _facts(found: Explanation) -> Facts:
-    s = found.summary
+def _facts(explanation: Explanation) -> Facts:
+    s = explanation.summary
     facts = [
         Fact("Images scored", count(s.n_scored)),
         Fact("Patients scored", count(s.n_groups_scored), "the independent units"),
@@ -115,8 +115,8 @@ def _facts(found: Explanation) -> Facts:
     return Facts(facts)
 
 
-def _associations(found: Explanation) -> list[Block]:
-    table = found.associations
+def _associations(explanation: Explanation) -> list[Block]:
+    table = explanation.associations
     named = table.assign(score=[MEANINGS.get(str(v), str(v)) for v in table["score"]])
     blocks: list[Block] = [
         Paragraph(
@@ -160,15 +160,15 @@ def _associations(found: Explanation) -> list[Block]:
     return blocks
 
 
-def _images(found: Explanation) -> list[Block]:
-    table = found.atypicality
+def _images(explanation: Explanation) -> list[Block]:
+    table = explanation.atypicality
     blocks: list[Block] = []
     for space in dict.fromkeys(table["features"]):
         chosen = largest_first(rows(table, np.asarray(table["features"] == space)), "ratio")
-        ids = [] if found.redact else [words("image", "Image", row=True)]
+        ids = [] if explanation.redact else [words("image", "Image", row=True)]
         columns = [
             *ids,
-            words("label", "Class", row=found.redact),
+            words("label", "Class", row=explanation.redact),
             number("M", "M"),
             number("ratio", "Ratio", missing="not measurable"),
             number("intra", "To its class", missing="not measurable"),
@@ -312,24 +312,24 @@ def _p(value: object) -> str:
     return probability(float(str(value)))
 
 
-def _reading_guide(found: Explanation) -> list[Block]:
+def _reading_guide(explanation: Explanation) -> list[Block]:
     text = (
         "A correlation is not a cause: what makes an image atypical in these features may come with what makes it hard "
         "to learn. M is an estimate from few trainings, and its noise draws every number here towards nothing. "
         "Intervals are over patients; each holds 95 % by itself, not all of them at once."
     )
     blocks: list[Block] = [Paragraph(text)]
-    if found.layers is not None:
+    if explanation.layers is not None:
         blocks.append(
             Paragraph(
                 [
                     Strong("Probes. "),
                     "An AUROC near 0.5 says that this probe found nothing at this layer. How much it could have found "
                     "is bounded by how well M repeats: compare with the ceiling. ",
-                    _shuffled_labels(found.layers),
+                    _shuffled_labels(explanation.layers),
                 ]
             )
         )
-    if found.summary.notes:
-        blocks += [Paragraph("What else must be said:"), Steps([Name(n) for n in found.summary.notes])]
+    if explanation.summary.notes:
+        blocks += [Paragraph("What else must be said:"), Steps([Name(n) for n in explanation.summary.notes])]
     return blocks

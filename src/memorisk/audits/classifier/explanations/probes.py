@@ -166,14 +166,14 @@ def _activations(
 
 
 def _probes(
-    found: Activations, place: np.ndarray, m: np.ndarray, label: np.ndarray, group: np.ndarray, progress: Progress
+    activations: Activations, place: np.ndarray, m: np.ndarray, label: np.ndarray, group: np.ndarray, progress: Progress
 ) -> pd.DataFrame:
     high = above_class_median(m, label)
     fold = probe_folds(high, label, group)
     shuffled = permuted_within_class(high, label)
     shuffled_fold = probe_folds(shuffled, label, group)
-    rows, total = [], len(found.layers) * len(PROBE_KINDS)
-    for name, values in found.layers.items():
+    rows, total = [], len(activations.layers) * len(PROBE_KINDS)
+    for name, values in activations.layers.items():
         x = np.asarray(values[place], dtype=np.float64)
         for kind in PROBE_KINDS:
             result = probe(x, high, group, fold, kind=kind)

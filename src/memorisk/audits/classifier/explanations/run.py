@@ -37,7 +37,7 @@ SCORES = ("intra", "nearest_other", "ratio")
 FORMS = ("pairwise", "centroid")
 
 
-def write_explanation(found: Explanation, folder: Path) -> None:
+def write_explanation(explanation: Explanation, folder: Path) -> None:
     """Write the tables, ``explain.json`` and ``explain.html``; those of an earlier explanation are replaced.
 
     Raises:
@@ -47,16 +47,16 @@ def write_explanation(found: Explanation, folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in (SEAL, SUMMARY):
         (folder / name).unlink(missing_ok=True)
-    frames = {"atypicality": found.atypicality, "atypicality_summary": found.associations}
-    if found.layers is not None:
-        frames |= {"probes": found.layers.probes, "distances": found.layers.distances}
+    frames = {"atypicality": explanation.atypicality, "atypicality_summary": explanation.associations}
+    if explanation.layers is not None:
+        frames |= {"probes": explanation.layers.probes, "distances": explanation.layers.distances}
     for name in TABLES:
         if name in frames:
             write_table(folder / f"{name}.parquet", frames[name])
         else:
             (folder / f"{name}.parquet").unlink(missing_ok=True)
-    write_text(folder / PAGE, render(EXPLANATION_PAGE, found))
-    write_json(folder / SUMMARY, found.as_json())
+    write_text(folder / PAGE, render(EXPLANATION_PAGE, explanation))
+    write_json(folder / SUMMARY, explanation.as_json())
     write_seal(folder, [SUMMARY, *(f"{name}.parquet" for name in TABLES if name in frames)])
 
 

@@ -31,26 +31,26 @@ NOT_TESTED = "not tested"
 CONTROL = "independent_loss"
 
 
-def comparison_page(found: Comparison) -> Page:
+def comparison_page(comparison: Comparison) -> Page:
     """Lay out the comparison of two runs.
 
     Args:
-        found: Comparison from ``audits.classifier.comparison.compare``.
+        comparison: Comparison from ``audits.classifier.comparison.compare``.
     """
-    lower, higher = (direction_of_change(found.per_class, sign) for sign in (-1, 1))
-    named = "Ids are left out." if found.redact else "This file names patients: handle it as personal data."
+    lower, higher = (direction_of_change(comparison.per_class, sign) for sign in (-1, 1))
+    named = "Ids are left out." if comparison.redact else "This file names patients: handle it as personal data."
     return Page(
         title="Two audits compared",
         subtitle="What the second run remembers more or less than the first",
-        lead=[_lead(found, lower, higher), _facts(found)],
+        lead=[_lead(comparison, lower, higher), _facts(comparison)],
         sections=[
-            Section("Class by class", _classes(found.per_class), "classes"),
-            Section("Patient by patient", _groups(found), "patients"),
-            Section("What an attacker could see", _attacks(found.aucs), "attacks"),
-            Section("How to read this", _reading(found), "reading"),
+            Section("Class by class", _classes(comparison.per_class), "classes"),
+            Section("Patient by patient", _groups(comparison), "patients"),
+            Section("What an attacker could see", _attacks(comparison.aucs), "attacks"),
+            Section("How to read this", _reading(comparison), "reading"),
         ],
         footer=[Paragraph(f"{named} It needs no network and asks for none.")],
-        redacted=found.redact,
+        redacted=comparison.redact,
     )
 
 
@@ -60,22 +60,24 @@ def direction_of_change(table: pd.DataFrame, sign: int) -> np.ndarray:
     return np.asarray(sign * limit.to_numpy(dtype=np.float64) > 0)
 
 
-def _lead(found: Comparison, lower: np.ndarray, higher: np.ndarray) -> Callout:
-    n = len(found.per_class)
+def _lead(comparison: Comparison, lower: np.ndarray, higher: np.ndarray) -> Callout:
+    n = len(comparison.per_class)
     text = (
         f"Of {count(n)} classes that both runs scored, {count(lower.sum())} are surely remembered less in the second "
         f"run, {count(higher.sum())} surely more; of the other {count(n - lower.sum() - higher.sum())} the data do not "
         "say which way they went. That a difference cannot be told from 0 does not show that there is none."
     )
-    named = [[Strong(run.capitalize() + " run: "), Name(name)] for run, name in zip(RUNS, found.names, strict=True)]
-    return Callout("note", "What changed", [Paragraph(text), *([Steps(named)] if not found.redact else [])])
+    named = [
+        [Strong(run.capitalize() + " run: "), Name(name)] for run, name in zip(RUNS, comparison.names, strict=True)
+    ]
+    return Callout("note", "What changed", [Paragraph(text), *([Steps(named)] if not comparison.redact else [])])
 
 
-def _facts(found: Comparison) -> Facts:
-    groups = found.per_group
+def _facts(comparison: Comparison) -> Facts:
+    groups = comparison.per_group
     return Facts(
         [
-            Fact("Classes compared", count(len(found.per_class))),
+            Fact("Classes compared", count(len(comparison.per_class))),
             Fact("Patients compared", count(groups["group"].nunique())),
             Fact("Patients flagged, first run", count(groups.loc[groups["flagged_first"], "group"].nunique())),
             Fact("Patients flagged, second run", count(groups.loc[groups["flagged_second"], "group"].nunique())),
@@ -103,12 +105,12 @@ def _classes(table: pd.DataFrame) -> list[Block]:
     return [Table(frame=table, columns=columns, caption=caption, elsewhere="per_class.parquet")]
 
 
-def _groups(found: Comparison) -> list[Block]:
-    table = found.per_group
+def _groups(comparison: Comparison) -> list[Block]:
+    table = comparison.per_group
     largest = table.iloc[np.argsort(-table["difference"].abs().to_numpy(dtype=np.float64), kind="stable")]
     columns = [
-        *([] if found.redact else [words("group", "Patient", row=True)]),
-        words("label", "Class", row=found.redact),
+        *([] if comparison.redact else [words("group", "Patient", row=True)]),
+        words("label", "Class", row=comparison.redact),
         estimate("difference", DIFFERENCE, low="low", high="high"),
         number("M_first", "M, first"),
         number("M_second", "Second"),
@@ -116,7 +118,7 @@ def _groups(found: Comparison) -> list[Block]:
         words("listed_second", "Second"),
         *(words(f"marked_{run}", f"Marked, {run}") for run in RUNS if f"marked_{run}" in table),
     ]
-    of_class = found.per_class.set_index("label")
+    of_class = comparison.per_class.set_index("label")
     for run in RUNS:
         tested = of_class[f"testable_{run}"].reindex(largest["label"]).to_numpy(dtype=bool)
         words_of = [
@@ -153,7 +155,7 @@ def _attacks(aucs: pd.DataFrame) -> list[Block]:
     ]
 
 
-def _reading(found: Comparison) -> list[Block]:
+def _reading(comparison: Comparison) -> list[Block]:
     blocks: list[Block] = [
         Paragraph(
             "A difference is the second run's M less the first's: below 0 means that less is remembered. Class "
@@ -161,9 +163,9 @@ def _reading(found: Comparison) -> list[Block]:
             "Where the second run removed patients, it says nothing of those: they are not in it."
         )
     ]
-    if found.notes:
+    if comparison.notes:
         blocks += [
             Paragraph("What could not be compared, and what else differs:"),
-            Steps([Name(n) for n in found.notes]),
+            Steps([Name(n) for n in comparison.notes]),
         ]
     return blocks

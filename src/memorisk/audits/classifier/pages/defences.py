@@ -37,28 +37,28 @@ from memorisk.report.result import Result
 from memorisk.statistics.epsilon import EpsilonBound
 
 
-def defence_page(found: DefenceResult) -> Page:
+def defence_page(result: DefenceResult) -> Page:
     """Lay out the comparison of regimes.
 
     Args:
-        found: Result of ``audits.classifier.retraining.defences.audit_defences``.
+        result: Result of ``audits.classifier.retraining.defences.audit_defences``.
     """
-    table = found.table
+    table = result.table
     return Page(
         title="Defences compared",
         subtitle="The same audit under each way of training",
-        lead=[_lead(found), _facts(found)],
+        lead=[_lead(result), _facts(result)],
         sections=[
-            Section("What is remembered, and at what price", _tradeoff(table, found.results), "tradeoff"),
-            Section("What is promised, and what is proved", _privacy(found), "privacy"),
-            Section("How to read this", _reading_guide(found), "reading"),
+            Section("What is remembered, and at what price", _tradeoff(table, result.results), "tradeoff"),
+            Section("What is promised, and what is proved", _privacy(result), "privacy"),
+            Section("How to read this", _reading_guide(result), "reading"),
         ],
         footer=[Paragraph("Each regime's own report lies in the folder of its name.")],
     )
 
 
-def _lead(found: DefenceResult) -> Callout:
-    table = found.table
+def _lead(result: DefenceResult) -> Callout:
+    table = result.table
     useless = table.loc[~(table["gain_low"] > 0), "regime"].tolist()
     passed = table.loc[table["status"] == "pass", "regime"].tolist()
     blocks: list[Block] = [
@@ -77,9 +77,9 @@ def _lead(found: DefenceResult) -> Callout:
     return Callout("note", "What the regimes do", blocks)
 
 
-def _facts(found: DefenceResult) -> Facts:
-    summary, row = ClassifierSummary.read(found.results[found.reference].summary), found.table.iloc[0]
-    deltas = sorted({f"{d:g}" for d in found.table["delta"].dropna()})
+def _facts(result: DefenceResult) -> Facts:
+    summary, row = ClassifierSummary.read(result.results[result.reference].summary), result.table.iloc[0]
+    deltas = sorted({f"{d:g}" for d in result.table["delta"].dropna()})
     ids = ("given", "") if summary.groups_given is not False else ("not given", "each image counts as its own patient")
     return Facts(
         [
@@ -145,8 +145,8 @@ def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
     ]
 
 
-def _privacy(found: DefenceResult) -> list[Block]:
-    table = found.table
+def _privacy(result: DefenceResult) -> list[Block]:
+    table = result.table
     columns = [
         words("regime", "Regime", row=True),
         number("epsilon", "Epsilon, image added or removed"),
@@ -159,7 +159,7 @@ def _privacy(found: DefenceResult) -> list[Block]:
     ]
     broken = table.loc[table["bound"] > table["replace_one_epsilon"], "regime"].tolist()
     blocks: list[Block] = []
-    if ClassifierSummary.read(found.results[found.reference].summary).groups_given is False and bool(
+    if ClassifierSummary.read(result.results[result.reference].summary).groups_given is False and bool(
         np.isfinite(table["epsilon"].to_numpy(dtype=float)).any()
     ):
         text = (
@@ -187,7 +187,7 @@ def _measurement(name: str, heading: str) -> Column:
     return estimate(name, heading, low=f"{name}_low", high=f"{name}_high")
 
 
-def _reading_guide(found: DefenceResult) -> list[Block]:
+def _reading_guide(result: DefenceResult) -> list[Block]:
     return [
         Steps(
             [
@@ -195,7 +195,7 @@ def _reading_guide(found: DefenceResult) -> list[Block]:
                 "Accuracy is over images that no model saw, averaged over the models; its interval is over patients "
                 "and models. The published 98.8 % and 100 % look like accuracies on members.",
                 "Twins of a private regime share sampled slots and never noise: shared noise would cancel in the gap.",
-                f"Changes are against {found.reference}, over the patients that both scored, with patients and seeds "
+                f"Changes are against {result.reference}, over the patients that both scored, with patients and seeds "
                 "as units; each interval holds 95 % by itself, not all of them at once.",
                 "Epsilon covers the weights that were trained; the choice of settings, the number of images and pixel "
                 "statistics of the data set are taken as public.",

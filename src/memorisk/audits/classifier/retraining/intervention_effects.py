@@ -160,11 +160,11 @@ def _memorization_columns(before: Evidence, after: Evidence, rerun: Evidence, ow
     }
 
 
-def _why_insufficient(found: RetrainingDifference) -> str:
+def _why_insufficient(difference: RetrainingDifference) -> str:
     """Return the reading, with its reason where there is none."""
-    if found.reading != INSUFFICIENT:
-        return found.reading
-    if found.difference.n_groups < MIN_GROUPS:
+    if difference.reading != INSUFFICIENT:
+        return difference.reading
+    if difference.difference.n_groups < MIN_GROUPS:
         return f"{INSUFFICIENT}: fewer than {MIN_GROUPS} scored groups"
     return f"{INSUFFICIENT}: fewer than {MIN_SEEDS} seeds"
 
@@ -274,9 +274,9 @@ def warnings_of(table: pd.DataFrame, intended: InterventionPlan) -> list[str]:
     return warnings
 
 
-def with_intervention(result: Result, found: InterventionEffects | None) -> Result:
+def with_intervention(result: Result, effects: InterventionEffects | None) -> Result:
     """The result with the intervention's table and summary; as it is where there was none."""
-    if found is None:
+    if effects is None:
         return result
-    tables = dict(result.tables) | {TABLE: found.table}
-    return result.replace(tables=tables, summary=result.summary | {"intervention": to_json(found.summary)})
+    tables = dict(result.tables) | {TABLE: effects.table}
+    return result.replace(tables=tables, summary=result.summary | {"intervention": to_json(effects.summary)})

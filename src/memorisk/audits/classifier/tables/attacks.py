@@ -343,12 +343,12 @@ def _success_by_m(evidence: Evidence, attack: AttackScores) -> AttackAgreement |
     return AttackAgreement(other_seeds=_of(both.other_seeds), circular=_of(both.circular))
 
 
-def _of(found: MeasuredAgreement) -> Agreement:
+def _of(agreement: MeasuredAgreement) -> Agreement:
     return Agreement(
-        spearman=Limits.of(found.spearman),
-        success_high=found.success_high,
-        success_low=found.success_low,
-        difference=Limits.of(found.difference),
-        n_high=found.n_high,
-        n_low=found.n_low,
+        spearman=Limits.of(agreement.spearman),
+        success_high=agreement.success_high,
+        success_low=agreement.success_low,
+        difference=Limits.of(agreement.difference),
+        n_high=agreement.n_high,
+        n_low=agreement.n_low,
     )
