@@ -142,7 +142,7 @@ class PairPlan:
     hours_here: float | None
     """Hours at that rate, by the requested number of workers."""
     gpu: CardPlan | None
-    """On cards; None where none was named."""
+    """Plan of the search on cards; None where no card was named."""
 
 
 def plan_pairs(options: PairPlanOptions) -> PairPlan:

@@ -117,7 +117,7 @@ def set_function_folder(settings: dict[str, Any], name: str, file: Path) -> None
     """Set where the user's own functions are found, if the settings do not say: in the folder of their file.
 
     Args:
-        settings: Changed in place.
+        settings: Settings, changed in place.
         name: ``python-path``, as it is written in them.
         file: File that holds the settings.
     """

@@ -109,7 +109,7 @@ class DryRun:
         noticeable_gap: Gap in nats from which on a single patient would be noticed, were trainings to differ by the
             noise of `rehearsal`; NaN where no rehearsal was needed.
         not_auditable: Classes too small to split.
-        classes: For each class what the audit could say of it.
+        classes: Forecast of each class: what the audit could say of it.
         without_partner: Groups and images that will not be scored: in a run begun before they were divided between
             twins, those without a partner.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.

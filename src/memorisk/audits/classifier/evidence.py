@@ -43,7 +43,7 @@ SPLITS = ("train", "canary", "test")
 WHOLE = "(all findings)"
 """Label of the row of a multi-label image whose loss is that of all findings, present and absent, together."""
 SCORES = "scores.parquet"
-"""Its name in a run folder."""
+"""Name of the score table in a run folder."""
 ROLES = (("A", "B"), ("candidate", "independent"))
 
 
@@ -52,10 +52,10 @@ class Items:
     """What is scored: an image under a label. Single-label images are one item each.
 
     Attributes:
-        image: [I] ids.
-        label: [I] class names.
-        group: [I] patient ids.
-        split: [I] "train", "canary" or "test".
+        image: Ids of the images, [I].
+        label: Class names, [I].
+        group: Patient ids, [I].
+        split: Part of each item, [I]: "train", "canary" or "test".
     """
 
     image: np.ndarray
@@ -84,17 +84,17 @@ class Evidence:
 
     Attributes:
         items: Scored items.
-        seeds: [S] the twin pairs.
+        seeds: Seeds of the twin pairs, [S].
         design: "balanced", "matched" or "paper".
-        loss_a: [S, I] cross-entropy under A (``paper``: the candidate).
-        loss_b: [S, I] the same under B (the independent).
-        margin_a: [S, I] log p - log(1 - p) under A.
-        margin_b: [S, I] the same under B.
-        correct_a: [S, I] whether A predicted the label.
-        correct_b: [S, I] whether B did.
-        member_a: [S, I] whether A was trained on the item.
-        member_b: [S, I] whether B was.
-        assigned: [S, I] in a placebo, the sign that the design would have given; None: read from membership.
+        loss_a: Cross-entropy under A (``paper``: the candidate), [S, I].
+        loss_b: Cross-entropy under B (the independent), [S, I].
+        margin_a: Margin log p - log(1 - p) under A, [S, I].
+        margin_b: Margin under B, [S, I].
+        correct_a: Whether A predicted the label, [S, I].
+        correct_b: Whether B predicted the label, [S, I].
+        member_a: Whether A was trained on the item, [S, I].
+        member_b: Whether B was trained on the item, [S, I].
+        assigned: Sign that the design would have given, [S, I], in a placebo; None where it is read from membership.
     """
 
     items: Items

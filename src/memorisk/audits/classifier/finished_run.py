@@ -42,11 +42,11 @@ class FinishedRun:
 
     Attributes:
         folder: The run folder.
-        options: Its settings, on the device requested now.
-        store: Its images.
-        plan: Its parts, designs and items.
-        evidence: Its score table, under the ids that the run wrote (pseudonyms, where it has them).
-        item_row: [I] the store's row of each item of ``evidence``.
+        options: Settings of the run, on the device requested now.
+        store: Images of the run.
+        plan: Parts, designs and items of the run.
+        evidence: Score table of the run, under the ids that the run wrote (pseudonyms, where it has them).
+        item_row: Row of the store for each item of ``evidence``, [I].
     """
 
     folder: Path

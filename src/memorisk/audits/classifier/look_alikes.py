@@ -38,8 +38,8 @@ def alike_images(store: ImageStore, groups: np.ndarray, part: np.ndarray, progre
 
     Args:
         store: Images.
-        groups: [N] patient of each image, those that share an identical image merged.
-        part: [N] part of each image; a pair without a canary and without a test image does not count.
+        groups: Patient of each image, [N], those that share an identical image merged.
+        part: Part of each image, [N]; a pair without a canary and without a test image does not count.
         progress: Called with (stage, done, total).
     """
     small = thumbnails(store.images)

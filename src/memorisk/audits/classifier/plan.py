@@ -23,9 +23,10 @@ class Parts:
     """Which image is in which part.
 
     Attributes:
-        part: [N] "train", "canary", "test" or "val" (validation of the user's own training; in no model).
-        labels: [N] the label that training uses ("a|b" for a multi-label head).
-        groups: [N] groups, those that share an identical image merged.
+        part: Part of each image, [N]: "train", "canary", "test" or "val" (validation of the user's own training; in no
+            model).
+        labels: Label that training uses, [N] ("a|b" for a multi-label head).
+        groups: Group of each image, [N], those that share an identical image merged.
         classes: The classes, in the order of `ordered_classes`.
         too_small: Classes too small to split; they join training only.
         random: The parts come from one random split by group, so that the test part is a null.
@@ -50,10 +51,10 @@ class Plan:
     Attributes:
         design: "balanced", "matched" or "paper".
         parts: Training, canary and test part.
-        designs: One a seed.
+        designs: Designs, one per seed.
         items: Scored items, each an image under a label.
-        item_row: [I] the image of each item.
-        item_class: [I] the class number of each item; -1 for all findings together.
+        item_row: Image of each item, [I].
+        item_class: Class number of each item, [I]; -1 for all findings together.
     """
 
     design: str

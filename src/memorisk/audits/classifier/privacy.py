@@ -37,7 +37,7 @@ def privacy_summary(
 
     Args:
         options: Settings of one training, epochs filled in.
-        groups: [n] patient of each image it is trained on.
+        groups: Patient of each image the model is trained on, [n].
         known: Whether the data say whose each image is.
         slots: Places in an epoch, where these are more than images.
     """

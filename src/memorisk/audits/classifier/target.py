@@ -114,8 +114,8 @@ def attack_target(
     Args:
         own: Loss and margin of the model, [I].
         evidence: The twins.
-        member: [I] trained on.
-        test: [I] not trained on.
+        member: Whether the model was trained on each item, [I].
+        test: Whether each item is a test image, which was not trained on, [I].
         gate: The AUC that ``p_auc`` is about.
     """
     _, logp = unseen_references(evidence, test)
@@ -148,8 +148,8 @@ def target_scores(
     Args:
         own: Loss and margin of the model, [I].
         evidence: The twins.
-        member: [I] trained on.
-        test: [I] not trained on.
+        member: Whether the model was trained on each item, [I].
+        test: Whether each item is a test image, which was not trained on, [I].
     """
     margin, logp = unseen_references(evidence, test)
     scores = {"loss_threshold": -own["loss"]}
@@ -198,8 +198,8 @@ def compare_with_twins(
     Args:
         own: Loss and correctness of the model, [I].
         evidence: The twins.
-        member: [I] trained on by the model.
-        test: [I] trained on by none.
+        member: Whether the model was trained on each item, [I].
+        test: Whether none of the models was trained on each item, [I].
     """
     k = 2 * len(evidence.seeds)
     loss, correct, member_rows = (
@@ -340,7 +340,7 @@ def reorder(logits: np.ndarray, order: list[int] | None) -> np.ndarray:
     """The model's outputs in the order of the audit's classes.
 
     Args:
-        logits: [N, k]; a binary head has one, the logit of its second class.
+        logits: Outputs of the model, [N, k]; a binary head has one, the logit of its second class.
         order: The model's number of each class; None where the orders are the same.
     """
     if order is None:

@@ -31,7 +31,7 @@ class OrderCheck:
     fits: bool
     """Whether the given order is surely better than guessing, and no other order is surely better than it."""
     best: tuple[int, ...]
-    """[k] output of each class in the best order; the given order is 0, 1, ..."""
+    """Output of each class in the best order, [k]; the given order is 0, 1, ..."""
     another: bool
     """Whether the best order is surely better than the given one."""
     given_index: float
@@ -44,7 +44,7 @@ def one_hot_answers(logits: np.ndarray, head: str) -> np.ndarray:
     """Turn logits into answers [n, k]: 1 for the answered class; for several findings the rank of each image, 0 to 1.
 
     Args:
-        logits: [n, k], of a binary head [n, 1].
+        logits: Outputs of the model, [n, k]; those of a binary head are [n, 1].
         head: "single", "first", "binary" or "multi".
     """
     if head == "multi":
@@ -68,9 +68,9 @@ def check_order(answers: np.ndarray, truth: np.ndarray, groups: np.ndarray) -> O
     """Compare the given order of outputs with guessing and with the best order.
 
     Args:
-        answers: [n, k] of each output, from `one_hot_answers`.
-        truth: [n, k] whether the image is of the class.
-        groups: [n] patient of each image.
+        answers: Answers of each output, [n, k], from `one_hot_answers`.
+        truth: Whether the image is of the class, [n, k].
+        groups: Patient of each image, [n].
     """
     answers, truth = _by_patient(answers, truth, groups)
     rng = np.random.default_rng(_STREAM)

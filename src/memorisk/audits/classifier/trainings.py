@@ -51,7 +51,7 @@ class Recipe:
         device: Device that the models are trained on.
         threads: Number of threads of each training.
         own: The user's training function.
-        own_settings: Its settings.
+        own_settings: Settings of the user's own training.
         own_source: Fingerprint of its file's text, the same for every model of the audit.
     """
 
@@ -310,8 +310,9 @@ def score_passes(
     """Score items as `score_logits` does; loss and margin are means over augmented passes where there are some.
 
     Args:
-        logits: [N, k] of the plain pass, which says what is correct.
-        augmented: [passes, N, k] of the augmented ones (paper 000, "Single-pass versus five-augmentation scoring").
+        logits: Outputs in the plain pass, [N, k], which says what is correct.
+        augmented: Outputs in the augmented passes, [passes, N, k] (paper 000, "Single-pass versus five-augmentation
+            scoring").
         plan: Says which image and class each item is.
         targets: The head.
     """
@@ -330,7 +331,7 @@ def score_logits(logits: np.ndarray, plan: Plan, targets: Targets) -> dict[str, 
     learned of a finding that the label denies is in that sum alone.
 
     Args:
-        logits: [N, k] of all images.
+        logits: Outputs for all images, [N, k].
         plan: Says which image and class each item is.
         targets: The head.
     """

@@ -68,10 +68,10 @@ class FilterEvidence:
     real: Proportion | None = None
     """Share of new patients whose real image would be rejected."""
     real_rejected: np.ndarray | None = None
-    """[M] of the calibration images."""
+    """Whether each calibration image would be rejected, [M]."""
     diversity: Sequence[Diversity] = ()
     audited: FinalAudit | None = None
-    """None where nothing was kept."""
+    """Audit of the kept set; None where nothing was kept."""
     costs: Sequence[FamilyCost] = ()
     """Costs of the families that were tried."""
 

@@ -40,13 +40,14 @@ class PositivePairs:
 
     family: Family
     first: np.ndarray
-    """[n] rows of the calibration images."""
+    """Rows of the calibration images, [n]."""
     second: np.ndarray
-    """[n] rows of them, or of the copies where there are copies."""
+    """Rows of the second images of the pairs, [n], among the calibration images, or among the copies where there are
+    any."""
     copies: ImageStore | None
-    """[n] copies; None for re-identification."""
+    """Copies of the images, n of them; None for re-identification."""
     strength: np.ndarray
-    """[n]; NaN for re-identification and planted kinds."""
+    """Strengths of the copies, [n]; NaN for re-identification and planted kinds."""
 
     def __len__(self) -> int:
         return len(self.first)

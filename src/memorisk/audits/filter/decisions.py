@@ -27,9 +27,9 @@ class Decision:
     """An answer for every synthetic image."""
 
     place: np.ndarray
-    """[N] row among the images that could be read; -1 for the others."""
+    """Row of each image among those that could be read, [N]; -1 for the others."""
     reason: np.ndarray
-    """[N] one of `REASONS`; empty for kept images."""
+    """Reason of the rejection, [N], one of `REASONS`; empty for kept images."""
 
     @property
     def kept(self) -> np.ndarray:
@@ -105,8 +105,8 @@ def real_share(screened: Screening, sets: FilterSets, seed: int) -> tuple[Propor
         seed: Seed from which the image of each patient is drawn.
 
     Returns:
-        Share with its interval over patients, None without calibration images; and which real images would be rejected,
-        [M].
+        Share with its interval over patients, None without calibration images; and whether each real image would be
+        rejected, [M].
     """
     if sets.calibration is None:
         return None, np.empty(0, dtype=bool)

@@ -41,7 +41,7 @@ def auditor_names(options: ScreeningOptions, choosing: list[PairDetector]) -> tu
     """Name the detectors of the audit.
 
     Args:
-        options: They may name one.
+        options: Options, which may name a detector for the audit.
         choosing: The detectors that choose the images.
 
     Raises:

@@ -133,7 +133,7 @@ class Promise:
     """Number of patients that are missing in the family that lacks most."""
     lacking: tuple[FamilyCount, ...]
     threshold_by: Literal["user", "guarantee"] | None
-    """None without a threshold."""
+    """Source of the threshold; None without a threshold."""
     detectors: tuple[str, ...]
     thresholds: tuple[float, ...]
     guarantee: str | None
@@ -177,11 +177,11 @@ class FinalAudit:
     """Audit of the kept set, which decides the verdict."""
 
     detectors: tuple[str, ...] = ()
-    """Their names in a report."""
+    """Names of the audit's detectors in a report."""
     status: str
     """pass, fail or undecided."""
     reasons: tuple[Mapping[str, Any], ...]
-    """Its reasons (`Reason.as_record`)."""
+    """Reasons of the audit (`Reason.as_record`)."""
     what_would_decide: tuple[str, ...] = ()
     id_doubt_codes: tuple[str, ...] = ()
     """Codes of the doubts about who is who that are among the reasons of an undecided audit."""
@@ -196,7 +196,7 @@ class FinalAudit:
     certain: bool = False
     """Whether a failure needs no statistics: pixels settle it."""
     folder: str
-    """Its run folder, below that of the run."""
+    """Run folder of the audit, below that of the run."""
     sha256: str = ""
     """Checksum of the list of its files."""
 
@@ -221,7 +221,7 @@ class FilterNumbers:
     real_rejected: Proportion | None
     """Share of new patients whose real image would be rejected."""
     audited: FinalAudit | None = None
-    """None where no image was kept, and in runs of before a filter was audited."""
+    """Audit of the kept set; None where no image was kept, and in runs of before a filter was audited."""
     notes: tuple[str, ...]
     data_hash: Fingerprints
 

@@ -167,9 +167,9 @@ class KeptRows:
     """The kept images in the order in which they are written."""
 
     rows: np.ndarray
-    """Their rows among all synthetic images."""
+    """Rows of the kept images among all synthetic images."""
     files: np.ndarray
-    """[N] file name of every synthetic image, empty for those that are not kept."""
+    """File name of every synthetic image, [N], empty for those that are not kept."""
 
     @classmethod
     def of(cls, sets: FilterSets, decision: Decision, names: Pseudonyms) -> "KeptRows":

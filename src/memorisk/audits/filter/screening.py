@@ -133,9 +133,9 @@ class Matches:
     """The training image most alike to each of some images, by one detector."""
 
     score: np.ndarray
-    """[n]; NaN for images that cannot be compared."""
+    """Score of each image and its training image, [n]; NaN for images that cannot be compared."""
     row: np.ndarray
-    """[n] of the training image; -1 for those."""
+    """Row of the training image, [n]; -1 for images that cannot be compared."""
     second: np.ndarray
     """Score of the most alike training image of another patient, [n], where the first reaches the threshold; else NaN;
     -inf without another patient."""
@@ -148,11 +148,11 @@ class Screening:
     thresholds: tuple[float, ...]
     """Threshold of each detector."""
     synthetic: tuple[Matches, ...]
-    """[S] images each."""
+    """Matches of the S synthetic images, by detector."""
     real: tuple[Matches, ...]
-    """[M] calibration images each; none without them."""
+    """Matches of the M calibration images, by detector; none without them."""
     same: SamePixels
-    """[S] with training images: as they are, mirrored or turned."""
+    """Identical pixels of the S synthetic images and training images: as they are, mirrored or turned."""
 
     @property
     def identical(self) -> np.ndarray:

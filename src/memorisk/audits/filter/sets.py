@@ -125,7 +125,8 @@ class Likeness:
     other: np.ndarray
     """Places of the second identity of every pair, [L]."""
     known: np.ndarray
-    """[K] who looks like TRAIN: an image of theirs is nearly a training image, as it is or mirrored."""
+    """Places of the identities that look like TRAIN, [K]: one of their images is nearly a training image, as it is or
+    mirrored."""
     why_none: str = ""
     """Reason why look-alikes could not be searched for, where that is so."""
 

@@ -37,13 +37,13 @@ class Block:
     matches: tuple[Matches, ...]
     """Matches by every detector."""
     same: SamePixels
-    """[n] with training images: as they are, mirrored or turned."""
+    """Identical pixels of the n images and training images: as they are, mirrored or turned."""
     of_source: np.ndarray
-    """[D, n] score of the image and the training image that it was conditioned on; NaN where there is none."""
+    """Score of the image and the training image that it was conditioned on, [D, n]; NaN without such an image."""
     reason: np.ndarray
-    """[n] why it is rejected; empty for kept images."""
+    """Reason of the rejection, [n]; empty for kept images."""
     quality: np.ndarray
-    """[n, d] features by which quality is measured."""
+    """Features by which quality is measured, [n, d]."""
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -192,10 +192,10 @@ class StoredForm:
         """Bring drawn images to this form.
 
         Args:
-            images: [n, H, W, C] uint8.
+            images: Images as they were drawn, uint8 [n, H, W, C].
 
         Returns:
-            [n, *shape] uint8.
+            Images in the stored form, uint8 [n, *shape].
 
         Raises:
             InputError: They are coloured, and the training images are grey.

@@ -171,7 +171,7 @@ class SynthesizePlan:
     seconds: float
     """Seconds to draw every place once, by the first batch, without screening and images that are drawn again."""
     most_seconds: float
-    """If every place took all its tries."""
+    """Seconds if every place took all its tries."""
     new_rejected: Proportion | None
     """Share of new patients whose real image the threshold rejects, with its interval; None where there is none."""
     cost: Cost

@@ -62,8 +62,8 @@ class DrawScreening:
         """Screen images.
 
         Args:
-            plan: Their rows.
-            images: [n, H, W, C] as they were drawn.
+            plan: Plan rows of the images.
+            images: Images as they were drawn, [n, H, W, C].
 
         Raises:
             InputError: Features are not available.

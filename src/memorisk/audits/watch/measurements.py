@@ -31,15 +31,15 @@ class Distances:
     """Distances of every real image to its nearest drawn one."""
 
     train: np.ndarray
-    """[N] distance of each training image."""
+    """Distance of each training image to its nearest drawn image, [N]."""
     nearest: np.ndarray
-    """[N] number of that drawn image."""
+    """Number of that drawn image, [N]."""
     held: np.ndarray
-    """[M] distance of each held-out image."""
+    """Distance of each held-out image to its nearest drawn image, [M]."""
     train_group: np.ndarray
-    """[N] patient of each training image."""
+    """Patient of each training image, [N]."""
     held_group: np.ndarray
-    """[M] patient of each held-out image, with names that no training patient has."""
+    """Patient of each held-out image, [M], with names that no training patient has."""
     compared: int
     """Drawn images that took part."""
 
@@ -72,7 +72,7 @@ def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
 
     Args:
         real: Real images to compare.
-        drawn: [S, d] features of the drawn images.
+        drawn: Features of the drawn images, [S, d].
 
     Returns:
         The distances; None where no drawn image takes part.
@@ -216,7 +216,7 @@ class EvaluationQuality:
 
         Args:
             drawn: The drawn images.
-            features: Theirs, by the detector.
+            features: Features of the drawn images, by the detector.
         """
         nothing = dict.fromkeys(_NUMBERS, math.nan) | {"fid_name": ""}
         if self.options.quality == NO_FID:

@@ -78,8 +78,8 @@ class MemorizationWatch:
             of what comes out of it needs others.
         out: Folder for the looks, new, empty, or one of this watch; None: they are only returned.
         stop: Whether ``go_on`` may become False; otherwise looks are only noted.
-        train_groups: [N] patients of an array.
-        held_out_groups: [M] patients of an array.
+        train_groups: Patients of the training images, [N], where these are an array.
+        held_out_groups: Patients of the held-out images, [M], where these are an array.
         progress: Called with (stage, done, total).
         **settings: Any field of `WatchOptions`, as ``detector``, ``images``, ``every``, ``looks``, ``stop_on``. Where
             ``stop_on`` is left to it and held-out patients are too few for any rule, a warning says so.

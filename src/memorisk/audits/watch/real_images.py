@@ -92,9 +92,9 @@ def store_of_arrays(
     """Make a store of images that lie in memory; nothing is written.
 
     Args:
-        images: [n, H, W, C].
+        images: Images, [n, H, W, C].
         name: Name of the images; with a number it is the id of each.
-        groups: [n] patient of each image; None for one patient per image.
+        groups: Patient of each image, [n]; None for one patient per image.
         cache: Cache folder that keeps features next to its stores.
 
     Raises:
@@ -169,8 +169,8 @@ def open_real(
         held_out: Images of other patients; None where ``held_out_split`` names a part of ``train``.
         options: Settings for reading and comparing images.
         progress: Called with (stage, done, total).
-        train_groups: [N] patients of an array of training images.
-        held_out_groups: [M] of an array of held-out ones.
+        train_groups: Patients of the training images, [N], where these are an array.
+        held_out_groups: Patients of the held-out images, [M], where these are an array.
 
     Raises:
         InputError: A source cannot be read, a patient is on both sides, the detector knows one part better than the

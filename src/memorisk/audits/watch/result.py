@@ -31,9 +31,9 @@ class Evaluation:
     """Memorized share: share of the training patients that are nearer to the images than all but `nominal` of held-out
     ones."""
     share_low: float
-    """Its lower limit."""
+    """Lower limit of the share."""
     share_high: float
-    """Its upper limit."""
+    """Upper limit of the share."""
     nominal: float
     """Share of a generator that memorized nothing."""
     p_value: float
@@ -61,9 +61,9 @@ class Evaluation:
     fid: float
     """Frechet distance of the images and the training images."""
     fid_low: float
-    """Its lower limit."""
+    """Lower limit of the FID."""
     fid_high: float
-    """Its upper limit."""
+    """Upper limit of the FID."""
     fid_same_number: float
     """The same of as many drawn images as there are held-out ones, where these are fewer."""
     fid_held_out: float

@@ -57,10 +57,10 @@ class OutputReader:
         """Probabilities of a batch.
 
         Args:
-            raw: [n, K] answers of the network, K = 1 for a sigmoid.
+            raw: Answers of the network, [n, K], K = 1 for a sigmoid.
 
         Returns:
-            [n, K] float64, at least two columns, rows that sum to 1.
+            Probabilities, float64 [n, K], at least two columns, rows that sum to 1.
 
         Raises:
             InputError: Another rank or type, NaN or infinite values, another K than before, or values that cannot be
@@ -139,7 +139,7 @@ class OutputReader:
 
 
 BatchFunction = Callable[[np.ndarray], np.ndarray]
-"""[n, C, H, W] float32 -> [n, K], as the network gives it."""
+"""Function from a batch, float32 [n, C, H, W], to [n, K], as the network gives it."""
 
 N_PROBE_IMAGES = 6
 """Number of images of noise that a model answers once it is loaded."""
@@ -181,7 +181,7 @@ class BlackBoxModel:
     """Answers of a batch of any size."""
 
     facts: dict[str, Any]
-    """For `BlackBoxPredictor.describe`: kind, fingerprint, and what was found or done."""
+    """Facts for `BlackBoxPredictor.describe`: kind, fingerprint, and what was found or done."""
 
     passes: tuple[type[BaseException], ...] = field(default=(MemoryError, KeyboardInterrupt))
     """Errors that are not the model's and that a caller may answer, as by smaller batches."""
@@ -221,10 +221,10 @@ class BlackBoxPredictor:
         """Probabilities of a batch.
 
         Args:
-            x: [n, C, H, W] float32, as the declared preprocessing gives it.
+            x: Batch, float32 [n, C, H, W], as the declared preprocessing gives it.
 
         Returns:
-            [n, K] float64, rows that sum to 1.
+            Probabilities, float64 [n, K], rows that sum to 1.
 
         Raises:
             InputError: Another shape or type than declared, or answers that `OutputReader.read` refuses.
@@ -287,11 +287,11 @@ def predict_in_batches(ask: BatchFunction, x: np.ndarray, size: int) -> np.ndarr
 
     Args:
         ask: Function that answers a batch of that size.
-        x: [n, C, H, W], n at least 1.
+        x: Images, [n, C, H, W], n at least 1.
         size: Images of a batch.
 
     Returns:
-        [n, K].
+        Answers of the network, [n, K].
 
     Raises:
         ValueError: The network does not give one row per image.

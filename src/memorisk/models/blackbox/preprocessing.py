@@ -58,10 +58,10 @@ class Preprocessing:
         """Normalise pixels.
 
         Args:
-            pixels: [n, H, W, C] float32 in [0, 1].
+            pixels: Pixels, float32 [n, H, W, C] in [0, 1].
 
         Returns:
-            [n, C, H, W] float32, contiguous.
+            Pixels, float32 [n, C, H, W], contiguous.
 
         Raises:
             InputError: Another shape or type, or values outside [0, 1].

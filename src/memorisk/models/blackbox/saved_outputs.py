@@ -196,13 +196,13 @@ def write_saved_outputs(
 
     Args:
         path: The ``.npz`` to write; its folder must exist.
-        clean: [n, K], of the unmarked probes.
-        marked: [n, K], of the probes with the mark.
-        controls: [C, n, K], of the probes with each control mark.
-        transparent: [n, K], of the probes with the mark at opacity 0.
-        references_clean: [R, n, K], of models that never saw the mark.
-        references_marked: [R, n, K].
-        references_controls: [R, C, n, K].
+        clean: Answers to the unmarked probes, [n, K].
+        marked: Answers to the probes with the mark, [n, K].
+        controls: Answers to the probes with each control mark, [C, n, K].
+        transparent: Answers to the probes with the mark at opacity 0, [n, K].
+        references_clean: Answers of models that never saw the mark to the unmarked probes, [R, n, K].
+        references_marked: Answers of these models to the probes with the mark, [R, n, K].
+        references_controls: Answers of these models to the probes with each control mark, [R, C, n, K].
         output: "logits" or "probabilities" where the numbers leave it open; the file does not record it.
         compress: A smaller file, slower to read.
 

@@ -35,7 +35,7 @@ from memorisk.runs.executors.worker import (
 WATCH_SECONDS = 5.0
 ANSWER_SECONDS = 30
 END_SECONDS = 10
-"""For which the nanny of a silent worker has time to end it."""
+"""Seconds that the nanny of a silent worker has to end it."""
 _MISSED = 4
 """Heartbeats that a worker must have missed: each comes once in 1 + n/200 seconds at the most, n workers."""
 

@@ -101,7 +101,7 @@ class ClusterOptions:
         """Return where jobs run that read and write these folders.
 
         Args:
-            folders: On storage that all machines share.
+            folders: Folders on storage that all machines share.
             gpus: A job needs.
 
         Raises:

@@ -32,10 +32,10 @@ def influence_view(
 
     Args:
         found: Result of `memorisk.scores.influence.self_influence`.
-        images: [N] ids.
-        labels: [N] classes.
+        images: Ids of the images, [N].
+        labels: Classes of the images, [N].
         out: A new or empty folder.
-        pixels: [N, H, W, C] stored images, to show pictures of those on the page; None for none.
+        pixels: Stored images, [N, H, W, C], to show pictures of those on the page; None for none.
         most: Images on the page.
 
     Returns:

@@ -38,10 +38,10 @@ class ProbeSample:
 
     Attributes:
         seed: Position of the probed seed among the run's.
-        members: [I] trained on by model A of that seed, not by its twin, and with M from other seeds.
-        compared: [I] trained on by one of the two, and with M from other seeds.
-        m: [I] M over the other seeds; NaN where no other seed scored the item.
-        signed: [S - 1, I] the signed gaps behind it.
+        members: Items trained on by model A of that seed, not by its twin, and with M from other seeds, [I].
+        compared: Items trained on by one of the two, and with M from other seeds, [I].
+        m: Value of M over the other seeds, [I]; NaN where no other seed scored the item.
+        signed: Signed gaps behind it, [S - 1, I].
     """
 
     seed: int

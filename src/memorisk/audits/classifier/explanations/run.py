@@ -152,7 +152,7 @@ def atypicality_table(space: str, features: np.ndarray, run: FinishedRun) -> pd.
 
     Args:
         space: Name of the features.
-        features: [N, d] of the run's images.
+        features: Features of the run's images, [N, d].
         run: The run.
 
     Raises:

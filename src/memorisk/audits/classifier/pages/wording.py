@@ -252,9 +252,9 @@ class ResultView:
     """A result with its numbers, and the counts that the page reads from its tables.
 
     Attributes:
-        result: Without ids where they are to be left out; so are its numbers.
-        summary: Its numbers.
-        verdict: Its verdict.
+        result: Result, without ids where they are to be left out.
+        summary: Numbers of the result, with ids left out as in the result.
+        verdict: Verdict of the result.
         redacted: Whether ids are left out.
         images_scored: Images with an M.
         groups_scored: Groups with an M.

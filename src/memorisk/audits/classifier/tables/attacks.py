@@ -61,8 +61,8 @@ class AttackScores:
 
     Attributes:
         name: Name in the table.
-        score: [S, I] scores; higher = more likely a member.
-        role: [S, I] role of each item: member, non-member or neither.
+        score: Scores of the attack, [S, I]; a higher score means more likely a member.
+        role: Role of each item, [S, I]: member, non-member or neither.
         control: Whether the attack is a control, which must not separate members from non-members.
         by_coin: Whether a fair coin divided members from non-members; else the non-members are the test part, which
             must be a random part of the same data.
@@ -200,10 +200,10 @@ def attack_row(
     Args:
         attack: Scores of the attack on S models.
         label: Name of these items in the table.
-        keep: [I] bool, the items.
-        group: [I] group of each item.
+        keep: Whether the row covers each item, [I].
+        group: Group of each item, [I].
         gate: AUC of the null hypothesis of ``p_auc``.
-        without: Without each part of the trainings (``seed_auc_jackknife``).
+        without: Parts of the trainings that are each left out once (``seed_auc_jackknife``).
     """
     score, role, group = attack.score[:, keep], attack.role[:, keep], group[keep]
     interval = seed_auc_jackknife(score, role, group, without=without)

@@ -83,7 +83,7 @@ class ListNumbers:
     """Fewest groups that a list could hold; NaN where none is possible."""
     level: float
     n_flagged: int
-    """On the list that is shown."""
+    """Number of groups on the list that is shown."""
     n_verdict_flagged: int
     why_not: str
     """Why the class has no list; empty where it has one."""
@@ -103,7 +103,7 @@ class ClassFindings:
 
     Attributes:
         label: The class.
-        counts: Its images and groups.
+        counts: Numbers of images and groups of the class.
         mean: Mean M over groups, in nats.
         median: Median M over groups, in nats.
         trimmed: Trimmed mean of M over groups, in nats.
@@ -114,10 +114,10 @@ class ClassFindings:
         prerequisite_p: p-value of the check that unseen canaries look like test images.
         groups: Rows of ``per_group``.
         images: p-values of the scored images, by item index (descriptive where groups hold several images).
-        table: [G, S] mean gap of each scored group in each seed, in nats, signed by membership; NaN where the group had
-            no partner.
+        table: Mean gap of each scored group in each seed, [G, S], in nats, signed by membership; NaN where the group
+            had no partner.
         sample: Gaps of the images, for the check of uneven ones.
-        floor: [G] smallest p-value that each group could have had; NaN without p-values.
+        floor: Smallest p-value that each group could have had, [G]; NaN without p-values.
         listing: Data of the class's list, at the verdict's level over one class; None without p-values.
         lists: Filled by `list_groups`.
     """
@@ -296,7 +296,7 @@ def list_groups(
     Args:
         findings: Results of all classes, from `audit_class`.
         options: Level and correction of the list that is shown, and the gap in nats that a pass must notice.
-        seeds: [S] numbers of the seeds; the first is that of the simulated patients behind the noticeable gap.
+        seeds: Numbers of the seeds, [S]; the first is that of the simulated patients behind the noticeable gap.
         flip: Whether the roles of the two models are symmetric.
         advise: Whether to compute the number of models that a pass needs where these are too few.
 
