@@ -88,7 +88,7 @@ class PairPlanOptions:
 
     @property
     def chosen_card(self) -> Card | None:
-        """The GPU; None where none is planned with."""
+        """GPU of the plan; None for a plan without GPUs."""
         if self.card is not None:
             return find_card(self.card)
         if self.rate is None or self.memory is None:
@@ -214,7 +214,7 @@ def _card_plan(card: Card, options: PairPlanOptions, counts: PairCounts) -> Card
 
 
 def _fewest_cards(n: int, row: int, room: float) -> int:
-    """Cards with which a part of the first table takes less than the room."""
+    """Return the cards with which a part of the first table takes less than the room."""
     most = int((room - 1) // row)  # rows
     return -(-n // max(1, most))
 

@@ -45,7 +45,7 @@ class Pseudonyms:
 
     @classmethod
     def from_options(cls, options: PseudonymOptions) -> "Pseudonyms":
-        """The key of these options; made on first use where none is named.
+        """Return the key of these options; made on first use where none is named.
 
         Raises:
             InputError: The key cannot be read, can be guessed, or may be read by other users.
@@ -69,7 +69,7 @@ class Pseudonyms:
         return cls(key)
 
     def names(self, values: Iterable[str]) -> np.ndarray:
-        """The pseudonyms of many ids, object array."""
+        """Return the pseudonyms of many ids, as an object array."""
         ids = [str(v) for v in values]
         if self.key is None:
             return np.array(ids, dtype=object)
@@ -77,7 +77,7 @@ class Pseudonyms:
         return np.array([hashes[i] for i in ids], dtype=object)
 
     def source(self, name: str) -> str:
-        """The pseudonym of a data set, whose name is that of its folder or file; empty and built-in ones stay."""
+        """Return the pseudonym of a data set, named after its folder or file; empty and built-in names stay."""
         return name if self.key is None or name in ("", "digits") else self._hidden(name)
 
     def knowing(self, config: Mapping[str, Any], *sources: str) -> Self:
@@ -95,7 +95,7 @@ class Pseudonyms:
         return replace(self, paths=paths)
 
     def settings(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of a run with hashes in place of the paths that are known, also where its identity has them."""
+        """Return the settings of a run with hashes in place of known paths, also where its identity has them."""
         return _replace_paths(name_origins(config), self.paths) if self.paths else dict(config)
 
     def words(self, value: Any) -> Any:
@@ -147,7 +147,7 @@ class Pseudonyms:
         return replace(manifest, table=self.table(manifest.table), id_doubts=doubts)
 
     def table(self, table: pd.DataFrame) -> pd.DataFrame:
-        """A manifest under pseudonyms: ids hashed, and every column that could hold one left out."""
+        """Return a manifest under pseudonyms: ids hashed, and every column that could hold one left out."""
         if self.key is None:
             return table
         columns = {c: table[c] for c in KEPT_COLUMNS if c in table}
@@ -156,7 +156,7 @@ class Pseudonyms:
 
 
 def _paths(value: Any, name: str, sources: Collection[str]) -> Iterator[str]:
-    """Every path in some settings: sources of images, and texts that are or name something on the disk or at a URL."""
+    """Yield every path in some settings: sources of images, and texts that name something on the disk or at a URL."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _paths(inner, str(key), sources)
@@ -199,7 +199,7 @@ def _replace_paths(value: Any, paths: Mapping[str, str]) -> Any:
 
 
 def _own_key() -> Path:
-    """The key in the user's configuration folder, made on first use."""
+    """Return the key in the user's configuration folder, made on first use."""
     path = user_folder() / "pseudonym.key"
     if not path.exists():
         user_folder().mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -49,7 +49,7 @@ def _print_help(console: "Console") -> None:
 
 
 def _panel(title: str, rows: Mapping[str, str], width: int) -> "Panel":
-    """A frame around names and what each does."""
+    """Return a frame around names and what each does."""
     from rich.box import ROUNDED
     from rich.panel import Panel
     from rich.table import Table

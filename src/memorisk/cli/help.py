@@ -62,7 +62,7 @@ def _is_further(panel: Any, entry: Any) -> bool:
 
 
 def _plain(default: str | None) -> str | None:
-    """Default values of several words as a person writes them."""
+    """Return default values of several words in plain writing."""
     return default.strip("()").rstrip(",").replace("'", "") if default and default.startswith("(") else default
 
 
@@ -88,7 +88,7 @@ def print_help(app: App, command: Sequence[str], arguments: ArgumentCollection, 
 
 
 def setting_names() -> set[str]:
-    """The names of the settings of every command."""
+    """Return the names of the settings of every command."""
     from memorisk.report.kinds import KINDS, load_part
     from memorisk.studies.detectors.options import BenchDetectorsOptions
     from memorisk.studies.pairs.options import BenchCopiesOptions, BenchReidOptions

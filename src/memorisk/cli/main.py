@@ -99,7 +99,7 @@ def _unexpected(error: Exception) -> int:
 
 
 def _as_flags(message: str) -> str:
-    """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
+    """Name settings as flags here: ``group_column`` of a message for Python is ``--group-column``."""
     if "_" not in message:
         return message
     from memorisk.cli.help import setting_names

@@ -186,7 +186,7 @@ def track(
 
 
 def _say(line: str) -> None:
-    """A line on standard output, whatever its characters."""
+    """Print a line on standard output, whatever its characters."""
     sys.stdout.write(
         line.encode(sys.stdout.encoding or "utf-8", "backslashreplace").decode(sys.stdout.encoding or "utf-8") + "\n"
     )

@@ -42,7 +42,7 @@ ResultT = TypeVar("ResultT")
 
 
 def settings_as_keywords(options: Any) -> dict[str, Any]:
-    """A dataclass of settings as keywords; `dataclasses.asdict` would take apart those that are dataclasses."""
+    """Return a dataclass of settings as keywords; `dataclasses.asdict` would take apart nested dataclasses."""
     return {name: getattr(options, name) for name in setting_names(options)}
 
 
@@ -55,7 +55,7 @@ def with_progress_bar(run: Callable[..., ResultT], *given: Any, **settings: Any)
 
 
 def with_executor(config: dict[str, Any], executor: EXECUTOR, cluster: str | None) -> dict[str, Any]:
-    """A study's file with another place for its jobs than it names, where one is given."""
+    """Return a study's file with another place for its jobs, where one is given."""
     changes = {name: value for name, value in (("executor", executor), ("cluster", cluster)) if value is not None}
     settings = config.get("settings") or {}
     return {**config, "settings": {**settings, **changes}} if changes and isinstance(settings, dict) else config
@@ -125,7 +125,7 @@ def set_function_folder(settings: dict[str, Any], name: str, file: Path) -> None
 
 
 def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
-    """The settings in a file, by the names of their flags, or as they are written.
+    """Return the settings in a file, by the names of their flags, or as they are written.
 
     Raises:
         InputError: It cannot be read, is not YAML, or holds no settings.

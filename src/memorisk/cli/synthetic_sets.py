@@ -122,7 +122,7 @@ def synthesize_set(
 
 
 def _table(runs: tuple[Path, ...], train: str | None, *, as_json: bool) -> int:
-    """Finished runs, put together."""
+    """Return the finished runs, put together."""
     if train is not None:
         raise InputError("table puts finished runs together: leave TRAIN and OUT out")
     from memorisk.audits.synthesize.table_three import table_three

@@ -186,7 +186,7 @@ def train_generator(
 
 
 def _of_training(watching: _Watching, options: TrainGeneratorOptions) -> _Watching:
-    """The settings of a watch, on the device and in the precision of its training."""
+    """Return the settings of a watch, on the device and in the precision of its training."""
     return replace(watching, device=options.device, precision=options.precision)
 
 

@@ -140,7 +140,7 @@ def _compare_sound_runs(first: str | Path, second: str | Path) -> Comparison:
 
 
 def _item_names(evidence: Evidence) -> set[tuple[str, ...]]:
-    """Image, label, group and split of every item."""
+    """Return the image, label, group and split of every item."""
     items = evidence.items
     parts = (items.image, items.label, items.group, items.split)
     return set(zip(*(part.astype(str).tolist() for part in parts), strict=True))
@@ -207,7 +207,7 @@ def _load(folder: Path) -> tuple[Evidence, Result]:
 
 
 def _class_table(evidence: Evidence, label: str) -> pd.DataFrame:
-    """[G, S] signed mean gap of each scored group of a class, by group."""
+    """Return the signed mean gap of each scored group of a class, [G, S], by group."""
     items, sign = evidence.items, evidence.sign
     scored = np.flatnonzero((items.label == label) & (items.split == "canary") & (sign != 0).any(axis=0))
     table = group_table(evidence.gap[:, scored], sign[:, scored], items.group[scored].astype(str))
@@ -251,7 +251,7 @@ def _row_means(values: np.ndarray) -> np.ndarray:
 
 
 def _seed_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float, float]:
-    """One patient's difference with its interval over seeds; NaN limits below two seeds on a side.
+    """Return one patient's difference with its interval over seeds; NaN limits below two seeds on a side.
 
     ``half^2 = t_1^2 v_1 / n_1 + t_2^2 v_2 / n_2``, a t quantile for each run's own variance, as where runs differ in
     their numbers of seeds. Simulated, it covers 95 to 98 %; Welch's covers 92 % with 3 noisy seeds against 8 calm ones.

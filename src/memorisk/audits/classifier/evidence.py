@@ -64,12 +64,12 @@ class Items:
     split: np.ndarray
 
     def __len__(self) -> int:
-        """The number of items."""
+        """Return the number of items."""
         return len(self.image)
 
     @property
     def whole(self) -> np.ndarray:
-        """[I] one item an image: of a multi-label image that of all findings together, where the table has it."""
+        """Mask of one item per image, [I]: for multi-label images that of all findings together, where the table has it."""
         together = self.label == WHOLE
         return together if together.any() else np.ones(len(self.label), dtype=bool)
 
@@ -112,14 +112,14 @@ class Evidence:
 
     @property
     def sign(self) -> np.ndarray:
-        """[S, I] +1 where only A was trained on the item, -1 where only B was, 0 elsewhere."""
+        """Sign of membership, [S, I]: +1 where only A was trained on the item, -1 where only B was, 0 elsewhere."""
         if self.assigned is not None:
             return self.assigned
         return self.member_a.astype(np.int8) - self.member_b.astype(np.int8)
 
     @property
     def gap(self) -> np.ndarray:
-        """[S, I] loss under B minus loss under A."""
+        """Loss under B minus loss under A, [S, I]."""
         return self.loss_b - self.loss_a
 
     def select(self, keep: np.ndarray) -> "Evidence":
@@ -211,7 +211,7 @@ def evidence_from_table(table: pd.DataFrame) -> Evidence:
 
 
 def _pairs(table: pd.DataFrame) -> pd.MultiIndex:
-    """Image and label of every row."""
+    """Return the image and label of every row."""
     return pd.MultiIndex.from_arrays([table["image"], table["label"]])
 
 
@@ -267,7 +267,7 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def margin_of_loss(loss: np.ndarray) -> np.ndarray:
-    """``log p - log(1 - p)`` with ``p = exp(-loss)``, [n]; a loss of 0 has none and is read as the smallest float."""
+    """Return ``log p - log(1 - p)`` with ``p = exp(-loss)``, [n]; a loss of 0 is read as the smallest float."""
     return -loss - np.log(-np.expm1(-np.maximum(loss, np.finfo(float).tiny)))
 
 
@@ -339,7 +339,7 @@ def stack_evidence(
     halves: Iterable[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]],
     assigned: np.ndarray | None = None,
 ) -> Evidence:
-    """Evidence from per-model columns: for every seed the pair of A's and B's ``loss, margin, correct, member``."""
+    """Return evidence from per-model columns: per seed the pair of A's and B's ``loss, margin, correct, member``."""
     rows: dict[str, list[np.ndarray]] = {n: [] for n in _MATRICES}
     for pair in halves:
         for columns, half in zip(pair, "ab", strict=True):

@@ -70,11 +70,11 @@ class FinishedRun:
         return prepare_recipe(self.store, self.plan, self.options)
 
     def jobs(self) -> list[tuple[TrainJob, TrainJob]]:
-        """The two trainings of each seed, in the order of the plan's designs."""
+        """Return the two trainings of each seed, in the order of the plan's designs."""
         return make_jobs(self.folder, self.store, self.plan, self.recipe(), self.options)
 
     def weights_file(self, job: TrainJob) -> Path:
-        """The weights that a training left.
+        """Return the file of the weights that a training left.
 
         Raises:
             InputError: They were discarded, or are not those of this recipe.
@@ -89,7 +89,7 @@ class FinishedRun:
         return path
 
     def trained(self, job: TrainJob) -> nn.Module:
-        """A model as the run left it.
+        """Return a model as the run left it.
 
         Raises:
             InputError: As ``weights_file``, or the file is damaged or of another network.
@@ -107,7 +107,7 @@ class FinishedRun:
         return model
 
     def before(self, job: TrainJob) -> nn.Module:
-        """The network before it was fine-tuned on these images: with its pre-trained weights, or random ones.
+        """Return the network before it was fine-tuned on these images: with its pre-trained weights, or random ones.
 
         Raises:
             InputError: The pre-trained weights are no longer there.
@@ -191,7 +191,7 @@ def saved_options(config: dict[str, Any]) -> ClassifierOptions:
 
 
 def _rows(items: Items, plan: Plan, names: Pseudonyms, folder: Path) -> np.ndarray:
-    """[I] the store's row of each item of the score table."""
+    """Return the store's row of each item of the score table, [I]."""
     plan_items = pd.MultiIndex.from_arrays([names.names(plan.items.image), plan.items.label])
     place = plan_items.get_indexer(pd.MultiIndex.from_arrays([items.image, items.label]))
     if len(items) != (plan.items.label != WHOLE).sum() or (place < 0).any():

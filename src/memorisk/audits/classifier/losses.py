@@ -121,7 +121,7 @@ def _is_logit(column: object) -> bool:
 
 
 def _named_groups(evidence: Evidence) -> np.ndarray:
-    """[G] ids of patients, an entry for each of their items; an image under its own name has none."""
+    """Return the ids of patients, [G], one per item of theirs; an image under its own name has none."""
     items = evidence.items
     return items.group[items.group != items.image]
 

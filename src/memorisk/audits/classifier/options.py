@@ -239,7 +239,7 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
 
     @property
     def chosen_seeds(self) -> tuple[int, ...]:
-        """The seeds that run: given, or the paper's and on from the last of them.
+        """Seeds that run: the given ones, or the paper's and further ones from the last of them.
 
         Where no number of models is given, these are the fewest that an audit of the design has by default; an audit
         takes more where its images need them (`rehearsal.choose_models`).
@@ -251,7 +251,7 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
 
 
 def options_from(settings: dict[str, Any]) -> ClassifierOptions:
-    """Options from keyword names, with a "did you mean" for one that does not exist.
+    """Return options from keyword names, with a "did you mean" for one that does not exist.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.

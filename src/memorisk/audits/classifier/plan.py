@@ -40,7 +40,7 @@ class Parts:
     random: bool
 
     def rows(self, name: str) -> np.ndarray:
-        """Image rows of one part."""
+        """Return the image rows of one part."""
         return np.flatnonzero(self.part == name)
 
 
@@ -169,7 +169,7 @@ def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions) -> P
 
 
 def make_placebo(manifest: Manifest, parts: Parts, options: ClassifierOptions, *, seed: int) -> tuple[Plan, np.ndarray]:
-    """The same audit of canaries that no model sees: decoys in their slots, on a fresh split.
+    """Return the same audit of canaries that no model sees: decoys in their slots, on a fresh split.
 
     ``balanced`` has no T to take decoys from: here C gets as many images as E, the rest of the pool are the decoys.
 
@@ -194,7 +194,7 @@ def make_placebo(manifest: Manifest, parts: Parts, options: ClassifierOptions, *
 
 
 def _placebo_seeds(options: ClassifierOptions, seed: int) -> list[int]:
-    """Seeds of the trainings of one placebo repeat, apart from those of the audit and of the other repeats."""
+    """Return the seeds of the trainings of one placebo repeat, apart from those of the audit and of other repeats."""
     return np.random.SeedSequence([seed, 31]).generate_state(len(options.chosen_seeds)).astype(int).tolist()
 
 

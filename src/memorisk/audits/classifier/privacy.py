@@ -54,7 +54,7 @@ def privacy_summary(
 
 
 def plan_privacy(plan: Plan, options: TrainOptions, *, known: bool) -> PrivacyPromise | None:
-    """The promise for the models of an audit: that of the fewest slots, of which each is sampled most often."""
+    """Return the promise for the models of an audit: that of the fewest slots, each sampled most often."""
     models = [(d.slots or len(rows), rows) for d in plan.designs for rows in (d.rows_a, d.rows_b)]
     slots, rows = min(models, key=lambda model: model[0])
     return privacy_summary(options, plan.parts.groups[rows], known=known, slots=slots)
@@ -107,7 +107,7 @@ def measure_bound(
 def bound_job(
     out: Path, store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions
 ) -> tuple[TrainJob, CanaryPairs]:
-    """The training on one of each pair of mislabelled images, and the pairs."""
+    """Return the training on one of each pair of mislabelled images, and the pairs."""
     pairs, shared = _pairs(plan, options)
     target = replace(
         make_jobs(out, store, plan, recipe, options)[0][0],
@@ -120,7 +120,7 @@ def bound_job(
 
 
 def _pairs(plan: Plan, options: ClassifierOptions) -> tuple[CanaryPairs, np.ndarray]:
-    """The canaries, and as many shared images as leave the target the size of the audit's models."""
+    """Return the canaries, and as many shared images as leave the target the size of the audit's models."""
     if options.head == "multi":
         raise InputError(
             "canary_pairs gives images one wrong label; a multi-label head has no such label: leave it out"
@@ -143,7 +143,7 @@ def _numbers(plan: Plan) -> np.ndarray:
 
 
 def _loss(job: TrainJob, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Cross-entropy of images under a trained model, with the labels given."""
+    """Return the cross-entropy of images under a trained model, with the given labels."""
     logits = np.asarray(read_array(job.logits_file, mmap=True)[rows], dtype=np.float64)
     if logits.shape[1] == 1:
         return binary_cross_entropy(logits[:, 0], label[rows].astype(np.float64))

@@ -66,7 +66,7 @@ MOST_THUMBNAILS = 12
 
 
 def thumbnails(store: ImageStore, plan: Plan, result: Result, names: Pseudonyms) -> dict[str, np.ndarray]:
-    """Pixels [h, w, c] of the images with the largest M, by the id that the report shows."""
+    """Return the pixels [h, w, c] of the images with the largest M, by the id that the report shows."""
     top = (
         result.per_image.dropna(subset=["M"])
         .sort_values(["M", "image"], ascending=[False, True])["image"]

@@ -109,7 +109,7 @@ def audit_target(
 def attack_target(
     own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray, gate: float
 ) -> tuple[list[AttackRow], AttackRow, list[AttackRow]]:
-    """Rows of every attack on the model: over all classes, of the control over all, and class by class.
+    """Return the rows of every attack on the model: over all classes, of the control over all, and class by class.
 
     Args:
         own: Loss and margin of the model, [I].
@@ -140,7 +140,7 @@ def attack_target(
 def target_scores(
     own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Scores of the model's images, higher = more likely a member, [I]; NaN where an image cannot be scored.
+    """Return scores of the model's images, higher = more likely a member, [I]; NaN for images without a score.
 
     Every image gets one reference per seed that did not see it: for members the twin that left it out, for test
     images one of the two by a fair coin, so that the number of references does not tell members apart.
@@ -277,12 +277,12 @@ def _measure(head: str) -> str:
 
 
 def _in_file_order(classes: list[str], order: list[int] | None) -> list[str]:
-    """Names of the classes in the order of the file's outputs."""
+    """Return the names of the classes in the order of the file's outputs."""
     return classes if order is None else [classes[number] for number in np.argsort(order)]
 
 
 def _rows_to_try(plan: Plan) -> np.ndarray:
-    """Rows of at most `MOST_TRIED` images that the model was trained on, as many of each label as there are."""
+    """Return the rows of at most `MOST_TRIED` images of the model's training, as many of each label as there are."""
     rows = np.flatnonzero(np.isin(plan.parts.part.astype(str), ("train", "canary")))
     shuffled = np.random.default_rng(0).permutation(rows)
     label = pd.Series(plan.parts.labels[shuffled].astype(str))
@@ -337,7 +337,7 @@ def open_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classifi
 
 
 def reorder(logits: np.ndarray, order: list[int] | None) -> np.ndarray:
-    """The model's outputs in the order of the audit's classes.
+    """Return the model's outputs in the order of the audit's classes.
 
     Args:
         logits: Outputs of the model, [N, k]; a binary head has one, the logit of its second class.
@@ -351,7 +351,7 @@ def reorder(logits: np.ndarray, order: list[int] | None) -> np.ndarray:
 
 
 def _class_order(plan: Plan, options: ClassifierOptions) -> list[int] | None:
-    """The model's output for each class of the audit (`ordered_classes`); None where the orders are the same."""
+    """Return the model's output for each class of the audit (`ordered_classes`); None where the orders agree."""
     if options.target_classes is None:
         return None
     names = [n.strip() for n in options.target_classes.split(",")]

@@ -100,7 +100,7 @@ def _by_patient(answers: np.ndarray, truth: np.ndarray, groups: np.ndarray) -> t
 
 
 def _half(truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """[u] whether the patient is in the first half: every other one of each class, in random order."""
+    """Return whether the patient is in the first half, [u]: every other one of each class, in random order."""
     shuffled = rng.permutation(len(truth))
     by_class = shuffled[np.argsort(truth.argmax(axis=1)[shuffled], kind="stable")]
     side = np.zeros(len(truth), dtype=bool)
@@ -109,7 +109,7 @@ def _half(truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _better_order(answers: np.ndarray, truth: np.ndarray, half: np.ndarray) -> np.ndarray:
-    """[u] share of each patient in what the order that the other half chooses gains on the given order."""
+    """Return each patient's share, [u], in what the order that the other half chooses gains on the given order."""
     gained = np.zeros(len(truth))
     for tested in (half, ~half):
         chosen = _best_order(answers[~tested], truth[~tested])
@@ -119,20 +119,20 @@ def _better_order(answers: np.ndarray, truth: np.ndarray, half: np.ndarray) -> n
 
 
 def _best_order(answers: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """[k] output of each class in the order with the largest index; of equal ones that nearest to the given one."""
+    """Return the output of each class, [k], in the order with the largest index; of equal ones the nearest one."""
     index = _weights(truth).T @ answers
     return scipy.optimize.linear_sum_assignment(-(index + 1e-9 * np.eye(len(index))))[1]
 
 
 def _weights(truth: np.ndarray) -> np.ndarray:
-    """[u, k] weight of each patient in the index of each class; 0 for a class that all or none have."""
+    """Return the weight of each patient in the index of each class, [u, k]; 0 for a class that all or none have."""
     n, others = truth.sum(axis=0), (~truth).sum(axis=0)
     weight = truth / np.maximum(n, 1) - ~truth / np.maximum(others, 1)
     return weight * ((n > 0) & (others > 0))
 
 
 def _shares(answers: np.ndarray, truth: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """[u] share of each patient in the index of an order; the sum over patients is the index."""
+    """Return the share of each patient in the index of an order, [u]; the sum over patients is the index."""
     weight = _weights(truth)
     return (answers[:, order] * weight).sum(axis=1) / max(int(weight.any(axis=0).sum()), 1)
 

@@ -385,13 +385,13 @@ def run_placebo(
 
 
 def placebo_plans(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Iterator[tuple[Plan, np.ndarray]]:
-    """The plan of every repeat, and [S, I] the signs that its design would have given its items."""
+    """Yield the plan of every repeat, and the signs that its design would have given its items, [S, I]."""
     for repeat in range(options.placebo):
         yield make_placebo(store.manifest, plan.parts, options, seed=options.split_seed + 1 + repeat)
 
 
 def summarise_placebo(findings: list[ClassFindings]) -> PlaceboRepeat:
-    """One repeat in numbers: counts of p-values, of those at most 0.05, and the list."""
+    """Return one repeat in numbers: counts of p-values, of those at most 0.05, and the list."""
     n, n_small, n_test = _count_p_values(findings)
     n_rare, n_rare_small, n_rare_test = _count_p_values([f for f in findings if f.counts.share < RARE_SHARE])
     return PlaceboRepeat(
@@ -413,7 +413,7 @@ def _count_p_values(findings: list[ClassFindings]) -> tuple[int, int, int]:
 
 
 def pool_repeats(repeats: list[PlaceboRepeat]) -> Placebo:
-    """Shares over all repeats, in all classes and in rare ones."""
+    """Return the shares over all repeats, in all classes and in rare ones."""
     return Placebo(
         repeats=tuple(repeats),
         n_repeats=len(repeats),
@@ -424,7 +424,10 @@ def pool_repeats(repeats: list[PlaceboRepeat]) -> Placebo:
 
 
 def _pooled_share(counts: list[tuple[int, int, int]]) -> PlaceboShare | None:
-    """The share with METHODS' band .05 +- 2 sqrt(.0475 (1/m + 1/n)/repeats), m canaries, n tests; None without any."""
+    """Return the share with METHODS' band .05 +- 2 sqrt(.0475 (1/m + 1/n)/repeats); None without any p-value.
+
+    There are m canary groups and n test groups per repeat.
+    """
     n, n_small, n_test = (sum(column) for column in zip(*counts, strict=True))
     if not n:
         return None

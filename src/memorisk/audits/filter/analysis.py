@@ -77,7 +77,7 @@ class FilterEvidence:
 
     @property
     def missing(self) -> int:
-        """Identities that are missing for the guarantee, in the family that lacks most."""
+        """Number of identities that are missing for the guarantee, in the family that lacks most."""
         return max((guarantee.missing for guarantee in self.counted), default=0)
 
 
@@ -107,7 +107,7 @@ def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseu
 
 
 def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNumbers:
-    """The numbers behind the verdict."""
+    """Return the numbers behind the verdict."""
     sets, decision, screened = evidence.sets, evidence.decision, evidence.screened
     groups = sets.train.manifest.groups.astype(str)
     calibration = sets.calibration
@@ -183,14 +183,14 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
 
 
 def guarantee_words(evidence: FilterEvidence, options: ScreeningOptions) -> str | None:
-    """The guarantee in METHODS' words, of all families together; None where none is given."""
+    """Return the guarantee in METHODS' words, of all families together; None where none is given."""
     if options.threshold or evidence.missing or evidence.screened is None:
         return None
     return families_words(evidence.families, evidence.counted)
 
 
 def families_words(families: Sequence[Family], counted: Sequence[MissGuarantee]) -> str:
-    """The guarantee of some families in METHODS' words.
+    """Return the guarantee of some families in METHODS' words.
 
     Args:
         families: Families that the guarantee covers.
@@ -253,7 +253,7 @@ def _notes(opened: ScreeningDetector) -> tuple[str, ...]:
 
 
 def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[Pair, PairPicture]:
-    """Pictures of the pair that exposes each patient most, the closest first, by the ids that the report shows.
+    """Return pictures of the pair that exposes each patient most, the closest first, by the ids in the report.
 
     Args:
         sets: Sets that hold the pixels.

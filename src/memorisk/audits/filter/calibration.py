@@ -67,7 +67,7 @@ def identities(family: Family, store: ImageStore | None) -> np.ndarray:
 
 
 def draw_pairs(family: Family, store: ImageStore, seed: int) -> PositivePairs:
-    """One random positive pair of each identity, drawn by the seed and the family alone.
+    """Return one random positive pair of each identity, drawn by the seed and the family alone.
 
     Args:
         family: Family of copies.
@@ -99,7 +99,7 @@ def draw_pairs(family: Family, store: ImageStore, seed: int) -> PositivePairs:
 
 
 def _planted(family: Family, store: ImageStore, rows: np.ndarray, seed: int) -> np.ndarray:
-    """[n, H, W, C] copies as the audit plants them; an image that its kind leaves as it is, is its own copy."""
+    """Return copies as the audit plants them, [n, H, W, C]; an unchanged image is its own copy."""
     kind = find_plant_kind(family.name)
     pixels = np.empty((len(rows), *store.images.shape[1:]), store.images.dtype)
     for place, row in enumerate(rows):
@@ -127,11 +127,11 @@ class CalibratedThreshold:
 
     @property
     def guarantee(self) -> MissGuarantee:
-        """The more cautious reading's."""
+        """Guarantee of the more cautious reading."""
         return self.readings.cautious
 
     def missed(self, threshold: float) -> Proportion:
-        """Pairs below a threshold. An interval for the miss rate where the threshold was not made from these pairs."""
+        """Count the pairs below a threshold, with an interval that holds where other pairs gave the threshold."""
         return clopper_pearson(int((self.score < threshold).sum()), len(self.score))
 
 
@@ -158,7 +158,7 @@ def calibrate(
     options: ScreeningOptions,
     progress: Progress,
 ) -> list[CalibratedThreshold]:
-    """Scores and thresholds of every detector and family; none without calibration images.
+    """Return the scores and thresholds of every detector and family; none without calibration images.
 
     Args:
         opened: The detectors, with what they compare by.
@@ -186,7 +186,7 @@ def calibrate(
 
 
 def guaranteed_thresholds(thresholds: Sequence[CalibratedThreshold], n_detectors: int) -> list[float]:
-    """The smallest threshold over families, detector by detector.
+    """Return the smallest threshold over families, detector by detector.
 
     Args:
         thresholds: Thresholds that `calibrate` returns.
@@ -212,7 +212,10 @@ def _readings(
 def _scores(
     opened: ScreeningDetector, store: ImageStore, pairs: PositivePairs, options: ScreeningOptions, progress: Progress
 ) -> np.ndarray:
-    """[n] of each pair. One that cannot be compared gets the highest: such an image is rejected, hence not missed."""
+    """Return the score of each pair, [n].
+
+    A pair that cannot be compared gets the highest score: such an image is rejected, hence not missed.
+    """
     if not len(pairs):
         return np.empty(0)
     first = opened.features(store, options, progress).values

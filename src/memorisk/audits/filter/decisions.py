@@ -37,7 +37,7 @@ class Decision:
         return self.reason == ""
 
     def of_readable(self, n: int) -> np.ndarray:
-        """[S] whether an image that could be read is kept."""
+        """Return whether each image that could be read is kept, [S]."""
         readable = np.zeros(n, dtype=bool)
         readable[self.place[self.kept]] = True
         return readable
@@ -157,7 +157,7 @@ def diversity_of(screened: Screening, chosen: Mapping[str, np.ndarray], sets: Fi
 
 
 def _one_row_per_patient(sets: FilterSets, seed: int) -> np.ndarray:
-    """[G] rows of one random calibration image of each patient."""
+    """Return the row of one random calibration image of each patient, [G]."""
     assert sets.calibration is not None
     drawn = int(np.random.default_rng([_STREAM, seed]).integers(1 << 32))
     return one_per_group(sets.calibration.manifest.groups.astype(str), seed=drawn)

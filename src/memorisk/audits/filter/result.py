@@ -51,7 +51,7 @@ class ExcludedIdentities:
 
     @property
     def n(self) -> int:
-        """All of them."""
+        """Number of all excluded identities."""
         return self.in_training + self.same_pixels + self.known + self.nearly_same
 
 

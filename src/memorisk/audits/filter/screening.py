@@ -156,7 +156,7 @@ class Screening:
 
     @property
     def identical(self) -> np.ndarray:
-        """[S] row of the training image with the same pixels; -1 for none."""
+        """Row of the training image with the same pixels, [S]; -1 for none."""
         return self.same.row
 
     def reaches(self, matches: Sequence[Matches]) -> np.ndarray:
@@ -166,7 +166,7 @@ class Screening:
 
     @property
     def reason(self) -> np.ndarray:
-        """[S] why an image is rejected; empty for those that are kept."""
+        """Reason why an image is rejected, [S]; empty for those that are kept."""
         reason = np.full(len(self.identical), "", dtype=object)
         for matches in self.synthetic:
             reason[matches.row < 0] = NO_SCORE
@@ -187,7 +187,7 @@ class Screening:
 
     @property
     def singled_out(self) -> np.ndarray:
-        """[S] whether an image points at one training patient only.
+        """Whether an image points at one training patient only, [S].
 
         By its very pixels, or since it reaches a threshold with images of one patient only, by some detector.
         """

@@ -182,7 +182,7 @@ def look_alikes(names: np.ndarray, alike: Likeness) -> LookAlikes:
 
 
 def known_images(detector: PairDetector, store: ImageStore) -> np.ndarray | None:
-    """[N] images of identities that a detector was trained or chosen on; None where that cannot be seen.
+    """Return which images are of identities that a detector was trained or chosen on, [N]; None if unknown.
 
     Where patients are not given, on either side, their place is taken by names of files, which occur anywhere: then
     pixels alone are compared.
@@ -263,7 +263,7 @@ class FilterSets:
 
     @property
     def n_without_group(self) -> int:
-        """Real images that have no patient id."""
+        """Number of real images that have no patient id."""
         others = 0 if self.calibration is None else self.calibration.manifest.n_without_group
         return self.train.manifest.n_without_group + others
 
@@ -280,7 +280,7 @@ class FilterSets:
 
     @property
     def unread_training(self) -> int:
-        """Training images that could not be read: copies of these are not found."""
+        """Number of training images that could not be read: copies of these are not found."""
         return len(self.train.skipped) + len(self.train.manifest.unread)
 
 
@@ -358,7 +358,7 @@ def _of_training(train: ImageStore, detectors: Sequence[PairDetector]) -> list[s
 
 
 def _unread(manifest: Manifest, store: ImageStore) -> pd.DataFrame:
-    """Synthetic images that could not be read, those without a row by their path."""
+    """Return the synthetic images that could not be read, those without a row by their path."""
     files = manifest.unread
     columns = {name: [*store.skipped[name], *files["path" if name == "image" else name]] for name in _UNREAD}
     return pd.DataFrame(columns, dtype=object)

@@ -124,7 +124,7 @@ class FilterTables:
         return pd.DataFrame(dict(zip(columns, values, strict=True)))
 
     def per_class(self) -> pd.DataFrame:
-        """Counts by label, before and after."""
+        """Return the counts by label, before and after."""
         labels, is_kept = self.e.sets.asked.labels, self.e.decision.kept
         classes = sorted(set(labels))
         if classes in ([""], []):

@@ -231,13 +231,13 @@ def _refuse_other_status(folder: Path, status: str) -> None:
 
 
 def _without_paths(result: Result, config: Mapping[str, Any]) -> Result:
-    """The result with the paths of its own settings taken out of its texts: a folder's name may be a patient's."""
+    """Return the result without the paths of its settings in its texts: a folder's name may be a patient's."""
     named = sorted(set(_paths(config)), key=len, reverse=True)
     return result.replace(summary=_blank_texts(result.summary, named), verdict=_blank_texts(result.verdict, named))
 
 
 def _paths(value: Any) -> Iterator[str]:
-    """Every text in some settings that is a path, whole and its last part."""
+    """Yield every text in some settings that is a path, whole and its last part."""
     if isinstance(value, Mapping):
         for inner in value.values():
             yield from _paths(inner)
@@ -250,7 +250,7 @@ def _paths(value: Any) -> Iterator[str]:
 
 
 def _blank_texts(value: Any, named: list[str]) -> Any:
-    """The same structure without these texts."""
+    """Return the same structure without these texts."""
     if isinstance(value, dict):
         return {key: _blank_texts(inner, named) for key, inner in value.items()}
     if isinstance(value, list):

@@ -48,7 +48,7 @@ SEEDED = "Whoever has the same data, settings and versions on the same machine g
 
 
 def count_or_none(value: Any) -> int | None:
-    """A count, or None where there is none."""
+    """Return a count; None without one."""
     return None if value is None else int(value)
 
 
@@ -62,7 +62,7 @@ def stated(reasons: Iterable[Reason | Mapping[str, Any]]) -> tuple[StatedReason,
 
 
 def texts_under(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """The sentences under a name."""
+    """Return the sentences under a name."""
     return tuple(str(text) for text in record.get(name) or ())
 
 
@@ -177,7 +177,7 @@ def _refuse_other_settings(v: ClassifierVerdict, s: ClassifierSummary, name: str
 
 
 def _network_name(model: str) -> str | None:
-    """A network's name; one's own function or a file stays out."""
+    """Return the name of a network; the name of the user's own function or file is left out."""
     return model if model and not any(mark in model for mark in ":/\\@") else None
 
 
@@ -233,7 +233,7 @@ def _attack_kind(row: Mapping[str, Any]) -> str:
 
 
 def _attack_figures(run: FinishedAudit, target: TargetAudit | None, units: str) -> list[Figure]:
-    """AUC of every attack on the audit's models, and on the very model."""
+    """Return the AUC of every attack on the audit's models, and on the very model."""
     attacks: Any = run.tables["attacks"]
     rows = attacks[attacks["label"] == ALL].to_dict("records") if len(attacks) else []
     figures = [

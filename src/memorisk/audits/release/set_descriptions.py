@@ -380,7 +380,7 @@ def _units(patients_known: bool, by_word: bool) -> str:
 
 
 def _parts(*sets: tuple[str, str | None, int | None, int | None]) -> tuple[Part, ...]:
-    """The sets of images that there are: name, fingerprint, images, patients."""
+    """Return the sets of images that exist: name, fingerprint, images, patients."""
     return tuple(
         Part(part=name, fingerprint=fingerprint, images=images, units=patients)
         for name, fingerprint, images, patients in sets

@@ -79,7 +79,7 @@ def record_of(folder: str | Path) -> Record:
 
 
 def _read(place: Path, config: Mapping[str, Any]) -> Record:
-    """The record of a run with these settings."""
+    """Return the record of a run with these settings."""
     of_kind = _other_kind(place, config)
     if of_kind is None:
         with open_finished_audit(place) as run:
@@ -177,7 +177,7 @@ def _trainings(folder: Path) -> list[Path]:
 
 
 def _cells(file: Path) -> Iterator[tuple[str, float]]:
-    """The numbers of a table, named by the texts of their row; tables of people are left out."""
+    """Yield the numbers of a table, named by the texts of their row; tables of people are left out."""
     rows: list[dict[str, Any]] = read_table(file).to_dict("records")  # pyright: ignore[reportAssignmentType]
     if rows and any(_OF_PEOPLE.fullmatch(str(name)) and isinstance(rows[0][name], str) for name in rows[0]):
         return
@@ -191,7 +191,7 @@ def _cells(file: Path) -> Iterator[tuple[str, float]]:
 
 
 def _leaves(value: Any, before: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
-    """Every number in nested objects; nothing out of lists, which may be of people."""
+    """Yield every number in nested objects; nothing out of lists, which may be of people."""
     if isinstance(value, Mapping) and depth < 4:
         for name, inner in value.items():
             if not _OF_PEOPLE.fullmatch(str(name)) or not isinstance(inner, Mapping):
@@ -216,7 +216,7 @@ Log = Callable[[Record, Path | None], bool]
 
 
 def check_place(place: str) -> tuple[str, str]:
-    """Kind and place of a tracker.
+    """Return the kind and place of a tracker.
 
     Args:
         place: ``mlflow:FOLDER``, ``mlflow:https://HOST``, ``tensorboard:FOLDER`` or ``wandb:FOLDER``.
@@ -304,7 +304,7 @@ def _log_to_folder(above: Path, write: Callable[[Path, Record], None], record: R
 
 
 def _write_events(place: Path, record: Record) -> None:
-    """Event files of TensorBoard."""
+    """Write event files of TensorBoard."""
     writer = summary_writer(place)
     for name, value in record.figures.items():
         writer.add_scalar(name, value, 0)
@@ -316,7 +316,7 @@ def _write_events(place: Path, record: Record) -> None:
 
 
 def _write_wandb(place: Path, record: Record) -> None:
-    """A run of Weights & Biases that stays in its folder; ``wandb sync`` is the user's own act."""
+    """Write a run of Weights & Biases that stays in its folder; ``wandb sync`` is the user's own act."""
     with wandb_offline(place, name=record.name, key=record.sha256[:32], config=record.settings) as run:
         run.log(dict(record.figures))
         run.summary.update({"verdict": record.status or "none", "gate": record.gate, "kind": record.kind})
@@ -324,7 +324,7 @@ def _write_wandb(place: Path, record: Record) -> None:
 
 @contextmanager
 def _new_folder(above: Path, name: str) -> Iterator[Path | None]:
-    """A folder that gets its name at the end; None where it has it already."""
+    """Open a folder that gets its name at the end; None where a folder of this name exists."""
     above.mkdir(mode=0o700, parents=True, exist_ok=True)
     with folder_lock(above, name=".memorisk.lock", wait=True):
         final, building = above / name, above / f".{name}.building"
@@ -377,7 +377,7 @@ def _refuse_inside(where: str, folder: Path) -> None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in some settings."""
+    """Yield every text in some settings."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):

@@ -178,7 +178,7 @@ def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseu
 
 
 def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> LoopNumbers:
-    """The numbers behind the verdict."""
+    """Return the numbers behind the verdict."""
     ledger = evidence.ledger
     drawn = 0 if ledger is None else len(ledger.plan)
     n_kept = 0 if ledger is None else len(ledger.kept)
@@ -211,7 +211,7 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> LoopNumb
 
 
 def kept_table(result: Result) -> pd.DataFrame:
-    """``manifest.csv``: a row for each kept image, by its place."""
+    """Return the table ``manifest.csv``: one row per kept image, by its place."""
     if "number" not in result.per_image:
         return pd.DataFrame({name: pd.Series(dtype=object) for name in ("image", "path", "label")})
     is_kept = booleans(result.per_image, "kept")  # the ledger's order is that of places
@@ -235,7 +235,7 @@ def drawn_image_names(evidence: LoopEvidence, names: Pseudonyms) -> DrawnNames:
 
 
 def _ledger(table: pd.DataFrame, evidence: LoopEvidence, names: Pseudonyms, options: SynthesizeOptions) -> pd.DataFrame:
-    """The ledger: what a filter says of each image, with its place, attempt, seed and source, in order."""
+    """Return the ledger: what a filter says of each image, with its place, attempt, seed and source, in order."""
     ledger = evidence.ledger
     assert ledger is not None
     plan, of_source = ledger.plan, ledger.of_source
@@ -300,7 +300,7 @@ def rejected_pairs(
     options: SynthesizeOptions,
     device: str,
 ) -> dict[Pair, PairPicture]:
-    """Pictures of the pair that exposes each patient most, the closest first, by the ids that the report shows.
+    """Return pictures of the pair that exposes each patient most, the closest first, by the ids in the report.
 
     Args:
         result: Result whose tables name the pairs.

@@ -110,36 +110,36 @@ class Ledger:
 
     @property
     def hashes(self) -> np.ndarray:
-        """[S] of the pixels as they were compared."""
+        """Hashes of the pixels as they were compared, [S]."""
         return np.concatenate([block.hashes for block in self.blocks])
 
     @property
     def reason(self) -> np.ndarray:
-        """[S] why an image was rejected; empty for kept ones."""
+        """Reason why an image was rejected, [S]; empty for kept ones."""
         return np.concatenate([block.reason for block in self.blocks])
 
     @property
     def of_source(self) -> np.ndarray:
-        """[D, S] score of an image and what it was conditioned on; NaN where there is nothing."""
+        """Score of an image and what it was conditioned on, [D, S]; NaN without a condition."""
         return np.concatenate([block.of_source for block in self.blocks], axis=1)
 
     def score(self, detector: int) -> np.ndarray:
-        """[S] best score of each image over all training images, by one detector."""
+        """Return the best score of each image over all training images, [S], by one detector."""
         return np.concatenate([block.matches[detector].score for block in self.blocks])
 
     @property
     def quality(self) -> np.ndarray:
-        """[S, d] features by which quality is measured."""
+        """Features by which quality is measured, [S, d]."""
         return np.concatenate([block.quality for block in self.blocks])
 
     @property
     def first(self) -> np.ndarray:
-        """[n_asked] rows of the first draw of every place: what the generator gives without the loop."""
+        """Rows of the first draw of every place, [n_asked]: what the generator gives without the loop."""
         return np.flatnonzero(self.plan["attempt"].to_numpy() == 0)
 
     @property
     def kept(self) -> np.ndarray:
-        """[K] rows of the kept images, by their numbers."""
+        """Rows of the kept images, [K], by their numbers."""
         rows = np.flatnonzero(self.reason == "")
         return rows[np.argsort(self.plan["number"].to_numpy()[rows], kind="stable")]
 
@@ -219,7 +219,7 @@ class StoredForm:
 
 
 def read_images(folder: Path, names: list[str]) -> np.ndarray:
-    """[n, H, W, C] uint8 of images on the disk, as they were drawn."""
+    """Return images on the disk as they were drawn, uint8 [n, H, W, C]."""
     from PIL import Image
 
     images = []

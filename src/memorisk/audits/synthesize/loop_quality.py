@@ -79,7 +79,7 @@ def table_three_row(
     options: SynthesizeOptions,
     progress: Progress,
 ) -> TableThreeRow | None:
-    """A row of table 3; None where fewer than two images were kept.
+    """Return a row of table 3; None where fewer than two images were kept.
 
     Args:
         ledger: Ledger of the loop.
@@ -141,7 +141,7 @@ def _figures(
     options: SynthesizeOptions,
     progress: Progress,
 ) -> dict[str, dict[str, Limits]]:
-    """FID and IRS of each set, of as many images of each, drawn at random."""
+    """Return FID and IRS of each set, from an equal number of images, drawn at random."""
     rng = np.random.default_rng([_STREAM, options.seed])
     chosen = {what: np.sort(rng.permutation(len(some))[:n]) for what, some in values.items()}
     figures: dict[str, dict[str, Limits]] = {"FID": {}, "IRS": {}}
@@ -190,7 +190,7 @@ def _memrates(
     paired: bool,
     options: SynthesizeOptions,
 ) -> dict[str, Limits]:
-    """MemRate of the first draws, of the kept images, and of real images of new people."""
+    """Return the MemRate of the first draws, of the kept images, and of real images of new people."""
     place = {str(image): row for row, image in enumerate(train.manifest.images)}
     source = np.array([place.get(str(image), -1) for image in ledger.plan["source"]], dtype=np.int64)
     patients, rates = train.manifest.groups.astype(str), {}
@@ -211,7 +211,7 @@ def _memrates(
 
 
 def _beside(train: ImageStore, reference: ImageStore, seed: int) -> np.ndarray:
-    """[M] a random training image for each real image of a new person, of its class where there is one."""
+    """Return a random training image for each real image of a new person, [M], of its class where there is one."""
     rng = np.random.default_rng([_STREAM, seed, 1])
     labels, theirs = train.manifest.labels, reference.manifest.labels
     rows = rng.integers(len(labels), size=len(theirs))

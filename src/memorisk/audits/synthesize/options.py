@@ -55,7 +55,7 @@ class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
 
 
 def synthesize_options(settings: Mapping[str, Any]) -> SynthesizeOptions:
-    """Options from keyword names, with a "did you mean" for one that does not exist.
+    """Return options from keyword names, with a "did you mean" for one that does not exist.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.

@@ -89,7 +89,7 @@ class DrawScreening:
         )
 
     def _of_source(self, opened: ScreeningDetector, store: ImageStore, plan: pd.DataFrame) -> np.ndarray:
-        """[n] score of each image and the training image that it was conditioned on; NaN without."""
+        """Return the score of each image and the training image it was conditioned on, [n]; NaN without."""
         place = {str(image): row for row, image in enumerate(self.sets.train.manifest.images)}
         rows = np.array([place.get(str(source), -1) for source in plan["source"]], dtype=np.int64)
         score = np.full(len(plan), np.nan)
@@ -194,7 +194,7 @@ def run_rounds(
 
 
 def _image_files(block: Block, places: LoopFolders) -> Iterator[tuple[int, Path, str]]:
-    """The images of a block that are to be on the disk, each with its folder and name."""
+    """Yield the images of a block that are to be on the disk, each with its folder and name."""
     columns = (block.plan["number"], block.plan["attempt"], block.kept)
     for row, (number, attempt, passed) in enumerate(zip(*columns, strict=True)):
         if passed:

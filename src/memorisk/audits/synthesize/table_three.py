@@ -26,7 +26,7 @@ _CHOSEN_BY_IT = "by the detector that chose at this threshold the rate after the
 
 
 def table_three(runs: Sequence[str | Path]) -> pd.DataFrame:
-    """The rows of several runs, in the paper's order.
+    """Return the rows of several runs, in the paper's order.
 
     Args:
         runs: Run folders of ``memorisk synthesize`` that came to their end.
@@ -68,7 +68,7 @@ def _flat(row: TableThreeRow) -> dict[str, Any]:
 
 
 def table_three_block(row: TableThreeRow) -> Table:
-    """The row as a table of a report."""
+    """Return the row as a table of a report."""
     columns = [
         words("conditioning", "Conditioning", row=True),
         number("n", "Images", "count"),

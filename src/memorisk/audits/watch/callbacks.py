@@ -22,7 +22,7 @@ ModuleSample = Callable[[Any, int, int], Any]
 
 
 def lightning_callback(watch: "MemorizationWatch", sample: ModuleSample, held_out_loss: str = "val_loss") -> Any:
-    """A ``Callback`` that looks every ``watch.options.every`` steps and stops the Trainer where the watch says so.
+    """Return a ``Callback`` that looks every ``watch.options.every`` steps and stops the Trainer by the rule.
 
     Args:
         watch: The watch.
@@ -54,7 +54,7 @@ def lightning_callback(watch: "MemorizationWatch", sample: ModuleSample, held_ou
 
 
 def trainer_callback(watch: "MemorizationWatch", sample: ModuleSample, held_out_loss: str = "eval_loss") -> Any:
-    """A ``TrainerCallback`` of ``transformers``, which does the same.
+    """Return a ``TrainerCallback`` of ``transformers``, which does the same.
 
     Args:
         watch: The watch.
@@ -101,12 +101,12 @@ def _look(watch: "MemorizationWatch", network: nn.Module, step: int, sample: Mod
 
 
 def _last(history: list[Mapping[str, float]], name: str) -> float | None:
-    """The last value of a metric that was logged."""
+    """Return the last value of a metric that was logged."""
     return next((entry[name] for entry in reversed(history) if name in entry), None)
 
 
 def _lightning_base() -> Any:
-    """Lightning's class of callbacks, under either of its names.
+    """Return Lightning's class of callbacks, under either of its names.
 
     Raises:
         InputError: It is not installed.

@@ -110,7 +110,7 @@ def sample_pipeline(
 
 
 def _pixels(output: Any) -> np.ndarray:
-    """uint8 [n, H, W, C] of what a pipeline gives.
+    """Return the pixels of what a pipeline gives, uint8 [n, H, W, C].
 
     Raises:
         InputError: It gives no images.
@@ -134,7 +134,7 @@ class ImageFolder:
 
 
 def image_folders(folder: Path) -> list[ImageFolder]:
-    """The folders in it whose names end in a number, by that number.
+    """Return the folders inside whose names end in a number, by that number.
 
     Raises:
         InputError: Two have one number.
@@ -153,7 +153,7 @@ def image_folders(folder: Path) -> list[ImageFolder]:
 
 
 def folder_step(name: str) -> int | None:
-    """The step of a folder of this name, or None where it is none."""
+    """Return the step of a folder of this name, or None where the name has no step."""
     match = None if name.startswith(".") else _STEP.fullmatch(name)
     return None if match is None else int(match[1])
 

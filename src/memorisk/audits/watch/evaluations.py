@@ -56,7 +56,7 @@ class EvaluationLog:
         self.read()
 
     def __iter__(self) -> Iterator[Evaluation]:
-        """The looks by step."""
+        """Iterate over the looks by step."""
         return iter(self.looks)
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class EvaluationLog:
         return 1 + max((look.number for look in self.looks), default=0)
 
     def before(self, step: int) -> list[Evaluation]:
-        """The looks before a step."""
+        """Return the looks before a step."""
         return [look for look in self.looks if look.step < step]
 
     def add(self, look: Evaluation, listed: pd.DataFrame) -> None:
@@ -123,7 +123,7 @@ class EvaluationLog:
         return evaluation_table(self.looks)
 
     def lines(self) -> list[dict[str, Any]]:
-        """The looks as JSON has them, each with its listed patients."""
+        """Return the looks as JSON has them, each with its listed patients."""
         return [
             json_value(asdict(look) | {"patients": self.listed["patient"][self.listed["step"] == look.step].tolist()})
             for look in self.looks
@@ -190,7 +190,7 @@ def open_trackers(options: WatchOptions, folder: Path | None) -> list[Tracker]:
 
 
 def curves_of(look: Evaluation) -> dict[str, float]:
-    """The numbers of a look that there are, by the name of their curve."""
+    """Return the numbers of a look, without missing ones, by the name of their curve."""
     curves = {f"memorization/{name}": float(getattr(look, name)) for name in CURVES}
     return {name: value for name, value in curves.items() if math.isfinite(value)}
 
@@ -234,7 +234,7 @@ class Mlflow:
         self.run = self._opened(folder / _MLFLOW_RUN)
 
     def _opened(self, note: Path) -> str:
-        """The id of the run of this folder, or of a new one."""
+        """Return the id of the run of this folder, or of a new one."""
         if note.is_file():
             return str(read_json(note)["run"])
         experiment = mlflow_experiment(self.client, "memorisk watch")

@@ -144,7 +144,7 @@ def exceeds_rule(nearness: Nearness, options: WatchOptions, error: float) -> boo
 
 
 def evaluation_fields(nearness: Nearness | None) -> dict[str, Any]:
-    """The fields of a look that distances give."""
+    """Return the fields of a look that distances give."""
     if nearness is None:
         return dict(_NO_DISTANCES)
     return {

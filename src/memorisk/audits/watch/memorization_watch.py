@@ -138,12 +138,12 @@ class MemorizationWatch:
 
     @property
     def looks(self) -> tuple[Evaluation, ...]:
-        """All that were had, by step."""
+        """All looks so far, by step."""
         return tuple(self.book)
 
     @property
     def stopped_at(self) -> Evaluation | None:
-        """The first look at which the rule says stop, whether or not it may; None where none does."""
+        """First look at which the rule stops, whether or not the watch may stop; None without such a look."""
         looks = self.looks
         exceeded = [look.exceeded for look in looks]
         ends = (look for i, look in enumerate(looks) if should_stop(exceeded[: i + 1], self.options.patience))
@@ -354,7 +354,7 @@ class MemorizationWatch:
         self.close()
 
     def _drawn(self, sample: Sample | np.ndarray | ImageStore) -> ImageStore:
-        """The drawn images, in the form of the real ones.
+        """Return the drawn images, in the form of the real ones.
 
         Raises:
             InputError: They are something else, or another number than was requested.

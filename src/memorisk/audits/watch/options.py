@@ -127,7 +127,7 @@ class WatchOptions(ImageOptions, WatchSettings):
 
 
 def watch_options(settings: dict[str, Any]) -> WatchOptions:
-    """Options from keyword names.
+    """Return options from keyword names.
 
     Raises:
         InputError: A name is unknown, or a value is not allowed.

@@ -134,7 +134,7 @@ class RealImages:
 
     @property
     def ids(self) -> DoubtedIds:
-        """Doubts about who is who."""
+        """Doubts about the identities of the images."""
         return DoubtedIds.of(doubts_of_sets(self.train.manifest, self.held.manifest))
 
     @property

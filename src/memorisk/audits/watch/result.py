@@ -91,7 +91,7 @@ class Evaluation:
 
     @property
     def words(self) -> str:
-        """In a line."""
+        """Summary of the look in a line."""
         if not self.compared:
             return f"step {self.step:,}: {self.note}"
         listed = "no list was possible" if self.n_listed is None else f"{self.n_listed:,} listed"

@@ -231,7 +231,7 @@ def build_plan(watch: MemorizationWatch, cost: Cost, steps: tuple[int, ...] = ()
 
 
 def _folder(run: str | Path) -> Path:
-    """The folder to watch.
+    """Return the folder to watch.
 
     Raises:
         InputError: There is none.

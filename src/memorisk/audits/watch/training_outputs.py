@@ -95,7 +95,7 @@ def read_run_images(folder: Path, progress: Progress) -> TrainingImages:
 def training_images(
     images: str, options: TrainGeneratorOptions, progress: Progress
 ) -> tuple[TrainingImages, str]:  # fmt: skip
-    """The parts that ``memorisk train generator`` would train on and measure by, and the hash of all its images.
+    """Return the parts that ``memorisk train generator`` would use, and the hash of all its images.
 
     Args:
         images: Images, as for that command.
@@ -113,7 +113,7 @@ def training_images(
 
 
 def saved_generators(folder: Path) -> list[SavedGenerator]:
-    """The generators of a run by step: its snapshots, and the last one when it is over."""
+    """Return the generators of a run by step: its snapshots, and the last generator when the run is over."""
     places = [*sorted((folder / SNAPSHOTS).glob("step-*")), folder / GENERATOR]
     generators = [
         SavedGenerator(place, read_description(place).steps) for place in places if (place / DESCRIPTION).is_file()
@@ -127,7 +127,7 @@ def is_training_over(folder: Path) -> bool:
 
 
 def held_out_losses(folder: Path) -> dict[int, float]:
-    """Held-out losses by step that a run has written down; nothing while it runs, or where it measured none."""
+    """Return held-out losses by step that a run has written; nothing while it runs, or where it measured none."""
     try:
         history = read_json(folder / HISTORY)["history"]
         return {int(row["step"]): float(row["held_out_loss"]) for row in history if row["held_out_loss"] is not None}
@@ -136,7 +136,7 @@ def held_out_losses(folder: Path) -> dict[int, float]:
 
 
 def _with_patients(store: ImageStore, parts: Division) -> ImageStore:
-    """The store with the patients of its division, where patients are given."""
+    """Return the store with the patients of its division, where patients are given."""
     if not store.manifest.groups_given:
         return store
     table = store.manifest.table.assign(group=parts.groups.astype(object))
@@ -215,7 +215,7 @@ def _run_outputs(
     place: Path, train: Images | None, held_out: Images | None, out: str | Path | None, options: WatchOptions,
     progress: Progress,
 ) -> TrainingOutputs:  # fmt: skip
-    """A run of ``memorisk train generator``."""
+    """Open the outputs of a run of ``memorisk train generator``."""
     own_images, decoded = train is not None, 0
     if train is None and held_out is None:
         _refuse_image_settings(options)
@@ -262,7 +262,7 @@ def _run_outputs(
 def _folder_outputs(
     place: Path, options: WatchOptions, progress: Progress
 ) -> tuple[WaitingSteps, StepEvaluation, str, Callable[[int], int]]:
-    """Folders of images."""
+    """Open the outputs in folders of images."""
     done: set[Path] = set()
 
     def waiting() -> list[int]:

@@ -41,7 +41,7 @@ _NAMED = 10  # changed pairs that the terminal names
 
 
 def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
-    """The verdict in a sentence, its numbers, and where the report lies."""
+    """Show the verdict in a sentence, its numbers, and where the report lies."""
     if as_json:
         print_json(result.verdict)
         return
@@ -192,7 +192,7 @@ def _rate(rate: DetectorRate) -> str:
 
 
 def _identical(pixels: PixelPairs) -> str:
-    """All there are, those that a person dismissed too."""
+    """Return the number of identical images, with those that a person dismissed."""
     n = pixels.n_dismissed_identical_images
     return f"{pixels.n_certain_images + n:,}{f', {n:,} dismissed' if n else ''}"
 
@@ -204,12 +204,12 @@ def _near(pixels: PixelPairs) -> str:
 
 
 def show_evaluation(look: Evaluation) -> None:
-    """A line as soon as it was had."""
+    """Print one line per look as soon as the look is over."""
     Console().print(Text(look.words), soft_wrap=True)
 
 
 def show_watch(result: WatchResult, *, as_json: bool) -> None:
-    """A row a look, what the rule says, and where the report lies."""
+    """Print one row per look, what the rule says, and where the report lies."""
     if as_json:
         stop = None if result.stop is None else result.stop.step
         content = {"looks": [asdict(look) for look in result.looks], "stop": stop}

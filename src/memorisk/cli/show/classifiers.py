@@ -30,7 +30,7 @@ MOST_NAMED = 12
 
 
 def show_result(result: Result, out: Path, *, as_json: bool) -> None:
-    """The verdict in a sentence, the class table, and where the report lies."""
+    """Show the verdict in a sentence, the class table, and where the report lies."""
     if as_json:
         print_json(result.verdict)
         return
@@ -101,7 +101,7 @@ def _class_table(result: Result) -> Table:
 
 
 def _cell(label: str) -> Text:
-    """A label whatever its characters."""
+    """Return a label whatever its characters."""
     return Text(one_line(label, 120))
 
 
@@ -144,7 +144,7 @@ def _rarest(contrast: RarestAgainstTop) -> Text:
 
 
 def show_dry_run(plan: DryRun, *, as_json: bool) -> None:
-    """The plan and its cost."""
+    """Show the plan and its cost."""
     if as_json:
         print_json(to_json(plan) | {"cost": plan.cost.as_json()})
         return
@@ -213,7 +213,7 @@ def show_check(check: ImageCheck, out: Path | None, *, as_json: bool, redact: bo
 
 
 def show_comparison(comparison: Comparison, out: Path | None, *, as_json: bool) -> None:
-    """Class by class: before, after, difference with its interval."""
+    """Show class by class: before, after, difference with its interval."""
     if as_json:
         print_json({"per_class": comparison.per_class.to_dict("records"), "notes": comparison.notes})
         return
@@ -239,7 +239,7 @@ def show_comparison(comparison: Comparison, out: Path | None, *, as_json: bool) 
 
 
 def show_explanation(explanation: Explanation, out: Path, *, as_json: bool) -> None:
-    """Rho of the ratio within classes by feature space, the probes in a sentence, and where the page lies."""
+    """Show rho of the ratio within classes by feature space, the probes in a sentence, and the page's place."""
     if as_json:
         print_json(explanation.as_json())
         return

@@ -43,7 +43,7 @@ STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD
 
 @contextmanager
 def progress_bar() -> Iterator[Reporter]:
-    """A progress bar on standard error, or below a notebook's cell; in a log a line every ``LOG_SECONDS``."""
+    """Show a progress bar on standard error, or below a notebook's cell; in a log a line every ``LOG_SECONDS``."""
     console = Console(stderr=True)
     stages = _Stages()
     if console.is_jupyter:
@@ -71,7 +71,7 @@ def progress_bar() -> Iterator[Reporter]:
 
 
 def showing_progress(function: ValueT) -> ValueT:
-    """A function that shows how far it is, as the command does, where the caller gives no ``progress``; else as it is.
+    """Return a function that shows progress as the command does, unless the caller gives ``progress``.
 
     Args:
         function: Any public name.
@@ -124,7 +124,7 @@ class _Stages:
             self.bar.update(self._tasks[stage], completed=task.total or 1, total=task.total or 1)
 
     def _details(self, stage: str, done: int) -> list[str]:
-        """Loss and speed, where a training tells them."""
+        """Return the loss and speed, where a training tells them."""
         begun, _, images = self._begun[stage]
         loss, n = getattr(done, "loss", None), getattr(done, "images", 0) - images
         seconds = time.monotonic() - begun
@@ -132,7 +132,7 @@ class _Stages:
         return [*([] if loss is None else [f"loss {loss:.3g}"]), *speed]
 
     def line(self) -> str:
-        """The open stage in a line; empty where none has begun."""
+        """Return the open stage in a line; empty where none has begun."""
         if self._now is None:
             return ""
         stage, done, total = self._now
@@ -180,7 +180,7 @@ def _notebook_writer() -> Callable[[str], object]:
 
 
 def signed(value: float | None, digits: int = 2) -> str:
-    """A number with its sign; where there is none, the word for that.
+    """Return a number with its sign; without one, the word for that.
 
     Args:
         value: The number; None or NaN where it is missing.
@@ -268,7 +268,7 @@ def print_list(console: Console, heading: str, lines: Iterable[str]) -> None:
 
 
 def percent(estimate: float, low: float, high: float, digits: int = 1) -> str:
-    """A share with its limits in percent."""
+    """Return a share with its limits in percent."""
     share, *ends = (f"{100 * value:.{digits}f}" for value in (estimate, low, high))
     return f"{share} % ({ends[0]} to {ends[1]} %)"
 

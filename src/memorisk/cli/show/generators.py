@@ -58,7 +58,7 @@ def show_generator_plan(plan: "GeneratorPlan", *, as_json: bool, watch: "WatchPl
 
 
 def _thinned(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most a dozen rows, evenly, the last among them."""
+    """Return at most a dozen rows, evenly, the last among them."""
     every = -(-len(history) // _MOST_ROWS)
     return [row for number, row in enumerate(history, 1) if number % every == len(history) % every]
 
@@ -134,7 +134,7 @@ def show_autoencoder_plan(plan: "AutoencoderPlan", *, as_json: bool) -> None:
 
 
 def _with_limits(interval: dict[str, Any], digits: int) -> str:
-    """An estimate with its interval, or what keeps it from having one."""
+    """Return an estimate with its interval, or what keeps it from having one."""
     low, high = interval["low"], interval["high"]
     finite = all(value is not None and value == value for value in (low, high))
     limits = f"{low:.{digits}f} to {high:.{digits}f}" if finite else "too few patients"

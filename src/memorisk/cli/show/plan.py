@@ -64,7 +64,7 @@ def _of_cards(gpu: CardPlan | None) -> list[tuple[str, str]]:
 
 
 def _size(number: int) -> str:
-    """Bytes in words, and exactly."""
+    """Return the bytes in words, and exactly."""
     for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if number >= size:
             return f"{number / size:.3g} {unit} ({number:,} bytes)"

@@ -45,7 +45,7 @@ def show_statement(statement: "Statement", folder: "Path | None", page: "Path | 
 
 
 def _shortened(texts: tuple[str, ...]) -> list[str]:
-    """The first of many sentences; the files have all of them."""
+    """Return the first of many sentences; the files have all of them."""
     more = [f"and {len(texts) - _MOST:,} more"] if len(texts) > _MOST else []
     return [*texts[:_MOST], *more]
 
@@ -87,7 +87,7 @@ def _frames(files: dict[str, int]) -> str:
 
 
 def show_tracking(runs: "list[TrackedRun]", *, as_json: bool) -> None:
-    """A line a run and tracker."""
+    """Print one line per run and tracker."""
     if as_json:
         print_json([vars(one) for one in runs])
         return

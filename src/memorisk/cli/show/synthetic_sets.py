@@ -72,7 +72,7 @@ def _counts(classes: dict[str, int]) -> str:
 
 
 def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
-    """The verdict in a sentence, its numbers, and where set and report lie."""
+    """Show the verdict in a sentence, its numbers, and where set and report lie."""
     if as_json:
         print_json(result.verdict)
         return
@@ -196,7 +196,7 @@ def _screening_lines(n: FilterNumbers) -> list[tuple[str, str]]:
 
 
 def show_synthesis(result: Result, out: Path, *, as_json: bool) -> None:
-    """The verdict in a sentence, its numbers, and where set and report lie."""
+    """Show the verdict in a sentence, its numbers, and where set and report lie."""
     if as_json:
         print_json(result.verdict)
         return
@@ -247,7 +247,7 @@ def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
 
 
 def show_table_three(table: pd.DataFrame, *, as_json: bool) -> None:
-    """Paper 004's table 3."""
+    """Show paper 004's table 3."""
     from memorisk.audits.synthesize.table_three import rate_words  # here, since it loads networks
 
     if as_json:
@@ -345,7 +345,7 @@ def _quality_lines(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def _compared(frame: pd.DataFrame) -> Iterator[str]:
-    """A measure of the classifiers a line, and what must be known of them."""
+    """Yield one line per measure of the classifiers, and what must be known of them."""
     for row in frame.to_dict("records"):
         arms = [f"{name} {_quality_limits(row, name, f'{name}_low', f'{name}_high')}" for name in ("synthetic", "real")]
         difference = _quality_limits(row, "difference", "difference_low", "difference_high")
@@ -354,7 +354,7 @@ def _compared(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def _quality_limits(row: dict[Any, Any], name: str, low: str, high: str) -> str:
-    """A number with its interval, where it has one."""
+    """Return a number with its interval, where it has one."""
     if is_missing(row[name]):
         return "-"
     if is_missing(row[low]):

@@ -180,7 +180,7 @@ def show_unique_features_plan(plan: "UniquePlan") -> None:
 
 
 def _gain(paired: dict[str, Any]) -> str:
-    """A difference of shares in percentage points, with its interval; words where that says nothing."""
+    """Return a difference of shares in percentage points, with its interval; words where that says nothing."""
     if not paired["n_discordant"]:
         return "none: both find the same copies"
     difference = paired["difference"]
@@ -249,7 +249,7 @@ def _show(trained: "Trained") -> None:
 
 
 def _show_recalls(console: Console, test: dict[str, Any]) -> None:
-    """Copies found at the strongest of each family."""
+    """Show the copies found at the strongest of each family."""
     stages = [stage for stage in ("stage1", "detector") if test.get(stage, {}).get("recall")]
     if not stages:
         return

@@ -59,7 +59,7 @@ def check_onnx(file: Path) -> Any:
 
 
 def external_files(model: Any) -> list[str]:
-    """Names of the files next to an ONNX file that hold its weights, sorted; the model was checked before."""
+    """Return the names of the files next to an ONNX file that hold its weights, sorted; the model is checked."""
     return sorted({_entries(tensor).get("location", "") for tensor in _tensors(model) if tensor.data_location == 1})
 
 
@@ -128,7 +128,7 @@ def _entries(tensor: Any) -> dict[str, str]:
 
 
 def _graphs(model: Any) -> Iterator[Any]:
-    """The graph, those within its nodes, and the bodies of functions."""
+    """Yield the graph, those within its nodes, and the bodies of functions."""
     waiting = [model.graph, *model.functions]
     while waiting:
         graph = waiting.pop()
@@ -145,7 +145,7 @@ def _nodes(model: Any) -> Iterator[Any]:
 
 
 def _tensors(model: Any) -> Iterator[Any]:
-    """All tensors that may lie in other files: initialisers, sparse ones, and attributes of nodes."""
+    """Yield all tensors that may lie in other files: initialisers, sparse ones, and attributes of nodes."""
     for graph in _graphs(model):
         if hasattr(graph, "initializer"):
             yield from graph.initializer
@@ -256,7 +256,7 @@ def _session(file: Path, title: str, device: str, threads: int | None, notes: li
 
 
 def _image_input(session: Any, title: str, preprocessing: Preprocessing) -> ImageInput:
-    """The one input, compared with the declared preprocessing."""
+    """Return the one input, compared with the declared preprocessing."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         listed = "; ".join(f"{one_line(i.name, 40)} {i.type} {_shape(i.shape)}" for i in inputs[:5]) or "none"
@@ -306,7 +306,7 @@ def _output(session: Any, image: ImageInput, title: str, x: np.ndarray, notes: l
 
 def _ask(session: Any, image: ImageInput, output: str) -> BatchFunction:
     def once(x: np.ndarray) -> np.ndarray:
-        """Answers of one pass."""
+        """Return the answers of one pass."""
         answers = session.run([output], {image.name: _fed(x, image)})[0]
         return answers.astype(np.float32) if answers.dtype == np.float16 else answers
 

@@ -50,11 +50,11 @@ class OutputReader:
 
     @property
     def n_classes(self) -> int | None:
-        """Columns of the probabilities; None before the first batch."""
+        """Number of columns of the probabilities; None before the first batch."""
         return None if self.columns is None else max(self.columns, 2)
 
     def read(self, raw: np.ndarray) -> np.ndarray:
-        """Probabilities of a batch.
+        """Return the probabilities of a batch.
 
         Args:
             raw: Answers of the network, [n, K], K = 1 for a sigmoid.
@@ -104,7 +104,7 @@ class OutputReader:
         return raw
 
     def _decide(self, raw: np.ndarray) -> Output:
-        """Logits or probabilities; refused where neither is plain."""
+        """Return whether answers are logits or probabilities; refuse them where neither is plain."""
         inside = bool((raw >= 0).all() and (raw <= 1).all())
         if not inside:
             return "logits"
@@ -158,15 +158,15 @@ class Predictor(Protocol):
 
     @property
     def n_classes(self) -> int | None:
-        """Classes, where they are known."""
+        """Number of classes, where it is known."""
         ...
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
-        """[n, C, H, W] float32, preprocessed -> [n, K] float64, rows that sum to 1."""
+        """Return probabilities, float64 [n, K], rows that sum to 1, of preprocessed images, float32 [n, C, H, W]."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Kind, file, network, preprocessing, output; no absolute paths."""
+        """Return the kind, file, network, preprocessing, output; no absolute paths."""
         ...
 
 
@@ -214,11 +214,11 @@ class BlackBoxPredictor:
 
     @property
     def n_classes(self) -> int | None:
-        """Columns of the probabilities."""
+        """Number of columns of the probabilities."""
         return self._reader.n_classes
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
-        """Probabilities of a batch.
+        """Return the probabilities of a batch.
 
         Args:
             x: Batch, float32 [n, C, H, W], as the declared preprocessing gives it.
@@ -363,7 +363,7 @@ def _open(
     threads: int | None,
     python_path: Sequence[str | Path],
 ) -> BlackBoxModel:
-    """The answerer for what was given."""
+    """Return the object that answers for the given model."""
     text, suffix = str(model), Path(model).suffix.lower()
     own = isinstance(model, str) and ":" in text and not text.startswith("timm:") and not Path(text).exists()
     if weights is not None and (own or suffix == ".onnx"):

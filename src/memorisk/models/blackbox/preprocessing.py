@@ -109,7 +109,7 @@ class Preprocessing:
 
 
 def preprocessing_from(text: str, size: int | tuple[int, int], channels: int) -> Preprocessing:
-    """Preprocessing from what a user types.
+    """Return the preprocessing from what a user types.
 
     Args:
         text: A name of `PRESETS`, or numbers ``mean/std``, each one number or one a channel between commas:

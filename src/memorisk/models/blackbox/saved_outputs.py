@@ -93,12 +93,12 @@ class SavedOutputs:
 
     @property
     def n_images(self) -> int:
-        """Probe images n."""
+        """Number of probe images n."""
         return self.shapes["clean"][0]
 
     @property
     def n_classes(self) -> int:
-        """Classes K; two for a sigmoid."""
+        """Number of classes K; two for a sigmoid."""
         return max(self.columns, 2)
 
     @property
@@ -108,7 +108,7 @@ class SavedOutputs:
 
     @property
     def n_references(self) -> int:
-        """Reference models R; 0 without them."""
+        """Number of reference models R; 0 without them."""
         return self.shapes["references_clean"][0] if "references_clean" in self.shapes else 0
 
     @property
@@ -117,35 +117,35 @@ class SavedOutputs:
         return "transparent" in self.shapes
 
     def clean(self) -> np.ndarray:
-        """Probabilities [n, K] of the unmarked probes."""
+        """Return the probabilities [n, K] of the unmarked probes."""
         return next(self._images("clean"))
 
     def marked(self) -> np.ndarray:
-        """Probabilities [n, K] of the probes with the mark."""
+        """Return the probabilities [n, K] of the probes with the mark."""
         return next(self._images("marked"))
 
     def transparent(self) -> np.ndarray | None:
-        """Probabilities [n, K] of the probes with the mark at opacity 0; None if they were not saved."""
+        """Return the probabilities [n, K] of the probes with the mark at opacity 0; None if they were not saved."""
         return next(self._images("transparent")) if self.has_transparent else None
 
     def controls(self) -> Iterator[np.ndarray]:
-        """Probabilities [n, K] of the probes, one control mark after another."""
+        """Return the probabilities [n, K] of the probes, one control mark after another."""
         return self._images("controls")
 
     def references_clean(self) -> Iterator[np.ndarray]:
-        """Probabilities [n, K] of the unmarked probes, one reference model after another."""
+        """Return the probabilities [n, K] of the unmarked probes, one reference model after another."""
         return self._images("references_clean")
 
     def references_marked(self) -> Iterator[np.ndarray]:
-        """Probabilities [n, K] of the marked probes, one reference model after another."""
+        """Return the probabilities [n, K] of the marked probes, one reference model after another."""
         return self._images("references_marked")
 
     def references_controls(self) -> Iterator[np.ndarray]:
-        """Probabilities [n, K], C control marks of the first reference model, then of the next."""
+        """Return the probabilities [n, K], C control marks of the first reference model, then of the next."""
         return self._images("references_controls")
 
     def describe(self) -> dict[str, Any]:
-        """Kind, file and sizes; no absolute paths."""
+        """Return the kind, file and sizes; no absolute paths."""
         return {
             "kind": "saved outputs",
             "name": one_line(self.name, 120),
@@ -162,7 +162,7 @@ class SavedOutputs:
         }
 
     def _images(self, name: str) -> Iterator[np.ndarray]:
-        """[n, K] after [n, K] of an array; none if it is not there."""
+        """Yield the parts [n, K] of an array, one after another; nothing if it is not there."""
         if name not in self.shapes:
             return
         reader = OutputReader(f"{one_line(self.name, 80)}: {name}", self.kind)
@@ -231,7 +231,7 @@ def write_saved_outputs(
 
 
 def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes of all arrays, after checking names, types and sizes against each other."""
+    """Return the shapes of all arrays, after checking names, types and sizes against each other."""
     title = one_line(file.name, 80)
     headers: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
     try:
@@ -278,7 +278,7 @@ def _check_shapes(headers: dict[str, tuple[tuple[int, ...], np.dtype]], title: s
 
 
 def _header(stream: Any) -> tuple[tuple[int, ...], np.dtype, bool]:
-    """Shape, type and whether the order is Fortran's, from the start of a ``.npy``."""
+    """Return the shape, type and whether the order is Fortran's, from the start of a ``.npy``."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(stream)
@@ -286,7 +286,7 @@ def _header(stream: Any) -> tuple[tuple[int, ...], np.dtype, bool]:
 
 
 def _blocks(file: Path, name: str) -> Iterator[np.ndarray]:
-    """An array's rows [m, K], in order, so many at a time that memory stays small."""
+    """Yield an array's rows [m, K], in order, so many at a time that memory stays small."""
     title = one_line(file.name, 80)
     try:
         with zipfile.ZipFile(file) as archive, archive.open(f"{name}.npy") as stream:

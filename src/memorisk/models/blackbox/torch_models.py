@@ -100,7 +100,7 @@ def open_named(
 
 @contextmanager
 def torch_threads(threads: int | None) -> Iterator[None]:
-    """PyTorch's operations on so many threads inside, and as before outside."""
+    """Run PyTorch's operations on so many threads inside, and as before outside."""
     if threads is None:
         yield
         return
@@ -113,7 +113,7 @@ def torch_threads(threads: int | None) -> Iterator[None]:
 
 
 def module_facts(model: nn.Module) -> dict[str, Any]:
-    """Type, number of parameters, and a fingerprint of all weights by name."""
+    """Return the type, number of parameters, and a fingerprint of all weights by name."""
     digest = hashlib.blake2b(digest_size=16)
     for name, value in model.state_dict().items():
         if isinstance(value, torch.Tensor):
@@ -125,7 +125,7 @@ def module_facts(model: nn.Module) -> dict[str, Any]:
 
 
 def as_array(answers: Any, name: str) -> np.ndarray:
-    """A tensor's or an array's values, half precisions as float32.
+    """Return the values of a tensor or an array, half precisions as float32.
 
     Raises:
         InputError: It is neither.
@@ -163,7 +163,7 @@ def _module_ask(model: nn.Module, where: torch.device, threads: int | None) -> C
     name = _type_name(model)
 
     def ask(x: np.ndarray) -> np.ndarray:
-        """Answers of one pass."""
+        """Return the answers of one pass."""
         with torch.inference_mode(), torch_threads(threads):
             return as_array(model(torch.from_numpy(x).to(where)), name)
 
@@ -176,12 +176,12 @@ def _callable_ask(
     """Ask a callable with tensors or, where it fails on one, with arrays; settled once, on two grey images."""
 
     def with_tensor(x: np.ndarray) -> np.ndarray:
-        """Answers to a tensor."""
+        """Return the answers to a tensor."""
         with torch.no_grad(), torch_threads(threads):
             return as_array(model(torch.from_numpy(x).to(where)), title)
 
     def with_array(x: np.ndarray) -> np.ndarray:
-        """Answers to an array."""
+        """Return the answers to an array."""
         with torch.no_grad(), torch_threads(threads):
             return as_array(model(x), title)
 

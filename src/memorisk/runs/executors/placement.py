@@ -122,7 +122,7 @@ class ClusterOptions:
 
 
 def parse_bytes(text: str) -> int:
-    """A size in bytes, of ``8GB``, ``512 MiB`` or a plain number.
+    """Return a size in bytes, of ``8GB``, ``512 MiB`` or a plain number.
 
     Raises:
         InputError: It is none.

@@ -156,7 +156,7 @@ _open: list[_Pool] = []
 def _side_by_side(
     function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, threads: int
 ) -> Generator[Outcome, None, None]:
-    """Outcomes in the order in which jobs end; an open pool is used and left open, unless something goes wrong.
+    """Yield outcomes in the order in which jobs end; an open pool is used and stays open, except after errors.
 
     Raises:
         MemoriskError: A worker ended without an answer.
@@ -182,7 +182,7 @@ def _side_by_side(
 def _on_cluster(
     function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int
 ) -> Generator[Outcome, None, None]:
-    """Outcomes of jobs on a cluster, in the order in which they end."""
+    """Yield the outcomes of jobs on a cluster, in the order in which they end."""
     if not jobs:
         return
     from memorisk.runs.executors.dask import dask_outcomes

@@ -55,7 +55,7 @@ class LifeSigns:
 
 
 def silence_message(worker: str, seconds: float) -> str:
-    """The line that says whose jobs were given to others."""
+    """Return the line that says whose jobs were given to others."""
     name = one_line(worker, 80)
     return f"no sign of life of worker {name} for {seconds:.0f} seconds: its jobs are given to others"
 

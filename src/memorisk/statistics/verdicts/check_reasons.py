@@ -252,7 +252,7 @@ def check_reasons(checks: Iterable[Check], units: UnitNames) -> list[Reason]:
 
 
 def _least_power(check: Check) -> float:
-    """Power of a check for sorting; a check without one comes first."""
+    """Return the power of a check for sorting; a check without one comes first."""
     return -1.0 if math.isnan(check.power) else check.power
 
 

@@ -101,7 +101,7 @@ class ClassList:
 
     @property
     def null_groups(self) -> NDArray[np.bool_]:
-        """`[U]` which groups are the null of an unlisted one."""
+        """Mask of the groups that are the null of an unlisted one, `[U]`."""
         unseen = np.arange(len(self.units.ids)) >= self.n_scored
         if not self.flip:
             return unseen
@@ -455,7 +455,7 @@ class _Simulator:
 
 
 def _images(units: Units, unit: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """For `[n]` units: the images of each in turn, which of the n each belongs to, and where each unit's begin."""
+    """Return the images of `[n]` units in turn, which of the n each belongs to, and where each unit's begin."""
     by_unit = np.argsort(units.unit_of, kind="stable")
     k = units.sizes[unit]
     draw, begin = np.repeat(np.arange(len(unit)), k), np.cumsum(k) - k

@@ -29,7 +29,7 @@ GATES = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM}
 
 
 def tier(mean: float, n_groups: int) -> str:
-    """Tier of a class's mean M.
+    """Return the tier of a class's mean M.
 
     Args:
         mean: Class mean of M in nats; NaN when nothing was scored.

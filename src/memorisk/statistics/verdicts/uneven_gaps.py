@@ -235,7 +235,7 @@ class _Rows:
 
     @property
     def largest(self) -> FloatArray:
-        """`[U]` largest absolute gap of each scored patient."""
+        """Largest absolute gap of each scored patient, `[U]`."""
         largest = np.zeros(self.n_units)
         np.fmax.at(largest, self.unit, np.fmax.reduce(np.abs(self.own), axis=1, initial=0.0))
         return largest
@@ -246,14 +246,14 @@ class _Rows:
         return replace(self, own=-self.own)
 
     def controls(self, *, flip: bool) -> tuple[FloatArray, IntArray]:
-        """Gaps of the images of all controls, and the patient of each."""
+        """Return the gaps of the images of all controls, and the patient of each."""
         if not flip:
             return self.unseen, self.unseen_unit
         unit = np.concatenate([self.unseen_unit, self.unit + int(self.unseen_unit.max()) + 1])
         return np.concatenate([self.unseen, -self.own]), unit
 
     def blind(self, reason: str) -> UnevenGaps:
-        """Outcome of a class that was not looked at."""
+        """Return the outcome of a class that was not looked at."""
         return UnevenGaps(np.zeros(self.n_units, dtype=bool), self.largest, reason=reason)
 
 

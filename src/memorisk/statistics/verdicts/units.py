@@ -16,7 +16,7 @@ class UnitNames:
         return "whom" if self.many == "patients" else "which"
 
     def count(self, n: int) -> str:
-        """``1 group``, ``3 groups``."""
+        """Return a number with its noun: ``1 group``, ``3 groups``."""
         return f"{n} {self.one if n == 1 else self.many}"
 
 

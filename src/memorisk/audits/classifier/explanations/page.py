@@ -62,7 +62,7 @@ def explanation_page(explanation: Explanation) -> Page:
 
 
 def ratio_sentence(row: dict[str, object]) -> list[str | Name]:
-    """One feature space's answer in a sentence: the ratio in the pairwise form, within classes."""
+    """Return one feature space's answer in a sentence: the ratio in the pairwise form, within classes."""
     rho, low, high = (float(str(row[k])) for k in ("rho_residual", "low_residual", "high_residual"))
     space: list[str | Name] = ["In the features ", Name(str(row["features"])), ": "]
     if np.isnan(rho):
@@ -264,7 +264,7 @@ def _probe_figure(layers: LayerFindings, names: list[str]) -> Figure:
 
 
 def _poolings(names: list[str]) -> dict[str, list[str]]:
-    """Layers by pooling: means under "", CLS tokens (where there are some) under their suffix."""
+    """Return the layers by pooling: means under "", CLS tokens (where there are some) under their suffix."""
     tokens = [n for n in names if n.endswith(CLS)]
     return {"": [n for n in names if not n.endswith(CLS)]} | ({CLS: tokens} if tokens else {})
 

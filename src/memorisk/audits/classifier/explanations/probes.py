@@ -52,7 +52,7 @@ class ProbeSample:
 
 
 def choose_probe_sample(evidence: Evidence, seed: int | None = None) -> ProbeSample:
-    """The images to probe and their M from the other seeds.
+    """Return the images to probe and their M from the other seeds.
 
     Args:
         evidence: The run's score table.

@@ -92,7 +92,7 @@ class Explanation:
     redact: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """The summary with the associations, and the probes' ceiling and layers where there are some."""
+        """Return the summary with the associations, and the probes' ceiling and layers where there are some."""
         content = to_json(self.summary) | {"associations": self.associations.to_dict("records")}
         if self.layers is None:
             return content

@@ -146,7 +146,7 @@ def _probe(
 
 
 def atypicality_table(space: str, features: np.ndarray, run: FinishedRun) -> pd.DataFrame:
-    """Both forms of atypicality and M of every scored image.
+    """Return both forms of atypicality and M of every scored image.
 
     Pairwise: against every image of the run, whichever part it is in. Centroid: among the canaries alone, as the paper.
 
@@ -179,7 +179,7 @@ def atypicality_table(space: str, features: np.ndarray, run: FinishedRun) -> pd.
 
 
 def association_rows(table: pd.DataFrame, *, n_seeds: int, permutations: int) -> list[dict[str, Any]]:
-    """Each score of each form against M, raw and within-class residualised."""
+    """Return each score of each form against M, raw and within-class residualised."""
     rows = []
     for form in FORMS:
         columns = [name if form == "pairwise" else f"centroid_{name}" for name in SCORES]
@@ -218,7 +218,7 @@ def association_rows(table: pd.DataFrame, *, n_seeds: int, permutations: int) ->
 def check_features(
     features: Sequence[str | Path], weights: str | Path | None, size: int | None = None, permutations: int = 1
 ) -> list[str]:
-    """The names of the feature spaces, each once; what can be refused without a run is refused.
+    """Return the names of the feature spaces, each once; what can be refused without a run is refused.
 
     Args:
         features: Feature spaces; these and the other arguments are those of `explain`.
@@ -273,7 +273,7 @@ def _is_named(space: str) -> bool:
 def _features(
     space: str, run: FinishedRun, weights: str | Path | None, size: int | None, device: str, progress: Progress
 ) -> np.ndarray:
-    """[N, d] of the run's images."""
+    """Return the features of the run's images, [N, d]."""
     if is_feature_file(space):
         return read_features(space, run.store.manifest.images)
     counted = lambda done, n: progress(f"features by {space}", done, n)  # noqa: E731

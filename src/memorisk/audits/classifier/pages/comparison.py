@@ -55,7 +55,7 @@ def comparison_page(comparison: Comparison) -> Page:
 
 
 def direction_of_change(table: pd.DataFrame, sign: int) -> np.ndarray:
-    """Rows whose whole interval lies on one side of 0, [n] bool: below for -1, above for +1; NaN limits are neither."""
+    """Return whether a row's interval lies on one side of 0, [n] bool: below for -1, above for +1; no for NaN."""
     limit = table["high"] if sign < 0 else table["low"]
     return np.asarray(sign * limit.to_numpy(dtype=np.float64) > 0)
 

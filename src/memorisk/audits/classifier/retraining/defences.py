@@ -110,7 +110,7 @@ def audit_defences(
 
 
 def _merge_earlier_regimes(folder: Path, results: dict[str, Result]) -> dict[str, Result]:
-    """The regimes that an earlier command left in the folder, in their order, then those of this one.
+    """Return the regimes that an earlier command left in the folder, in their order, then those of this one.
 
     Raises:
         InputError: They were of other images or seeds.
@@ -142,7 +142,7 @@ def _made_of(result: Result) -> tuple[str, tuple[int, ...]]:
 def plan_defences(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any
 ) -> dict[str, DryRun]:
-    """The plan of each regime, by its name; arguments and errors as for `audit_defences`."""
+    """Return the plan of each regime, by its name; arguments and errors as for `audit_defences`."""
     return _plan(images, Path(out), options_from(settings), progress, one_choice())
 
 
@@ -207,7 +207,7 @@ def held_out_utility(evidence: Evidence) -> Utility:
 
 
 def _worst(result: Result) -> str:
-    """The class with the largest mean M.
+    """Return the class with the largest mean M.
 
     Raises:
         InputError: No class has one.
@@ -219,7 +219,7 @@ def _worst(result: Result) -> str:
 
 
 def _m_table(evidence: Evidence, label: str | None) -> pd.DataFrame:
-    """[G, S] mean signed gap of each scored group, of one class or of all."""
+    """Return the mean signed gap of each scored group, [G, S], of one class or of all."""
     items, sign = evidence.items, evidence.sign
     chosen = (items.split == "canary") & (sign != 0).any(axis=0)
     if label is not None:
@@ -234,7 +234,7 @@ def _limits(name: str, interval: Interval) -> dict[str, float]:
 
 
 def _change(before: pd.DataFrame, here: pd.DataFrame, *, same: bool) -> dict[str, float]:
-    """M of the reference's worst class under this regime less that under the reference, on the groups of both."""
+    """Return M of the reference's worst class here less that under the reference, on the groups of both."""
     both = before.index.intersection(here.index)
     nothing = {"change": float("nan"), "change_low": float("nan"), "change_high": float("nan")}
     if same or both.empty:

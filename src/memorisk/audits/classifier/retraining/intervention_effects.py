@@ -135,7 +135,7 @@ def intervention_table(before: Evidence, after: Evidence, rerun: Evidence, inten
 
 
 def _memorization_columns(before: Evidence, after: Evidence, rerun: Evidence, own: np.ndarray) -> dict[str, object]:
-    """M before and after, the differences with their intervals, and the effect sizes."""
+    """Return M before and after, the differences with their intervals, and the effect sizes."""
     sign, items = before.sign, before.items
     scored = np.flatnonzero(own & (items.split == "canary") & (sign != 0).any(axis=0))
     group = items.group[scored].astype(str)
@@ -174,7 +174,7 @@ def _limits(interval: Interval | JackknifeInterval | EffectSize, name: str, pref
 
 
 def _attack(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and roles of M as an attack."""
+    """Return the scores and roles of M as an attack."""
     attack = next(a for a in paper_attacks(evidence) if a.name == ATTACK)
     return attack.score, attack.role
 
@@ -182,7 +182,7 @@ def _attack(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
 def _attack_columns(
     attacks: list[tuple[np.ndarray, np.ndarray]], own: np.ndarray, group: np.ndarray
 ) -> dict[str, object]:
-    """AUC of M as an attack, before and after; two AUCs of their own models, not a paired difference."""
+    """Return the AUC of M as an attack, before and after; two AUCs of their own models, not a paired difference."""
     row: dict[str, object] = {}
     for (score, role), name in zip(attacks, ("auc_before", "auc_after"), strict=True):
         row |= _limits(seed_auc_jackknife(score[:, own], role[:, own], group[own]), name, f"{name}_")
@@ -224,7 +224,7 @@ def summary_of(table: pd.DataFrame, intended: InterventionPlan, seeds: int) -> I
 
 
 def _sentence(row: dict[str, Any], intended: InterventionPlan) -> str:
-    """One target class in a line."""
+    """Return a sentence on one target class."""
     values = {k: "unknown" if isinstance(v, float) and np.isnan(v) else v for k, v in row.items()}
     value = {k: f"{v:+.2f}" if isinstance(v, float) else str(v) for k, v in values.items()}
     return (
@@ -236,7 +236,7 @@ def _sentence(row: dict[str, Any], intended: InterventionPlan) -> str:
 
 
 def _shortcut(row: dict[str, Any]) -> str:
-    """A warning where the changed class is named rightly more often, since the change itself names it."""
+    """Return a warning where the changed class is named rightly more often, since the change itself names it."""
     before, after, low = (row.get(k) for k in ("recall_before", "recall_after", "recall_low"))
     if not isinstance(low, float) or not low > 0:
         return ""
@@ -275,7 +275,7 @@ def warnings_of(table: pd.DataFrame, intended: InterventionPlan) -> list[str]:
 
 
 def with_intervention(result: Result, effects: InterventionEffects | None) -> Result:
-    """The result with the intervention's table and summary; as it is where there was none."""
+    """Return the result with the intervention's table and summary; as it is without an intervention."""
     if effects is None:
         return result
     tables = dict(result.tables) | {TABLE: effects.table}

@@ -250,7 +250,7 @@ def train_intervention(
 def intervention_jobs(
     out: Path, store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions, intended: InterventionPlan
 ) -> tuple[Pairs, Pairs]:
-    """The trainings on changed images, and those of the re-run, in the folders of `open_model_folders`."""
+    """Return the trainings on changed images, and those of the re-run, in the folders of `open_model_folders`."""
     baseline = make_jobs(out, store, plan, recipe, options)
     changed, again = out / FOLDER / intended.folder, out / FOLDER / RERUN
     after = _map_pairs(baseline, lambda job: replace(job, out=changed, images=changed / IMAGES))
@@ -258,14 +258,14 @@ def intervention_jobs(
 
 
 def open_model_folders(run: RunFolder, intended: InterventionPlan) -> tuple[RunFolder, RunFolder]:
-    """The folders of the changed models and of the re-run."""
+    """Return the folders of the changed models and of the re-run."""
     inner = RunFolder(run.subfolder(FOLDER))
     changed, again = (RunFolder(inner.subfolder(name)) for name in (intended.folder, RERUN))
     return changed, again
 
 
 def rerun_seed(seed: int) -> int:
-    """Seed of the re-run's training (initialisation, order, dropout, augmentation); the halves keep theirs."""
+    """Return the seed of the re-run's training (initialisation, order, dropout, augmentation); halves keep theirs."""
     return int(np.random.SeedSequence([seed, _RERUN]).generate_state(1)[0])
 
 
@@ -274,7 +274,7 @@ def _map_pairs(pairs: Pairs, change: Callable[[TrainJob], TrainJob]) -> Pairs:
 
 
 def _keep_images(path: Path, store: ImageStore, intended: InterventionPlan) -> None:
-    """The changed images as a file, unless a killed run left it whole (it is named when all of it is written)."""
+    """Write the changed images to a file, unless a killed run left it whole (it is named when all is written)."""
     if is_intact(path):
         stored = read_array(path, mmap=True)
         if stored.shape == store.images.shape and stored.dtype == store.images.dtype:

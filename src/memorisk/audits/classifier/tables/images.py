@@ -86,7 +86,7 @@ def describe_models(evidence: Evidence, context: Context) -> ModelsTrained:
 
 
 def null_sample(evidence: Evidence) -> NullSample:
-    """Values for the figure: M of the scored canaries, and the mean gap of test images under random sign flips."""
+    """Return the figure's values: M of scored canaries, and the mean gap of test images under random sign flips."""
     sign, items = evidence.sign, evidence.items
     m = memorization(evidence.gap, sign)
     test = evidence.gap[:, items.split == "test"]
@@ -97,7 +97,7 @@ def null_sample(evidence: Evidence) -> NullSample:
 
 
 def _order_statistics(values: np.ndarray) -> tuple[float, ...]:
-    """At most ``NULL_SAMPLE`` order statistics, evenly spaced."""
+    """Return at most ``NULL_SAMPLE`` order statistics, evenly spaced."""
     ordered = np.sort(values)
     if len(ordered) > NULL_SAMPLE:
         ordered = ordered[np.linspace(0, len(ordered) - 1, NULL_SAMPLE).round().astype(int)]

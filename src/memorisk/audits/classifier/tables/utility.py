@@ -47,7 +47,7 @@ def utility_on_test(evidence: Evidence) -> FindingsUtility | ClassUtility:
 
 
 def _loss_beside_frequencies(evidence: Evidence) -> FindingsUtility:
-    """Loss of all findings of a test image, and of naming each finding by its frequency outside the test part.
+    """Return the loss over a test image's findings, and of naming each by its frequency outside the test part.
 
     ``beats_guessing`` says whether the lower 97.5 % limit of the mean difference lies above 0: normal, over test groups
     (of unequal size: residuals added up within each) and models.
