@@ -357,7 +357,7 @@ def audit_classifier(
     Args:
         images: Folder, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits"; or in Python a DataFrame with
             a column of files, arrays ``(X, y, groups)``, or a data set of torch or of Hugging Face.
-        out: The run folder: new, empty, or a run of the same audit to go on with.
+        out: The run folder: new, empty, or a run of the same audit to continue.
         progress: Called with (stage, done, total); by default a bar in a terminal, a line in a notebook or a log.
             ``memorisk.no_progress`` is silent.
         dry_run: Decode the images, plan, and return the plan without training.
@@ -1241,11 +1241,11 @@ def filter_synthetic(
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
         synthetic: The images it made: a folder, a table, .npy or .npz, or their manifest.
         out: The folder for the kept set and the report: new, empty, or one of the same filter to write again.
-        calibration: Real images of people whom neither the generator nor a detector has seen; the held-out people of
+        calibration: Real images of people that neither the generator nor a detector has seen; the held-out people of
             the audit.
         progress: Called with (stage, done, total).
-        dry_run: Return what could be promised and what that costs; nothing is written but features in the cache, from
-            which the run goes on.
+        dry_run: Return what could be promised and what that costs; nothing is written but features in the cache, which
+            the run uses later.
         **settings: Any field of `FilterOptions`.
 
     Returns:
@@ -1348,10 +1348,10 @@ def gate(
         require_signature: Refuse a statement whose signature is not verified, also where no key is given.
 
     Returns:
-        The answer; a statement that is broken or changed, or that nobody trusted signed, does not pass.
+        Answer; a statement that is broken or changed, or that no trusted key signed, does not pass.
 
     Raises:
-        InputError: Nothing is named for release, something named does not exist, the source is no statement, or a
+        InputError: Nothing is named for release, something named does not exist, the source is not a statement, or a
             rule of another form gave a verdict in it.
 
     Example:
@@ -1513,8 +1513,8 @@ class MemorizationWatch(_MemorizationWatch):
             of what comes out of it needs others.
         out: Folder for the looks, new, empty, or one of this watch; None: they are only returned.
         stop: Whether ``go_on`` may become False; otherwise looks are only noted.
-        train_groups: [N] patients of an array.
-        held_out_groups: [M] patients of an array.
+        train_groups: Patients of the training images, [N], where these are an array.
+        held_out_groups: Patients of the held-out images, [M], where these are an array.
         progress: Called with (stage, done, total).
         **settings: Any field of `WatchOptions`, as ``detector``, ``images``, ``every``, ``looks``, ``stop_on``. Where
             ``stop_on`` is left to it and held-out patients are too few for any rule, a warning says so.
@@ -1637,9 +1637,9 @@ def release(
         source: Folder of a finished audit, whose set or weights are written as it looked at them; or images as for
             `memorisk.load_manifest`.
         out: A new or empty folder for images; a new file for weights.
-        without: Folder of an audit of this set, or its review.csv: the synthetic images of pairs that nobody dismissed
-            stay behind. What is written is another set than the audited one. It needs an audit of its own, by another
-            detector: the same one overlooks again what it overlooked.
+        without: Folder of an audit of this set, or its review.csv: the synthetic images of pairs that were not
+            dismissed stay behind. What is written is another set than the audited one. It needs an audit of its own, by
+            another detector: the same one overlooks again what it overlooked.
         progress: Called with (stage, done, total).
         **settings: Any field of `ImageOptions` that says how images are read; use those of the audit. A run has its
             own.
@@ -1730,14 +1730,14 @@ def synthesize(
     batch: int = 64,
     python_path: str | Path | Sequence[str | Path] = (),
 ) -> Result:
-    """Draw images until as many as asked for pass the detectors, and audit what was kept.
+    """Draw images until the requested number pass the detectors, and audit what was kept.
 
     Args:
         train: The images that the generator was trained on: folder, table, DICOM tree, file of
             arrays, a manifest or a store; or a DataFrame, arrays or a data set of torch or of Hugging Face.
-        out: The folder for the kept set, the ledger and the report: new, empty, or one of the same loop to go on with.
+        out: The folder for the kept set, the ledger and the report: new, empty, or one of the same loop to continue.
         generator: A folder of ``memorisk train generator``, ``module:function``, or what `load_generator` gave.
-        calibration: Real images of people whom neither the generator nor a detector has seen; the held-out people of
+        calibration: Real images of people that neither the generator nor a detector has seen; the held-out people of
             the audit.
         progress: Called with (stage, done, total).
         dry_run: Draw one batch, calibrate, count, and return what could be promised; nothing is written.
@@ -2235,14 +2235,14 @@ def watch_training(
     guidance: float = 1.0,
     batch: int = 64,
 ) -> WatchResult:
-    """Look at everything that a training has left, and with ``follow`` at what it goes on to leave.
+    """Look at everything that a training has left, and with ``follow`` at what it leaves later.
 
     Args:
         run: The folder of a run of ``memorisk train generator``, or a folder with a folder of images for each step.
-        train: The images that it is trained on; of a run those that it names.
-        held_out: Of patients whom it does not see; of a run its validation images.
-        out: Folder for what is seen; of a run ``watch`` in it.
-        follow: Go on until there is a ``training.json`` in ``run``.
+        train: Images that the generator is trained on; for a run those that it names.
+        held_out: Images of patients that the training does not see; for a run its validation images.
+        out: Folder for what is seen; for a run ``watch`` in it.
+        follow: Continue until there is a ``training.json`` in ``run``.
         stop: Write ``stop.json`` when the rule says so: into a run, whose training then ends at its next look; else
             into ``out``, where one's own training may look for it.
         poll: Seconds between two visits.
@@ -2343,11 +2343,11 @@ def watch_within(
     It looks at the training images and, as held-out ones, at the validation part; never at the test part.
 
     Args:
-        images: As for `train_generator`.
-        out: Its run folder; the looks are in ``watch`` in it.
-        watching: What is looked at and how; the looks are planned by the training's steps.
+        images: Images of the training, as `train_generator` takes them.
+        out: Run folder of the training; the looks are in ``watch`` in it.
+        watching: Settings of the watch; the looks are planned by the training's steps.
         progress: Called with (stage, done, total).
-        **settings: Of the training.
+        **settings: Settings of the training.
 
     Raises:
         InputError: Bad input or settings, or too few validation patients for the rule; nothing was written.

@@ -69,7 +69,7 @@ class Items:
 
     @property
     def whole(self) -> np.ndarray:
-        """Mask of one item per image, [I]: for multi-label images that of all findings together, where the table has it."""
+        """Mask of one item per image, [I]: for multi-label images that of all findings, where the table has it."""
         together = self.label == WHOLE
         return together if together.any() else np.ones(len(self.label), dtype=bool)
 
