@@ -30,7 +30,7 @@ _FLOAT32, _NEIGHBOUR, _LISTED, _BIN = 4, 16, 24, 8  # bytes of a number, of a ro
 
 @dataclass(frozen=True, kw_only=True)
 class PairPlanOptions:
-    """What is to be planned."""
+    """Sizes, measure and machines of a search to be planned."""
 
     synthetic: int
     """Synthetic images: rows of the first table."""

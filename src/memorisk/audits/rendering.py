@@ -1,4 +1,4 @@
-"""From a saved result to ``report.html``: used by the audits, and by ``memorisk report`` to render again."""
+"""Rendering of a saved result to ``report.html``, by the audits, and again by ``memorisk report``."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every audit needs around it: refusals before any work, a held run folder, pseudonyms, stages, resuming, a log.
+"""Frame of every audit: refusals before any work, a held run folder, pseudonyms, stages, resuming, a log.
 
 An audit is a class that derives from `Audit` and says what is its own: what it reads, what it plans, what it computes
 before its run folder is made, what identifies the run, and what it writes. `run_audit` calls these steps in order. An

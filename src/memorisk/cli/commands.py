@@ -1,4 +1,4 @@
-"""What `memorisk --help` lists: the commands, where each is, and what the program says of itself. Imports nothing."""
+"""Contents of `memorisk --help`: the commands, where each is, and what the program says of itself. Imports nothing."""
 
 NAME = "memorisk"
 SUMMARY = "What does an image model remember of the people in its training data?"

@@ -62,7 +62,7 @@ class AttackAgreement:
 
 @dataclass(frozen=True, kw_only=True)
 class Agreements(AttackAgreement):
-    """Those of the loss attack; and of the attack that paper 000 names as its strongest."""
+    """Agreements of the loss attack, and of the attack that paper 000 names as its strongest."""
 
     strongest: AttackAgreement | None = None
 
@@ -152,7 +152,7 @@ class Replication:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetVerdict:
-    """What the verdict says of the very model."""
+    """Verdict on the very model."""
 
     replicated: bool
     aucs: Mapping[str, float] = field(default_factory=dict[str, float])

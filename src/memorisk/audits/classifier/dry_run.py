@@ -1,4 +1,4 @@
-"""What an audit would cost and could say, before anything is trained.
+"""Plan of an audit: its cost, and what it could say, before anything is trained.
 
 The cost is computed from the very jobs that the audit would run: twins, placebo, intervention, pairs.
 """
@@ -95,7 +95,7 @@ _TIMED_PIXELS = 1 << 20
 
 @dataclass(frozen=True, repr=False)
 class DryRun:
-    """What a command would do; printed, it is a few lines, and its fields hold all of it.
+    """Plan of a command; printed, it is a few lines, and its fields hold all of it.
 
     Attributes:
         network: Name of the network, and why it is this one where it was left to ``auto``.

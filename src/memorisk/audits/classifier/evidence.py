@@ -49,7 +49,7 @@ ROLES = (("A", "B"), ("candidate", "independent"))
 
 @dataclass(frozen=True)
 class Items:
-    """What is scored: an image under a label. Single-label images are one item each.
+    """Items that are scored: an image under a label. Single-label images are one item each.
 
     Attributes:
         image: Ids of the images, [I].
@@ -351,7 +351,7 @@ def stack_evidence(
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What the scores alone do not tell: how the models were made and what was left out.
+    """Context that the scores alone do not give: how the models were made and what was left out.
 
     Attributes:
         design: "balanced", "matched" or "paper".

@@ -34,7 +34,7 @@ ATTACK_GATE = 0.6
 @grouped("statistics", essential="level fail_on one_image_per_patient")
 @dataclass(frozen=True, kw_only=True)
 class AnalysisOptions:
-    """What turns scores into lists and a verdict. The verdict's own list has a fixed level (`statistics.verdicts`)."""
+    """Options of lists and verdicts from scores. The verdict's own list has a fixed level (`statistics.verdicts`)."""
 
     level: float = 0.1
     """False discovery rate of the flagged patients, over all classes together. It changes the lists; the verdict uses

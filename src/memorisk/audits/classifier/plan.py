@@ -1,4 +1,4 @@
-"""What an audit will do before it does it: the parts, the designs, the trainings and their cost."""
+"""Plan of an audit: the parts, the designs, the trainings and their cost."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ _TRAIN_NAMES, _TEST_NAMES = ("train", "training"), ("test", "testing")
 
 @dataclass(frozen=True)
 class Parts:
-    """Which image is in which part.
+    """Parts of an audit, with the images of each.
 
     Attributes:
         part: Part of each image, [N]: "train", "canary", "test" or "val" (validation of the user's own training; in no

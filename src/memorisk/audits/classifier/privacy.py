@@ -1,4 +1,4 @@
-"""What a private training promises, and what label-noise canaries prove of it (METHODS section 1, "Defence").
+"""Promise of a private training, and what label-noise canaries prove of it (METHODS section 1, "Defence").
 
 The promise is the accountant's: (epsilon, delta) for one image added or removed, and what follows for one image
 replaced and for all images of a patient. The lower bound is measured: a target of the same recipe is trained on one

@@ -76,7 +76,7 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What honest audits of one plan come to."""
+    """Outcome of honest audits of one plan."""
 
     n_models: int
     gap: float

@@ -168,7 +168,7 @@ class RarestAgainstTop:
 
 @dataclass(frozen=True, kw_only=True)
 class FindingsUtility:
-    """How good the models are on the test part where images have several findings; nothing is balanced over classes."""
+    """Utility of the models on the test part where images have several findings; nothing is balanced over classes."""
 
     test_accuracy: float
     """Share of images of which all findings are right."""
@@ -240,7 +240,7 @@ class PlaceboShare:
 
 @dataclass(frozen=True, kw_only=True)
 class Placebo:
-    """What the whole audit found where there was nothing to find."""
+    """Findings of the whole audit where there was nothing to find."""
 
     repeats: tuple[PlaceboRepeat, ...] = ()
     n_repeats: int | None = None
@@ -252,7 +252,7 @@ class Placebo:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyPromise:
-    """What a private training promises; epsilons are NaN where they are unbounded or not known."""
+    """Promise of a private training; epsilons are NaN where they are unbounded or not known."""
 
     epsilon: float = nan
     """Epsilon of one image added or removed."""
@@ -279,7 +279,7 @@ class Privacy:
 
 @dataclass(frozen=True, kw_only=True)
 class Intervention:
-    """What ``--intervene`` did, with a sentence for each target class; the table ``intervention`` has its numbers."""
+    """Effect of ``--intervene``, with a sentence for each target class; the table ``intervention`` has its numbers."""
 
     name: str = ""
     description: str = ""
@@ -439,7 +439,7 @@ class ClassifierVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassOutlook:
-    """What an audit could say of a class, before anything is trained."""
+    """Forecast of what an audit could say of a class, before anything is trained."""
 
     label: str
     n_images: Annotated[int, Key("n")]

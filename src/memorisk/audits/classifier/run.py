@@ -143,7 +143,7 @@ def audit_recipe(
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """Everything that is settled before the first training."""
+    """Settings and data that are fixed before the first training."""
 
     plan: Plan
     recipe: Recipe

@@ -26,7 +26,7 @@ _STREAM = 53  # keeps the random streams of this module apart from those of spli
 
 @dataclass(frozen=True)
 class OrderCheck:
-    """How well a model's outputs fit the classes in the order that is given, and in the best one."""
+    """Fit of a model's outputs to the classes in the given order, and in the best one."""
 
     fits: bool
     """Whether the given order is surely better than guessing, and no other order is surely better than it."""

@@ -1,4 +1,4 @@
-"""From what was measured to a `Result`: tables, numbers, verdict; and pictures of the closest pairs.
+"""Analysis of measurements to a `Result`: tables, numbers, verdict; and pictures of the closest pairs.
 
 Tables: ``per_image`` a synthetic image (the manifest), ``per_group`` an exposed training patient, ``per_class``
 counts before and after; ``tables/`` holds ``scores`` (a synthetic image and a detector), ``real_images`` (a

@@ -1,4 +1,4 @@
-"""Which synthetic images are kept, why the others are not, which patients they expose, and what filtering costs.
+"""Decisions on synthetic images: which are kept and why not, which patients they expose, and what filtering costs.
 
 Every image of the set has an answer. A rejected image points at a training patient by the very pixels of a training
 image, or by a score.

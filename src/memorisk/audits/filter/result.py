@@ -20,7 +20,7 @@ AUDIT, KEPT = "audit", "kept"
 
 @dataclass(frozen=True, kw_only=True)
 class ScreenedSets:
-    """How many images there are, and what became of them."""
+    """Numbers of images, and what became of them."""
 
     n_train_images: int
     n_train_patients: int
@@ -70,7 +70,7 @@ class LookAlikeCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusions:
-    """Who does not calibrate, who was counted once, and who looks alike."""
+    """Counts of identities that do not calibrate, were counted once, or look alike."""
 
     left_out: ExcludedIdentities
     n_merged_patients: Annotated[int, Key("n_merged")] = 0
@@ -100,7 +100,7 @@ class FamilyCount:
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyCost:
-    """What the threshold of a family leaves out."""
+    """Cost of a family: what its threshold leaves out."""
 
     family: str
     """Name of the family in words."""
@@ -165,7 +165,7 @@ class ExposedPatients:
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprints:
-    """Of the images."""
+    """Fingerprints of the images."""
 
     training: str
     synthetic: str
@@ -251,7 +251,7 @@ class SetNames:
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorSummary:
-    """What compared the images."""
+    """Detector that compared the images."""
 
     detector: str
     sentence: str
@@ -276,7 +276,7 @@ class ScreeningSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ScreeningSetup:
-    """How it was done."""
+    """Settings and software of the run."""
 
     features: tuple[DetectorSummary, ...]
     settings: ScreeningSettings

@@ -67,7 +67,7 @@ from memorisk.training.features.extraction import dimension, features_cost, pass
 
 @dataclass(frozen=True)
 class FilterPlan:
-    """What a command would do.
+    """Plan of a command.
 
     Attributes:
         images: Number of images in each set; of synthetic ones, those that could be read.

@@ -143,7 +143,7 @@ class Matches:
 
 @dataclass(frozen=True, eq=False)
 class Screening:
-    """What every detector says of the synthetic and of the calibration images."""
+    """Matches and decisions of every detector for the synthetic and the calibration images."""
 
     thresholds: tuple[float, ...]
     """Threshold of each detector."""

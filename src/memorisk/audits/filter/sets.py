@@ -233,7 +233,7 @@ _UNREAD = ("image", "path", "reason")
 
 @dataclass(frozen=True, eq=False)
 class FilterSets:
-    """What is compared."""
+    """Sets that are compared."""
 
     train: ImageStore
     synthetic: ImageStore

@@ -1,4 +1,4 @@
-"""Which files a run looked at, found again by their content and never by their names.
+"""Binding of a run to the files that it looked at, found again by their content and never by their names.
 
 * An audit of weights noted the SHA-256 of the only file that holds the tensors that ran, and nothing else
   (`memorisk.models.released_weights`).
@@ -40,7 +40,7 @@ _PROGRAM = (
 
 @dataclass(frozen=True)
 class ReleaseFiles:
-    """What the user says is to be released."""
+    """Files that the user names for release."""
 
     weights: tuple[Path, ...] = ()
     images: tuple[Path, ...] = ()

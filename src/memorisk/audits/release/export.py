@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Export:
-    """What was written."""
+    """Record of what was written."""
 
     out: Path
     images: int

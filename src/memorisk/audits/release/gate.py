@@ -289,7 +289,7 @@ def gate(
 
 @dataclass(frozen=True)
 class _ReleaseFiles:
-    """What is to be released, as it is now."""
+    """Files to be released, as they are now."""
 
     what: str
     path: Path
@@ -304,7 +304,7 @@ class _ReleaseFiles:
 
 @dataclass(frozen=True)
 class _Signer:
-    """Who says what a statement says."""
+    """Signer of a statement."""
 
     verified: bool
     words: str

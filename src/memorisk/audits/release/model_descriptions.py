@@ -1,4 +1,4 @@
-"""What a statement says of audits of models: of a classifier, of losses from elsewhere, of a mark.
+"""Descriptions in a statement of audits of models: of a classifier, of losses from elsewhere, of a mark.
 
 Sentences that descriptions of several kinds of runs share are here, too.
 """

@@ -1,4 +1,4 @@
-"""What a statement says of runs about sets of generated images: audit, filter, loop, and figures of quality.
+"""Descriptions in a statement of runs about sets of generated images: audit, filter, loop, and figures of quality.
 
 Figures of quality say nothing of privacy.
 """

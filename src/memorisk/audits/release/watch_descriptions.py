@@ -1,4 +1,4 @@
-"""What a statement says of a watch: of a training that was looked at, and of no set. A watch never clears anything."""
+"""Description of a watch in a statement: of a training, and of no set. A watch never clears anything."""
 
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.model_descriptions import OF_IMAGES, SEEDED, count_or_none, settings_of_run, stated

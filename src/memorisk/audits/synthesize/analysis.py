@@ -1,4 +1,4 @@
-"""From what a loop measured to a `Result`: the tables of a filter over everything drawn, and the loop's own.
+"""Analysis of a loop to a `Result`: the tables of a filter over everything drawn, and the loop's own.
 
 The evidence is what the filter says of everything drawn, its audit of the kept images among it, and what the kept
 images bound.

@@ -1,4 +1,4 @@
-"""What a loop would do and could promise, how long a first batch takes, and what it takes at most (``--dry-run``).
+"""Plan of a loop: what it could promise, how long a first batch takes, and what it takes at most (``--dry-run``).
 
 At most, every place takes all its tries, every image reaches the threshold, and all are kept. Calibration,
 screening, table 3 and the audit of the kept set go by one account. What cannot all come true at once (an image that

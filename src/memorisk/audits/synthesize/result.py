@@ -1,4 +1,4 @@
-"""What a loop says: the numbers behind its verdict, its page and its lines in the terminal.
+"""Result of a loop: the numbers behind its verdict, its page and its lines in the terminal.
 
 `LoopSummary` is ``summary.json``. ``verdict.json`` holds its `LoopNumbers` but for the notes: those of a filter over
 everything drawn (`audits.filter.result`), then the loop's own. A field with a default is missing in runs of before it
@@ -102,7 +102,7 @@ class LoopSettings(ScreeningSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class LoopSetup(ScreeningSetup):
-    """How it was done."""
+    """Settings and software of the run."""
 
     settings: LoopSettings
 

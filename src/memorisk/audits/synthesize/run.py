@@ -89,7 +89,7 @@ _ROUNDS, _BUILDING, _OLD = "rounds", ".kept.building", ".kept.old"
 
 @dataclass(frozen=True, eq=False)
 class _LoopInputs:
-    """What a command asks for, read and opened."""
+    """Inputs of a command, read and opened."""
 
     options: SynthesizeOptions
     generator: Generator

@@ -1,4 +1,4 @@
-"""What an evaluation measures: how near real patients are to the drawn images, who is listed, and FID.
+"""Measurements of an evaluation: how near real patients are to the drawn images, who is listed, and FID.
 
 Nearness and the list are those of METHODS section 5. FID says how like the training images the drawn ones are,
 compared with real images at that number.

@@ -27,7 +27,7 @@ TrackerName = Literal["tensorboard", "mlflow"]
 )
 @dataclass(frozen=True, kw_only=True)
 class WatchSettings(SamplingOptions):
-    """What a watch does, whatever it watches."""
+    """Settings of a watch, whatever it watches."""
 
     detector: str = DEFAULT_DETECTOR
     """Detector that compares images: default (comes with memorisk), a folder of `train detector`, or any features

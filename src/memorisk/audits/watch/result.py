@@ -1,4 +1,4 @@
-"""What was seen of a training: its evaluations, and what its page and the terminal say of them."""
+"""Result of a watch: evaluations of a training, and what its page and the terminal say of them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields

@@ -1,4 +1,4 @@
-"""What a training leaves to evaluate: the generators of a run, or folders of images of a user's own training.
+"""Outputs of a training to evaluate: the generators of a run, or folders of images of a user's own training.
 
 A run of ``memorisk train generator``, finished or not, has its images by part and the generators that it has saved.
 A watch takes the validation part as the held-out one, and never the test part: what chooses the step at which a
@@ -152,7 +152,7 @@ StepEvaluation = Callable[[MemorizationWatch, bool], Iterator[Evaluation]]
 
 @dataclass(frozen=True, eq=False)
 class TrainingOutputs:
-    """What a training leaves, and how it is looked at."""
+    """Outputs of a training, and the way to look at them."""
 
     train: Images
     held_out: Images | None

@@ -1,1 +1,1 @@
-"""What the terminal shows of results and plans, one module per family; `common` is what they share."""
+"""Terminal output of results and plans, one module per family; `common` is what they share."""

@@ -1,4 +1,4 @@
-"""What the terminal shows of audits: a mark, a set of synthetic images, a watch and its evaluations."""
+"""Terminal output of audits: a mark, a set of synthetic images, a watch and its evaluations."""
 
 from dataclasses import asdict
 from math import isnan

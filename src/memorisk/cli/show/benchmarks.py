@@ -1,4 +1,4 @@
-"""What the terminal shows of benchmarks."""
+"""Terminal output of benchmarks."""
 
 import sys
 from dataclasses import asdict

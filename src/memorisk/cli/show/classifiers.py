@@ -1,4 +1,4 @@
-"""What the terminal shows of classifier audits: verdict, plan, check of images, comparison, explanation."""
+"""Terminal output of classifier audits: verdict, plan, check of images, comparison, explanation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all output to the terminal shares: progress, rows and reasons, JSON, numbers in words."""
+"""Parts that all output to the terminal shares: progress, rows and reasons, JSON, numbers in words."""
 
 import inspect
 import json

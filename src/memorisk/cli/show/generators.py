@@ -1,4 +1,4 @@
-"""What the terminal shows of trained generators and autoencoders, their plans, and the study of generators."""
+"""Terminal output of trained generators and autoencoders, their plans, and the study of generators."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What the terminal shows of a search on paper."""
+"""Terminal output of the plan of a search."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""What the terminal shows of statements, and of runs that were logged."""
+"""Terminal output of statements, and of runs that were logged."""
 
 from typing import TYPE_CHECKING
 

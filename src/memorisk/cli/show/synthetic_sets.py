@@ -1,4 +1,4 @@
-"""What the terminal shows of synthetic sets: generated, filtered or synthesized ones, plans and quality.
+"""Terminal output of synthetic sets: generated, filtered or synthesized ones, plans and quality.
 
 `show_table_three` puts finished runs of ``memorisk synthesize`` together (paper 004, table 3).
 """

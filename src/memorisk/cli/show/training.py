@@ -1,4 +1,4 @@
-"""What the terminal shows of trained classifiers and detectors of any kind, of regimes and studies."""
+"""Terminal output of trained classifiers and detectors of any kind, of regimes and studies."""
 
 import sys
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""How pixels become a network's input: declared once by the user, asserted at every call."""
+"""Preprocessing of pixels to a network's input: declared once by the user, asserted at every call."""
 
 import math
 from dataclasses import dataclass

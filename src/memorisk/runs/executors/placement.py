@@ -1,4 +1,4 @@
-"""Where jobs are to run, and what one needs: the settings of a cluster that every command takes alike."""
+"""Placement of jobs: where they are to run, and what one needs; all commands take the same settings of a cluster."""
 
 import os
 import re
@@ -49,7 +49,7 @@ class Placement:
 @grouped("where", essential="executor")
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Where the jobs of a command run."""
+    """Place where the jobs of a command run."""
 
     executor: Literal["local", "dask"] = "local"
     """Run jobs in processes of this machine (local), or on the workers of a Dask cluster (docs/cluster.md)."""

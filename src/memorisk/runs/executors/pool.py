@@ -1,4 +1,4 @@
-"""Where jobs run: in this process, side by side in processes of this machine, or on the workers of a cluster.
+"""Pool of jobs: in this process, side by side in processes of this machine, or on the workers of a cluster.
 
 A job is a function and a picklable argument; it leaves its result in the run folder, written atomically, and returns
 only a small value. Failures are collected: one broken job does not take the finished ones with it.

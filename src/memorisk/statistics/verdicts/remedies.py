@@ -20,7 +20,7 @@ MOST_NAMED = 3
 
 
 class Way(StrEnum):
-    """What a remedy asks for."""
+    """Kind of a remedy."""
 
     MODELS = "models"
     BALANCED = "balanced"
@@ -42,7 +42,7 @@ class Way(StrEnum):
 
 
 class Claim(StrEnum):
-    """What a smaller claim changes."""
+    """Part of the claim that a smaller claim changes."""
 
     NOTICE = "notice"
     """Gap of a single patient, in nats, from which on a pass notices."""

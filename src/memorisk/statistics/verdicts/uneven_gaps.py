@@ -105,7 +105,7 @@ class UnevenPower:
 
 @dataclass(frozen=True)
 class UnevenGaps:
-    """Which patients of a class have gaps that are larger in several seeds than chance explains."""
+    """Patients of a class with gaps that are larger in several seeds than chance explains."""
 
     uneven: NDArray[np.bool_]
     """`[U]` whether each scored patient, by sorted id, lies beyond a cut, with a gap above the offset s0."""

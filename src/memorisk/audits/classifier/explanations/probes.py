@@ -34,7 +34,7 @@ from memorisk.training.features.activations import Activations, extract_activati
 
 @dataclass(frozen=True)
 class ProbeSample:
-    """Which items are probed and compared.
+    """Items that are probed and compared.
 
     Attributes:
         seed: Position of the probed seed among the run's.

@@ -1,4 +1,4 @@
-"""What `memorisk explain` says of a finished audit: tables, numbers, and how they were had."""
+"""Result of `memorisk explain` for a finished audit: tables, numbers, and how they were computed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How good the audited models are on the test part: a model that learned nothing has nothing to remember."""
+"""Utility of the audited models on the test part: a model that learned nothing has nothing to remember."""
 
 import numpy as np
 import scipy
