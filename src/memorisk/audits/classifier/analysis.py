@@ -270,7 +270,7 @@ def design_checks(evidence: Evidence, context: Context) -> list[Check]:
 
 
 def _draws_check(evidence: Evidence, *, elsewhere: bool) -> Check:
-    """Check that each seed draws its halves anew; trainings of one's own are known to."""
+    """Check that each seed draws its halves anew; memorisk's own trainings are known to do so."""
     draws = independent_draws(evidence.sign, evidence.items.group)
     numbers = {"n_seeds": len(evidence.seeds), "n_draws": draws.n_draws}
     numbers |= {"n_groups": draws.n_groups, "n_needed": draws.n_needed}

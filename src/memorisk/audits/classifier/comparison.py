@@ -69,7 +69,7 @@ class Comparison:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that is none, or that holds anything but an earlier comparison: a run has tables of that name.
+    """Refuse a file, or a folder that holds anything but an earlier comparison: a run has tables of that name.
 
     Raises:
         InputError: It is such a folder.

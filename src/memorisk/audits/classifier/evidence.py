@@ -179,7 +179,7 @@ def evidence_from_table(table: pd.DataFrame) -> Evidence:
     """Check a score table and lay it out as matrices.
 
     Raises:
-        InputError: A column is missing, a value is none of those allowed, a loss is NaN or negative, a model's rows are
+        InputError: A column is missing, a value is not allowed, a loss is NaN or negative, a model's rows are
             incomplete or doubled, or a test image was trained on.
     """
     table = _checked(table)
@@ -442,7 +442,7 @@ def _classes_with_list(per_class: pd.DataFrame) -> np.ndarray:
 
 
 def flagged_counts(per_class: pd.DataFrame) -> np.ndarray:
-    """Count the flagged of each class, `[C]`; NaN where none is flagged and none alone could have been.
+    """Count the flagged groups of each class, `[C]`; NaN where no group is flagged and none alone could have been.
 
     Args:
         per_class: Table of the classes.

@@ -30,7 +30,7 @@ def read_marks(folder: Path) -> dict[Patient, tuple[str, ...]]:
     """Read the marks of a run; empty where no marks were made.
 
     Raises:
-        InputError: The file is none of marks.
+        InputError: The file is not a file of marks.
     """
     path = folder / FILE
     return _read(path) if path.is_file() else {}
@@ -44,7 +44,7 @@ def marks_to_keep(folder: Path, review: Path | None) -> Marks:
         review: ``marks.csv`` of an earlier run; None for none.
 
     Raises:
-        InputError: A file is none of marks.
+        InputError: A file is not a file of marks.
     """
     if review is not None and not review.is_file():
         raise InputError(f"--review {one_line(review)} is no file: name {FILE} of an earlier run")
@@ -86,7 +86,7 @@ def marked(groups: pd.DataFrame, folder: Path, column: str = "marked") -> pd.Dat
         column: Name of the column of marks.
 
     Raises:
-        InputError: The file is none of marks.
+        InputError: The file is not a file of marks.
     """
     marks = read_marks(folder)
     if not marks:
@@ -100,10 +100,10 @@ def _patients(groups: pd.DataFrame) -> list[Patient]:
 
 
 def _read(path: Path) -> dict[Patient, tuple[str, ...]]:
-    """Read a file of marks; a mark that is none is passed over.
+    """Read a file of marks; an unknown mark is passed over.
 
     Raises:
-        InputError: It is none of marks.
+        InputError: The file is not a file of marks.
     """
     table = read_described(path, quoted=True)
     lacking = [name for name in _COLUMNS if name not in table]

@@ -446,7 +446,7 @@ class ClassOutlook:
     n_groups_scored: int
     n_test_groups: int
     smallest_list: float
-    """Smallest list of a class that lists alone; NaN where none is possible."""
+    """Smallest list of a class that lists alone; NaN where no list is possible."""
     testable: bool
     why_not: str
     room: float

@@ -91,7 +91,7 @@ def training_device(options: ClassifierOptions) -> str:
 
 
 def training_processes(options: ClassifierOptions) -> int:
-    """Count the trainings that run side by side here: one on a GPU or with a cluster, else one a core."""
+    """Count the trainings that run side by side here: one on a GPU or with a cluster, else one per core."""
     if options.executor != "local" or training_device(options).startswith("cuda"):
         return 1
     most = options.processes or max(1, available_cores() // options.threads)

@@ -183,7 +183,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
 
 
 def guarantee_words(evidence: FilterEvidence, options: ScreeningOptions) -> str | None:
-    """Return the guarantee in METHODS' words, of all families together; None where none is given."""
+    """Return the guarantee in METHODS' words, of all families together; None without a guarantee."""
     if options.threshold or evidence.missing or evidence.screened is None:
         return None
     return families_words(evidence.families, evidence.counted)

@@ -7,7 +7,7 @@ copy that the audit of a synthetic set plants under that name (`memorisk.images.
 
 D detectors and F families share the confidence: each threshold is made with delta / (D F), and a detector rejects
 from the smallest of its families' thresholds on, so that the miss rate of every family is kept for all of them at
-once. Each is the more cautious of two: of the identities as given, and of one random one of those who look alike
+once. Each is the more cautious of two: of the identities as given, and of one random identity among look-alikes
 (METHODS section 6, "Filter").
 """
 
@@ -54,7 +54,7 @@ class PositivePairs:
 
 
 def identities(family: Family, store: ImageStore | None) -> np.ndarray:
-    """Return the ids, [n], sorted, of those who give a pair of a family.
+    """Return the ids, [n], sorted, of the identities that give a pair of a family.
 
     Args:
         family: Family of copies.

@@ -103,7 +103,7 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
         """Check detectors, families and thresholds.
 
         Raises:
-            InputError: No detector, one or a family twice, or thresholds that are not one for each detector.
+            InputError: No detector, a detector or a family twice, or not one threshold per detector.
         """
         if not self.detector:
             raise InputError(

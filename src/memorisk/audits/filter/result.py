@@ -41,13 +41,14 @@ class ExcludedIdentities:
     """Calibration identities that are not new, by the first reason that holds."""
 
     in_training: int = 0
-    """Named among the training patients."""
+    """Number of identities named among the training patients."""
     same_pixels: int = 0
-    """An image of theirs is a training image, pixel by pixel, as it is, mirrored or turned."""
+    """Number of identities with an image that is a training image, pixel by pixel, as it is, mirrored or turned."""
     known: int = 0
-    """A detector was trained or chosen on them."""
+    """Number of identities that a detector was trained or chosen on."""
     nearly_same: Annotated[int, OMITTED] = 0
-    """An image of theirs is nearly a training image; in runs of before 2026-11-23, where likeness excluded."""
+    """Number of identities with an image nearly a training image; in runs of before 2026-11-23, where likeness
+    excluded."""
 
     @property
     def n(self) -> int:
@@ -107,9 +108,9 @@ class FamilyCost:
     thresholds: tuple[float, ...]
     """Threshold of each detector."""
     synthetic: Proportion | None
-    """Synthetic images that would be left out; None where none is drawn yet."""
+    """Share of the synthetic images that would be left out; None before an image is drawn."""
     new: Proportion | None
-    """New people, one image each, who would be left out."""
+    """Share of new people, one image each, who would be left out."""
     promised: bool
 
 
@@ -139,7 +140,7 @@ class Promise:
     guarantee: str | None
     """Guarantee in the words of METHODS; empty without one."""
     doubts: tuple[str, ...] = ()
-    """Reasons why none is given although there is a threshold."""
+    """Reasons why no guarantee is given although there is a threshold."""
     unseen: tuple[str, ...]
     """Names of the detectors that do not say which patients they know."""
 
@@ -186,11 +187,11 @@ class FinalAudit:
     id_doubt_codes: tuple[str, ...] = ()
     """Codes of the doubts about who is who that are among the reasons of an undecided audit."""
     n_listed_patients: Annotated[int | None, Key("n_listed")]
-    """Training patients that it lists; None where it could not look, as in the next two."""
+    """Number of training patients that it lists; None where it could not look, as in the next two."""
     n_singled_images: Annotated[int | None, Key("n_singled")] = None
-    """Kept images that it singles out."""
+    """Number of kept images that it singles out."""
     n_confirmed_images: int | None = None
-    """Kept images that its second look confirms."""
+    """Number of kept images that its second look confirms."""
     n_certain_patients: Annotated[int, Key("n_certain")]
     """Number of training patients with an image that was copied for certain, by its pixels."""
     certain: bool = False

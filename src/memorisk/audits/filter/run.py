@@ -397,7 +397,7 @@ def gather_evidence(
 def _write_kept_set(
     run: RunFolder, evidence: FilterEvidence, options: FilterOptions, names: Pseudonyms, progress: Progress
 ) -> dict[str, Any] | None:
-    """Write the kept set and say what it is, or see to it that there is none."""
+    """Write the kept set and return its record, or remove the kept set of an earlier run."""
     if evidence.screened is None:
         remove_kept(run.path)
         return None

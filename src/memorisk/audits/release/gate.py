@@ -335,7 +335,7 @@ def _statement(source: Path, keys: Sequence[Path], offered: Sequence[_ReleaseFil
     """Read the statement that is named, or make that of a run for what is to be released; and say who signed it.
 
     Raises:
-        InputError: There is none.
+        InputError: The source does not exist, or gives no statement.
         SignatureError: None of the keys signed it.
     """
     if not source.exists():

@@ -64,7 +64,7 @@ def open_finished_audit(folder: str | Path) -> Iterator[FinishedAudit]:
         folder: The run folder.
 
     Raises:
-        InputError: It is none, another kind of run, unfinished, changed, or being worked on.
+        InputError: The folder holds no run, or one of another kind, unfinished, changed, or being worked on.
     """
     place = Path(folder)
     config = read_config(place)

@@ -70,7 +70,7 @@ def record_of(folder: str | Path) -> Record:
         folder: The run folder.
 
     Raises:
-        InputError: It is none, unfinished, changed or damaged.
+        InputError: The folder holds no run, or one that is unfinished, changed or damaged.
     """
     place = Path(folder)
     config = read_config(place)
@@ -354,7 +354,7 @@ class TrackedRun:
     figures: int
     """Numbers that were logged."""
     new: bool
-    """False where it was there already."""
+    """Whether the run is new in the tracker; False where it was there already."""
 
 
 def _refuse_inside(where: str, folder: Path) -> None:

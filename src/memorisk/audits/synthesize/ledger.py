@@ -66,7 +66,7 @@ class Block:
 
     @classmethod
     def load(cls, folder: Path, name: str, plan: pd.DataFrame) -> "Block | None":
-        """Return what `save` left of a part of the plan; None where there is none, or it is of another part.
+        """Return what `save` left of a part of the plan; None where nothing is left, or it is of another part.
 
         Args:
             folder: Folder of the blocks.

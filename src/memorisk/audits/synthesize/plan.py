@@ -173,7 +173,7 @@ class SynthesizePlan:
     most_seconds: float
     """Seconds if every place took all its tries."""
     new_rejected: Proportion | None
-    """Share of new patients whose real image the threshold rejects, with its interval; None where there is none."""
+    """Share of new patients whose real image the threshold rejects, with its interval; None where it is not known."""
     cost: Cost
     """Cost if every place takes all its tries, and all that is drawn is screened, measured and audited."""
     notes: tuple[str, ...]

@@ -204,7 +204,7 @@ def _image_files(block: Block, places: LoopFolders) -> Iterator[tuple[int, Path,
 
 
 def _write_images(block: Block, images: np.ndarray, places: LoopFolders) -> None:
-    """Write the images of a block; a torn file is found and drawn again, so that none is waited for."""
+    """Write the images of a block; a torn file is found and drawn again, so that the disk need not be waited for."""
     for row, folder, name in _image_files(block, places):
         temporary = folder / f".{name}.part"
         temporary.write_bytes(encode_png(images[row]))

@@ -83,7 +83,7 @@ class EvaluationLog:
         self.listed = listed.iloc[np.flatnonzero(of_a_look)].reset_index(drop=True)
 
     def found(self, step: int, weights: str) -> Evaluation | None:
-        """Return the look at these weights after so many steps; None where there is none."""
+        """Return the look at these weights after so many steps; None without such a look."""
         return next((look for look in self.looks if (look.step, look.weights) == (step, weights)), None)
 
     def next_number(self) -> int:

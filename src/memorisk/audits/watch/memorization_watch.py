@@ -327,7 +327,7 @@ class MemorizationWatch:
 
     @property
     def trackers(self) -> list[Tracker]:
-        """Return where looks are logged besides."""
+        """Return where looks are also logged."""
         if self._trackers is None:
             self._trackers = open_trackers(self.options, self.folder)
         return self._trackers

@@ -37,7 +37,7 @@ class Evaluation:
     nominal: float
     """Share of a generator that memorized nothing."""
     p_value: float
-    """Exact, of the share: training and held-out patients in a random order."""
+    """Exact p-value of the share: training and held-out patients in a random order."""
     error: float
     """Most that this look may add to the probability of a false stop."""
     share_floor: float
@@ -65,9 +65,9 @@ class Evaluation:
     fid_high: float
     """Upper limit of the FID."""
     fid_same_number: float
-    """The same of as many drawn images as there are held-out ones, where these are fewer."""
+    """Frechet distance of as many drawn images as there are held-out ones, where these are fewer."""
     fid_held_out: float
-    """The same with held-out images in place of drawn ones: the value of real images."""
+    """Frechet distance with held-out images in place of drawn ones: the value of real images."""
     fid_name: str
     """Name of the FID, with its features and numbers of images; empty where none was computed."""
     held_out_loss: float

@@ -234,7 +234,7 @@ def _folder(run: str | Path) -> Path:
     """Return the folder to watch.
 
     Raises:
-        InputError: There is none.
+        InputError: The folder does not exist.
     """
     if not Path(run).is_dir():
         raise InputError(f"there is no folder {one_line(run)} of a training to watch")

@@ -178,7 +178,7 @@ def could_stop(options: WatchOptions, look: Evaluation) -> bool:
 
 
 def can_stop(result: WatchResult) -> bool:
-    """Return whether the rule can stop a training: any look of those that were had, else the first one."""
+    """Return whether the rule can stop a training: any look so far, or before a look the first one."""
     if result.looks:
         return any(could_stop(result.options, look) for look in result.looks)
     needed = held_out_needed(result.options, result.shared.of_look(1))

@@ -43,7 +43,7 @@ STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD
 
 @contextmanager
 def progress_bar() -> Iterator[Reporter]:
-    """Show a progress bar on standard error, or below a notebook's cell; in a log a line every ``LOG_SECONDS``."""
+    """Show a progress bar on standard error, or below a notebook's cell; in a log one line per ``LOG_SECONDS``."""
     console = Console(stderr=True)
     stages = _Stages()
     if console.is_jupyter:

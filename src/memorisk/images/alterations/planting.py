@@ -23,7 +23,7 @@ _ORDERS = ((0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 _TRIES = 8
 
 Limits = tuple[float, ...]
-"""Smallest and largest parameter of a kind; none where none is drawn between two."""
+"""Smallest and largest parameter of a kind; none where no parameter is drawn."""
 CopyWithParameter = tuple[np.ndarray, str]
 """Pixels of a copy, and its parameter in words."""
 

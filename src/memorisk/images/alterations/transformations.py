@@ -50,7 +50,7 @@ class PlantKind(Form):
     summary: str
     """Description of the kind; its limits are formatted into it."""
     limits: tuple[float, float] | tuple[()] = ()
-    """Smallest and largest parameter; none where none is drawn between two."""
+    """Smallest and largest parameter; none where no parameter is drawn."""
     required: bool = False
     """Whether a pass covers the kind unless the user names kinds."""
     second: Literal["", "synthetic", "patient"] = ""

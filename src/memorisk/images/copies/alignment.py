@@ -174,7 +174,7 @@ class CopyDetails:
 
 
 def shared_pixels(images: Iterable[np.ndarray]) -> NDArray[np.bool_]:
-    """Find the pixels whose details are mostly the same in all images: they align with anybody's.
+    """Find the pixels whose details are mostly the same in all images: they align with any image.
 
     With details d of one pixel, these are the pixels with ``mean(d)^2 > SHARED_PART mean(d^2)``.
 
@@ -281,7 +281,7 @@ def align_details(copy: CopyDetails, source: SourceDetails) -> Alignment | None:
 
 
 def best_alignment(alignments: Iterable[Alignment | None]) -> Alignment | None:
-    """Choose the most similar alignment, the first of several equal ones; None where there is none."""
+    """Choose the most similar alignment, the first of several equal ones; None without an alignment."""
     return max((one for one in alignments if one is not None), key=lambda one: one.similarity, default=None)
 
 

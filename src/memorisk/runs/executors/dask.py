@@ -179,7 +179,7 @@ def check_dask(place: Placement) -> None:
     """Ask whether there is a scheduler, with a worker that offers what a job needs.
 
     Raises:
-        InputError: There is none.
+        InputError: No scheduler answers, or no worker offers it.
     """
     with _open(place.cluster, None) as client:
         if not workers_of(client):

@@ -64,7 +64,7 @@ class ClusterOptions:
         """Check what can be wrong without asking the cluster.
 
         Raises:
-            InputError: An executor that is none, settings of a cluster without one, or a size that is none.
+            InputError: An unknown executor, settings of a cluster without a cluster, or a text that is not a size.
         """
         check_choices(self, ClusterOptions)
         if self.executor == "local":
@@ -125,7 +125,7 @@ def parse_bytes(text: str) -> int:
     """Return a size in bytes, of ``8GB``, ``512 MiB`` or a plain number.
 
     Raises:
-        InputError: It is none.
+        InputError: The text is not a size.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     if match is None or match[2].upper() not in _UNITS or float(match[1]) <= 0:

@@ -163,7 +163,7 @@ class NotTestable(ClassReason, code="class-not-testable"):
     """Class for which no list was possible."""
 
     blocked_by: str
-    """Reason why no list was possible, in words; empty where none is known."""
+    """Reason why no list was possible, in words; empty where it is not known."""
     text = Words("{of_class} cannot be tested: {because}")
     plain = Words("{of_class} could not be tested, so that a single {one} in it could go unnoticed")
 
@@ -202,7 +202,7 @@ class LittleNoticed(ClassReason, code="little-noticed"):
     """Class in which a single remembered group could go unnoticed."""
 
     gap_nats: float
-    """Gap that is noticed in four of five cases; infinite where none is."""
+    """Gap that is noticed in four of five cases; infinite where no gap is."""
     notice_nats: float
     """Gap that a pass must notice."""
     power: float

@@ -25,7 +25,7 @@ distribution. The scores of all exchanged scored patients and of all unseen pati
 `statistics.copies.tails.tail_cut` on them. A remembered patient adds no large value to the controls, since exchanged
 gaps are negative. The independent units are patients. Scores are free of a class's scale, and each patient is
 compared with its own exchange, so that the controls of all classes share one cut: twelve classes of 80 patients have
-the tail of a thousand. The probability that anybody lies beyond a cut is shared by three looks (`_SHARES`): a quarter,
+the tail of a thousand. Three looks (`_SHARES`) share the probability that any patient lies beyond a cut: a quarter,
 half, and half of the exchanged gaps, which finds patients whose roles are exchanged in most seeds. Half takes little,
 since it has power to spare (simulated, `recipes/verdict_truth.py`).
 
@@ -184,7 +184,7 @@ def uneven_gap_noticed(classes: Sequence[ClassGaps], *, above: float, flip: bool
         seed: Seed of the simulated patients.
 
     Returns:
-        The first of `GAPS` that is noticed; None where none is.
+        First of `GAPS` that is noticed; None where no gap is.
     """
     for gap in GAPS[above < GAPS]:
         if all(one.is_powerful for one in uneven_gaps(classes, notice=float(gap), flip=flip, seed=seed)):

@@ -80,7 +80,7 @@ ATTACKS: dict[str, tuple[str, str]] = {
     ),
     "rmia_online": ("RMIA (online)", "The same, with models trained on the image as well."),
 }
-"""Title and description of each registered attack; one that is not listed goes by its own name."""
+"""Title and description of each registered attack; one that is not listed has its own name as its title."""
 
 PROTOCOLS = {
     "corrected": "the corrected form (the published question with its defects repaired)",
@@ -334,7 +334,7 @@ class ResultView:
 
     @property
     def several_classes(self) -> str:
-        """Say how many of the flagged the table of classes counts more than once; empty where none is."""
+        """Say how many of the flagged the table of classes counts more than once; empty where it counts each once."""
         n = self.flagged_again
         return f"{count(n)} of them in more than one class" if n else ""
 

@@ -161,7 +161,7 @@ def _memorization_columns(before: Evidence, after: Evidence, rerun: Evidence, ow
 
 
 def _why_insufficient(difference: RetrainingDifference) -> str:
-    """Return the reading, with its reason where there is none."""
+    """Return the reading, and where it is missing the reason."""
     if difference.reading != INSUFFICIENT:
         return difference.reading
     if difference.difference.n_groups < MIN_GROUPS:

@@ -82,7 +82,7 @@ def check_classes(parts: Parts, options: ClassifierOptions) -> None:
     """Refuse classes that are not there, before an image is decoded.
 
     Raises:
-        InputError: A named class is none of the data's.
+        InputError: A named class is not in the data.
     """
     for name in options.classes or ():
         if name not in parts.classes:

@@ -80,7 +80,7 @@ class ListNumbers:
     """The lists of a class: the one that is shown, the verdict's, and what the latter would have noticed."""
 
     smallest_list: float
-    """Fewest groups that a list could hold; NaN where none is possible."""
+    """Smallest number of groups that a list could hold; NaN where no list is possible."""
     level: float
     n_flagged: int
     """Number of groups on the list that is shown."""
