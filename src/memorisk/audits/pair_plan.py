@@ -113,7 +113,8 @@ class CardPlan:
     sent_again_bytes: int
     """Bytes sent to one card after each table once: the table that is not kept, for every block of the first."""
     cards_for_memory: int | None
-    """The fewest cards of this kind that keep both tables; None where the second table is too large for any number."""
+    """Smallest number of cards of this kind that keep both tables; None where the second table is too large for any
+    number."""
     hours_at_peak: float
     """Hours if every operation ran at the data sheet's peak: no search is quicker."""
     hours: float | None

@@ -33,7 +33,7 @@ class GeneratorConfig:
     size: tuple[int, int]
     """Height and width of its images in pixels."""
     channels: int
-    """Channels of its images, 1 or 3."""
+    """Number of channels of its images, 1 or 3."""
     conditioned_on: str = "none"
     """Kind of the condition: ``none``, ``class`` (a number from 0) or ``vector`` (a pseudo-condition)."""
     classes: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class GanSpec:
     size: int
     """Side of the images in pixels, one of `GAN_SIDES`."""
     channels: int
-    """Channels of the images, 1 or 3."""
+    """Number of channels of the images, 1 or 3."""
     style: int
     """Length of z and w."""
     mapping_layers: int

@@ -35,11 +35,11 @@ class ImageCounts:
     n_groups: int | None = None
     n_classes: int | None = None
     n_train: int | None = None
-    """Seen by every model, so that they are not scored."""
+    """Number of images that every model was trained on, so that they are not scored."""
     n_canary: int | None = None
     n_test: int | None = None
     n_validation: int | None = None
-    """Set aside for choosing models."""
+    """Number of images set aside for choosing models."""
     n_skipped: int | None = None
     """Number of unreadable images."""
     n_missing: int | None = None
@@ -220,7 +220,7 @@ class PlaceboRepeat:
     n_listed: Annotated[int, Key("listed")]
     n_p_values: Annotated[int, Key("all_n")]
     n_small: Annotated[int, Key("all_small")]
-    """p-values of at most 0.05."""
+    """Number of p-values of at most 0.05."""
     n_test_groups: Annotated[int, Key("all_n_test")]
     n_rare_p_values: Annotated[int, Key("rare_n")]
     n_rare_small: Annotated[int, Key("rare_small")]

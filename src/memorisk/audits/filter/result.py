@@ -25,7 +25,7 @@ class ScreenedSets:
     n_train_images: int
     n_train_patients: int
     n_train_unread: int
-    """Files or images of the training set that were not read."""
+    """Number of files or images of the training set that were not read."""
     n_synthetic_images: Annotated[int, Key("n_synthetic")]
     """Number of synthetic images, those that could not be read included."""
     n_kept_images: Annotated[int, Key("n_kept")]
@@ -213,7 +213,7 @@ class FilterNumbers:
     patients_known: bool
     patients_by_word: bool = False
     n_without_patient: int = 0
-    """Real images without a patient id where others have one."""
+    """Number of real images without a patient id where others have one."""
     ids: Annotated[DoubtedIds, INLINE] = NO_DOUBT
     """Doubts about who is who among the real images."""
     exposed: Annotated[ExposedPatients, INLINE]

@@ -46,9 +46,11 @@ class LookAlikes:
     unit: dict[str, int] = field(default_factory=dict)
     """Number of the person for each identity as given; -1 where the identity is not a new person."""
     of_others: int = 0
-    """Identities with an image nearly that of another one, as it is or mirrored (`images.copies.near_copies`)."""
+    """Number of identities with an image nearly that of another one, as it is or mirrored
+    (`images.copies.near_copies`)."""
     of_training: int = 0
-    """Identities with an image nearly a training image, as it is or mirrored (`images.copies.near_copies`)."""
+    """Number of identities with an image nearly a training image, as it is or mirrored
+    (`images.copies.near_copies`)."""
 
     @property
     def counts(self) -> LookAlikeCounts:

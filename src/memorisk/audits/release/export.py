@@ -207,7 +207,7 @@ class _AuditedNetwork:
     name: str
     file: Path
     side: int
-    """Return the side in pixels of the images that the audit compared."""
+    """Side in pixels of the images that the network was given."""
     sha256: str | None
     """SHA-256 of the only file under which its weights can be released."""
 

@@ -41,7 +41,7 @@ class Distances:
     held_group: np.ndarray
     """Patient of each held-out image, [M], with names that no training patient has."""
     compared: int
-    """Drawn images that took part."""
+    """Number of drawn images that took part."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ class Evaluation:
     weights: str
     """Identifier of the weights that drew; empty where none was given."""
     n_images: int
-    """Images that were drawn."""
+    """Number of images that were drawn."""
     n_train: int
     """Number of training patients, the units of every share."""
     n_held: int
@@ -43,11 +43,11 @@ class Evaluation:
     share_floor: float
     """Lower limit of the share that fails with that probability."""
     listed: int
-    """Training patients on the list of this look."""
+    """Number of training patients on the list of this look."""
     shortest_list: int
-    """The fewest that could have been listed; more than there are: no list was possible."""
+    """Smallest number that could have been listed; more than there are: no list was possible."""
     ahead: int
-    """Training patients nearer than every held-out one."""
+    """Number of training patients nearer than every held-out one."""
     p_ahead: float
     """p-value of at least so many in a random order."""
     train_nearest: float

@@ -140,7 +140,7 @@ class FineRule:
     """Rule by which a similar pair is confirmed: the least correlation of fine details."""
 
     side: int
-    """Pixels a side of the grid; 0 where images are stored no finer than a thumbnail."""
+    """Side of the grid in pixels; 0 where images are stored no finer than a thumbnail."""
     used: np.ndarray
     """Whether a pixel varies enough over the set to count, [side * side]."""
     median: np.ndarray

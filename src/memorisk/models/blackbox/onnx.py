@@ -172,7 +172,7 @@ class ImageInput:
     """Type of the numbers it takes; they are cast from float32."""
 
     batch: int | None
-    """Images a batch, where the file fixes it."""
+    """Number of images in a batch, where the file fixes it."""
 
     channels_last: bool
     """Whether it takes [n, H, W, C]."""

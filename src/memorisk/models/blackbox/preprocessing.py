@@ -32,7 +32,7 @@ class Preprocessing:
     """Height and width in pixels."""
 
     channels: int
-    """1 or 3."""
+    """Number of channels, 1 or 3."""
 
     mean: tuple[float, ...]
     """Mean of each channel, of pixels in [0, 1]."""

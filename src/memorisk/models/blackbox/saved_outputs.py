@@ -55,7 +55,7 @@ class SavedOutputs:
     """"declared", or on how many answers it was seen."""
 
     columns: int
-    """Columns in the file; 1 for a sigmoid's."""
+    """Number of columns in the file; 1 for a sigmoid's."""
 
     extra: dict[str, str] = field(default_factory=dict)
     """Fingerprint of the file."""

@@ -20,7 +20,7 @@ class ProbedLayers:
     n_probed: int
     """Number of probed images."""
     n_compared: int
-    """Images that one of the twins was trained on."""
+    """Number of images that one of the twins was trained on."""
     n_groups_probed: int
     layers: str
     """Way in which the layers were chosen."""
@@ -61,9 +61,9 @@ class ExplanationSummary:
     """Number of scored images."""
     n_groups_scored: int
     n_reference: int
-    """Images that the distances are to."""
+    """Number of images that the distances are to."""
     permutations: int
-    """Behind each p."""
+    """Number of permutations behind each p-value."""
     pseudonymised: bool
     notes: tuple[str, ...]
     versions: Mapping[str, str]

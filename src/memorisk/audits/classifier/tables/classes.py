@@ -91,7 +91,7 @@ class ListNumbers:
     uneven: Check | None
     """Outcome of the check of uneven gaps among groups that no list holds; None where the class is not tested."""
     n_uneven: int
-    """Groups that no list holds, whose losses differ between twins in more seeds than chance explains."""
+    """Number of groups that no list holds, whose losses differ between twins in more seeds than chance explains."""
 
 
 NO_LISTS = ListNumbers(nan, nan, 0, 0, "", ListPower(), None, 0)
