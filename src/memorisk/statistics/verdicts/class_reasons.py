@@ -13,8 +13,8 @@ from memorisk.statistics.verdicts.tiers import GATES, MIN_GROUPS, format_against
 from memorisk.statistics.verdicts.units import UnitNames
 
 VERDICT_LEVEL, VERDICT_CORRECTION = DEFAULT_Q, "bh"
-"""Level and correction of the verdict's list: in at most 10 % of audits in which nothing is memorized does it list
-anything (`families`)."""
+"""Level and correction of the verdict's list: it lists a group in at most 10 % of audits in which nothing is memorized
+(`families`)."""
 MANY_FLAGGED = round(1 / VERDICT_LEVEL)
 """Number of listed groups from which more models would change little: for each that chance explains, nine are
 memorized."""
