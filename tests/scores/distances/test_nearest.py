@@ -289,7 +289,11 @@ def test_groups():
     none = nearest(r, r, measure, 2, exclude_same=(np.zeros(30), np.zeros(30)))
     assert (none.indices == -1).all()
     assert np.isinf(none.distances).all()
-    for groups, said in (((names,), "is not a pair"), ((names, names[:3]), "one a row"), ((names, np.zeros(30)), "text")):
+    for groups, said in (
+        ((names,), "is not a pair"),
+        ((names, names[:3]), "one a row"),
+        ((names, np.zeros(30)), "text"),
+    ):
         with pytest.raises(InputError, match=said):
             nearest(r, r, measure, exclude_same=groups)
 
