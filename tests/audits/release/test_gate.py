@@ -17,6 +17,7 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json
 from tests.audits.release.conftest import TRIED, restated, rewritten
 from tests.commands import answer, refusal
+from tests.report.statements.test_statement import reason
 
 LIGHT = """
 import sys
@@ -82,7 +83,7 @@ def test_pixels_of_a_held_out_person_stop_a_release_whatever_is_required(runs: P
     told = make_statement("runs/clean", images=["clean"]).as_json()
     predicate = told["predicate"]
     (audit,) = predicate["audits"]
-    audit["status"], audit["why"] = "undecided", ["so"]
+    audit["status"], audit["reasons"] = "undecided", [vars(reason("so"))]
     predicate["verdict"] |= {"status": "undecided", "why": ["synthetic: so"]}
     file = restated(told, tmp_path / "statement.json")
     assert gate(file, images=["clean"], require="not-fail", kinds=TRIED).passed
@@ -213,7 +214,7 @@ def test_a_promise_without_an_audit_is_tied_to_nothing(runs: Path, tmp_path: Pat
 def test_a_statement_of_an_earlier_form_opens_no_gate(runs: Path, stated: Path) -> None:
     """It may be about files in which more was than what was compared."""
     told = json.loads(stated.read_text())
-    told["predicate"]["format_version"] = 2
+    told["predicate"]["format_version"] = 3
     stated.write_text(json.dumps(told))
     with pytest.raises(InputError, match="has format version 3, known here is 4: write it again"):
         gate(stated, images=["clean"])

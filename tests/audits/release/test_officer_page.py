@@ -13,11 +13,12 @@ from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.cli.main import main
 from memorisk.report.page import render_page
 from memorisk.report.statements.officer_page import officer_page
-from memorisk.report.statements.statement import Statement
+from memorisk.report.statements.statement import StatedReason, Statement
 from memorisk.runs.errors import InputError
 from tests.commands import refusal
 from tests.report.chromium import Chromium
 from tests.report.conftest import browser
+from tests.report.statements.test_statement import reason
 
 __all__ = ["browser"]
 
@@ -98,17 +99,19 @@ def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path
     assert "No file was tied to this audit" in visible_text(make_statement("runs/losses"))
 
 
-def with_figures(told: Statement, status: str, *why: str, **values: int) -> Statement:
+def with_figures(told: Statement, status: str, *reasons: StatedReason, **values: int) -> Statement:
     """A statement of one set with another verdict, and these counts instead of its own."""
     (audit,) = told.audits
     figures = tuple(replace(one, value=values.get(one.name, one.value)) for one in audit.figures)
-    changed = replace(audit, status=status, why=why, figures=figures)
-    return replace(told, audits=(changed,), verdict=replace(told.verdict, status=status, why=why))
+    changed = replace(audit, status=status, reasons=reasons, figures=figures)
+    return replace(told, audits=(changed,), verdict=replace(told.verdict, status=status, why=changed.why))
 
 
 def test_no_tier_of_a_failure_is_left_out_and_no_zero_stands_beside_it(runs: Path) -> None:
     found = {"nearly_identical": 33, "nearly_identical_held_out": 4, "second_look": 11, "second_look_people": 11}
-    text = main_part(visible_text(with_figures(make_statement("runs/clean"), "fail", "so", **found)))
+    text = main_part(
+        visible_text(with_figures(make_statement("runs/clean"), "fail", reason("so", bears_on="fail"), **found))
+    )
     assert "33 training patients and 4 held-out patients have a nearly identical generated image" in text
     assert "11 generated images lie on an image of 11 training patients (second look)" in text
     assert "no training patient" not in text
@@ -116,16 +119,19 @@ def test_no_tier_of_a_failure_is_left_out_and_no_zero_stands_beside_it(runs: Pat
 
 
 def test_a_doubt_says_its_reasons_in_plain_words_each_once(runs: Path) -> None:
-    why = (
-        "4 synthetic images have the very pixels of a held-out image: the generator saw it",
-        "training and held-out images are not alike (p 0.1 %): and more",
-        "MemRate is 30 %: and more",
+    reasons = (
+        reason("the very pixels of a held-out image", "held-out-pixels"),
+        StatedReason(code="parts-not-alike", bears_on="doubt", text="p 0.1 %", plain="the images are not alike"),
+        reason("the images are not alike", "synthetic-unread"),
+        reason("some files were not read", "files-unread"),
+        reason("no copy beside a pass", "kinds-covered", "support"),
     )
-    told = with_figures(make_statement("runs/clean"), "undecided", *why, same_pixels_held_out=4)
+    told = with_figures(make_statement("runs/clean"), "undecided", *reasons, same_pixels_held_out=4)
     text = main_part(visible_text(told))
     assert text.count("4 generated images are images of somebody on whom nothing should have been trained") == 1
-    assert "Why: training and held-out images are not alike; 1 more reason in the model card" in text
+    assert "Why: the images are not alike; some files were not read." in text
     assert "the very pixels" not in text
+    assert "beside a pass" not in text
     assert "no generated image" not in text
 
 

@@ -20,7 +20,7 @@ from tests.commands import picture
 
 NET, RUN, STATED = Path("net.safetensors"), Path("run"), Path("stated")
 NETWORK = {"num_classes": 2, "in_chans": 1, "image_size": 8, "weights": "none"}
-PASS = {"status": "pass", "gate": None, "why": [], "what_would_decide": []}
+PASS = {"status": "pass", "gate": None, "reasons": [], "why": [], "what_would_decide": []}
 
 
 @pytest.fixture(scope="module")

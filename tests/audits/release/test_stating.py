@@ -93,7 +93,7 @@ def test_a_pass_beside_anything_else_is_none(runs: Path) -> None:
     assert make_statement(["runs/clean", "runs/calm"]).verdict.status == "undecided"
     both = make_statement(["runs/clean", "runs/copies"]).verdict
     assert both.status == "fail"
-    assert "one passes and one fails" in both.contradictions[0]
+    assert "one passes and one fails" in both.contradictions[0].text
     assert all(reason.startswith("synthetic: ") for reason in both.why)
 
 

@@ -22,6 +22,7 @@ from memorisk.report.statements.statement import (
     Method,
     Part,
     Released,
+    StatedReason,
     Statement,
     Subject,
     Verdict,
@@ -34,10 +35,15 @@ from memorisk.runs.errors import InputError
 HOSTILE = "<script>x</script> [a](https://e.example) **b** | `c` www.e.example a@e.example\n# d \u202e"
 
 
+def reason(text: str, code: str = "listed-patients", bears_on: str = "doubt") -> StatedReason:
+    """A reason of a run, in the same words for everybody."""
+    return StatedReason(code=code, bears_on=bears_on, text=text, plain=text)
+
+
 def audit(**changes: Any) -> AuditStatement:
     """What a run might say."""
     told = AuditStatement(
-        kind="synthetic", question="q?", status="pass", gate="copied", why=("w",), what_would_decide=(),
+        kind="synthetic", question="q?", status="pass", gate="copied", reasons=(reason("w"),), what_would_decide=(),
         subject=Subject(what="images", sha256=("0" * 64,)),
         data=(Part(part="training", fingerprint="f" * 32, images=9, units=7),), units="patients", n_units=7,
         n_models=None, level=0.1, correction="none", not_examined=("n",), assumptions=("a",), limits=("l",),
@@ -165,7 +171,7 @@ def bare(predicate: dict) -> str:
         ("[]", "is not an in-toto Statement"),
         ('{"format": "memorisk privacy statement", "format_version": 1}', "is not an in-toto Statement"),
         (bare({"a": 1}), "is no privacy statement"),
-        (bare({"format": "memorisk privacy statement", "format_version": 2}), "format version 2"),
+        (bare({"format": "memorisk privacy statement", "format_version": 3}), "format version 3"),
     ],
 )
 def test_what_is_no_statement_is_refused_in_a_line(text: str, said: str) -> None:
@@ -177,7 +183,7 @@ def test_what_is_no_statement_is_refused_in_a_line(text: str, said: str) -> None
 
 
 def test_the_card_says_the_same_and_nothing_in_it_is_markup() -> None:
-    hostile = audit(why=(HOSTILE,), correction=HOSTILE, limits=(HOSTILE,), question=HOSTILE,
+    hostile = audit(reasons=(reason(HOSTILE),), correction=HOSTILE, limits=(HOSTILE,), question=HOSTILE,
                     data=(Part(part=HOSTILE, fingerprint=HOSTILE),))  # fmt: skip
     card = model_card(statement(audits=(hostile,), verdict=Verdict(status="undecided", why=(HOSTILE,))))
     assert card.startswith(f"{HEADING}\n\n**Could not be decided.** That is not a pass.\n")
