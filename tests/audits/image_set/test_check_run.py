@@ -164,7 +164,7 @@ def test_near_sets_the_threshold_and_says_that_chance_is_not_known(place: Path) 
 def test_a_folder_of_something_else_is_refused_before_images_are_read(place: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match="mine holds files that are no run"):
+    with pytest.raises(InputError, match="mine holds files that are not a run"):
         check_set(str(tmp_path / "nowhere"), CheckOptions(), out=tmp_path / "mine")
     inside = place / "set" / "images" / "run"
     assert main(["images", "check", str(place / "set" / "images"), "--out", str(inside)]) == 2

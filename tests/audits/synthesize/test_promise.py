@@ -93,7 +93,7 @@ def test_who_does_not_calibrate_is_told_in_the_terminal(place: Path, capsys) -> 
     assert (found.verdict["n_drawn"], found.verdict["n_calibration"]) == (0, 0)
     assert "80 patients left out, named among the training patients" in found.verdict["why"]
     show_synthesis(found, place / "own", as_json=False)
-    assert "80 patients left out, named among the training patients." in capsys.readouterr().out
+    assert "80 patients left out, named among the training patients" in capsys.readouterr().out
     shutil.copytree(place / "new", place / "one")
     shutil.copy(place / "train" / "train005_0.png", place / "one")
     one = run(place, "one-out", new="one", images=4)

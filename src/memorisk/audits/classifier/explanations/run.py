@@ -236,7 +236,7 @@ def check_features(
         raise InputError("no features are named: name a network, a file, or 'before' for the run's own network")
     for space in spaces:
         if is_feature_file(space) and not Path(space).is_file():
-            raise InputError(f"there is no feature file {one_line(space)}")
+            raise InputError(f"feature file {one_line(space)} does not exist")
     if len({_space_label(s) for s in spaces}) < len(spaces):
         raise InputError("two feature files have the same name: rename one, the results are told apart by it")
     named = [s for s in spaces if _is_named(s)]
