@@ -13,7 +13,6 @@ from PIL import Image
 
 from memorisk.audits.synthetic import run as audit_module
 from memorisk.audits.synthetic.options import synthetic_options
-from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.reasons import NoHeldOut
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.run import audit_synthetic
@@ -23,7 +22,6 @@ from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
 from memorisk.models.settings import DEFAULT_COMPARISONS
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.numbers import from_json, to_json
-from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.planted_copies import fewest_plants
@@ -86,22 +84,8 @@ def test_copied_patients_are_listed_with_the_images_that_expose_them(copies: Res
     assert "listed as nearer to the set" in v["why"][0]
 
 
-LATER = ("n_listed_at_verdict", "n_singled", "n_singled_patients", "one_image_each", "fewest_copied",
-         "held_out_for_kinds", "near_rule", "near_threshold", "unlike_by", "patients_by_word", "n_synthetic_blank",
-         "n_synthetic_far", "also_tried", "far_by", "n_train_blank", "n_train_frames_left",
-         "n_synthetic_frames_left")  # fmt: skip
-"""Numbers that the first runs that still render do not have."""
-
-
-def test_a_summary_is_read_back_and_one_of_an_earlier_version_renders(copies: Result) -> None:
+def test_a_summary_is_read_back(copies: Result) -> None:
     assert to_json(from_json(SyntheticSummary, copies.summary)) == copies.summary
-    numbers = {key: value for key, value in copies.summary["numbers"].items() if key not in LATER}
-    assert len(numbers) == len(copies.summary["numbers"]) - len(LATER)
-    older = copies.replace(summary=copies.summary | {"numbers": numbers})
-    assert from_json(SyntheticSummary, older.summary).numbers.listing is not None
-    page = render_page(synthetic_page(older))
-    assert "a correlation of 0.95 counted as nearly identical" in page
-    assert "Copies needed to be noticed" not in page
 
 
 def test_the_detector_that_comes_with_memorisk_compares_where_none_is_named(place: Path) -> None:
