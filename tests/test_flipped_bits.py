@@ -22,6 +22,7 @@ from memorisk.images.store import build_store
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.latents import open_latents
 from memorisk.models.weight_files import read_state_dict, save_weights
+from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.result import Result
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import write_array
@@ -102,7 +103,8 @@ def kept_checkpoint(folder: Path) -> Use:
 
 def kept_result(folder: Path) -> Use:
     tables = {"x": pd.DataFrame({"y": [0.5, 0.25]})}
-    Result(summary={"a": 1.5}, verdict={"audit": "synthetic", "status": "pass"}, tables=tables).save(folder)
+    verdict = {"audit": "synthetic", "status": "pass", "schema": FORMS["synthetic"]}
+    Result(summary={"a": 1.5}, verdict=verdict, tables=tables).save(folder)
     write_config(folder, {"train": "x"})
 
     def use() -> bytes:
