@@ -23,7 +23,7 @@ ALLOWED = {
     "audits/classifier/target.py: note.endswith(HEAD_KEPT)",  # notes of `load_weights` have no codes yet
     "audits/release/model_descriptions.py: note.startswith('Columns: ')",  # notes of sources have no codes yet
     "images/manifest.py: reasons.str.startswith(NO_PATIENT_PICTURE)",  # reasons of skipped files have no codes yet
-    "images/sources/dicom.py: reason.startswith('no ')",
+    "images/layouts/dicom.py: reason.startswith('no ')",
     "images/pixels.py: reason.removeprefix(f'{place}: ')",  # takes a path out of an error of another library
     "report/looks.py: title.split('\\n')",  # lays lines out
     "studies/engine/tables.py: view.title.removesuffix('.')",  # ends a title with one full stop

@@ -18,6 +18,7 @@ from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.cli.show.audits import show_synthetic
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from memorisk.runs.folder import write_config
 from tests.audits.synthetic.making import parts, store_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -216,7 +217,9 @@ def test_judgements_hold_for_files_of_other_names_forms_and_places_and_after_rel
     assert "again-004.png" in asked.loc[asked["changed"] == "confirm", "synthetic_image"].tolist()
     show_synthetic(altered, Path("altered"), as_json=False)
     assert "Changed since it was judged (confirm), asked about anew: again-004.png" in capsys.readouterr().out
-    show_synthetic(altered, Path("altered"), as_json=False, redact=True)
+    Path("redacted").mkdir()
+    write_config(Path("redacted"), {"redact": True})
+    show_synthetic(altered.replace(folder=Path("redacted")), Path("redacted"), as_json=False)
     assert "again-004.png" not in capsys.readouterr().out
     page = Path("altered/report.html").read_text()
     assert "Asked about anew" in page

@@ -59,7 +59,7 @@ def test_it_is_said_with_the_numbers_and_the_way_out(digits, tmp_path):
     page = watch.report().read_text()
     assert "Every patient counts by one image" in page
     assert page.count("5.0 images on average") == 1
-    assert "every patient by one image" in watch_verdict(watch.result()).why[0]
+    assert "every patient by one image" in watch_verdict(watch.result()).reasons[0].text
     rows = watch.real.counted.train
     assert len(rows) == M
     assert look.train_least == pytest.approx(min(distance(train[row], others[:DRAWN]) for row in rows))

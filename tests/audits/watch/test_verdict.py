@@ -139,10 +139,10 @@ def test_looks_whose_error_is_too_small_are_not_told_as_if_they_had_looked(digit
         watch.look(step, copies(digits, 0.0))
     found = watch_verdict(watch.result())
     assert "2 of 4 looks (the first at step 3) could not have shown any" in found.headline
-    assert "the error left to them is too small" in found.why[-1]
+    assert "the error left to them is too small" in found.reasons[-1].text
     watch.report()
     with open_finished_audit(tmp_path / "w") as run:
-        assert "2 of 4 looks could not have shown memorization" in describe_run(run).why
+        assert "2 of 4 looks (the first at step 3) could not have shown" in describe_run(run).why[0]
 
 
 def test_looks_that_compared_nothing_are_not_told_as_if_they_had_looked(digits, tmp_path):
@@ -151,11 +151,11 @@ def test_looks_that_compared_nothing_are_not_told_as_if_they_had_looked(digits, 
     found, (look,) = watch_verdict(watch.result()), watch.looks
     assert not can_stop(watch.result())
     assert found.headline == "No rule could stop it: nothing was tested"
-    assert found.why[0] == "at step 1 no drawn image could be compared"
+    assert found.reasons[0].text == "at step 1 no drawn image could be compared"
     assert "Nothing was compared" in look.words
     assert look.n_listed is None
     watch.report()
     with open_finished_audit(tmp_path / "w") as run:
         statement = describe_run(run)
-    assert "1 of 1 look could not have shown memorization" in statement.why
+    assert "1 of 1 look (the first at step 1) could not have shown" in statement.why[0]
     assert next(figure.value for figure in statement.figures if figure.name == "listed") is None
