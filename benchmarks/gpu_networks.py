@@ -16,7 +16,8 @@ from gpu_common import Run, blotches, seconds, wait, write_images
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import hash_pixels
-from memorisk.images.published.mnist import digits_manifest, read_digit
+from memorisk.images.published.digits import digits_manifest
+from memorisk.images.readers.digits import read_digit
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.autoencoder import autoencoder_class

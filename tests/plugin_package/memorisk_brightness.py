@@ -16,11 +16,26 @@ from memorisk.report.blocks import Page, Paragraph
 from memorisk.report.options import ReportOptions
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.report.statements.statement import AuditStatement, Method, Subject
+from memorisk.report.statements.statement import AuditStatement, Method, StatedReason, Subject
 from memorisk.runs.files import write_text
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Progress, no_progress
+from memorisk.statistics.verdicts.reasons import FAIL, SUPPORT, Reason, Words, verdict_reasons
+
+
+class Dark(Reason, code="dark-set", bears_on=SUPPORT):
+    """Mean grey value below the limit."""
+
+    mean: float
+    text = Words("mean {mean:.1f}")
+    plain = Words("the images are dark")
+
+
+class Bright(Dark, code="bright-set", bears_on=FAIL):
+    """Mean grey value at or above the limit."""
+
+    plain = Words("the images are too bright")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +69,12 @@ class BrightnessAudit(Audit[ImageStore, ImageStore, Result]):
     def write(self, run: RunFolder, evidence: ImageStore, names: Pseudonyms, progress: Progress) -> Result:
         """Compare the mean with the limit."""
         means = evidence.images.reshape(len(evidence.images), -1).mean(axis=1)
-        status = "fail" if means.mean() >= self.options.limit else "pass"
+        bright = means.mean() >= self.options.limit
+        reason = (Bright if bright else Dark)(mean=float(means.mean()))
         per_image = pd.DataFrame({"image": evidence.manifest.images.astype(str), "mean": means})
         verdict = {
-            "audit": self.kind, "status": status, "gate": self.options.fail_on, "why": [f"mean {means.mean():.1f}"],
-            "what_would_decide": [], "schema": 1, "mean": float(means.mean()),
+            "audit": self.kind, "status": "fail" if bright else "pass", "gate": self.options.fail_on,
+            **verdict_reasons([reason]), "what_would_decide": [], "schema": 1, "mean": reason.mean,
         }  # fmt: skip
         result = names.result(Result(per_image=per_image, verdict=verdict))
         result.save(run.path)
@@ -93,8 +109,9 @@ def describe_brightness(run: FinishedAudit) -> AuditStatement:
     """Describe a finished run for a statement."""
     v = run.verdict
     return AuditStatement(
-        kind="brightness", question="Is the set too bright?", status=v["status"], gate=v["gate"], why=tuple(v["why"]),
-        what_would_decide=(), subject=Subject(what="images", why="Only greys are compared."), data=(), units="images",
+        kind="brightness", question="Is the set too bright?", status=v["status"], gate=v["gate"],
+        reasons=tuple(map(StatedReason.of, v["reasons"])), what_would_decide=(),
+        subject=Subject(what="images", why="Only greys are compared."), data=(), units="images",
         n_units=None, n_models=None, level=None, correction="no correction: one number", figures=(),
         not_examined=(), assumptions=(), limits=(), method=Method(name="mean", source="a test", page="extending.md"),
         seeds=(), settings={"limit": run.config["limit"]}, versions={}, run_sha256=run.sha256,
