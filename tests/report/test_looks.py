@@ -93,7 +93,7 @@ def test_a_set_without_classes_counts_its_images() -> None:
     assert result.report_path is None
     with pytest.raises(InputError, match="flags no images"):
         result.flagged()
-    with pytest.raises(InputError, match="not a run folder"):
+    with pytest.raises(InputError, match="has no run folder"):
         result.show("anna")
 
 
