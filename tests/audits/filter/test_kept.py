@@ -73,6 +73,7 @@ def test_kept_files_hold_the_pixels_of_their_images_and_nothing_else(place: Path
         assert decode_png((folder / file).read_bytes()) is not None
 
 
+@pytest.mark.usefixtures("filtered")
 def test_folders_that_would_mix_with_the_inputs_are_refused(place: Path) -> None:
     for out, words in (("set/out", "lies inside SYNTHETIC"), ("train", "lies inside TRAIN"), (".", "holds TRAIN")):
         with pytest.raises(InputError, match=words):

@@ -99,7 +99,7 @@ def test_who_does_not_calibrate_is_told_in_the_terminal(place: Path, capsys) -> 
     one = run(place, "one-out", new="one", images=4)
     assert one.verdict["filtered"]
     show_synthesis(one, place / "one-out", as_json=False)
-    assert "calibration: 1 patient left out, named among the training patients." in capsys.readouterr().out
+    assert "calibration: 1 patient left out, named among the training patients" in capsys.readouterr().out
 
 
 def planned(place: Path, **settings) -> SynthesizePlan:

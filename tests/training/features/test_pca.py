@@ -101,7 +101,7 @@ def test_refusals(store: ImageStore, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at least 31 reference images"):
         fit_pixel_pca(store.images, 30)
     same = np.repeat(store.images[:2], 5, axis=0)
-    with pytest.raises(InputError, match="span 1 of the 3 components"):
+    with pytest.raises(InputError, match="span 1 of the 3 requested components"):
         fit_pixel_pca(same, 3)
     with pytest.raises(InputError, match="span 0 of the 1 components"):
         fit_pixel_pca(same[:4], 1)
