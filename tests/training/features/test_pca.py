@@ -103,7 +103,7 @@ def test_refusals(store: ImageStore, tmp_path: Path) -> None:
     same = np.repeat(store.images[:2], 5, axis=0)
     with pytest.raises(InputError, match="span 1 of the 3 requested components"):
         fit_pixel_pca(same, 3)
-    with pytest.raises(InputError, match="span 0 of the 1 components"):
+    with pytest.raises(InputError, match="span 0 of the 1 requested components"):
         fit_pixel_pca(same[:4], 1)
     fit = fit_pixel_pca(store.images, 3)
     options = ImageOptions(store=tmp_path / "cache")
