@@ -7,6 +7,7 @@ import pytest
 from scipy import ndimage
 
 from memorisk.images.copies.alignment import (
+    WINDOWS,
     align,
     align_details,
     copy_details,
@@ -15,6 +16,7 @@ from memorisk.images.copies.alignment import (
     source_details,
 )
 from memorisk.runs.errors import InputError
+from memorisk.statistics.copies.alignments import alignment_cut
 
 
 def picture(seed, height=64, width=64, channels=1, dtype=np.uint8):
@@ -229,3 +231,18 @@ def test_pixels_that_all_images_share_are_left_out():
     assert laid is not None
     assert laid.overlap < 1
     assert laid.words.startswith("85% of either side")
+
+
+def test_the_cut_without_shared_pixels_confirms_copies_and_no_new_people():
+    people = [in_a_round_field(picture(seed)) for seed in range(160)]
+    shared = shared_pixels(people[:40])
+    sources = [source_details(image, shared) for image in people[:40]]
+
+    def strengths(copies):
+        laid = [align_details(copy_details(copy), source) for copy, source in zip(copies, sources, strict=True)]
+        return np.array([np.zeros(len(WINDOWS)) if one is None else one.strengths for one in laid])
+
+    cut = alignment_cut(strengths(people[40:80]), strengths(people[80:120]), trials=300)
+    assert not cut.confirmed(strengths(people[120:])).any()
+    crops = [seen_through(image, about_centre(image, scale=0.85)) for image in people[:40]]
+    assert cut.confirmed(strengths(crops)).all()

@@ -187,7 +187,7 @@ class Screening:
 
     @property
     def singled_out(self) -> np.ndarray:
-        """Whether an image points at one training patient only, [S].
+        """Return whether an image points at one training patient only, [S].
 
         By its very pixels, or since it reaches a threshold with images of one patient only, by some detector.
         """
