@@ -307,15 +307,15 @@ def test_a_pseudonymised_run_names_neither_probes_nor_mark(
     place: Path, known: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    hidden = run(place, "hidden", pseudonymise=True)
+    hidden = run(place, "pseudonymised", pseudonymise=True)
     assert hidden.verdict["status"] == known.verdict["status"]
     assert sorted(hidden.per_image["kl"]) == sorted(known.per_image["kl"])
     assert not set(hidden.per_image["image"]) & set(known.per_image["image"])
     assert hidden.verdict["mark"]["name"] is None
-    config = yaml.safe_load((place / "hidden" / "config.yaml").read_text())
+    config = yaml.safe_load((place / "pseudonymised" / "config.yaml").read_text())
     assert all(is_hidden(value) for value in (config["mark"], config["probes"], *config["models"]))
-    assert read_config(place / "hidden")["mark"] == "A"
-    page = (place / "hidden" / "report.html").read_text()
+    assert read_config(place / "pseudonymised")["mark"] == "A"
+    page = (place / "pseudonymised" / "report.html").read_text()
     assert "p07" not in page
     assert "feature_nets" not in page
     assert "<img" not in page
