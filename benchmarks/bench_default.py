@@ -36,8 +36,8 @@ import torch
 import torch.nn.functional as F
 
 from intervals import median_interval
-from memorisk.audits.generated.distances import CANDIDATES, measure_distances
-from memorisk.audits.generated.features import FITTED_IMAGES, FeatureTables
+from memorisk.audits.comparison.distances import CANDIDATES, measure_distances
+from memorisk.audits.comparison.features import FITTED_IMAGES, FeatureTables
 from memorisk.images.procedural import procedural_images
 from memorisk.models.copy_detectors import Detector, load_detector
 from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR

@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
-from memorisk.audits.generated.distances import CANDIDATES
+from memorisk.audits.comparison.distances import CANDIDATES
 from memorisk.audits.synthetic.second_look import MOST_IMAGES, REFINED, KeptDetails, largest_strengths, lay_on_nearest
 from memorisk.images.alterations.planting import _cast, _sampled, plant_copy
 from memorisk.images.alterations.plants import PLANT_KINDS

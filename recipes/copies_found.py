@@ -36,7 +36,7 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage, stats
 
-from memorisk.audits.generated.distances import CANDIDATES
+from memorisk.audits.comparison.distances import CANDIDATES
 from memorisk.audits.synthetic.second_look import KeptDetails, lay_on_nearest
 from memorisk.images.copies.alignment import copy_details
 from memorisk.images.copies.near_copies import copy_rule, near_copies, thumbnails

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from memorisk.audits.comparison.sets import select_rows
 from memorisk.audits.filter.calibration import draw_pairs
 from memorisk.audits.filter.families import REIDENTIFICATION, Family, parse_families
 from memorisk.audits.filter.run import filter_synthetic
-from memorisk.audits.generated.sets import select_rows
 from memorisk.images.copies.near_copies import near_copies, rule_of_stores, thumbnails
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest

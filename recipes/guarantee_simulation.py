@@ -22,10 +22,10 @@ from scipy.ndimage import gaussian_filter
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from memorisk.audits.comparison.sets import select_rows
 from memorisk.audits.filter.calibration import draw_pairs
 from memorisk.audits.filter.families import REIDENTIFICATION, Family, parse_families
 from memorisk.audits.filter.sets import likeness, look_alikes
-from memorisk.audits.generated.sets import select_rows
 from memorisk.images.copies.near_copies import thumbnails
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from filter_truth import table
+from memorisk.audits.comparison.sets import select_rows
 from memorisk.audits.filter.calibration import draw_pairs
 from memorisk.audits.filter.families import parse_families
-from memorisk.audits.generated.sets import select_rows
 from memorisk.audits.synthesize.run import synthesize
 from memorisk.images.copies.near_copies import near_copies, rule_of_stores, thumbnails
 from memorisk.images.options import ImageOptions

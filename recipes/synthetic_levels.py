@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from copies_found import read_rows
-from memorisk.audits.generated.distances import measure_distances
-from memorisk.audits.generated.features import FeatureTables
-from memorisk.audits.generated.plants import Plants
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.distances import measure_distances
+from memorisk.audits.comparison.features import FeatureTables
+from memorisk.audits.comparison.plants import Plants
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic import findings
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.verdict import UNLIKE_LEVEL

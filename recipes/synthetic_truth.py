@@ -24,10 +24,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from memorisk.audits.generated.distances import PixelCopies, measure_distances
-from memorisk.audits.generated.features import FeatureTables
-from memorisk.audits.generated.plants import Plants, draw_plants
-from memorisk.audits.generated.sets import Sets, select_rows, stack_stores
+from memorisk.audits.comparison.distances import PixelCopies, measure_distances
+from memorisk.audits.comparison.features import FeatureTables
+from memorisk.audits.comparison.plants import Plants, draw_plants
+from memorisk.audits.comparison.sets import Sets, select_rows, stack_stores
 from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.reasons import AHEAD_LEVEL

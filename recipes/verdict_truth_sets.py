@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.distances import Distances, PixelCopies, measure_distances
-from memorisk.audits.generated.evidence import SyntheticEvidence
-from memorisk.audits.generated.features import FeatureTables
-from memorisk.audits.generated.plants import Plants
-from memorisk.audits.generated.review import NO_REVIEW, Review
-from memorisk.audits.generated.review_files import CONFIRM, DISMISS, Judgement
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.distances import Distances, PixelCopies, measure_distances
+from memorisk.audits.comparison.evidence import SyntheticEvidence
+from memorisk.audits.comparison.features import FeatureTables
+from memorisk.audits.comparison.plants import Plants
+from memorisk.audits.comparison.review import NO_REVIEW, Review
+from memorisk.audits.comparison.review_files import CONFIRM, DISMISS, Judgement
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic import findings
 from memorisk.audits.synthetic.analysis import numbers_of
 from memorisk.audits.synthetic.findings import compute_findings

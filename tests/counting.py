@@ -184,8 +184,8 @@ def counted() -> Iterator[Counts]:
     for (of, name, at), compare in zip(one_by_one, by_definition, strict=True):
         setattr(of, name, beside(compare, at))
     from memorisk.audits.classifier import dry_run
+    from memorisk.audits.comparison import distances
     from memorisk.audits.filter import sets
-    from memorisk.audits.generated import distances
 
     likeness = sets.likeness
     seconds_per_image = dry_run._seconds_per_image  # pyright: ignore[reportPrivateUsage]

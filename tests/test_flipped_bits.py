@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.rendering import load_result
 from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.watch.memorization_watch import MemorizationWatch

@@ -55,11 +55,11 @@ def facts(folder: Path) -> dict[str, Any]:
     """What each part of memorisk knows of the ways to copy, and checksums of what it draws."""
     import torch
 
+    from memorisk.audits.comparison.plants import draw_plants
     from memorisk.audits.filter.calibration import draw_pairs
     from memorisk.audits.filter.choice import count_candidates
     from memorisk.audits.filter.families import not_promised, parse_families
     from memorisk.audits.filter.options import FilterOptions
-    from memorisk.audits.generated.plants import draw_plants
     from memorisk.audits.release.gate import gate
     from memorisk.audits.synthetic.options import SyntheticOptions
     from memorisk.images.alterations.graded import augmented

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from memorisk.audits.comparison.sets import doubts_of_sets
 from memorisk.audits.filter.options import FilterOptions
 from memorisk.audits.filter.result import FilterSummary
 from memorisk.audits.filter.verdict import kept_verdict
-from memorisk.audits.generated.sets import doubts_of_sets
 from memorisk.images.identity import NO_DOUBT
 from memorisk.images.manifest import STUDY
 from memorisk.images.sources.registry import load_manifest

@@ -12,7 +12,7 @@ from PIL import Image
 
 from memorisk.audits.classifier.evidence import evidence_from_table
 from memorisk.audits.classifier.losses import loss_id_doubts, with_normal_ids
-from memorisk.audits.generated.sets import refuse_shared_patients
+from memorisk.audits.comparison.sets import refuse_shared_patients
 from memorisk.images.columns import texts
 from memorisk.images.identity import id_doubts, look_alikes, normal_id, normal_label, placeholders
 from memorisk.images.manifest import Manifest

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import memorisk
+from memorisk.audits.comparison.knowledge import known_patients
 from memorisk.audits.filter.options import filter_options
-from memorisk.audits.generated.knowledge import known_patients
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.watch.options import watch_options

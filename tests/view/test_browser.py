@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.audits.generated.review_files import CONFIRM, DISMISS
+from memorisk.audits.comparison.review_files import CONFIRM, DISMISS
 from memorisk.view.review import FILE, PairReview
 from tests.report.chromium import Chromium
 from tests.view.conftest import audited

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.generated.review_files import CONFIRM, DISMISS
+from memorisk.audits.comparison.review_files import CONFIRM, DISMISS
 from memorisk.audits.synthetic.foreseen import OPEN
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import read_config

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.generated.review_files import CONFIRM, DISMISS
+from memorisk.audits.comparison.review_files import CONFIRM, DISMISS
 from memorisk.audits.synthetic.foreseen import OPEN, Counted, Foreseen, Foresight, JudgedPair
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.result import MATRIX

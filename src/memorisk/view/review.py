@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.review_files import ANSWERS, COLUMNS, CONFIRM, DISMISS, Judgement
+from memorisk.audits.comparison.review_files import ANSWERS, COLUMNS, CONFIRM, DISMISS, Judgement
 from memorisk.images.columns import read_described
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.locks import ANSWERS_LOCK, folder_lock

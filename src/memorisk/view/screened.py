@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
+from memorisk.audits.comparison.review_files import Judgement
 from memorisk.audits.filter.wording import PIXELS, REASONS
-from memorisk.audits.generated.review_files import Judgement
 from memorisk.report.columns import booleans, column_numbers, column_texts
 from memorisk.report.result import from_storable
 from memorisk.runs.files import read_table

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from memorisk.audits.comparison.sets import select_rows
 from memorisk.audits.filter import screening
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.result import FilterNumbers, FilterSummary
 from memorisk.audits.filter.run import FilterPlan, filter_synthetic
 from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
-from memorisk.audits.generated.sets import select_rows
 from memorisk.audits.synthetic.reasons import NoHeldOut
 from memorisk.cli.show.synthetic_sets import show_filter
 from memorisk.models.copy_detectors import load_detector

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from memorisk.audits.comparison.terms import Terms
 from memorisk.audits.filter.calibration import (
     calibrate,
     counted_guarantees,
@@ -21,7 +22,6 @@ from memorisk.audits.filter.result import LookAlikeCounts
 from memorisk.audits.filter.screening import open_detectors, open_screening
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.filter.wording import excluded_words
-from memorisk.audits.generated.terms import Terms
 from memorisk.images.alterations.families import FAMILIES, PLANTED
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import no_progress

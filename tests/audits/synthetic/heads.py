@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorisk.audits.generated import features
+from memorisk.audits.comparison import features
 from memorisk.scores.pairs import Head
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 

@@ -9,10 +9,10 @@ import pytest
 from scipy.special import expit
 from scipy.stats import betabinom, binom
 
-from memorisk.audits.generated.distances import measure_distances
-from memorisk.audits.generated.features import FeatureTables, display_names
-from memorisk.audits.generated.plants import no_plants
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.distances import measure_distances
+from memorisk.audits.comparison.features import FeatureTables, display_names
+from memorisk.audits.comparison.plants import no_plants
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.run import audit_synthetic, gather_evidence

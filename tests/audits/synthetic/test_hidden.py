@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.generated.plants import draw_plants, insert_plants
+from memorisk.audits.comparison.plants import draw_plants, insert_plants
 from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
 from memorisk.images.pixels import hash_pixels
 from tests.audits.synthetic.making import parts, store_of

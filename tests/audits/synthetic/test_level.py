@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, binom
 
-from memorisk.audits.generated.distances import PixelCopies, measure_distances
-from memorisk.audits.generated.features import FeatureTables, fit_similarity, open_detectors
-from memorisk.audits.generated.plants import no_plants
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.distances import PixelCopies, measure_distances
+from memorisk.audits.comparison.features import FeatureTables, fit_similarity, open_detectors
+from memorisk.audits.comparison.plants import no_plants
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic.findings import Findings, compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.pixel_counts import near_p

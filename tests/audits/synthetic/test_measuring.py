@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.audits.generated.features import FeatureTables, fit_similarity, measure_features, open_detectors
-from memorisk.audits.generated.knowledge import KnownPatients, detector_notes, known_patients, knows_both_alike
-from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants, no_plants
-from memorisk.audits.generated.sets import Sets, stack_stores
+from memorisk.audits.comparison.features import FeatureTables, fit_similarity, measure_features, open_detectors
+from memorisk.audits.comparison.knowledge import KnownPatients, detector_notes, known_patients, knows_both_alike
+from memorisk.audits.comparison.plants import Plants, draw_plants, insert_plants, no_plants
+from memorisk.audits.comparison.sets import Sets, stack_stores
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.run import gather_evidence
 from memorisk.models.settings import DEFAULT_COMPARISONS

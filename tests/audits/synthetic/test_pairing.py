@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.generated.evidence import read_pairing
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.evidence import read_pairing
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic.flags import copy_clusters
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.report.result import Result

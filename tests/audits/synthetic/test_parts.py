@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memorisk.audits.generated import features
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison import features
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic.findings import _larger_cut, compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.run import gather_evidence

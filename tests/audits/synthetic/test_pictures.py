@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.generated.pictures import MAX_PICTURES, side_by_side
+from memorisk.audits.comparison.pictures import MAX_PICTURES, side_by_side
 from memorisk.audits.synthetic import run as audit_module
 from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
 from memorisk.audits.synthetic.run import audit_synthetic

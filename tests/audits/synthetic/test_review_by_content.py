@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.generated.compared import ComparedImages
-from memorisk.audits.generated.review import Review, pair_keys, read_review
-from memorisk.audits.generated.review_files import COLUMNS, ELSEWHERE, undismissed_images, write_elsewhere
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.compared import ComparedImages
+from memorisk.audits.comparison.review import Review, pair_keys, read_review
+from memorisk.audits.comparison.review_files import COLUMNS, ELSEWHERE, undismissed_images, write_elsewhere
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.release.export import release
 from memorisk.audits.synthetic.run import audit_synthetic

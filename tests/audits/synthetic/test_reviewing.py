@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.generated.review import pair_keys, read_review
-from memorisk.audits.generated.review_files import COLUMNS, write_review
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.review import pair_keys, read_review
+from memorisk.audits.comparison.review_files import COLUMNS, write_review
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.cli.show.audits import show_synthetic

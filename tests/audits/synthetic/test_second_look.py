@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorisk.audits.generated.plants import no_plants
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.plants import no_plants
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic import analysis, second_look
 from memorisk.audits.synthetic.analysis import analyse_synthetic

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.generated.sets import SetReading, Sets, decode_sets, read_manifests
+from memorisk.audits.comparison.sets import SetReading, Sets, decode_sets, read_manifests
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import no_progress

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import memorisk
-from memorisk.audits.generated.knowledge import known_patients
+from memorisk.audits.comparison.knowledge import known_patients
 from memorisk.images.store import ImageStore
 from memorisk.models.copy_detectors import Detector
 from memorisk.runs.errors import InputError

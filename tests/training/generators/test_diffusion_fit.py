@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from memorisk.audits.generated.knowledge import refuse_known, unknown_weights
-from memorisk.audits.generated.sets import select_rows
+from memorisk.audits.comparison.knowledge import refuse_known, unknown_weights
+from memorisk.audits.comparison.sets import select_rows
 from memorisk.images.pixels import hash_pixels
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.dit.folder import open_dit

@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from memorisk.audits.comparison.compared import labels_note
+from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, side_by_side
 from memorisk.audits.filter.calibration import CalibratedThreshold
 from memorisk.audits.filter.decisions import Decision, Diversity, exposed_patients
 from memorisk.audits.filter.families import Family, not_promised
@@ -37,8 +39,6 @@ from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
 from memorisk.audits.filter.wording import REASONS
-from memorisk.audits.generated.compared import labels_note
-from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture, side_by_side
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.identity import DoubtedIds
 from memorisk.report.columns import column_texts

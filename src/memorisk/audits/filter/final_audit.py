@@ -14,9 +14,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from memorisk.audits.comparison.sets import manifest_of, read_source
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import AUDIT, KEPT, FinalAudit
-from memorisk.audits.generated.sets import manifest_of, read_source
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.result import SyntheticSummary
 from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic

@@ -6,8 +6,8 @@ The same class is the command line, the YAML file and the Python keywords.
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from memorisk.audits.comparison.options import refuse_sample
 from memorisk.audits.filter.families import parse_families
-from memorisk.audits.generated.options import refuse_sample
 from memorisk.images.alterations.options import PlantKinds, PromisedFamilies
 from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images

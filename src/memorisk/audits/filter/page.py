@@ -13,11 +13,11 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.closing import DefinitionRows, footer, repeat_blocks, set_name
+from memorisk.audits.comparison.pictures import Pair, PairPicture, picture_gallery
 from memorisk.audits.filter import wording
 from memorisk.audits.filter.result import DetectorSummary, FilterNumbers, FilterSummary, Promise, ScreeningSetup
 from memorisk.audits.filter.wording import PIXELS, REASONS, UNREADABLE
-from memorisk.audits.generated.closing import DefinitionRows, footer, repeat_blocks, set_name
-from memorisk.audits.generated.pictures import Pair, PairPicture, picture_gallery
 from memorisk.report.blocks import (
     Block,
     Callout,

@@ -1,6 +1,6 @@
 """Reasons of a run that keeps images, besides those of the audit of the kept set."""
 
-from memorisk.audits.generated.terms import missing_patients
+from memorisk.audits.comparison.terms import missing_patients
 from memorisk.runs.errors import plural
 from memorisk.statistics.verdicts.reasons import LIMIT, Reason, Words
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from memorisk.audits.generated.terms import Terms
+from memorisk.audits.comparison.terms import Terms
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.report.numbers import INLINE, OMITTED, Key, to_json
 from memorisk.statistics.intervals import Proportion

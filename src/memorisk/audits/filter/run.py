@@ -24,6 +24,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from memorisk.audits.comparison.compared import training_labels
+from memorisk.audits.comparison.set_audit import SetAudit
+from memorisk.audits.comparison.sets import Source, source_name
 from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter, closest_pairs
 from memorisk.audits.filter.choice import (
     Candidates,
@@ -39,9 +42,6 @@ from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.result import KEPT, Exclusions, FamilyCost, FamilyCount
 from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
-from memorisk.audits.generated.compared import training_labels
-from memorisk.audits.generated.set_audit import SetAudit
-from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.runner import REPORT, run_audit
 from memorisk.audits.synthetic.run import SyntheticPlan

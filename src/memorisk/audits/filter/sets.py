@@ -15,9 +15,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.options import ScreeningOptions
-from memorisk.audits.filter.result import ExcludedIdentities, Exclusions, LookAlikeCounts
-from memorisk.audits.generated.sets import (
+from memorisk.audits.comparison.sets import (
     Manifests,
     SetReading,
     Source,
@@ -28,6 +26,8 @@ from memorisk.audits.generated.sets import (
     read_manifests,
     select_rows,
 )
+from memorisk.audits.filter.options import ScreeningOptions
+from memorisk.audits.filter.result import ExcludedIdentities, Exclusions, LookAlikeCounts
 from memorisk.images.copies.duplicates import equal_sets, linked_groups
 from memorisk.images.copies.near_copies import near_copies, near_copies_between, rule_of_stores, same_pixels, thumbnails
 from memorisk.images.identity import IdDoubt, look_alikes_across

@@ -7,6 +7,7 @@ threshold, or every image was rejected. A loop may have doubts of its own, of wh
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from memorisk.audits.comparison.terms import TrainingUnread
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.reasons import (
     AllRejected,
@@ -19,7 +20,6 @@ from memorisk.audits.filter.reasons import (
 )
 from memorisk.audits.filter.result import FilterNumbers
 from memorisk.audits.filter.wording import PIXELS, excluded_words, exposed_words
-from memorisk.audits.generated.terms import TrainingUnread
 from memorisk.report.earlier_verdicts import FORMS
 from memorisk.statistics.verdicts.reasons import Reason, verdict_reasons
 

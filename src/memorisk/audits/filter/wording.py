@@ -1,7 +1,7 @@
 """The fixed wording of the filter's report, apart from the layout, so that a checker of its claims reads one file."""
 
+from memorisk.audits.comparison.terms import Terms
 from memorisk.audits.filter.result import Exclusions, ExposedPatients, FilterNumbers, Promise
-from memorisk.audits.generated.terms import Terms
 from memorisk.audits.synthetic import wording as audited
 from memorisk.report.blocks import Kind, Text
 from memorisk.report.columns import count, percent

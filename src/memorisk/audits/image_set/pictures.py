@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.pictures import amplified
+from memorisk.audits.comparison.pictures import amplified
 from memorisk.audits.image_set.tables import NEAR
 from memorisk.images.copies.near_copies import orientations
 from memorisk.images.manifest import Manifest

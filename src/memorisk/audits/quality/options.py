@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from memorisk.audits.generated.options import check_held_out, refuse_sample
+from memorisk.audits.comparison.options import check_held_out, refuse_sample
 from memorisk.images.options import ImageOptions
 from memorisk.report.options import PseudonymOptions
 from memorisk.runs.errors import InputError, unknown_name

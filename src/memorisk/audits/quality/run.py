@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from memorisk.audits.generated.options import check_saved_features
-from memorisk.audits.generated.set_audit import SetAudit
-from memorisk.audits.generated.sets import (
+from memorisk.audits.comparison.options import check_saved_features
+from memorisk.audits.comparison.set_audit import SetAudit
+from memorisk.audits.comparison.sets import (
     SetReading,
     Sets,
     Source,

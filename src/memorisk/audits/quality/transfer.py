@@ -13,7 +13,7 @@ import pandas as pd
 import scipy
 import torch
 
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.quality.options import QualityOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.result import ClassifierSummary
+from memorisk.audits.comparison.compared import ComparedImages
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.filter.result import AUDIT, KEPT
-from memorisk.audits.generated.compared import ComparedImages
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.released_images import read_released
 from memorisk.report.kinds import kind_of

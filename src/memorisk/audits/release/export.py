@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memorisk.audits.classifier.result import ClassifierSummary
+from memorisk.audits.comparison.compared import ComparedImages, training_labels
+from memorisk.audits.comparison.review_files import undismissed_images
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.filter.result import KEPT
-from memorisk.audits.generated.compared import ComparedImages, training_labels
-from memorisk.audits.generated.review_files import undismissed_images
 from memorisk.audits.release.binding import compared_images
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.images.clean_set import CleanSet, write_clean_set

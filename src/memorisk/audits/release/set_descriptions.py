@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from memorisk.audits.comparison.plants import counted, mostly_missed
+from memorisk.audits.comparison.review_files import DISMISS
 from memorisk.audits.filter.result import FilterNumbers, FinalAudit, Promise
-from memorisk.audits.generated.plants import counted, mostly_missed
-from memorisk.audits.generated.review_files import DISMISS
 from memorisk.audits.quality.result import QualityNumbers
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.audits.release.model_descriptions import (

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture
 from memorisk.audits.filter.analysis import (
     FilterEvidence,
     closest_pairs,
@@ -28,7 +29,6 @@ from memorisk.audits.filter.result import KEPT
 from memorisk.audits.filter.screening import Matches, ScreeningDetector
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
-from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.ledger import Ledger, StoredForm
 from memorisk.audits.synthesize.options import SynthesizeOptions

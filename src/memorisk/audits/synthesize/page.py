@@ -5,6 +5,8 @@ Its fixed wording comes first, apart from the layout, so that a checker of its c
 
 from collections.abc import Mapping
 
+from memorisk.audits.comparison.closing import DefinitionRows, footer, set_name
+from memorisk.audits.comparison.pictures import Pair, PairPicture
 from memorisk.audits.filter.page import (
     audit_section,
     cost_section,
@@ -23,8 +25,6 @@ from memorisk.audits.filter.wording import (
     conclusion,
     promised_kinds,
 )
-from memorisk.audits.generated.closing import DefinitionRows, footer, set_name
-from memorisk.audits.generated.pictures import Pair, PairPicture
 from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary, TableThreeRow
 from memorisk.audits.synthesize.table_three import table_three_block
 from memorisk.audits.synthesize.verdict import empty_places

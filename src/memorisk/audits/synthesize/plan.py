@@ -13,11 +13,11 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.pictures import MAX_PICTURES
 from memorisk.audits.filter.choice import Candidates
 from memorisk.audits.filter.final_audit import plan_audit
 from memorisk.audits.filter.result import Exclusions, FamilyCost, FamilyCount
 from memorisk.audits.filter.run import describe_sets
-from memorisk.audits.generated.pictures import MAX_PICTURES
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.rounds import BLOCK, TRAINING_BESIDE_BLOCK
 from memorisk.audits.synthesize.sets import RealSets

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.sets import select_rows, stack_stores
 from memorisk.audits.filter.screening import Matches, ScreeningDetector, screen
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.wording import SCORE
-from memorisk.audits.generated.sets import select_rows, stack_stores
 from memorisk.audits.synthesize.ledger import Block, Ledger, StoredForm, read_images
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words

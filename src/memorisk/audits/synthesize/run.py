@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.sets import Source, source_name
 from memorisk.audits.filter.analysis import FilterEvidence
 from memorisk.audits.filter.choice import (
     Candidates,
@@ -38,7 +39,6 @@ from memorisk.audits.filter.screening import (
     open_screening,
 )
 from memorisk.audits.filter.sets import FilterSets
-from memorisk.audits.generated.sets import Source, source_name
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.runner import REPORT, Audit, run_audit
 from memorisk.audits.synthesize.analysis import (

@@ -13,11 +13,11 @@ from dataclasses import asdict, fields, replace
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.evidence import PairedFindings, SyntheticEvidence, compare_pairs
-from memorisk.audits.generated.knowledge import UNKNOWN_TRAINING
-from memorisk.audits.generated.plants import kinds_promise, missed_kinds
-from memorisk.audits.generated.review_files import CONFIRM
-from memorisk.audits.generated.sets import is_blank, is_nearly_blank, n_unread
+from memorisk.audits.comparison.evidence import PairedFindings, SyntheticEvidence, compare_pairs
+from memorisk.audits.comparison.knowledge import UNKNOWN_TRAINING
+from memorisk.audits.comparison.plants import kinds_promise, missed_kinds
+from memorisk.audits.comparison.review_files import CONFIRM
+from memorisk.audits.comparison.sets import is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.checks import blind_checks
 from memorisk.audits.synthetic.findings import (

@@ -1,14 +1,14 @@
 """Checks of a synthetic set that could not look, as data: each keeps a pass away (METHODS section 6, "Third form").
 
 Planted copies measure all rules together, so that a rule of little power raises no doubt by itself: power of the union
-decides (`memorisk.audits.generated.plants.recall_doubt`). This module lists checks that planted copies do not
+decides (`memorisk.audits.comparison.plants.recall_doubt`). This module lists checks that planted copies do not
 measure, because the check had nothing to compare, or no threshold at all.
 """
 
 import math
 from collections.abc import Iterator
 
-from memorisk.audits.generated.evidence import PairedFindings, SyntheticEvidence
+from memorisk.audits.comparison.evidence import PairedFindings, SyntheticEvidence
 from memorisk.audits.synthetic.findings import Findings
 from memorisk.audits.synthetic.result import DISMISSED, NEAR_COPIES, PAIRED, RANDOM_SPLIT, SECOND_LOOK, SINGLED_OUT
 from memorisk.audits.synthetic.second_look import SecondLook

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from memorisk.audits.generated.distances import Distances, PixelCopies
-from memorisk.audits.generated.plants import Plants
-from memorisk.audits.generated.review import NO_REVIEW, Review
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.distances import Distances, PixelCopies
+from memorisk.audits.comparison.plants import Plants
+from memorisk.audits.comparison.review import NO_REVIEW, Review
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.pixel_counts import (
     LiteratureStatistics,

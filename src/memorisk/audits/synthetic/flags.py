@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.evidence import DetectorView, PairedFindings, SyntheticEvidence
-from memorisk.audits.generated.review import pair_keys
-from memorisk.audits.generated.review_files import ANSWERS, COLUMNS, DISMISS
+from memorisk.audits.comparison.evidence import DetectorView, PairedFindings, SyntheticEvidence
+from memorisk.audits.comparison.review import pair_keys
+from memorisk.audits.comparison.review_files import ANSWERS, COLUMNS, DISMISS
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.reasons import AHEAD_LEVEL

@@ -15,7 +15,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.sets import Sets
 from memorisk.images.copies.alignment import Alignment
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.environment import versions

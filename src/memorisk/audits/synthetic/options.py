@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from memorisk.audits.generated.options import check_held_out, refuse_sample
+from memorisk.audits.comparison.options import check_held_out, refuse_sample
 from memorisk.images.alterations.options import PlantKinds
 from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images

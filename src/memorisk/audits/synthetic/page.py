@@ -7,10 +7,10 @@ pairs are closest? What does it rest on, and what was not looked at?
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.closing import DefinitionRows, footer, repeat_blocks, set_name
-from memorisk.audits.generated.pictures import aligned_gallery, picture_gallery
-from memorisk.audits.generated.plants import least_noticed_kind
-from memorisk.audits.generated.terms import Terms, p_words, share
+from memorisk.audits.comparison.closing import DefinitionRows, footer, repeat_blocks, set_name
+from memorisk.audits.comparison.pictures import aligned_gallery, picture_gallery
+from memorisk.audits.comparison.plants import least_noticed_kind
+from memorisk.audits.comparison.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.pair_sections import (
     alignment_section,

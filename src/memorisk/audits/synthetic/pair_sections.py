@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from memorisk.audits.generated.review_files import CONFIRM, DISMISS
-from memorisk.audits.generated.terms import Terms, share
+from memorisk.audits.comparison.review_files import CONFIRM, DISMISS
+from memorisk.audits.comparison.terms import Terms, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.result import DetectorSummary, Paired, SyntheticNumbers, WindowCut
 from memorisk.audits.synthetic.wording import TWO_IDENTITIES

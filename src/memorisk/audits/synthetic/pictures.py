@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.pictures import MAX_PICTURES, Pair, PairPicture, laid_on_one_another, side_by_side
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, laid_on_one_another, side_by_side
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.reasons import AHEAD_LEVEL
 from memorisk.audits.synthetic.result import MATRIX, Listing, SyntheticSummary

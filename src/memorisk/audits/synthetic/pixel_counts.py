@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from memorisk.audits.generated.distances import Distances, PixelCopies
-from memorisk.audits.generated.review import Review
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.distances import Distances, PixelCopies
+from memorisk.audits.comparison.review import Review
+from memorisk.audits.comparison.sets import Sets
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.copies.copy_tests import (
     Authenticity,

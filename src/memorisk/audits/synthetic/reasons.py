@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from memorisk.audits.generated.plants import counted, kinds_words, mostly_missed, recall_doubt
-from memorisk.audits.generated.sets import MIN_GREY_LEVELS
-from memorisk.audits.generated.terms import missing_patients
+from memorisk.audits.comparison.plants import counted, kinds_words, mostly_missed, recall_doubt
+from memorisk.audits.comparison.sets import MIN_GREY_LEVELS
+from memorisk.audits.comparison.terms import missing_patients
 from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
 from memorisk.runs.errors import plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL

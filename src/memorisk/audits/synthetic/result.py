@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Annotated, Any, Literal
 
-from memorisk.audits.generated.terms import Terms
+from memorisk.audits.comparison.terms import Terms
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.models.feature_description import FeatureDescription
 from memorisk.report.numbers import INLINE, Key, to_json

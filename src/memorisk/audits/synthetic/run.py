@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.generated.compared import COMPARED, ComparedImages
-from memorisk.audits.generated.distances import CANDIDATES, find_pixel_copies, measure_distances
-from memorisk.audits.generated.evidence import DetectorView, Pairing, SyntheticEvidence, logit_histogram, read_pairing
-from memorisk.audits.generated.features import (
+from memorisk.audits.comparison.compared import COMPARED, ComparedImages
+from memorisk.audits.comparison.distances import CANDIDATES, find_pixel_copies, measure_distances
+from memorisk.audits.comparison.evidence import DetectorView, Pairing, SyntheticEvidence, logit_histogram, read_pairing
+from memorisk.audits.comparison.features import (
     can_plant,
     display_names,
     fit_similarity,
@@ -27,12 +27,12 @@ from memorisk.audits.generated.features import (
     named_detectors,
     open_detectors,
 )
-from memorisk.audits.generated.knowledge import detector_notes
-from memorisk.audits.generated.plants import Plants, draw_plants, insert_plants, missed_kinds, no_plants
-from memorisk.audits.generated.review import NO_REVIEW, Review, read_review
-from memorisk.audits.generated.review_files import write_elsewhere, write_review
-from memorisk.audits.generated.set_audit import SetAudit
-from memorisk.audits.generated.sets import (
+from memorisk.audits.comparison.knowledge import detector_notes
+from memorisk.audits.comparison.plants import Plants, draw_plants, insert_plants, missed_kinds, no_plants
+from memorisk.audits.comparison.review import NO_REVIEW, Review, read_review
+from memorisk.audits.comparison.review_files import write_elsewhere, write_review
+from memorisk.audits.comparison.set_audit import SetAudit
+from memorisk.audits.comparison.sets import (
     HELD_OUT,
     SYNTHETIC,
     TRAIN,

@@ -26,8 +26,8 @@ from functools import partial
 
 import numpy as np
 
-from memorisk.audits.generated.distances import Candidates
-from memorisk.audits.generated.evidence import SyntheticEvidence
+from memorisk.audits.comparison.distances import Candidates
+from memorisk.audits.comparison.evidence import SyntheticEvidence
 from memorisk.audits.synthetic.findings import Findings
 from memorisk.audits.synthetic.kept_alignments import KeptAlignments
 from memorisk.audits.synthetic.result import WindowCut

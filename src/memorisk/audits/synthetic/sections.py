@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.pictures import picture_gallery
-from memorisk.audits.generated.terms import Terms, p_words, share
+from memorisk.audits.comparison.pictures import picture_gallery
+from memorisk.audits.comparison.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.pair_sections import detector_block, spread_figures
 from memorisk.audits.synthetic.pictures import Pictures

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.evidence import DetectorView, PairedFindings, SyntheticEvidence, probability
-from memorisk.audits.generated.plants import Plants
+from memorisk.audits.comparison.evidence import DetectorView, PairedFindings, SyntheticEvidence, probability
+from memorisk.audits.comparison.plants import Plants
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings, listing_detectors
 from memorisk.audits.synthetic.flags import Clusters, singled_pairs

@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import floor, inf
 from typing import Any
 
-from memorisk.audits.generated.plants import missed_kinds, mostly_missed
-from memorisk.audits.generated.terms import TrainingUnread
+from memorisk.audits.comparison.plants import missed_kinds, mostly_missed
+from memorisk.audits.comparison.terms import TrainingUnread
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.reasons import (
     AHEAD_LEVEL,

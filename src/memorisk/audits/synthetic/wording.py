@@ -3,7 +3,7 @@
 The wording is apart from the layout, so that a reader who checks the claims of the report reads one file.
 """
 
-from memorisk.audits.generated.terms import Terms
+from memorisk.audits.comparison.terms import Terms
 from memorisk.report.blocks import Kind, Text
 from memorisk.report.statements.statement import run_headline
 

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
-from memorisk.audits.generated.knowledge import trained_on_more, unknown_weights
+from memorisk.audits.comparison.knowledge import trained_on_more, unknown_weights
 from memorisk.audits.watch.callbacks import lightning_callback, trainer_callback
 from memorisk.audits.watch.drawn_images import Sample, preserve_random_state, sample_generator, sample_pipeline
 from memorisk.audits.watch.evaluations import LISTED_COLUMNS, EvaluationLog, Tracker, open_trackers

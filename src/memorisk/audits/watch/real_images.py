@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.knowledge import detector_notes
-from memorisk.audits.generated.sets import (
+from memorisk.audits.comparison.knowledge import detector_notes
+from memorisk.audits.comparison.sets import (
     HELD_OUT,
     TRAIN,
     Sets,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
-from memorisk.audits.generated.knowledge import refuse_known
-from memorisk.audits.generated.sets import select_rows
+from memorisk.audits.comparison.knowledge import refuse_known
+from memorisk.audits.comparison.sets import select_rows
 from memorisk.audits.watch.drawn_images import folder_step, image_folders, read_image_folder, sample_generator
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.audits.watch.options import WatchOptions

@@ -108,8 +108,8 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
     if as_json:
         print_json(to_json(plan))
         return
+    from memorisk.audits.comparison.terms import Terms
     from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
-    from memorisk.audits.generated.terms import Terms
 
     console = Console()
     lines = [
@@ -214,8 +214,8 @@ def show_synthesis_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
     if as_json:
         print_json(to_json(plan))
         return
+    from memorisk.audits.comparison.terms import Terms
     from memorisk.audits.filter.wording import excluded_words  # here, since it loads images
-    from memorisk.audits.generated.terms import Terms
 
     console, new = Console(), plan.new_rejected
     lines = [

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.pictures import PICTURE_SIDE, side_by_side
+from memorisk.audits.comparison.pictures import PICTURE_SIDE, side_by_side
 from memorisk.report.blocks import (
     Block,
     Callout,

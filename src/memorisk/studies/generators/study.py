@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generated.knowledge import known_patients, knows_both_alike
-from memorisk.audits.generated.sets import select_rows
+from memorisk.audits.comparison.knowledge import known_patients, knows_both_alike
+from memorisk.audits.comparison.sets import select_rows
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.sources.registry import refuse_overlap
 from memorisk.report.columns import column_numbers

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.sets import Sets
 from memorisk.images.store import ImageStore
 from memorisk.models.copy_detectors import Detector
 from memorisk.models.generators.generators import Generator

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from memorisk.audits.generated.sets import is_blank, is_nearly_blank, stack_stores
+from memorisk.audits.comparison.sets import is_blank, is_nearly_blank, stack_stores
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store

@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from memorisk.audits.generated.features import FeatureTables
-from memorisk.audits.generated.plants import Plants
-from memorisk.audits.generated.review import NO_REVIEW, Review
-from memorisk.audits.generated.sets import Sets, is_blank
+from memorisk.audits.comparison.features import FeatureTables
+from memorisk.audits.comparison.plants import Plants
+from memorisk.audits.comparison.review import NO_REVIEW, Review
+from memorisk.audits.comparison.sets import Sets, is_blank
 from memorisk.images.copies.near_copies import (
     NO_PAIRS,
     BestMatches,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memorisk.audits.generated.plants import kinds_promise
+from memorisk.audits.comparison.plants import kinds_promise
 from memorisk.statistics.copies.planted_copies import PlantPower
 from memorisk.statistics.copies.tails import copies_for_power
 from memorisk.statistics.intervals import clopper_pearson

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.generated.compared import COMPARED, ComparedImages
-from memorisk.audits.generated.review_files import (
+from memorisk.audits.comparison.compared import COMPARED, ComparedImages
+from memorisk.audits.comparison.review_files import (
     BETWEEN,
     CONFIRM,
     DISMISS,
@@ -22,7 +22,7 @@ from memorisk.audits.generated.review_files import (
     Judgement,
     judged_lines,
 )
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line

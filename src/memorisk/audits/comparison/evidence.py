@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import scipy
 
-from memorisk.audits.generated.distances import Distances, PixelCopies
-from memorisk.audits.generated.features import FeatureTables
-from memorisk.audits.generated.plants import Plants
-from memorisk.audits.generated.review import Review
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.distances import Distances, PixelCopies
+from memorisk.audits.comparison.features import FeatureTables
+from memorisk.audits.comparison.plants import Plants
+from memorisk.audits.comparison.review import Review
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic.wording import SAME_IDENTITY, SET_TO_TRAINING, TWO_IDENTITIES
 from memorisk.images.columns import read_described
 from memorisk.images.store import ImageStore

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.generated.knowledge import detector_notes
-from memorisk.audits.generated.options import check_saved_features
-from memorisk.audits.generated.plants import PlantedSet
-from memorisk.audits.generated.sets import Sets
+from memorisk.audits.comparison.knowledge import detector_notes
+from memorisk.audits.comparison.options import check_saved_features
+from memorisk.audits.comparison.plants import PlantedSet
+from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
