@@ -26,12 +26,12 @@ from memorisk.audits.comparison.plants import Plants
 from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic import findings
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.verdict import UNLIKE_LEVEL
 from memorisk.images.pixels import hash_pixels
 from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
 from memorisk.runs.workload import no_progress
 from memorisk.scores.similarity import Nearest
 from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
 from memorisk.training.detectors.pair_detectors import open_pair_detector
 from near_copies import SETS, Set
 from verdict_truth_sets import pixel_copies, simulated_store
@@ -141,7 +141,7 @@ def audited(pool: Pool, number: int, seed: int) -> Counter[str]:
     counts = Counter({
         "listed": int(every.listed.any()),
         "singled out": int(every.singled.any()),
-        "parts not alike": int(every.unlike is not None and every.unlike.p_value <= UNLIKE_LEVEL),
+        "parts not alike": int(every.unlike is not None and every.unlike.p_value <= PREREQUISITE_LEVEL),
     })  # fmt: skip
     for way, one in zip(DEFAULT_COMPARISONS, every.by, strict=True):
         assert one.singled is not None

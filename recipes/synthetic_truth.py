@@ -30,7 +30,6 @@ from memorisk.audits.comparison.plants import Plants, draw_plants
 from memorisk.audits.comparison.sets import Sets, select_rows, stack_stores
 from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.reasons import AHEAD_LEVEL
 from memorisk.images.alterations.planting import plant_copy
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches
@@ -40,8 +39,8 @@ from memorisk.images.pixels import hash_pixels
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.workload import no_progress
-from memorisk.statistics.copies.tails import CHANCE
 from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, SINGLED_OUT_LEVEL
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
 SIDE, LEVEL = 64, 0.992
@@ -54,7 +53,7 @@ TEXT = f"""Real images at {SIDE} px stand for a synthetic set, so that the truth
 copies of some training patients hidden among them, of seven kinds, drawn anew in every split. *Noticed* is a copy that
 is singled out; claimed is the share of the audit's own plants that would be, R its lower limit (the share of so few
 copies varies by itself). *By chance* is the share of audits with another image singled out for a patient without a
-copy; claimed is at most {100 * CHANCE:.0f} %.
+copy; claimed is at most {100 * SINGLED_OUT_LEVEL:.0f} %.
 *Wrongly listed* is the share of a list (none where it is empty) without a copy; claimed is at most 10 %. *Flagged
 images* are those of other patients that are said to expose somebody. *Fails, nobody copied*: sets without any copy
 that fail by distance (somebody is listed, or more patients lie nearer than every held-out one than chance explains);
@@ -258,7 +257,7 @@ def row_of(name: str, detector: str, found: dict[str, np.ndarray]) -> dict[str, 
         return f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
     recall = interval(found["true"] - found["claimed"])
-    least = stats.binom.ppf(0.996, len(found["chance"]), CHANCE)  # audits that may have another singled out
+    least = stats.binom.ppf(0.996, len(found["chance"]), SINGLED_OUT_LEVEL)  # audits that may have another singled out
     wrong = interval(found["wrong"])
     fails = clopper_pearson(int(found["fails"].sum()), len(found["fails"]))
     holds = (

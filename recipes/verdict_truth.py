@@ -33,7 +33,7 @@ import pandas as pd
 from memorisk.audits.classifier.analysis import PER_CLASS, class_findings, design_checks, verdict_table
 from memorisk.audits.classifier.evidence import Context, Evidence, Items, margin_of_loss
 from memorisk.audits.classifier.look_alikes import equal_losses
-from memorisk.audits.classifier.options import NOTICE, AnalysisOptions
+from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.reasons import look_alike_reasons
 from memorisk.audits.classifier.tables.attacks import (
     ALL,
@@ -47,6 +47,7 @@ from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.sign_flips import gap_statistic
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.check_reasons import check_reasons
+from memorisk.statistics.verdicts.levels import NOTICE
 from memorisk.statistics.verdicts.noticeable_gap import gap_profiles
 from memorisk.statistics.verdicts.remedies import Way
 from memorisk.statistics.verdicts.units import GROUP_NAMES

@@ -50,11 +50,9 @@ from numpy.typing import ArrayLike, NDArray
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
 
 FloatArray = NDArray[np.float64]
-
-UNSEEN_LEVEL = 0.01
-"""Share of sound audits in which any class may fail this check."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ def compare_unseen_losses(
     test_label: ArrayLike,
     *,
     symmetric: bool = True,
-    level: float = UNSEEN_LEVEL,
+    level: float = PREREQUISITE_LEVEL,
     seed: int = 0,
 ) -> dict[str, UnseenCheck]:
     """Compare unseen canaries' losses with test losses, and their spread over seeds, class by class, over groups.
@@ -338,8 +336,6 @@ def _blocks(draws: int) -> list[int]:
     return [min(_BLOCK, draws - start) for start in range(0, draws, _BLOCK)]
 
 
-IMAGE_COUNT_LEVEL = 0.01
-"""Largest p-value at which numbers of images are not alike."""
 N_PERMUTATIONS = 9_999
 
 
@@ -361,7 +357,7 @@ class ImageCounts:
     @property
     def one_each(self) -> bool:
         """Return whether every patient counts by one image, since the numbers are not alike."""
-        return self.p_value <= IMAGE_COUNT_LEVEL
+        return self.p_value <= PREREQUISITE_LEVEL
 
     @property
     def words(self) -> str:
@@ -402,7 +398,7 @@ def image_counts(train_group: ArrayLike, held_group: ArrayLike, *, seed: int = 0
     of_train, of_held = (np.unique(groups, return_counts=True)[1] for groups in (ours, theirs))
     p = _rank_sum_p(of_train, of_held, seed)
     rows = np.arange(len(ours)), np.arange(len(theirs))
-    if p <= IMAGE_COUNT_LEVEL:
+    if p <= PREREQUISITE_LEVEL:
         rows = np.sort(one_per_group(ours, seed=seed)), np.sort(one_per_group(theirs, seed=seed))
     return ImageCounts(*rows, float(of_train.mean()), float(of_held.mean()), p)
 

@@ -38,11 +38,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.statistics.verdicts.levels import VERDICT_LEVEL
 
 FloatArray = NDArray[np.float64]
 
-DEFAULT_Q = 0.1
-"""Expected share of noise among the flagged that a list may have."""
 
 _ROUNDING = 1e-12
 
@@ -66,7 +65,7 @@ class Rejections:
         return int(self.rejected.sum())
 
 
-def benjamini_hochberg(p: ArrayLike, q: float = DEFAULT_Q) -> Rejections:
+def benjamini_hochberg(p: ArrayLike, q: float = VERDICT_LEVEL) -> Rejections:
     """Benjamini-Hochberg step-up: reject the k smallest, `k = max{k : p_(k) <= q k / m}`.
 
     Args:
@@ -85,7 +84,7 @@ def benjamini_hochberg(p: ArrayLike, q: float = DEFAULT_Q) -> Rejections:
     return _step_up(p, q, dependent=False)
 
 
-def benjamini_yekutieli(p: ArrayLike, q: float = DEFAULT_Q) -> Rejections:
+def benjamini_yekutieli(p: ArrayLike, q: float = VERDICT_LEVEL) -> Rejections:
     """Benjamini-Yekutieli step-up: Benjamini-Hochberg at `q / (1 + 1/2 + ... + 1/m)`, valid under any dependence.
 
     Args:
@@ -134,7 +133,7 @@ def smallest_list(m: int, q: float, n_test: int, n_flips: int) -> int:
     return max(1, math.ceil(ratio * (1 - _ROUNDING)))
 
 
-def smallest_list_of(floors: ArrayLike, q: float = DEFAULT_Q) -> int:
+def smallest_list_of(floors: ArrayLike, q: float = VERDICT_LEVEL) -> int:
     """Compute `smallest_list` when groups differ in their smallest attainable p-value (missing seeds, sizes).
 
     It is `min{k : #{floors <= q k / m} >= k}`, with m the number of floors that are not NaN; m + 1 if no k fulfils it.

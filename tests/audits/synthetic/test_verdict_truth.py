@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from memorisk.audits.synthetic import findings
+from memorisk.statistics.verdicts.levels import SINGLED_OUT_LEVEL
 
 RECIPE = Path(__file__).resolve().parents[3] / "recipes" / "verdict_truth_sets.py"
 AUDITS = 8
@@ -37,5 +38,5 @@ def test_a_set_with_a_copy_does_not_pass(counts: dict[str, Counter[str]]) -> Non
 def test_an_honest_set_is_neither_failed_nor_suspected(counts: dict[str, Counter[str]]) -> None:
     for name in ("nobody", "nobody, 300 beside 100"):
         assert counts[name]["fail"] <= binom.ppf(0.999, AUDITS, 0.1)
-        assert counts[name]["singled"] <= binom.ppf(0.999, AUDITS, findings.CHANCE)
+        assert counts[name]["singled"] <= binom.ppf(0.999, AUDITS, SINGLED_OUT_LEVEL)
     assert counts["nobody"]["pass"] >= binom.ppf(0.001, AUDITS, 0.8)

@@ -11,7 +11,8 @@ from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import precedence_p, preceding_units, reversed_queries
 from memorisk.statistics.copies.set_memorization import memorized_share, nearness_test
-from memorisk.statistics.exchangeability import IMAGE_COUNT_LEVEL, image_counts
+from memorisk.statistics.exchangeability import image_counts
+from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
 from tests.thorough import thorough
 
 M, N, DRAWN, SPREAD = 40, 60, 60, 0.7
@@ -56,7 +57,7 @@ def test_a_random_split_is_alike_but_for_one_in_a_hundred():
         counts = rng.permutation(rng.geometric(0.3, size=60))
         p.append(image_counts(patients(counts[:40]), patients(counts[40:], 100), seed=seed).p_value)
     said = np.array(p)
-    assert (said <= IMAGE_COUNT_LEVEL).sum() <= stats.binom.ppf(0.999, len(said), IMAGE_COUNT_LEVEL)
+    assert (said <= PREREQUISITE_LEVEL).sum() <= stats.binom.ppf(0.999, len(said), PREREQUISITE_LEVEL)
     assert 0.1 < (said <= 0.2).mean() < 0.3  # valid, and no more careful than ties make it
 
 

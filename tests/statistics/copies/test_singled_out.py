@@ -7,7 +7,6 @@ from scipy.stats import binom
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.tails import (
-    CHANCE,
     MIN_HELD_OUT,
     closeness,
     copies_for_power,
@@ -15,6 +14,7 @@ from memorisk.statistics.copies.tails import (
     neighbour_leads,
     tail_cut,
 )
+from memorisk.statistics.verdicts.levels import SINGLED_OUT_LEVEL
 
 
 @pytest.mark.parametrize("n_held", [30, MIN_HELD_OUT, 400])
@@ -23,9 +23,9 @@ def test_an_exponential_tail_keeps_the_chance(n_held: int) -> None:
     rng, repeats = np.random.default_rng(n_held), 4000
     cuts = [tail_cut(rng.exponential(size=n_held), 1000) for _ in range(repeats)]
     hit = sum(rng.exponential(size=1000).max() > found.cut for found in cuts)
-    assert hit <= binom.ppf(0.999, repeats, CHANCE)
+    assert hit <= binom.ppf(0.999, repeats, SINGLED_OUT_LEVEL)
     mean = np.mean([1000 * np.exp(-found.cut) for found in cuts])  # exactly expected beyond each cut
-    assert mean == pytest.approx(CHANCE, rel=0.25)
+    assert mean == pytest.approx(SINGLED_OUT_LEVEL, rel=0.25)
 
 
 def test_the_predictive_tail_is_that_of_an_excess_over_the_mean_of_k() -> None:
@@ -38,7 +38,7 @@ def test_the_predictive_tail_is_that_of_an_excess_over_the_mean_of_k() -> None:
     top = np.sort(null)[::-1]
     assert (found.n_tail, found.start) == (20, 0.0)
     assert found.slope == pytest.approx(top[:20].mean())
-    assert found.expected(found.cut) == pytest.approx(CHANCE)
+    assert found.expected(found.cut) == pytest.approx(SINGLED_OUT_LEVEL)
     assert found.expected(found.start - 1) == pytest.approx(50 * 21 / 201)
     assert found.with_units(200) == pytest.approx(found.cut)
     assert found.with_units(2000) < found.cut < found.with_units(50)
@@ -89,7 +89,7 @@ def test_copies_that_one_would_be_noticed_of() -> None:
 def test_misfits_are_refused() -> None:
     with pytest.raises(InputError, match="must be numbers"):
         tail_cut([np.nan, 1.0], 10)
-    for trials, chance in ((0, CHANCE), (10, 0.0)):
+    for trials, chance in ((0, SINGLED_OUT_LEVEL), (10, 0.0)):
         with pytest.raises(InputError, match="positive"):
             tail_cut(np.arange(100.0), trials, chance=chance)
     with pytest.raises(InputError, match="between 0 and 1"):

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import binom
 
 from memorisk.statistics.roc import seed_auc_jackknife, tpr_at_fpr
-from memorisk.statistics.verdicts.attack_verdict import LEVEL, Attack, attack_findings, nearest_attack
+from memorisk.statistics.verdicts.attack_verdict import Attack, attack_findings, nearest_attack
+from memorisk.statistics.verdicts.levels import ATTACK_LEVEL
 from memorisk.statistics.verdicts.reasons import DOUBT, FAIL
 from memorisk.statistics.verdicts.remedies import Way, advice
 from memorisk.statistics.verdicts.units import UnitNames
@@ -58,12 +59,16 @@ def test_many_members_found_at_few_false_positives_fail_whatever_the_auc():
 def test_failures_are_adjusted_by_holm_over_all_attacks():
     """Ten attacks with two p-values each: the smallest must be below LEVEL / 20, the next below LEVEL / 19."""
     rest = [QUIET] * 9
-    held = replace(QUIET, auc=0.7, low=0.62, high=0.77, p_auc=1.01 * LEVEL / 20)
+    held = replace(QUIET, auc=0.7, low=0.62, high=0.77, p_auc=1.01 * ATTACK_LEVEL / 20)
     assert not any(f.bears_on == FAIL for f in judged(held, *rest))
-    assert [f.bears_on for f in judged(replace(held, p_auc=0.99 * LEVEL / 20), *rest)] == [FAIL]
-    both = [replace(held, p_auc=0.99 * LEVEL / 20), replace(held, name="second", p_auc=0.99 * LEVEL / 19), *rest[1:]]
+    assert [f.bears_on for f in judged(replace(held, p_auc=0.99 * ATTACK_LEVEL / 20), *rest)] == [FAIL]
+    both = [
+        replace(held, p_auc=0.99 * ATTACK_LEVEL / 20),
+        replace(held, name="second", p_auc=0.99 * ATTACK_LEVEL / 19),
+        *rest[1:],
+    ]
     assert "second" in judged(*both)[0].text
-    both[1] = replace(both[1], p_auc=1.01 * LEVEL / 19)
+    both[1] = replace(both[1], p_auc=1.01 * ATTACK_LEVEL / 19)
     assert "second" not in judged(*both)[0].text
 
 
@@ -176,7 +181,7 @@ def test_both_errors_hold_their_level(gap, wrong):
     for _ in range(repeats):
         found = judged(*world(rng, gap, 0.2))
         count += any(f.bears_on == FAIL for f in found) if wrong == FAIL else not found
-    assert count <= binom.ppf(0.999, repeats, LEVEL)
+    assert count <= binom.ppf(0.999, repeats, ATTACK_LEVEL)
 
 
 def test_power_where_everybody_is_found_and_where_nobody_is():

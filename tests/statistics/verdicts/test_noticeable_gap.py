@@ -11,12 +11,12 @@ from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.nulls import unit_p_values
 from memorisk.statistics.memorization.sign_flips import flip_null, joined_units, sign_flip_p_values
 from memorisk.statistics.verdicts import noticeable_gap as module
+from memorisk.statistics.verdicts.levels import POWER
 from memorisk.statistics.verdicts.noticeable_gap import (
     EVERY,
     GAPS,
     MIN_ROOM,
     NOISIEST,
-    POWER,
     class_list,
     gap_profiles,
     noticeable_gap,

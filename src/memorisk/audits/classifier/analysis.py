@@ -42,9 +42,9 @@ from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.verdicts.attack_verdict import attack_findings, nearest_attack
 from memorisk.statistics.verdicts.check_reasons import check_reasons
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
-from memorisk.statistics.verdicts.class_reasons import VERDICT_CORRECTION, VERDICT_LEVEL
-from memorisk.statistics.verdicts.independent_draws import ROLES_LEVEL, exchanged_roles, independent_draws
-from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER, POWER, STRATA
+from memorisk.statistics.verdicts.independent_draws import exchanged_roles, independent_draws
+from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, PREREQUISITE_LEVEL, VERDICT_CORRECTION, VERDICT_LEVEL
+from memorisk.statistics.verdicts.noticeable_gap import STRATA
 from memorisk.statistics.verdicts.verdict import (
     PASS,
     Decision,
@@ -286,7 +286,7 @@ def _draws_check(evidence: Evidence, *, elsewhere: bool) -> Check:
 def _roles_check(evidence: Evidence) -> Check:
     """Check that in no seed members have systematically the higher loss."""
     p = exchanged_roles(evidence.gap, evidence.sign, evidence.items.group)
-    seeds = tuple(int(seed) for seed in evidence.seeds[p <= ROLES_LEVEL])
+    seeds = tuple(int(seed) for seed in evidence.seeds[p <= PREREQUISITE_LEVEL])
     check = Check(name="exchanged-roles", outcome=NOTHING, numbers={"smallest_p": float(p.min(initial=1.0))})
     return replace(check, outcome=NOTICED, reason="members-answered-worse", seeds=seeds) if seeds else check
 

@@ -13,6 +13,7 @@ from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.options import CheckpointSeconds, Device, OneImagePerPatient, Threads, grouped
 from memorisk.runs.settings import check_between, check_counts, check_finite, check_types, settings_of
 from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, FunctionOptions
+from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, VERDICT_LEVEL
 from memorisk.training.engine.options import Model, SplitSeed, TrainOptions, Weights
 
 WORKER_MODULES = ("memorisk.training.classifiers.jobs", "memorisk.images.pixels")
@@ -24,19 +25,13 @@ Protocol = Literal["corrected", "paper"]
 Design = Literal["balanced", "matched", "paper"]
 Gate = Literal["high", "moderate", "never"]
 
-NOTICE = 2.0
-"""Nats: a patient with this gap is answered with seven times the probability of an unseen one (METHODS section 6)."""
-
-ATTACK_GATE = 0.6
-"""An AUC: of a member and another, ordered by the attack, six in ten right (METHODS section 6)."""
-
 
 @grouped("statistics", essential="level fail_on one_image_per_patient")
 @dataclass(frozen=True, kw_only=True)
 class AnalysisOptions:
     """Options of lists and verdicts from scores. The verdict's own list has a fixed level (`statistics.verdicts`)."""
 
-    level: float = 0.1
+    level: float = VERDICT_LEVEL
     """False discovery rate of the flagged patients, over all classes together. It changes the lists; the verdict uses
     a list at 0.1."""
 

@@ -17,7 +17,7 @@ from memorisk.report.numbers import INLINE, OMITTED, Key, from_known
 from memorisk.report.result import Result
 from memorisk.statistics.epsilon import EpsilonBound
 from memorisk.statistics.verdicts.checks import Check
-from memorisk.statistics.verdicts.class_reasons import VERDICT_CORRECTION, VERDICT_LEVEL
+from memorisk.statistics.verdicts.levels import VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.units import UnitNames
 
 SCHEMA = 2

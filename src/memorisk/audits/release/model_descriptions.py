@@ -9,7 +9,6 @@ from typing import Any
 
 from memorisk.audits.classifier.attack_numbers import ALL, AttackNumbers, TargetAudit
 from memorisk.audits.classifier.look_alikes import LOSSES_ALONE
-from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, ClassUtility, Privacy
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.release.integrity import FinishedAudit
@@ -25,6 +24,7 @@ from memorisk.report.statements.statement import (
 )
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.scores.twin_attacks import ATTACKS
+from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE
 from memorisk.statistics.verdicts.reasons import Reason
 
 NO_PATIENTS = (

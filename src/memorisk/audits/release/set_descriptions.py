@@ -24,7 +24,7 @@ from memorisk.audits.release.model_descriptions import (
     texts_under,
 )
 from memorisk.audits.synthesize.result import LoopNumbers
-from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
+from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSettings
 from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.audits.watch.reasons import AUDIT_IT
@@ -49,6 +49,7 @@ from memorisk.runs.files import read_table
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.verdicts.check_reasons import check_reasons
+from memorisk.statistics.verdicts.levels import VERDICT_LEVEL
 from memorisk.statistics.verdicts.reasons import LIMIT, Reason, Words
 
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")

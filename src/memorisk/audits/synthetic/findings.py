@@ -15,7 +15,7 @@ from memorisk.audits.comparison.distances import Distances, PixelCopies
 from memorisk.audits.comparison.plants import Plants
 from memorisk.audits.comparison.review import NO_REVIEW, Review
 from memorisk.audits.comparison.sets import Sets
-from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
+from memorisk.audits.synthetic.options import FAR_SHARE, SyntheticOptions
 from memorisk.audits.synthetic.pixel_counts import (
     LiteratureStatistics,
     PixelCounts,
@@ -41,7 +41,6 @@ from memorisk.statistics.copies.reversed_queries import (
     reversed_queries,
 )
 from memorisk.statistics.copies.tails import (
-    CHANCE,
     MIN_HELD_OUT,
     TailCut,
     closeness,
@@ -53,6 +52,7 @@ from memorisk.statistics.copies.tails import (
 from memorisk.statistics.exchangeability import NeighbourTest, neighbour_test
 from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.multiple_testing import benjamini_hochberg
+from memorisk.statistics.verdicts.levels import SINGLED_OUT_LEVEL, VERDICT_LEVEL
 
 _ROUNDING = 1e-12
 
@@ -365,7 +365,7 @@ def _of_detector(
         images_of = dict(zip(asked.unit.tolist(), asked.n_images.tolist(), strict=True))
         set_p = planted_p_values(d.synthetic, [images_of[p] for p in patients[d.nearest]], d.held, theirs)
         near_new = nearness(d.synthetic, d.held_to_train, theirs, d.second)
-        singled = _singled_out(d, copies, asked, patients, theirs, CHANCE / number)
+        singled = _singled_out(d, copies, asked, patients, theirs, SINGLED_OUT_LEVEL / number)
         if plants.n:
             source = patients[plants.source]
             plant_p = planted_p_values(d.plant_source, [images_of[s] for s in source], d.held, theirs)

@@ -19,12 +19,12 @@ from memorisk.audits.comparison.review import pair_keys
 from memorisk.audits.comparison.review_files import ANSWERS, COLUMNS, DISMISS
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
-from memorisk.audits.synthetic.reasons import AHEAD_LEVEL
 from memorisk.audits.synthetic.second_look import SecondLook
 from memorisk.images.copies.near_copies import thumbnails
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import preceding_units
 from memorisk.statistics.pairs.identity_pairs import cliques
+from memorisk.statistics.verdicts.levels import AHEAD_LEVEL
 
 SAME_PIXELS, NEAR_PIXELS, AHEAD_OF_HELD_OUT = "same pixels", "nearly the same pixels", "nearer than every held-out one"
 SINGLED = "singled out by"

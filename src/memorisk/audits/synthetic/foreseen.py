@@ -10,11 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
+from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.result import AlignedPairs, Listing, SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.report.numbers import from_json
 from memorisk.statistics.copies.reversed_queries import precedence_p
+from memorisk.statistics.verdicts.levels import VERDICT_LEVEL
 
 OPEN = "open"
 """Status of a verdict that only the audit repeated with the review can decide."""

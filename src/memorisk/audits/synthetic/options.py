@@ -27,10 +27,9 @@ from memorisk.runs.options import (
     grouped,
 )
 from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
+from memorisk.statistics.verdicts.levels import VERDICT_LEVEL
 
 AUTO = "auto"
-VERDICT_LEVEL = 0.1
-"""Level of the list that a verdict rests on, whatever level the list of the report has: METHODS section 6."""
 FAR_SHARE = 0.9
 """Share of the held-out patients who lie nearer to the training images than an image that is called far."""
 
@@ -84,7 +83,7 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
     seed: int = 0
     """Random seed for planting copies."""
 
-    level: float = 0.1
+    level: float = VERDICT_LEVEL
     """False discovery rate of the listed patients: the expected share that is as far from the set as held-out patients
     are. It changes the list; the verdict uses a list at 0.1."""
     recall: float = 0.8

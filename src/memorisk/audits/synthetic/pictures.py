@@ -8,13 +8,13 @@ import pandas as pd
 from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, laid_on_one_another, side_by_side
 from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.reasons import AHEAD_LEVEL
 from memorisk.audits.synthetic.result import MATRIX, Listing, SyntheticSummary
 from memorisk.images.copies.near_copies import MIRRORED
 from memorisk.images.store import ImageStore
 from memorisk.report.columns import booleans, column_texts, rows
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
+from memorisk.statistics.verdicts.levels import AHEAD_LEVEL
 
 
 @dataclass(frozen=True, eq=False)

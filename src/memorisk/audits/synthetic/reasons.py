@@ -5,15 +5,14 @@ from collections.abc import Mapping
 from memorisk.audits.comparison.plants import counted, kinds_words, mostly_missed, recall_doubt
 from memorisk.audits.comparison.sets import MIN_GREY_LEVELS
 from memorisk.audits.comparison.terms import missing_patients
-from memorisk.audits.synthetic.options import FAR_SHARE, VERDICT_LEVEL, SyntheticOptions
+from memorisk.audits.synthetic.options import FAR_SHARE, SyntheticOptions
 from memorisk.runs.errors import plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
-from memorisk.statistics.copies.tails import CHANCE, MIN_HELD_OUT
+from memorisk.statistics.copies.tails import MIN_HELD_OUT
 from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, SINGLED_OUT_LEVEL, VERDICT_LEVEL
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Number, Reason, Words
 
-AHEAD_LEVEL = 0.05
-"""Largest p at which the training patients nearer than every held-out one are too many for chance."""
 _WITHOUT = "memorisk release SET CLEAN --without RUN"
 """Command that writes a set without the images of pairs that no person dismissed."""
 _LOOK = "these pairs, looked at (--gallery), and judged in review.csv (--review)"
@@ -222,7 +221,7 @@ class SingledOut(Reason, code="singled-out"):
     text = Words(
         "{n_images:synthetic image is|synthetic images are} singled out: nearer to "
         "{n_patients:training {one}|training {many}} than chance explains; of sets without copies at most "
-        f"{100 * CHANCE:.0f} % have such an image (the pairs head review.csv)"
+        f"{100 * SINGLED_OUT_LEVEL:.0f} % have such an image (the pairs head review.csv)"
     )
     plain = Words("{n_images:generated image points at one person|generated images each point at one person}")
     remedy = Words(f"{_LOOK}; or the set without these images ({_WITHOUT})")

@@ -26,7 +26,6 @@ from memorisk.audits.comparison.plants import missed_kinds, mostly_missed
 from memorisk.audits.comparison.terms import TrainingUnread
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.reasons import (
-    AHEAD_LEVEL,
     CertainCopy,
     ChangedCopies,
     ChangedPairs,
@@ -71,16 +70,9 @@ from memorisk.report.earlier_verdicts import FORMS
 from memorisk.statistics.copies.planted_copies import plants_needed
 from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.verdicts.check_reasons import check_reasons
+from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, NEAR_DOUBT_LEVEL, NEAR_LEVEL, PREREQUISITE_LEVEL
 from memorisk.statistics.verdicts.reasons import Reason, verdict_reasons
 from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways
-
-NEAR_LEVEL = 0.01
-"""Largest p at which the patients with a nearly identical synthetic image, who are also compared with held-out ones,
-are too many for chance."""
-DOUBT_LEVEL = 0.05
-"""Largest p at which these patients are a doubt; without such held-out patients they are one at any p."""
-UNLIKE_LEVEL = 0.01
-"""Largest p, in either direction, at which training and held-out images do not count as a random split."""
 
 
 def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> dict[str, Any]:
@@ -236,7 +228,7 @@ def _dismissed_copies(pixels: PixelPairs) -> Iterator[Reason]:
     if n := pixels.n_dismissed_identical_pairs:
         yield DismissedIdentical(n_pairs=n)
     p = pixels.dismissed_near_p
-    if p is not None and p <= DOUBT_LEVEL:
+    if p is not None and p <= NEAR_DOUBT_LEVEL:
         yield DismissedNear(n_pairs=pixels.n_dismissed_near_pairs, p=p)
 
 
@@ -343,7 +335,7 @@ def _near(kind: type[NearlyIdentical], numbers: SyntheticNumbers) -> NearlyIdent
 
 def _near_pairs(numbers: SyntheticNumbers) -> Iterator[Reason]:
     pixels, p = numbers.pixels, numbers.pixels.near_p
-    if pixels.n_near_train_patients and not (pixels.n_near_held_patients and (p is None or p > DOUBT_LEVEL)):
+    if pixels.n_near_train_patients and not (pixels.n_near_held_patients and (p is None or p > NEAR_DOUBT_LEVEL)):
         yield _near(NearlyIdentical, numbers)
 
 
@@ -367,7 +359,7 @@ def _memorized_pairs(numbers: SyntheticNumbers) -> Iterator[Reason]:
 
 def _unlike(numbers: SyntheticNumbers) -> PartsApart | PartsTogether | None:
     test, units = numbers.unlike, numbers.terms.names
-    if test is None or test.p_value > UNLIKE_LEVEL:
+    if test is None or test.p_value > PREREQUISITE_LEVEL:
         return None
     by = f" by {numbers.unlike_by}" if numbers.comparison.n_detectors > 1 else ""
     if test.together:

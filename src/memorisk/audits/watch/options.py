@@ -12,6 +12,7 @@ from memorisk.models.settings import DEFAULT_DETECTOR, SamplingOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import Device, Domain, HeldOutSplit, InputSize, Normalise, Precision, TrainSplit, grouped
 from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
+from memorisk.statistics.verdicts.levels import VERDICT_LEVEL
 
 AUTO = "auto"
 StopOn = Literal["auto", "share", "test", "listed", "never"]
@@ -49,7 +50,7 @@ class WatchSettings(SamplingOptions):
     nominal: float = 0.05
     """A training patient counts as memorized if fewer than this share of held-out patients are as close to the drawn
     images."""
-    level: float = 0.1
+    level: float = VERDICT_LEVEL
     """False discovery rate of the patients listed at each evaluation: the expected share that is not closer than
     held-out patients are."""
 

@@ -41,6 +41,7 @@ from memorisk.report.statements.statement import (
     Statement,
 )
 from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.levels import AHEAD_LEVEL
 from memorisk.statistics.verdicts.reasons import Bearing
 
 APPENDIX = "appendix"
@@ -94,8 +95,6 @@ _STATUS: Mapping[str, str] = {
     UNDECIDED: "it could not be decided",
     NOT_ASKED: "it says nothing of privacy",
 }
-_CHANCE = 0.05
-"""Largest p at which more people are nearer than every held-out one than chance explains."""
 _COUNTED = frozenset(
     (
         *("confirmed-pairs", "same-pixels", "held-out-pixels", "listed-patients", "nearer-than-every-held-out"),
@@ -313,7 +312,7 @@ def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
         clauses.append(f"{what} on an image of {people(counts.get('second_look_people', 0), 'training')} (second look)")
     if n := counts.get("singled_out"):
         clauses.append(plural(n, "generated image points at one person", "generated images each point at one person"))
-    if (n := counts.get("ahead")) and ahead is not None and ahead.p_value is not None and ahead.p_value <= _CHANCE:
+    if (n := counts.get("ahead")) and ahead is not None and ahead.p_value is not None and ahead.p_value <= AHEAD_LEVEL:
         more = f"{people(n, 'training')} {'lies' if n == 1 else 'lie'} nearer to the set than every held-out one"
         clauses.append(f"{more}, more than chance explains")
     if not clauses:

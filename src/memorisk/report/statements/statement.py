@@ -19,10 +19,11 @@ from memorisk.report.statements.envelope import InTotoStatement, ResourceDescrip
 from memorisk.report.statements.json_documents import load_schema, violations
 from memorisk.runs.checksums import listing_sha256
 from memorisk.runs.errors import InputError, one_line
+from memorisk.statistics.verdicts.levels import VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.reasons import Reason
 
 FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 4, "privacy-statement-4"
-LISTS = {"level": 0.1, "correction": "bh"}
+LISTS = {"level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION}
 """Level and correction of the list behind a verdict; verdicts of the first form were given at the requested ones."""
 PASS, FAIL, UNDECIDED, NOT_ASKED = "pass", "fail", "undecided", "not asked"
 HEADLINES = {

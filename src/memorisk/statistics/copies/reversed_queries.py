@@ -36,7 +36,8 @@ from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.statistics.copies.calibration import check_distances, group_values
 from memorisk.statistics.exchangeability import ImageCounts, image_counts
 from memorisk.statistics.memorization.nulls import candidate_p_values, unit_p_values
-from memorisk.statistics.multiple_testing import DEFAULT_Q, Rejections, benjamini_hochberg, smallest_list_of
+from memorisk.statistics.multiple_testing import Rejections, benjamini_hochberg, smallest_list_of
+from memorisk.statistics.verdicts.levels import VERDICT_LEVEL
 
 FloatArray = NDArray[np.float64]
 _ROUNDING = 1e-12
@@ -124,7 +125,7 @@ def reversed_queries(
     train_group: ArrayLike | None = None,
     held_group: ArrayLike | None = None,
     *,
-    q: float = DEFAULT_Q,
+    q: float = VERDICT_LEVEL,
     sizes: str = "matched",
     seed: int = 0,
 ) -> ReversedQueries:
@@ -232,7 +233,7 @@ def image_p_values(train_distance: ArrayLike, held_distance: ArrayLike) -> Float
     return candidate_p_values(-check_distances(train_distance), -check_distances(held_distance))
 
 
-def held_out_needed(n_train: int, copied: int, q: float = DEFAULT_Q) -> int:
+def held_out_needed(n_train: int, copied: int, q: float = VERDICT_LEVEL) -> int:
     """Compute how many held-out patients make a list of so few copied ones possible: ``n_train / (q copied) - 1``.
 
     Args:

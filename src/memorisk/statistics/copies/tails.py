@@ -62,10 +62,9 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
+from memorisk.statistics.verdicts.levels import SINGLED_OUT_LEVEL
 
 FloatArray = NDArray[np.float64]
-CHANCE = 0.05
-"""Share of sets without copies that may have any patient singled out."""
 TAIL = 0.1
 """Share of the held-out patients to which the tail is fitted: METHODS' level, twenty patients of 200."""
 MIN_TAIL = 10
@@ -123,7 +122,7 @@ class TailCut:
         )  # fmt: skip
 
 
-def tail_cut(null: ArrayLike, trials: float, chance: float = CHANCE) -> TailCut:
+def tail_cut(null: ArrayLike, trials: float, chance: float = SINGLED_OUT_LEVEL) -> TailCut:
     """Compute the value beyond which a training patient is nearer to the set than chance explains.
 
     The cut solves ``trials * p(cut - start) = chance``. Null hypothesis: values of training and held-out patients are

@@ -25,14 +25,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.mark_contrasts import mean_limits
+from memorisk.statistics.verdicts.levels import POWER
 
 FloatArray = NDArray[np.float64]
 
 MAX_EXACT = 20_000
 """Assignments up to which the permutation test goes through all."""
 TOLERANCE = 1e-12
-POWER = 0.8
-"""Probability with which the least shift that counts as noticeable is found (METHODS section 6)."""
 PLANTED_ASSIGNMENTS = 200
 """Assignments of several models into which a shift is planted: the share found is known to about 0.03."""
 

@@ -4,10 +4,10 @@ Every attack that was run counts unless it is a control: attacks on the twins, w
 patient, and attacks on the given model, over all classes and class by class, which show what this file gives away.
 
 * *Fail*: an AUC is surely at least the gate, or more than ``SURE_RATE`` of the members are surely found at 1 % false
-  positives. All these one-sided p-values form one family and are adjusted by Holm's procedure at ``LEVEL``, so that an
-  audit without any such attack fails with probability at most ``LEVEL``, however many were run.
+  positives. All these one-sided p-values form one family and are adjusted by Holm's procedure at ``ATTACK_LEVEL``. An
+  audit without any such attack therefore fails with probability at most ``ATTACK_LEVEL``, however many were run.
 * *Pass* needs every upper limit below the gate. It is not adjusted: a pass says that *all* attacks lie below, and is
-  wrong with probability at most ``LEVEL`` already where one of them does not (an intersection-union test).
+  wrong with probability at most ``ATTACK_LEVEL`` already where one of them does not (an intersection-union test).
 * Where members and non-members may differ by more than membership (a control that fails, a split that was not drawn
   at random), an attack that compares with the test part neither fails nor passes.
 * An interval over fewer than three trainings is about these models only. For twins it neither fails nor passes; for the
@@ -24,15 +24,12 @@ from memorisk.runs.errors import one_line
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple_testing import holm
 from memorisk.statistics.verdicts.class_reasons import models_remedy
+from memorisk.statistics.verdicts.levels import ATTACK_LEVEL, SURE_RATE
 from memorisk.statistics.verdicts.reasons import FAIL, SUPPORT, Reason, Words
 from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways
 from memorisk.statistics.verdicts.tiers import format_against_gates
 from memorisk.statistics.verdicts.units import UnitNames
 
-SURE_RATE = 0.05
-"""Share of the members that must surely be exceeded at 1 % false positives to fail: five times that of guessing."""
-LEVEL = 0.025
-"""One-sided level of all failures together, and of a pass: one side of a 95 % interval."""
 MOST_NAMED = 3
 """Largest number of attacks or classes that a sentence names; the others are counted."""
 
@@ -201,9 +198,9 @@ def attack_findings(attacks: Sequence[Attack], gate: float, units: UnitNames, n_
     counted = [a for a in attacks if a.comparable and (a.of_target or not a.conditional) and not np.isnan(a.auc)]
     adjusted = holm([p for a in counted for p in (a.p_auc, a.p_tpr)]).reshape(-1, 2)
     failed = [
-        FoundMembers(a, bool(row[0] <= LEVEL), bool(row[1] <= LEVEL))
+        FoundMembers(a, bool(row[0] <= ATTACK_LEVEL), bool(row[1] <= ATTACK_LEVEL))
         for a, row in zip(counted, adjusted, strict=True)
-        if row.min() <= LEVEL
+        if row.min() <= ATTACK_LEVEL
     ]
     failed.sort(key=lambda failure: -failure.attack.low)
     kinds = ((False, False), (True, False), (True, True))  # of the given model, of a class of it

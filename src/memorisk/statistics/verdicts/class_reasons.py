@@ -5,16 +5,13 @@ from collections.abc import Mapping
 
 from memorisk.runs.errors import one_line
 from memorisk.statistics.intervals import MIN_SEEDS
-from memorisk.statistics.multiple_testing import DEFAULT_Q
-from memorisk.statistics.verdicts.noticeable_gap import EVERY, GAPS, MAX_SEEDS, MIN_ROOM, PASS_POWER
+from memorisk.statistics.verdicts.levels import PASS_POWER, VERDICT_LEVEL
+from memorisk.statistics.verdicts.noticeable_gap import EVERY, GAPS, MAX_SEEDS, MIN_ROOM
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, ClassReason, Reason, Words
 from memorisk.statistics.verdicts.remedies import Remedy, Way
 from memorisk.statistics.verdicts.tiers import GATES, MIN_GROUPS, format_against_gates
 from memorisk.statistics.verdicts.units import UnitNames
 
-VERDICT_LEVEL, VERDICT_CORRECTION = DEFAULT_Q, "bh"
-"""Level and correction of the verdict's list: it lists a group in at most 10 % of audits in which nothing is memorized
-(`families`)."""
 MANY_FLAGGED = round(1 / VERDICT_LEVEL)
 """Number of listed groups from which more models would change little: for each that chance explains, nine are
 memorized."""

@@ -25,13 +25,7 @@ from numpy.typing import ArrayLike
 from memorisk.scores.memorization import group_table
 from memorisk.statistics.multiple_testing import holm
 from memorisk.statistics.randomization import FloatArray
-
-SHARED_LEVEL = 0.01
-"""Share of audits with fresh halves that this check may doubt at most."""
-
-
-ROLES_LEVEL = 0.01
-"""Share of audits with true roles in which any seed may be doubted."""
+from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ class Draws:
     """Smallest number of groups with which equal halves are seen."""
 
 
-def independent_draws(sign: ArrayLike, unit: ArrayLike, level: float = SHARED_LEVEL) -> Draws:
+def independent_draws(sign: ArrayLike, unit: ArrayLike, level: float = PREREQUISITE_LEVEL) -> Draws:
     """Count the independent draws of halves.
 
     Args:

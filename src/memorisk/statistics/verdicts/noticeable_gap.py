@@ -39,16 +39,7 @@ from memorisk.statistics.memorization.sign_flips import (
     least_total,
 )
 from memorisk.statistics.randomization import FloatArray, IntArray, Units, flip_blocks, plan_flips
-
-POWER = 0.8
-"""Probability with which the noticeable gap is found: four of five cases."""
-
-PASS_POWER = 0.9
-"""Probability with which a pass must notice a patient of the gap `notice`.
-
-METHODS requires 0.8, which lets one in five of them pass wherever the noticeable gap comes out just below `notice`:
-simulated with noisy trainings, one patient at 2 nats passes 4.0 % of audits (upper limit 7.7), here 1.0 % (3.6)
-(`recipes/verdict_truth.py`)."""
+from memorisk.statistics.verdicts.levels import PASS_POWER, POWER
 
 MIN_ROOM = 2.0
 """Smallest room with which a class counts as testable: at 1 the patient's own sign flips use up the level."""

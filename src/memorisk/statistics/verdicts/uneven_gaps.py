@@ -45,10 +45,11 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from memorisk.statistics.copies.tails import CHANCE, TAIL, tail_cut
+from memorisk.statistics.copies.tails import TAIL, tail_cut
 from memorisk.statistics.memorization.sign_flips import typical_error
 from memorisk.statistics.randomization import FloatArray, IntArray
-from memorisk.statistics.verdicts.noticeable_gap import GAPS, MAX_SEEDS, N_DRAWS, PASS_POWER, POWER
+from memorisk.statistics.verdicts.levels import NOTICE, PASS_POWER, POWER, SINGLED_OUT_LEVEL
+from memorisk.statistics.verdicts.noticeable_gap import GAPS, MAX_SEEDS, N_DRAWS
 
 _SHARES = (0.7, 0.15, 0.15)
 """Shares of the probability of a false notice: of a quarter of the seeds, of half, and of half exchanged; the
@@ -126,7 +127,12 @@ class UnevenGaps:
 
 
 def uneven_gaps(
-    classes: Sequence[ClassGaps], *, chance: float = CHANCE, notice: float = 2.0, flip: bool = True, seed: int = 0
+    classes: Sequence[ClassGaps],
+    *,
+    chance: float = SINGLED_OUT_LEVEL,
+    notice: float = NOTICE,
+    flip: bool = True,
+    seed: int = 0,
 ) -> list[UnevenGaps]:
     """Find the scored patients whose gaps are too large in several seeds, in all classes of an audit.
 
@@ -148,7 +154,7 @@ def uneven_gaps(
 
 
 def uneven_seeds_needed(
-    classes: Sequence[ClassGaps], *, notice: float = 2.0, flip: bool = True, seed: int = 0
+    classes: Sequence[ClassGaps], *, notice: float = NOTICE, flip: bool = True, seed: int = 0
 ) -> int | None:
     """Compute the number of seeds with which a patient that some trainings remember is noticed in every class.
 

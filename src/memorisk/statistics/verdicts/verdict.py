@@ -38,7 +38,8 @@ from memorisk.statistics.verdicts.class_reasons import (
     PowerOfPass,
     models_remedy,
 )
-from memorisk.statistics.verdicts.noticeable_gap import GAPS, MIN_ROOM, PASS_POWER, STRATA
+from memorisk.statistics.verdicts.levels import NOTICE, PASS_POWER
+from memorisk.statistics.verdicts.noticeable_gap import GAPS, MIN_ROOM, STRATA
 from memorisk.statistics.verdicts.reasons import Bearing, Gravity, Reason
 from memorisk.statistics.verdicts.remedies import (
     Claim,
@@ -91,7 +92,7 @@ def decide(
     per_class: pd.DataFrame | Mapping[str, Any],
     gate: str = "high",
     *,
-    notice: float = 2.0,
+    notice: float = NOTICE,
     units: UnitNames = GROUP_NAMES,
     n_seeds: int = 0,
     flips: bool = True,

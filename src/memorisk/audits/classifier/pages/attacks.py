@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.attack_numbers import ALL, Agreement, Agreements, Replication
-from memorisk.audits.classifier.options import ATTACK_GATE
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.memorization import with_interval
 from memorisk.audits.classifier.pages.wording import ResultView, settings
@@ -35,6 +34,7 @@ from memorisk.report.columns import (
 )
 from memorisk.report.figures import memorization as figures
 from memorisk.report.numbers import to_json, to_row
+from memorisk.statistics.verdicts.levels import ATTACK_GATE
 
 
 def attack_section(reading: ResultView) -> list[Block]:

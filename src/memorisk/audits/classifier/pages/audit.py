@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from memorisk.audits.classifier.look_alikes import LOSSES_ALONE, TABLE
-from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.attacks import attack_section, target_section
 from memorisk.audits.classifier.pages.defences import privacy_section
@@ -44,7 +43,8 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import booleans, capitalized, column_texts, count, decimal, largest_first, percent, rows
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import WAYS
-from memorisk.statistics.verdicts.class_reasons import VERDICT_LEVEL, power_sentence
+from memorisk.statistics.verdicts.class_reasons import power_sentence
+from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, VERDICT_LEVEL
 
 MOST_IMAGES = 12
 MOST_REASONS = 6

@@ -27,7 +27,7 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import column_numbers, column_texts, count, decimal, is_missing, percent, probability, rows
 from memorisk.report.figures import memorization as figures
-from memorisk.statistics.exchangeability import UNSEEN_LEVEL
+from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
 from memorisk.statistics.verdicts.tiers import GATES
 
 UNTESTED, NO_GAP = "not tested", "none"
@@ -282,12 +282,14 @@ def _check_of_the_null(reading: ResultView) -> list[Block]:
         return []
     failing = [
         t
-        for t, bad in zip(column_texts(reading.result.per_class, "label"), finite & (p <= UNSEEN_LEVEL), strict=True)
+        for t, bad in zip(
+            column_texts(reading.result.per_class, "label"), finite & (p <= PREREQUISITE_LEVEL), strict=True
+        )
         if bad
     ]
     smallest = (
         f"(smallest p over classes, corrected for their number: {probability(p[finite].min())}; a class at or below "
-        f"{UNSEEN_LEVEL:g} would get no p-values)."
+        f"{PREREQUISITE_LEVEL:g} would get no p-values)."
     )
     if failing:
         return [Paragraph(["Unseen canaries do not look like test images in ", *listed(failing), f" {smallest}"])]

@@ -19,7 +19,7 @@ from memorisk.report.columns import booleans, column_numbers, column_texts, coun
 from memorisk.report.result import Result
 from memorisk.report.result import redact as redact_result
 from memorisk.statistics.intervals import MIN_SEEDS
-from memorisk.statistics.verdicts.class_reasons import VERDICT_CORRECTION, VERDICT_LEVEL
+from memorisk.statistics.verdicts.levels import VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.tiers import HIGH_ABOVE, INSUFFICIENT, MODERATE_FROM
 
 HEADLINES: dict[str, tuple[Kind, str]] = {

@@ -30,7 +30,6 @@ from memorisk.audits.classifier.attack_numbers import (
     TargetAudit,
 )
 from memorisk.audits.classifier.evidence import WHOLE, Evidence
-from memorisk.audits.classifier.options import ATTACK_GATE
 from memorisk.report.numbers import from_json, to_row
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
 from memorisk.scores.rmia import rmia_scores
@@ -47,7 +46,8 @@ from memorisk.statistics.roc import (
     tpr_at_fpr,
 )
 from memorisk.statistics.thresholds import seed_youden_by_folds, youden_by_folds
-from memorisk.statistics.verdicts.attack_verdict import SURE_RATE, Attack
+from memorisk.statistics.verdicts.attack_verdict import Attack
+from memorisk.statistics.verdicts.levels import ATTACK_GATE, SURE_RATE
 
 STRONGEST = "differential"
 """The attack that paper 000 names as its strongest: the loss of the model that did not see the image less its loss."""

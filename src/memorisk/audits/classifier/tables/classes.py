@@ -20,11 +20,9 @@ from memorisk.statistics.memorization.nulls import UnitPValues, unit_p_values
 from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
 from memorisk.statistics.multiple_testing import FamilyLists, benjamini_hochberg, family_lists
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
-from memorisk.statistics.verdicts.class_reasons import VERDICT_CORRECTION, VERDICT_LEVEL
+from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.noticeable_gap import (
     MIN_ROOM,
-    PASS_POWER,
-    POWER,
     STRATA,
     ClassList,
     class_list,

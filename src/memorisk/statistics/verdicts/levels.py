@@ -1,0 +1,46 @@
+"""Numbers at which verdicts are decided: every level, power and gate, in one place (METHODS section 6).
+
+A verdict of another kind of audit reads the same number where it means the same. Nothing here is measured on data; a
+threshold that depends on the data at hand is computed where the data are.
+"""
+
+from typing import Final
+
+VERDICT_LEVEL: Final = 0.1
+"""False discovery rate of the list of people that a verdict rests on, whatever level the list of the report has: at
+most this share of audits in which nothing is memorized lists anyone."""
+VERDICT_CORRECTION: Final = "bh"
+"""Correction of that list for several classes (`multiple_testing.families`)."""
+
+POWER: Final = 0.8
+"""Probability with which a noticeable gap, or a noticeable mark, is found: four of five cases."""
+PASS_POWER: Final = 0.9
+"""Probability with which a pass must notice a patient of the gap `NOTICE`.
+
+METHODS requires 0.8, which lets one in five of them pass wherever the noticeable gap comes out just below `NOTICE`:
+simulated with noisy trainings, one patient at 2 nats passes 4.0 % of audits (upper limit 7.7), here 1.0 % (3.6)
+(`recipes/verdict_truth.py`)."""
+NOTICE: Final = 2.0
+"""Gap in nats that a pass must notice: such a patient is answered with seven times the probability of an unseen one."""
+
+ATTACK_GATE: Final = 0.6
+"""AUC of an attack from which an audit fails: of a member and another, the attack orders six pairs in ten right."""
+SURE_RATE: Final = 0.05
+"""Share of the members that must surely be exceeded at 1 % false positives to fail: five times that of guessing."""
+ATTACK_LEVEL: Final = 0.025
+"""One-sided level of all failures by attacks together, and of a pass: one side of a 95 % interval."""
+
+PREREQUISITE_LEVEL: Final = 0.01
+"""Share of sound audits in which one prerequisite may be doubted: that test patients represent unseen ones, that halves
+were drawn anew, that roles are true, that numbers of images are alike, that training and held-out images are a random
+split."""
+
+AHEAD_LEVEL: Final = 0.05
+"""Largest p at which the training patients nearer than every held-out one are too many for chance."""
+SINGLED_OUT_LEVEL: Final = 0.05
+"""Share of sets without copies that may have any patient singled out."""
+NEAR_LEVEL: Final = 0.01
+"""Largest p at which the patients with a nearly identical synthetic image, who are also compared with held-out ones,
+are too many for chance."""
+NEAR_DOUBT_LEVEL: Final = 0.05
+"""Largest p at which these patients are a doubt; without such held-out patients they are one at any p."""
