@@ -65,9 +65,9 @@ def simulate(world: str, n_seeds: int, size: tuple[int, int, int], repeats: int)
         left = without_trainings(evidence, (ALL,))
         for attack in (*paper_attacks(evidence), *reference_attacks(evidence)):
             if attack.name not in LEFT_OUT:
-                new = seed_auc_jackknife(
-                    attack.score, attack.role, evidence.items.group, without=left.get((attack.name, ALL), ())
-                )
+                without = left.get((attack.name, ALL), ())
+                scores = attack.score, attack.role, evidence.items.group
+                new = seed_auc_jackknife(*scores, seed=attack.seed, without=without)
                 found.setdefault(attack.name, []).append((new.estimate, new.low, new.high))
     return {name: np.array(rows) for name, rows in found.items()}
 

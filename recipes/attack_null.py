@@ -63,7 +63,7 @@ def a_first(evidence: Evidence) -> AttackScores:
         np.where(b_saw, evidence.loss_b, evidence.loss_a), np.where(b_saw, evidence.loss_a, evidence.loss_b)
     )
     role = np.where(evidence.sign > 0, MEMBER, np.where(test, NON_MEMBER, NEITHER)).astype(np.int8)
-    return AttackScores(A_FIRST, score, role)
+    return AttackScores(A_FIRST, score, role, evidence.seeds)
 
 
 def simulate(world: str, n_seeds: int, canaries: int, repeats: int) -> dict[str, np.ndarray]:
@@ -73,7 +73,7 @@ def simulate(world: str, n_seeds: int, canaries: int, repeats: int) -> dict[str,
     for _ in range(repeats):
         evidence = nothing_memorized(rng, world, n_seeds, canaries)
         for attack in (*paper_attacks(evidence), *reference_attacks(evidence), a_first(evidence)):
-            interval = seed_auc_jackknife(attack.score, attack.role, evidence.items.group)
+            interval = seed_auc_jackknife(attack.score, attack.role, evidence.items.group, seed=attack.seed)
             found.setdefault(attack.name, []).append((interval.estimate, interval.low, interval.high))
     return {name: np.array(rows) for name, rows in found.items()}
 

@@ -8,6 +8,7 @@ from scipy.special import logit
 from scipy.stats import binom, norm, rankdata, t
 from statsmodels.stats.proportion import proportion_confint
 
+from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import (
     MIN_P,
     counting_bound,
@@ -18,7 +19,7 @@ from memorisk.statistics.jackknife import (
     t_quantile,
     unavailable,
 )
-from memorisk.statistics.roc import PartLeftOut, auc, auc_jackknife, part_left_out, seed_auc_jackknife
+from memorisk.statistics.roc import PartLeftOut, auc, auc_jackknife, part_left_out, seed_auc_jackknife, tpr_at_fpr
 from tests.thorough import thorough
 
 REPEATS = 1000
@@ -102,6 +103,46 @@ def test_intervals_cover_where_trainings_differ(n_seeds):
         assert interval.conditional
         alone.append(interval.contains(0.65))
     assert np.sum(alone) < binom.ppf(0.001, 100, 0.95)
+
+
+def twins(rng: np.random.Generator, n_seeds: int, mu: float, spread: float) -> tuple[np.ndarray, ...]:
+    """Scores and roles of both twins [2 S, N], their seeds and the groups; members gain N(mu, spread^2)."""
+    group, difficulty = grouped(rng, 60)
+    of_a = np.stack([rng.permutation(60) % 2 for _ in range(n_seeds)])[:, group]
+    role = np.concatenate([of_a, 1 - of_a])
+    shift = np.tile(rng.normal(mu, spread, (n_seeds, 1)), (2, 1))
+    score = np.sqrt(0.7) * difficulty + np.sqrt(0.3) * rng.normal(size=role.shape) + shift * role
+    return score, role, np.tile(np.arange(n_seeds), 2), group
+
+
+@pytest.mark.parametrize("spread", [0.0, thorough(0.5)])
+def test_intervals_of_both_twins_cover_and_are_shorter(spread):
+    """Each group is a member for one twin and a non-member for the other, so that difficulty cancels."""
+    rng, repeats = np.random.default_rng(9), 400
+    mu = np.sqrt(2 + spread**2) * norm.ppf(0.6)
+    tables = [twins(rng, 8, mu, spread) for _ in range(repeats)]
+    both = [seed_auc_jackknife(score, role, group, seed=seed) for score, role, seed, group in tables]
+    one = [seed_auc_jackknife(score[:8], role[:8], group) for score, role, _, group in tables]
+    assert in_range(covers(both.__getitem__, 0.6, repeats), repeats)
+    assert {i.n_seeds for i in both} == {8}
+    assert np.mean([i.high - i.low for i in both]) < np.mean([i.high - i.low for i in one])
+
+
+def test_twins_of_a_seed_are_one_training():
+    """A twin that answers as the other adds nothing, to an interval, to its part left out or to a rate."""
+    score, role, seed, group = twins(np.random.default_rng(10), 4, 0.5, 0.3)
+    twice = [np.concatenate([table[:4], table[:4]]) for table in (score, role)]
+    assert seed_auc_jackknife(*twice, group, seed=seed) == seed_auc_jackknife(score[:4], role[:4], group)
+    left = part_left_out(*twice, group, seed=seed), part_left_out(score[:4], role[:4], group)
+    assert left[0].auc == left[1].auc
+    np.testing.assert_allclose(left[0].deleted, left[1].deleted, rtol=1e-14)
+    rates = [
+        replace(tpr_at_fpr(*tables, group, 0.4, seed=of, value=0.5), tpr=0.0)
+        for tables, of in ((twice, seed), ((score[:4], role[:4]), None))
+    ]
+    assert rates[0] == rates[1]
+    with pytest.raises(InputError, match="every attacked model needs a seed: 8 models, 4 seeds"):
+        seed_auc_jackknife(*twice, group, seed=seed[:4])
 
 
 def test_two_trainings_speak_of_themselves():

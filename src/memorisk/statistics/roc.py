@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.jackknife import (
+    GroupDeletedAuc,
     JackknifeInterval,
     Trainings,
     check_sides,
@@ -158,10 +159,11 @@ def tpr_at_fpr(
     group: ArrayLike,
     fpr: float,
     *,
+    seed: ArrayLike | None = None,
     value: float | None = None,
     level: float = 0.95,
 ) -> TprAtFpr:
-    """Mean over seeds of the largest TPR among thresholds whose FPR is at most ``fpr``, with an interval.
+    """Mean over attacked models of the largest TPR among thresholds whose FPR is at most ``fpr``, with an interval.
 
     Counted in groups: a patient's score is the mean over the images that have a role, so that a patient with sixty
     images is one. Nothing is interpolated: a threshold within a tie would have to be drawn by lot. The estimate needs
@@ -175,10 +177,11 @@ def tpr_at_fpr(
     to 1 (``tests/statistics/test_roc.py``).
 
     Args:
-        score: [S, N], higher = more likely a member.
-        role: [S, N], 1 member, 0 non-member, anything else left out in that seed.
+        score: [T, N], higher = more likely a member, for T attacked models.
+        role: [T, N], 1 member, 0 non-member, anything else left out for that model.
         group: [N], any sortable ids.
         fpr: False-positive rate, in (0, 1).
+        seed: [T], seed of each attacked model, as in ``seed_auc_jackknife``.
         value: A rate to test "at most that" of; none if not given.
         level: Confidence level of the limits.
 
@@ -187,7 +190,7 @@ def tpr_at_fpr(
     """
     if not 0 < fpr < 1:
         raise InputError(f"a false-positive rate lies between 0 and 1, got {fpr}")
-    members, others = _by_group(score, role, group)
+    members, others, of_seed = _by_group(score, role, group, seed)
     needed = int(np.ceil(10 / fpr - 1e-9))
     if not members:
         return TprAtFpr(float("nan"), 0.0, 1.0, fpr, 0, 0, needed, "not measurable: a side is empty", 1.0)
@@ -200,27 +203,53 @@ def tpr_at_fpr(
         tpr, note = float(np.mean(rates)), ""
 
     def low(tail: float) -> float:
-        return _rate_limit(members, others, [int(k) - 1 for k in scipy.stats.binom.ppf(tail, sizes, fpr)], tail, -1)
+        allowed = [int(k) - 1 for k in scipy.stats.binom.ppf(tail, sizes, fpr)]
+        return _rate_limit(members, others, allowed, of_seed, tail, -1)
 
     most = [int(k) for k in scipy.stats.binom.ppf(1 - quarter, sizes, fpr)]
-    high = _rate_limit(members, others, most, quarter, 1)
+    high = _rate_limit(members, others, most, of_seed, quarter, 1)
     p = 1.0 if value is None else smallest_level(lambda tail: low(tail / 2) > value)
     return TprAtFpr(tpr, low(quarter), high, fpr, m, n, needed, note, p)
 
 
-def _by_group(score: ArrayLike, role: ArrayLike, group: ArrayLike) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Mean score of each group's members and of its non-members, [G] a seed (NaN: none), of seeds with both sides."""
+def _by_group(
+    score: ArrayLike, role: ArrayLike, group: ArrayLike, seed: ArrayLike | None
+) -> tuple[list[FloatArray], list[FloatArray], NDArray[np.generic]]:
+    """Average the scores of each group's members and of its non-members, for models with both sides.
+
+    Returns:
+        Means of members and of non-members, [G] per model (NaN: none), and the seed of each of these models.
+    """
     scores, roles, index, n_groups = _checked(score, role, group)
-    members, others = [], []
-    for s, r in zip(scores, roles, strict=True):
+    of_seed = _seeds(seed, len(scores))
+    members, others, models = [], [], []
+    for t, (s, r) in enumerate(zip(scores, roles, strict=True)):
         if (r == 1).any() and (r == 0).any():
             check_sides(s[r == 1], s[r == 0])
+            models.append(t)
             for side, rows in ((1, members), (0, others)):
                 own = index[r == side]
                 count = np.bincount(own, minlength=n_groups)
                 total = np.bincount(own, s[r == side], n_groups)
                 rows.append(np.divide(total, count, out=np.full(n_groups, np.nan), where=count > 0))
-    return members, others
+    return members, others, of_seed[models]
+
+
+def _seeds(seed: ArrayLike | None, n_models: int) -> NDArray[np.generic]:
+    """Return the seed of each attacked model, [T]: one of its own where none are given.
+
+    Raises:
+        InputError: The number of seeds is not that of the models.
+    """
+    of_seed = np.arange(n_models) if seed is None else np.asarray(seed)
+    if of_seed.shape != (n_models,):
+        raise InputError(f"every attacked model needs a seed: {n_models} models, {of_seed.size} seeds")
+    return of_seed
+
+
+def _seed_means(values: FloatArray, seed: NDArray[np.generic]) -> FloatArray:
+    """Average the rows [T, ...] of the attacked models of each seed: [S, ...]."""
+    return np.stack([values[seed == one].mean(axis=0) for one in dict.fromkeys(seed.tolist())])
 
 
 def _checked(
@@ -250,20 +279,26 @@ def _accused(members: FloatArray, others: FloatArray, allowed: int, *, ties: boo
 
 
 def _rate_limit(
-    members: list[FloatArray], others: list[FloatArray], allowed: list[int], tail: float, side: int
+    members: list[FloatArray],
+    others: list[FloatArray],
+    allowed: list[int],
+    seed: NDArray[np.generic],
+    tail: float,
+    side: int,
 ) -> float:
-    """One limit of the mean over seeds of the TPR at the thresholds of ``_accused``; side -1: the lower limit."""
+    """One limit of the mean over models of the TPR at the thresholds of ``_accused``; side -1: the lower limit."""
     if min(allowed) < 0:
         return 0.0
     each = [_accused(m, o, k, ties=side > 0) for m, o, k in zip(members, others, allowed, strict=True)]
     rates = np.array([row.mean() for row in each])
     rate, trials = float(rates.mean()), float(min(len(row) for row in each))
     if len(each) > 1 and 0 < rate < 1:
-        deleted = np.repeat(rates[:, None], len(members[0]), axis=1)  # [S, G]
-        for s, row in enumerate(each):
-            own = ~np.isnan(members[s])
-            deleted[s, own] = (row.sum() - row) / max(len(row) - 1, 1)
-        deleted = deleted[:, ~np.isnan(np.stack(members)).all(axis=0)]
+        deleted = np.repeat(rates[:, None], len(members[0]), axis=1)  # [T, G]
+        for t, row in enumerate(each):
+            own = ~np.isnan(members[t])
+            deleted[t, own] = (row.sum() - row) / max(len(row) - 1, 1)
+        deleted = _seed_means(deleted[:, ~np.isnan(np.stack(members)).all(axis=0)], seed)
+        rates = _seed_means(rates, seed)
         kind = np.zeros(deleted.shape[1], dtype=np.intp)
         spread = jackknife(
             rate, deleted.mean(axis=0), kind, scale="logit", trainings=_trainings(rates, deleted, kind)
@@ -315,20 +350,36 @@ class PartLeftOut:
     """[G], without each group as well, in the order of the sorted groups."""
 
 
-def part_left_out(score: ArrayLike, role: ArrayLike, group: ArrayLike) -> PartLeftOut:
+def part_left_out(score: ArrayLike, role: ArrayLike, group: ArrayLike, *, seed: ArrayLike | None = None) -> PartLeftOut:
     """Average the AUC of the trainings that are left, for ``seed_auc_jackknife``.
 
     Args:
-        score: [S, N], scored without the part.
-        role: [S, N], as in ``seed_auc_jackknife``.
+        score: [T, N], scored without the part.
+        role: [T, N], as in ``seed_auc_jackknife``.
         group: [N], the same ids as in the interval.
+        seed: [T], as in ``seed_auc_jackknife``.
     """
     scores, roles, index, n_groups = _checked(score, role, group)
-    sides = [(s, r) for s, r in zip(scores, roles, strict=True) if (r == 1).any() and (r == 0).any()]
-    seeds = [seed for s, r in sides if (seed := group_deleted_auc(s, r, index, n_groups)).pairs >= 2]
-    if not seeds:
+    aucs, of_seed = _model_aucs(scores, roles, index, n_groups, _seeds(seed, len(scores)))
+    usable = [auc.pairs >= 2 for auc in aucs]
+    if not any(usable):
         return PartLeftOut(float("nan"), np.full(n_groups, np.nan))
-    return PartLeftOut(float(np.mean([seed.auc for seed in seeds])), np.mean([seed.deleted for seed in seeds], axis=0))
+    aucs, of_seed = [auc for auc, use in zip(aucs, usable, strict=True) if use], of_seed[usable]
+    deleted = _seed_means(np.stack([auc.deleted for auc in aucs]), of_seed)
+    return PartLeftOut(float(_seed_means(np.array([auc.auc for auc in aucs]), of_seed).mean()), deleted.mean(axis=0))
+
+
+def _model_aucs(
+    scores: FloatArray,
+    roles: NDArray[np.generic],
+    index: NDArray[np.intp],
+    n_groups: int,
+    seed: NDArray[np.generic],
+) -> tuple[list[GroupDeletedAuc], NDArray[np.generic]]:
+    """Compute the AUC of every attacked model with both sides, and return the seed of each."""
+    both = [bool((role == 1).any() and (role == 0).any()) for role in roles]
+    sides = [(s, r) for s, r, use in zip(scores, roles, both, strict=True) if use]
+    return [group_deleted_auc(s, r, index, n_groups) for s, r in sides], seed[both]
 
 
 def seed_auc_jackknife(
@@ -336,10 +387,15 @@ def seed_auc_jackknife(
     role: ArrayLike,
     group: ArrayLike,
     *,
+    seed: ArrayLike | None = None,
     without: Sequence[PartLeftOut] = (),
     level: float = 0.95,
 ) -> JackknifeInterval:
     """Mean over seeds of the AUC, with an interval over groups and trainings (``jackknife.py``).
+
+    The AUCs of a seed's attacked models are averaged first. Where both twins are attacked, each patient is a member for
+    one of them and a non-member for the other, so that how hard an image is cancels: the interval of the loss
+    difference is 0.4 times as wide as with one twin (60 patients, 16 to 32 models; ``docs/results/verdict_small.md``).
 
     Each group is deleted from all seeds at once, so that its seeds count as one unit. From three seeds on each seed is
     a training, and a unit, too: the interval then speaks of other patients and of other trainings by the same recipe.
@@ -352,46 +408,46 @@ def seed_auc_jackknife(
     (``docs/results/attack_coverage.md``).
 
     Args:
-        score: [S, N], from ``scores.twin_attacks.attack_scores`` or LiRA / RMIA.
-        role: [S, N], 1 member, 0 non-member, anything else left out in that seed.
+        score: [T, N], from ``scores.twin_attacks.attack_scores`` or LiRA / RMIA, for T attacked models.
+        role: [T, N], 1 member, 0 non-member, anything else left out for that model.
         group: [N], any sortable ids.
+        seed: [T], seed of each attacked model; twins have the same one. A seed of its own for each where none are
+            given.
         without: [B], without each of B equal parts of the trainings; not used where one cannot be computed.
         level: Confidence level of the interval.
 
     Returns:
-        The interval. Seeds with fewer than two groups on a side are left out; where that leaves none, the AUC of the
+        The interval. Models with fewer than two groups on a side are left out; where that leaves none, the AUC of the
         others with the limits 0 and 1; without any, NaN and the reason.
 
     Raises:
         InputError: Shapes differ, or an image with a role has a NaN score.
     """
     scores, roles, index, n_groups = _checked(score, role, group)
-    seeds = [
-        group_deleted_auc(s, r, index, n_groups)
-        for s, r in zip(scores, roles, strict=True)
-        if (r == 1).any() and (r == 0).any()
-    ]
-    if not seeds:
+    models, of_seed = _model_aucs(scores, roles, index, n_groups, _seeds(seed, len(scores)))
+    if not models:
         return unavailable("no members or no non-members were scored")
-    usable = [seed for seed in seeds if seed.pairs >= 2]
-    used = usable or seeds
-    estimate = float(np.mean([seed.auc for seed in used]))
-    members = np.sum([seed.members for seed in used], axis=0)
-    others = np.sum([seed.non_members for seed in used], axis=0)
+    enough = np.array([model.pairs >= 2 for model in models])
+    used = enough if enough.any() else ~enough
+    models, of_seed = [model for model, use in zip(models, used, strict=True) if use], of_seed[used]
+    aucs = _seed_means(np.array([model.auc for model in models]), of_seed)
+    estimate, n_seeds = float(aucs.mean()), len(aucs)
+    members = np.sum([model.members for model in models], axis=0)
+    others = np.sum([model.non_members for model in models], axis=0)
     present = (members > 0) | (others > 0)
-    if not usable:
+    if not enough.any():
         reason = "fewer than two groups of members or of non-members: the whole range"
-        return JackknifeInterval(estimate, 0.0, 1.0, float("nan"), int(present.sum()), len(used), reason)
-    each = np.stack([seed.deleted for seed in used])[:, present]  # [S, G]
+        return JackknifeInterval(estimate, 0.0, 1.0, float("nan"), int(present.sum()), n_seeds, reason)
+    each = _seed_means(np.stack([model.deleted for model in models])[:, present], of_seed)  # [S, G]
     kind = np.where(others > 0, np.where(members > 0, 2, 0), 1)[present]
-    pairs = min(seed.pairs for seed in used)
-    trainings = _trainings(np.array([seed.auc for seed in used]), each, kind, without, present)
+    pairs = min(model.pairs for model in models)
+    trainings = _trainings(aucs, each, kind, without, present)
     return jackknife(
         estimate,
         each.mean(axis=0),
         kind,
         scale="logit",
-        n_seeds=len(used),
+        n_seeds=n_seeds,
         pairs=pairs,
         trainings=trainings,
         level=level,

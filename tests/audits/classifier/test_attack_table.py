@@ -46,15 +46,16 @@ def test_each_attack_stands_for_all_classes_and_for_each(table, planted):
 
 def test_the_aucs_are_means_over_seeds_of_plain_aucs(table, planted):
     rows = table[0].set_index(["attack", "label"])
-    sign, items = planted.sign, planted.items
+    items, sign = planted.items, np.concatenate([planted.sign, -planted.sign])  # model A of each seed, then model B
     test, a = items.split == "test", items.label == "a"
+    losses = np.concatenate([planted.loss_a, planted.loss_b])
     for name, target, others in (
-        ("loss_threshold", -planted.loss_a, (sign < 0) | test),  # C2 and E
-        ("differential", planted.loss_b - planted.loss_a, np.broadcast_to(test, sign.shape)),  # E only
+        ("loss_threshold", -losses, (sign < 0) | test),  # C2 and E
+        ("differential", np.roll(losses, 8, axis=0) - losses, np.broadcast_to(test, sign.shape)),  # E only
     ):
         for label, own in ((ALL, np.ones(len(items), dtype=bool)), ("a", a)):
             by_hand = []
-            for s in range(8):
+            for s in range(16):
                 used = own & ((sign[s] > 0) | others[s])
                 by_hand.append(roc_auc_score(sign[s, used] > 0, target[s, used]))
             row = rows.loc[(name, label)]
@@ -89,9 +90,12 @@ def test_references_are_the_other_seeds_and_the_population_is_the_test_part(plan
         log=True,
     )
     np.testing.assert_allclose(found["rmia_offline"].score[s, scored], rmia[scored])
+    of_b, both = {a.name: a for a in reference_attacks(planted.mirrored)}, np.concatenate([sign, -sign])
     for attack in found.values():
-        assert (attack.role[sign > 0] == MEMBER).all()
-        assert (attack.role[sign < 0] == NON_MEMBER).all()
+        np.testing.assert_array_equal(attack.score[8:], of_b[attack.name].score[:8])
+        assert attack.seed.tolist() == [*planted.seeds] * 2
+        assert (attack.role[both > 0] == MEMBER).all()
+        assert (attack.role[both < 0] == NON_MEMBER).all()
         assert not np.isin(attack.role[:, test], (MEMBER, NON_MEMBER)).any()  # nobody of the population is scored
         assert np.isnan(attack.score[:, test]).all()
 
@@ -142,7 +146,8 @@ def test_rates_that_cannot_be_measured_are_not_given(table):
     large = twin_evidence(sizes={"a": 700}, n_test=700, n_seeds=2, planted={"a": 1.0})
     loss = attack_table(large)[0].set_index(["attack", "label"]).loc[("loss_threshold", ALL)]
     rates = []
-    for sign, score in zip(large.sign, -large.loss_a, strict=True):
+    losses = np.concatenate([large.loss_a, large.loss_b])
+    for sign, score in zip(np.concatenate([large.sign, -large.sign]), -losses, strict=True):
         others = np.sort(score[(sign < 0) | (large.items.split == "test")])[::-1]
         assert len(others) >= 1000
         rates.append((score[sign > 0] > others[len(others) // 100]).mean())
@@ -219,9 +224,10 @@ def test_online_references_are_shared_and_their_interval_says_so():
         row = attack_table(uneven)[0].set_index(["attack", "label"]).loc[("lira_online", ALL)]
         attack = next(a for a in reference_attacks(uneven) if a.name == "lira_online")
         of_attack = (attack.score, attack.role, uneven.items.group)
-        shared = seed_auc_jackknife(*of_attack, without=without_trainings(uneven, (ALL,))["lira_online", ALL])
+        left = without_trainings(uneven, (ALL,))["lira_online", ALL]
+        shared = seed_auc_jackknife(*of_attack, seed=attack.seed, without=left)
         assert (row["auc"], row["low"], row["high"]) == (shared.estimate, shared.low, shared.high)
-        alone = seed_auc_jackknife(*of_attack)
+        alone = seed_auc_jackknife(*of_attack, seed=attack.seed)
         assert row["auc"] == alone.estimate
         assert shared.high - shared.low >= (alone.high - alone.low) * (1 - 1e-9)
 
@@ -234,7 +240,7 @@ def test_the_verdict_gets_every_attack_that_is_no_control_and_can_be_read(table,
     assert {a.name for a in found} >= {"LiRA (offline)", "rmia offline", "loss threshold"}
     lira = next(a for a in found if a.name == "LiRA (offline)")
     row = rows.set_index(["attack", "label"]).loc[("lira_offline", ALL)]
-    assert (lira.auc, lira.low, lira.n_models) == (row["auc"], row["low"], 8)
+    assert (lira.auc, lira.low, lira.n_models) == (row["auc"], row["low"], 16)
     # Where the test part may be of other data, only attacks between halves that a coin made can be read.
     coins = {"LiRA (offline)", "rmia offline", "lira online", "rmia online"}
     not_random = attacks_for_verdict(rows, None, False, titles)

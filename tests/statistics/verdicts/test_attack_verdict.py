@@ -15,7 +15,7 @@ from memorisk.statistics.verdicts.units import UnitNames
 from tests.thorough import thorough
 
 PATIENTS = UnitNames("patient", "patients")
-QUIET = Attack("Loss threshold", 0.51, 0.47, 0.55, 1.0, 0.0, 1.0, 500, 80, 8, 0.3)
+QUIET = Attack("Loss threshold", 0.51, 0.47, 0.55, 1.0, 0.0, 1.0, 500, 80, 16, 8, 0.3)
 SURE = replace(QUIET, name="LiRA", auc=0.9, low=0.86, high=0.93, p_auc=1e-9)
 
 
@@ -27,7 +27,7 @@ def test_nothing_is_said_where_every_limit_lies_below_the_gate():
     assert judged(QUIET, replace(QUIET, name="M")) == []
     assert nearest_attack([QUIET, replace(QUIET, name="M", high=0.57)], 0.6, PATIENTS).text == (
         "no attack that was tried reaches AUC 0.6 (0.5 is guessing): the nearest, M on the audited models, has at most "
-        "0.57 (500 patients, 8 attacked models)"
+        "0.57 (500 patients, 16 attacked models)"
     )
 
 
@@ -43,7 +43,7 @@ def test_an_auc_surely_above_the_gate_fails():
     assert [f.bears_on for f in found] == [FAIL]
     assert found[0].text == (
         "an attack tells who was in the training (AUC 0.5 is guessing): LiRA on the audited models, AUC 0.90, at least "
-        "0.86 where less than 0.6 is allowed (500 patients, 8 attacked models)"
+        "0.86 where less than 0.6 is allowed (500 patients, 16 attacked models)"
     )
     assert judged(QUIET, SURE, gate=0.95) != found
 
@@ -167,7 +167,7 @@ def world(rng, gap, spread, n_seeds=6, canaries=120, test=60):
         found.append(
             Attack(
                 *(name, interval.estimate, interval.low, interval.high, interval.p_at_most(0.6)),
-                *(rate.low, rate.p_at_most, len(group), rate.n_non_members, n_seeds),
+                *(rate.low, rate.p_at_most, len(group), rate.n_non_members, n_seeds, n_seeds),
             )
         )
     return found

@@ -91,7 +91,10 @@ class SureRate:
 
 @dataclass(frozen=True, kw_only=True)
 class AttackCounts:
-    """Images, groups and models that an attack was measured on; means over the models."""
+    """Images, groups and models that an attack was measured on; means over the models.
+
+    Twins of one seed are two models; trainings are as many as seeds.
+    """
 
     n_members: int = 0
     n_non_members: int = 0
@@ -99,6 +102,7 @@ class AttackCounts:
     n_member_groups: int = 0
     n_non_member_groups: int = 0
     n_models: int = 0
+    n_seeds: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

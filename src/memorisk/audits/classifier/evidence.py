@@ -122,6 +122,14 @@ class Evidence:
         """Loss under B minus loss under A, [S, I]."""
         return self.loss_b - self.loss_a
 
+    @property
+    def mirrored(self) -> "Evidence":
+        """Return the same trainings with model B in the place of model A: what an attack on B is computed from."""
+        exchanged = {
+            f"{name}_{half}": getattr(self, f"{name}_{other}") for name in _MEASURED for half, other in ("ab", "ba")
+        }
+        return replace(self, assigned=None if self.assigned is None else -self.assigned, **exchanged)
+
     def select(self, keep: np.ndarray) -> "Evidence":
         """Return the evidence of some items."""
         cut = {n: getattr(self, n)[:, keep] for n in _MATRICES}
@@ -135,16 +143,8 @@ class Evidence:
         return replace(self, seeds=self.seeds[keep], assigned=assigned, **cut)
 
 
-_MATRICES = (
-    "loss_a",
-    "loss_b",
-    "margin_a",
-    "margin_b",
-    "correct_a",
-    "correct_b",
-    "member_a",
-    "member_b",
-)
+_MEASURED = ("loss", "margin", "correct", "member")
+_MATRICES = tuple(f"{name}_{half}" for name in _MEASURED for half in "ab")
 
 
 def write_scores(path: Path, evidence: Evidence) -> None:

@@ -128,7 +128,7 @@ def attack_target(
     for name, score in scores.items():
         ok = np.isfinite(score)
         role = np.where(ok & member, MEMBER, np.where(ok & test, NON_MEMBER, NEITHER)).astype(np.int8)
-        attack = AttackScores(name, score[None], role[None], control=name == CONTROL)
+        attack = AttackScores(name, score[None], role[None], np.zeros(1, dtype=int), control=name == CONTROL)
         for part in (ALL, *sorted(set(label) - {WHOLE})):
             keep = evidence.items.whole if part == ALL else label == part
             rows.append(attack_row(attack, str(part), keep, group, gate))

@@ -58,6 +58,8 @@ class Attack:
     """Number of them who are non-members, in the training that has fewest."""
     n_models: int
     """Number of attacked models behind the interval."""
+    n_seeds: int
+    """Number of trainings behind the interval: twins are two models of one."""
     of_trainings: float = 0.0
     """Share of the interval's squared length that is due to the trainings."""
     label: str = ""
@@ -284,7 +286,7 @@ def _models(attack: Attack, gate: float) -> float:
     """Compute the trainings with which the interval would clear the gate; infinite where patients alone prevent it."""
     stretch = _stretch(attack, gate) ** 2
     room = 1 - (1 - attack.of_trainings) * stretch  # of the squared distance, what patients leave to trainings
-    return attack.n_models * attack.of_trainings * stretch / room if np.isfinite(stretch) and room > 0 else np.inf
+    return attack.n_seeds * attack.of_trainings * stretch / room if np.isfinite(stretch) and room > 0 else np.inf
 
 
 def _where(attack: Attack) -> str:

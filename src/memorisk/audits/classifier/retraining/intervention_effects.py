@@ -6,6 +6,7 @@ The table is computed from three score tables of the same items, halves and seed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import pandas as pd
 from memorisk.audits.classifier.evidence import Evidence
 from memorisk.audits.classifier.result import INTERVENTION_TABLE as TABLE
 from memorisk.audits.classifier.result import Intervention
-from memorisk.audits.classifier.tables.attacks import paper_attacks
+from memorisk.audits.classifier.tables.attacks import AttackScores, paper_attacks
 from memorisk.report.columns import booleans, column_numbers, rows
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
@@ -173,19 +174,17 @@ def _limits(interval: Interval | JackknifeInterval | EffectSize, name: str, pref
     return {name: interval.estimate, f"{prefix}low": interval.low, f"{prefix}high": interval.high}
 
 
-def _attack(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
+def _attack(evidence: Evidence) -> AttackScores:
     """Return the scores and roles of M as an attack."""
-    attack = next(a for a in paper_attacks(evidence) if a.name == ATTACK)
-    return attack.score, attack.role
+    return next(attack for attack in paper_attacks(evidence) if attack.name == ATTACK)
 
 
-def _attack_columns(
-    attacks: list[tuple[np.ndarray, np.ndarray]], own: np.ndarray, group: np.ndarray
-) -> dict[str, object]:
+def _attack_columns(attacks: Sequence[AttackScores], own: np.ndarray, group: np.ndarray) -> dict[str, object]:
     """Return the AUC of M as an attack, before and after; two AUCs of their own models, not a paired difference."""
     row: dict[str, object] = {}
-    for (score, role), name in zip(attacks, ("auc_before", "auc_after"), strict=True):
-        row |= _limits(seed_auc_jackknife(score[:, own], role[:, own], group[own]), name, f"{name}_")
+    for attack, name in zip(attacks, ("auc_before", "auc_after"), strict=True):
+        interval = seed_auc_jackknife(attack.score[:, own], attack.role[:, own], group[own], seed=attack.seed)
+        row |= _limits(interval, name, f"{name}_")
     return row
 
 

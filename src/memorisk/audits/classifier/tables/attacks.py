@@ -1,9 +1,13 @@
 """Run every attack, over all classes together and class by class (METHODS section 1, "Attacks").
 
-The paper's five scores are compared as ``scores.twin_attacks`` says: members C1 of model A; non-members C2 and E
-for scores of the target's loss alone, E only for scores that use the twin's. LiRA and RMIA attack model A of each seed
-with references from the other seeds' twins, so members are C1 and non-members C2; RMIA's population is E, which shares
-no group with either.
+Both twins of each seed are attacked. The paper's five scores are compared as ``scores.twin_attacks`` says: on model A
+members C1; non-members C2 and E for scores of the target's loss alone, E only for scores that use the twin's. LiRA and
+RMIA take references from the other seeds' twins, so members are C1 and non-members C2; RMIA's population is E, which
+shares no group with either. On model B, C1 and C2 are exchanged. The ``paper`` design attacks its candidate alone: no
+canary is a member for the independent model.
+
+A patient is then a member for one twin and a non-member for the other, so that how hard an image is cancels between
+them. The paper attacks one model per seed; 60 patients then leave the interval of an AUC too wide for any verdict.
 
 Intervals are over patients and trainings (``statistics.roc``). Seeds that serve each other as references are no
 independent trainings: LiRA and RMIA are scored again without each of up to ``MOST_PARTS`` parts of the trainings.
@@ -57,12 +61,13 @@ MOST_PARTS = 8  # trainings left out one part at a time: 7 degrees of freedom, a
 
 @dataclass(frozen=True)
 class AttackScores:
-    """The scores of one attack on model A of every seed.
+    """The scores of one attack on T models: those called A of every seed, then those called B.
 
     Attributes:
         name: Name in the table.
-        score: Scores of the attack, [S, I]; a higher score means more likely a member.
-        role: Role of each item, [S, I]: member, non-member or neither.
+        score: Scores of the attack, [T, I]; a higher score means more likely a member.
+        role: Role of each item, [T, I]: member, non-member or neither.
+        seed: Seed of each attacked model, [T].
         control: Whether the attack is a control, which must not separate members from non-members.
         by_coin: Whether a fair coin divided members from non-members; else the non-members are the test part, which
             must be a random part of the same data.
@@ -71,8 +76,15 @@ class AttackScores:
     name: str
     score: np.ndarray
     role: np.ndarray
+    seed: np.ndarray
     control: bool = False
     by_coin: bool = False
+
+    @property
+    def on_a(self) -> "AttackScores":
+        """Return the scores on model A of every seed."""
+        n_seeds = len(dict.fromkeys(self.seed.tolist()))
+        return replace(self, score=self.score[:n_seeds], role=self.role[:n_seeds], seed=self.seed[:n_seeds])
 
 
 def attack_table(
@@ -126,8 +138,11 @@ def paper_attacks(evidence: Evidence) -> list[AttackScores]:
     for spec in ATTACKS.values():
         if len(evidence.seeds) < spec.min_seeds:
             continue
-        scores = attack_scores(spec, evidence.loss_a, evidence.loss_b, sign, held_out)
-        attacks.append(AttackScores(spec.name, scores.score, scores.role, spec.control))
+        of_models = [attack_scores(spec, evidence.loss_a, evidence.loss_b, sign, held_out)]
+        if evidence.design != "paper":
+            of_models.append(attack_scores(spec, evidence.loss_b, evidence.loss_a, -sign, held_out))
+        score, role = (np.concatenate([getattr(one, name) for one in of_models]) for name in ("score", "role"))
+        attacks.append(AttackScores(spec.name, score, role, np.tile(evidence.seeds, len(of_models)), spec.control))
     return attacks
 
 
@@ -140,15 +155,16 @@ def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[AttackScore
     n_seeds = len(evidence.seeds)
     if evidence.design == "paper" or n_seeds < MIN_SEEDS_LIRA:
         return []
-    sign = evidence.sign
+    twins = (evidence, evidence.mirrored)
+    sign = np.concatenate([one.sign for one in twins])
     role = np.where(sign > 0, MEMBER, np.where(sign < 0, NON_MEMBER, NEITHER)).astype(np.int8)
     attacks = []
     for mode in modes:
         for name, function in (("lira", _lira), ("rmia", _rmia)):
-            score = np.stack([function(evidence, s, mode) for s in range(n_seeds)])
+            score = np.stack([function(one, s, mode) for one in twins for s in range(n_seeds)])
             usable = np.isfinite(score) & (role != NEITHER)
             score, roles = np.where(usable, score, np.nan), np.where(usable, role, NEITHER).astype(np.int8)
-            attacks.append(AttackScores(f"{name}_{mode}", score, roles, by_coin=True))
+            attacks.append(AttackScores(f"{name}_{mode}", score, roles, np.tile(evidence.seeds, 2), by_coin=True))
     return attacks
 
 
@@ -166,7 +182,8 @@ def without_trainings(evidence: Evidence, labels: Sequence[str]) -> dict[tuple[s
         for attack in _reference_attacks(evidence.of_seeds(np.setdiff1d(np.arange(n_seeds), part)), modes):
             for name in map(str, labels):
                 own = of_label(evidence, name)
-                part_result = part_left_out(attack.score[:, own], attack.role[:, own], evidence.items.group[own])
+                scores = attack.score[:, own], attack.role[:, own], evidence.items.group[own]
+                part_result = part_left_out(*scores, seed=attack.seed)
                 parts_left_out.setdefault((attack.name, name), []).append(part_result)
     return parts_left_out
 
@@ -198,7 +215,7 @@ def attack_row(
     """Measure one attack on some items: AUC and rates with intervals.
 
     Args:
-        attack: Scores of the attack on S models.
+        attack: Scores of the attack on T models.
         label: Name of these items in the table.
         keep: Whether the row covers each item, [I].
         group: Group of each item, [I].
@@ -206,11 +223,11 @@ def attack_row(
         without: Parts of the trainings that are each left out once (``seed_auc_jackknife``).
     """
     score, role, group = attack.score[:, keep], attack.role[:, keep], group[keep]
-    interval = seed_auc_jackknife(score, role, group, without=without)
+    interval = seed_auc_jackknife(score, role, group, seed=attack.seed, without=without)
     sides = [(int((r == MEMBER).sum()), int((r == NON_MEMBER).sum())) for r in role]
     sides = [side for side in sides if min(side)]
-    low = tpr_at_fpr(score, role, group, 0.01, value=SURE_RATE)
-    lowest = tpr_at_fpr(score, role, group, 0.001)
+    low = tpr_at_fpr(score, role, group, 0.01, seed=attack.seed, value=SURE_RATE)
+    lowest = tpr_at_fpr(score, role, group, 0.001, seed=attack.seed)
     notes = [f"TPR at {t.fpr:.1%} FPR {t.note}" for t in (low, lowest) if t.note and sides]
     if attack.control:
         check = reject_if_control_fails(interval)
@@ -237,7 +254,8 @@ def attack_row(
                 n_groups=interval.n_groups,
                 n_member_groups=low.n_members,
                 n_non_member_groups=low.n_non_members,
-                n_models=interval.n_seeds,
+                n_models=len(sides),
+                n_seeds=interval.n_seeds,
             ),
             conditional=interval.conditional,
             of_trainings=interval.spread.of_trainings() if interval.spread else 0.0,
@@ -289,6 +307,7 @@ def _attack(row: AttackRow, titles: Mapping[str, str], *, comparable: bool, of_t
         n_groups=counts.n_groups,
         n_non_members=counts.n_non_member_groups,
         n_models=counts.n_models,
+        n_seeds=counts.n_seeds,
         label="" if row.label == ALL else row.label,
         of_target=of_target,
         comparable=comparable,
@@ -297,7 +316,7 @@ def _attack(row: AttackRow, titles: Mapping[str, str], *, comparable: bool, of_t
 
 
 def _curve(attack: AttackScores) -> RocCurve | None:
-    """Compute ROC points of model A of the first seed that has both sides: one model, as an attacker meets it."""
+    """Compute ROC points of the first model that has both sides: one model, as an attacker meets it."""
     for s in range(len(attack.score)):
         members, others = attack.score[s][attack.role[s] == MEMBER], attack.score[s][attack.role[s] == NON_MEMBER]
         if len(members) and len(others):
@@ -315,7 +334,7 @@ def _agreement(evidence: Evidence) -> Agreements | None:
     if len(evidence.seeds) < 2:
         return None
     evidence = evidence.select(evidence.items.whole)
-    attacks = {attack.name: attack for attack in paper_attacks(evidence)}
+    attacks = {attack.name: attack.on_a for attack in paper_attacks(evidence)}
     loss_agreement = _success_by_m(evidence, attacks["loss_threshold"])
     if loss_agreement is None:
         return None
