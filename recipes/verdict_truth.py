@@ -107,6 +107,8 @@ class World:
     """Models whose losses are those of guessing, with twenty times the noise."""
     decimals: int = 0
     """Digits to which losses are rounded; 0: none."""
+    clipped: float = 0.0
+    """Share of the losses that are clipped to a largest value."""
     half_precision: bool = False
     """Whether losses come from probabilities of 16 bits."""
     two_ids: bool = False
@@ -305,6 +307,9 @@ def measured(
     loss_a, loss_b = loss_a + lift, loss_b + lift
     if world.diverged:
         loss_a[: world.diverged] = np.abs(np.log(2) + 20 * size * rng.standard_t(world.tails, len(size)))
+    if world.clipped:
+        ceiling = np.quantile(np.concatenate([loss_a, loss_b]), 1 - world.clipped)
+        loss_a, loss_b = np.minimum(loss_a, ceiling), np.minimum(loss_b, ceiling)
     if world.half_precision:
         loss_a, loss_b = (-np.log(np.exp(-loss).astype(np.float16).astype(float)) for loss in (loss_a, loss_b))
     if world.decimals:
@@ -426,6 +431,9 @@ CELLS: dict[str, World] = {
         f"{d} decimals: 4 of 8 seeds remember 1 at 4 nats": World(n_planted=1, gap=4.0, remembering=4, decimals=d)
         for d in (2, 4, 6)
     },
+    "losses clipped at their largest 1 %: 1 at 4 nats": World(
+        n_models=24, n_patients=600, n_planted=1, gap=4.0, clipped=0.01
+    ),
     "float16: nobody": World(half_precision=True),
     "float16: 4 of 8 seeds remember 1 at 4 nats": World(n_planted=1, gap=4.0, remembering=4, half_precision=True),
     **{f"{n} unseen patients a class: nobody": World(20, n_patients=200, unseen=n) for n in (5, 10, 15)},

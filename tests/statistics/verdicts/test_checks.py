@@ -6,6 +6,8 @@ import pytest
 from memorisk.statistics.verdicts.check_reasons import check_reasons
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.independent_draws import exchanged_roles, independent_draws
+from memorisk.statistics.verdicts.loss_ceiling import losses_at_ceiling
+from memorisk.statistics.verdicts.reasons import DOUBT
 from memorisk.statistics.verdicts.units import GROUP_NAMES
 from memorisk.statistics.verdicts.verdict import decide
 
@@ -47,6 +49,26 @@ def test_few_groups_cannot_show_returning_halves() -> None:
     assert draws.n_groups < draws.n_needed
     enough = independent_draws(halves(1, draws.n_needed)[[0] * 8], np.arange(draws.n_needed))
     assert enough.n_draws == 1
+
+
+def test_losses_that_end_at_a_ceiling_are_a_doubt() -> None:
+    rng = np.random.default_rng(3)
+    losses = rng.gamma(2.0, 0.4, (16, 300))
+    assert not losses_at_ceiling(losses).any()
+    losses[5, :2] = 30.0  # one image under two names: the same loss under one model, another under others
+    assert not losses_at_ceiling(losses).any()
+    clipped = losses.clip(max=np.quantile(losses, 0.999))
+    np.testing.assert_array_equal(losses_at_ceiling(clipped), losses >= clipped.max())
+    check = Check(
+        name="clipped-losses", outcome=COULD_NOT_LOOK, reason="losses-at-ceiling",
+        numbers={"n_groups": 3.0, "ceiling_nats": 16.118},
+    )  # fmt: skip
+    (reason,) = check_reasons([check], GROUP_NAMES)
+    assert reason.bears_on == DOUBT
+    assert reason.text == (
+        "losses end at 16.12 nats, which several models share to the last digit: the gap of 3 groups with a loss there "
+        "is not known"
+    )
 
 
 def test_exchanged_roles_are_seen_in_their_seeds() -> None:

@@ -44,6 +44,7 @@ from memorisk.statistics.verdicts.check_reasons import check_reasons
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.independent_draws import exchanged_roles, independent_draws
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, PREREQUISITE_LEVEL, VERDICT_CORRECTION, VERDICT_LEVEL
+from memorisk.statistics.verdicts.loss_ceiling import losses_at_ceiling
 from memorisk.statistics.verdicts.noticeable_gap import STRATA
 from memorisk.statistics.verdicts.verdict import (
     PASS,
@@ -260,13 +261,25 @@ def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> Noticeable
 
 
 def design_checks(evidence: Evidence, context: Context) -> list[Check]:
-    """Check that each seed draws its halves anew, and that members are not those with the higher loss.
+    """Check that halves are drawn anew, that members do not have the higher losses, and that no loss is clipped.
 
     The `paper` design repeats its roles by construction and claims no flips; a placebo has no members.
     """
+    ceiling = _ceiling_check(evidence)
     if is_asymmetric(evidence) or evidence.assigned is not None:
-        return []
-    return [_draws_check(evidence, elsewhere=context.model == TRAINED_ELSEWHERE), _roles_check(evidence)]
+        return [ceiling]
+    return [_draws_check(evidence, elsewhere=context.model == TRAINED_ELSEWHERE), _roles_check(evidence), ceiling]
+
+
+def _ceiling_check(evidence: Evidence) -> Check:
+    """Check that no scored group has a loss that was clipped."""
+    losses = np.concatenate([evidence.loss_a, evidence.loss_b])
+    clipped = losses_at_ceiling(losses).any(axis=0) & (evidence.sign != 0).any(axis=0)
+    check = Check(name="clipped-losses", outcome=NOTHING, numbers={"ceiling_nats": float(losses.max(initial=0.0))})
+    if not clipped.any():
+        return check
+    numbers = {"n_groups": len(set(evidence.items.group[clipped])), **check.numbers}
+    return replace(check, outcome=COULD_NOT_LOOK, reason="losses-at-ceiling", numbers=numbers)
 
 
 def _draws_check(evidence: Evidence, *, elsewhere: bool) -> Check:

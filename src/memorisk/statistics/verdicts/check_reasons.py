@@ -87,6 +87,22 @@ class TiedLosses(CheckReason, code="tied-losses", gravity=Gravity.FIRST):
     )
 
 
+class LossesAtCeiling(CheckReason, code="losses-at-ceiling", gravity=Gravity.FIRST):
+    """Losses that are clipped to a largest value."""
+
+    n_groups: int
+    ceiling_nats: float
+    text = Words(
+        "losses end at {ceiling_nats:.4g} nats, which several models share to the last digit: the gap of "
+        "{n_groups:{one}|{many}} with a loss there is not known"
+    )
+    plain = Words(
+        "the numbers that the models gave were cut off at a largest value, so that {n_groups:{one}|{many}} could not "
+        "be compared"
+    )
+    remedy = Words("losses that are not clipped, or logits (columns logit:CLASS)")
+
+
 class FewPatients(CheckReason, code="few-patients"):
     """Groups that are too few to see one that some trainings remember."""
 
