@@ -1477,8 +1477,7 @@ def load_manifest(source: ImageSource, options: ImageOptions | None = None) -> M
             folders, DICOM tree, NIfTI volumes, a set that ``memorisk generate`` made), a CSV, TSV or Parquet table,
             arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx), or a published data set as ``NAME:FOLDER``
             (``images.published.registry``); or several of these by commas (``images.sources.joined``); each also at a
-            URL (``s3://BUCKET/FOLDER``, ``images.sources.urls``). A path that exists is a path, colon and comma
-            or not.
+            URL (``s3://BUCKET/FOLDER``). A path that exists is a path, colon and comma or not.
         options: Options by which images are found, labelled, grouped and sampled.
 
     Returns:

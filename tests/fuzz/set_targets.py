@@ -14,7 +14,7 @@ from PIL import Image
 from memorisk.images.layouts.files import is_within
 from memorisk.images.readers.registry import read_image
 from memorisk.images.sources.registry import load_manifest
-from memorisk.images.store_writer import manifest_sources
+from memorisk.images.store import manifest_sources
 from tests.fuzz.folders import of_folder
 from tests.fuzz.image_targets import dicom_seeds, nifti_seeds, raster_seeds, tiff_seeds
 from tests.fuzz.packing import inside_any

@@ -9,7 +9,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.published.registry import OFFICIAL, load_official
 from memorisk.images.readers.registry import read_image
 from memorisk.images.sources.registry import load_manifest
-from memorisk.images.store_writer import manifest_sources
+from memorisk.images.store import manifest_sources
 from memorisk.runs.errors import InputError
 from tests.commands import answer, refusal
 from tests.images.official_trees import LAYOUTS as FIRST_LAYOUTS

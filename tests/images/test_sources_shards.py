@@ -15,8 +15,8 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import count_frames, read_image
 from memorisk.images.sources.registry import load_manifest
-from memorisk.images.store import build_store
-from memorisk.images.store_writer import manifest_sources, process_count
+from memorisk.images.store import build_store, manifest_sources
+from memorisk.images.store_writer import process_count
 from memorisk.runs.errors import InputError
 
 CLASSES = {"_type": "ClassLabel", "names": ["benign", "malignant"]}

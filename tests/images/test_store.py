@@ -18,8 +18,8 @@ from memorisk.images import file_hashes
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import read_image
-from memorisk.images.store import build_store
-from memorisk.images.store_writer import manifest_sources, process_count, row_blocks
+from memorisk.images.store import build_store, manifest_sources
+from memorisk.images.store_writer import process_count, row_blocks
 from memorisk.runs.errors import InputError
 from tests.images.store_making import naive, write_images
 

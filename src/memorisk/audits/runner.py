@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.images.sources.overlap import path_sources, refuse_overlap
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run

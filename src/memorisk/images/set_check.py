@@ -26,7 +26,8 @@ from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.set_check_text import render_text
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.splits import small_classes
-from memorisk.images.store_writer import manifest_sources, process_count, row_blocks
+from memorisk.images.store import manifest_sources
+from memorisk.images.store_writer import process_count, row_blocks
 from memorisk.runs.executors.pool import prepare_workers, run_jobs
 from memorisk.runs.files import json_value
 from memorisk.runs.settings import named_settings, takes_settings

@@ -12,6 +12,7 @@ when all is written. One process builds, others wait for it.
 """
 
 import mmap
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,16 +23,15 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.file_hashes import content_fingerprints
-from memorisk.images.manifest import Manifest
+from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.pixels import PixelRule, hash_pixels
+from memorisk.images.pixels import PixelRule, Source, hash_pixels
 from memorisk.images.store_writer import (
     DECODED_IMAGES,
     IMAGES,
     ROWS,
     StorePlan,
     is_complete,
-    manifest_sources,
     process_count,
     unreadable_error,
     write_store,
@@ -116,6 +116,21 @@ def store_of_pixels(
     return ImageStore(images, Manifest(table, None, name), name, store.folder, nothing, hashes)
 
 
+def manifest_sources(manifest: Manifest) -> list[Source]:
+    """Return the places of the pixels of each row."""
+    table, root = manifest.table, manifest.root
+    members: list[Any] = table["member"].tolist() if "member" in table else [None] * manifest.n
+    frames: list[Any] = table["frame"].tolist() if "frame" in table else [None] * manifest.n
+    paths = [
+        path if root is None or path.startswith(BUILTIN) else os.path.join(root, path)  # noqa: PTH118 - a million rows
+        for path in table["path"].tolist()
+    ]
+    return [
+        Source(path, None if pd.isna(member) else str(member) or None, None if pd.isna(frame) else int(frame))
+        for path, member, frame in zip(paths, members, frames, strict=True)
+    ]
+
+
 def build_store(
     manifest: Manifest,
     options: ImageOptions,
@@ -154,7 +169,9 @@ def build_store(
     stores = root / "stores"
     folder = stores / key
     if not is_complete(folder):
-        plan = StorePlan(key=key, stores=stores, sources=sources, rule=rule, manifest=manifest, options=options)
+        plan = StorePlan(
+            key=key, stores=stores, sources=sources, rule=rule, names=manifest.table[["path", "image"]], options=options
+        )
         with write_guard(stores, DECODED_IMAGES):
             stores.mkdir(mode=0o700, exist_ok=True)
             with folder_lock(stores, name=f"{key}.lock", wait=True):
@@ -168,7 +185,7 @@ def _opened(folder: Path, manifest: Manifest, options: ImageOptions) -> ImageSto
     reasons = rows["reason"].to_numpy(dtype=object)
     bad = np.flatnonzero(reasons != "")
     if len(bad) and not options.skip_unreadable:
-        raise unreadable_error(manifest, bad, reasons[bad].tolist())
+        raise unreadable_error(manifest.table, bad, reasons[bad].tolist())
     good = np.flatnonzero(reasons == "")
     skipped = pd.DataFrame(
         {

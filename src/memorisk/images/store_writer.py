@@ -5,8 +5,7 @@ first, so that a full disk is found before work is done. A journal names each bl
 hash of every row; on resuming, those blocks are read again and kept if the hashes agree. A few images decide
 whether the array has one channel or three; where this guess fails, the array is copied once, as a stream.
 
-The module also turns the rows of a manifest into work: the places of their pixels, the number of processes that decode,
-and the error that lists the images that cannot be read.
+The writer knows the places of the pixels and the names of the rows, for its messages, and nothing else of a manifest.
 """
 
 import json
@@ -18,12 +17,10 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import Block, DecodedBlock, PixelRule, Source, decode_block, hash_pixels, unreadable_reason
 from memorisk.images.readers.registry import SHARDS, file_format
@@ -36,21 +33,6 @@ from memorisk.runs.files import fsync_folder, read_array, read_json, read_table,
 from memorisk.runs.workload import CountProgress
 
 _MIN_IMAGES_FOR_PROCESSES = 200  # images; starting a process costs about as much as decoding this many
-
-
-def manifest_sources(manifest: Manifest) -> list[Source]:
-    """Return the places of the pixels of each row."""
-    table, root = manifest.table, manifest.root
-    members: list[Any] = table["member"].tolist() if "member" in table else [None] * manifest.n
-    frames: list[Any] = table["frame"].tolist() if "frame" in table else [None] * manifest.n
-    paths = [
-        path if root is None or path.startswith(BUILTIN) else os.path.join(root, path)  # noqa: PTH118 - a million rows
-        for path in table["path"].tolist()
-    ]
-    return [
-        Source(path, None if pd.isna(member) else str(member) or None, None if pd.isna(frame) else int(frame))
-        for path, member, frame in zip(paths, members, frames, strict=True)
-    ]
 
 
 def process_count(requested: int | None, sources: Sequence[Source]) -> int:
@@ -82,14 +64,20 @@ def row_blocks(n: int) -> list[tuple[int, int]]:
     return [(first, min(first + size, n)) for first in range(0, n, size)]
 
 
-def unreadable_error(manifest: Manifest, rows: Sequence[int] | np.ndarray, reasons: Sequence[str]) -> InputError:
-    """Return the one-line error that lists images that cannot be read: the first three, and their number."""
-    first = manifest.table.iloc[list(rows[:3])]
-    names = [file_and_image(str(p), str(i), 80) for p, i in zip(first["path"], first["image"], strict=True)]
-    examples = [f"{name} ({reason})" for name, reason in zip(names, reasons[:3], strict=True)]
+def unreadable_error(names: pd.DataFrame, rows: Sequence[int] | np.ndarray, reasons: Sequence[str]) -> InputError:
+    """Return the one-line error that lists images that cannot be read: the first three, and their number.
+
+    Args:
+        names: Table with path and image of each row of a manifest.
+        rows: Rows that cannot be read.
+        reasons: Reason of each of them.
+    """
+    first = names.iloc[list(rows[:3])]
+    shown = [file_and_image(str(p), str(i), 80) for p, i in zip(first["path"], first["image"], strict=True)]
+    examples = [f"{name} ({reason})" for name, reason in zip(shown, reasons[:3], strict=True)]
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
     return InputError(
-        f"{len(rows):,} of {manifest.n:,} images cannot be read: {', '.join(examples)}{more}; "
+        f"{len(rows):,} of {len(names):,} images cannot be read: {', '.join(examples)}{more}; "
         "mend them, or leave them out by skip_unreadable"
     )
 
@@ -108,7 +96,8 @@ class StorePlan:
     stores: Path
     sources: list[Source]
     rule: PixelRule
-    manifest: Manifest
+    names: pd.DataFrame
+    """Table with path and image of each row, for messages."""
     options: ImageOptions
 
     @property
@@ -222,7 +211,7 @@ def _guess_layout(plan: StorePlan) -> _Layout:
         except InputError as error:
             failed[row] = unreadable_reason(plan.sources[row], error)
     if not shapes:
-        raise unreadable_error(plan.manifest, sorted(failed), [failed[row] for row in sorted(failed)])
+        raise unreadable_error(plan.names, sorted(failed), [failed[row] for row in sorted(failed)])
     height, width = shapes[min(shapes)][:2]
     for row, shape in shapes.items():
         if shape[:2] != (height, width):
@@ -232,7 +221,7 @@ def _guess_layout(plan: StorePlan) -> _Layout:
 
 
 def _sizes_differ(plan: StorePlan, size: tuple[int, ...], row: int, shape: tuple[int, ...]) -> InputError:
-    path = one_line(plan.manifest.table["path"].iloc[row], 80)
+    path = one_line(plan.names["path"].iloc[row], 80)
     return InputError(
         f"images differ in size: {path} is {shape[1]} x {shape[0]} pixels, others are {size[1]} x {size[0]}; "
         "give --size (and --resize squash, crop or pad)"
@@ -374,7 +363,7 @@ def _finish(plan: StorePlan, layout: _Layout, blocks: list[DecodedBlock]) -> Non
         reasons[row] = reason
     bad = np.flatnonzero(reasons != "")
     if len(bad) and (len(bad) == layout.n or not plan.options.skip_unreadable):
-        raise unreadable_error(plan.manifest, bad, reasons[bad].tolist())
+        raise unreadable_error(plan.names, bad, reasons[bad].tolist())
     channels = layout.channels
     if plan.rule.channels == "auto":
         channels = 1 if all(block.all_grey for block in blocks) else 3

@@ -295,7 +295,7 @@ def _pixels(config: Mapping[str, Any], setting: str, images: Sequence[str]) -> d
     from memorisk.images.options import ImageOptions, of_synthetic_images
     from memorisk.images.pixels import PixelRule
     from memorisk.images.sources.registry import load_manifest
-    from memorisk.images.store_writer import manifest_sources
+    from memorisk.images.store import manifest_sources
 
     names = {field.name for field in fields(ImageOptions)}
     options = ImageOptions(**written_settings(ImageOptions, {k: v for k, v in config.items() if k in names}))

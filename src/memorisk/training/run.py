@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from memorisk.images.manifest import Manifest
-from memorisk.images.sources.registry import load_manifest, refuse_overlap
+from memorisk.images.sources.overlap import refuse_overlap
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import machine, versions

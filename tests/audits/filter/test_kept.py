@@ -14,7 +14,7 @@ from PIL import Image
 from memorisk.images import clean_set
 from memorisk.images.pixels import PixelRule
 from memorisk.images.plain_png import decode_png
-from memorisk.images.sources.registry import source_places
+from memorisk.images.sources.overlap import source_places
 from memorisk.report.result import Result
 from memorisk.runs.checksums import checksum
 from memorisk.runs.errors import InputError, MemoriskError

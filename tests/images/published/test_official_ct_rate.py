@@ -11,8 +11,7 @@ from memorisk.images.published import ct_rate as official_ct_rate
 from memorisk.images.published.ct_rate import axial_place, choose_slices, read_marked
 from memorisk.images.readers.registry import read_image
 from memorisk.images.sources.registry import load_manifest
-from memorisk.images.store import build_store
-from memorisk.images.store_writer import manifest_sources
+from memorisk.images.store import build_store, manifest_sources
 from memorisk.runs.errors import InputError
 from tests.images.official_trees import notes_of, rows_of
 from tests.images.official_trees_pairs import SCAN, ct_rate, mask, scan

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.images.sources.registry import load_manifest, refuse_generated_within, refuse_overlap, source_places
+from memorisk.images.sources.overlap import refuse_generated_within, refuse_overlap, source_places
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.commands import refusal
 

@@ -50,7 +50,8 @@ from memorisk.images.clean_set import clean_names, write_clean_set
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
-from memorisk.images.store_writer import manifest_sources, process_count
+from memorisk.images.store import manifest_sources
+from memorisk.images.store_writer import process_count
 from memorisk.report.numbers import INLINE
 from memorisk.report.page import render_page
 from memorisk.report.result import Result

@@ -12,7 +12,7 @@ from memorisk.images.copies.near_copies import orientations
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
-from memorisk.images.store_writer import manifest_sources
+from memorisk.images.store import manifest_sources
 
 MOST_SETS = 60
 MOST_IMAGES = 6

@@ -24,8 +24,10 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions, of_synthetic_images
 from memorisk.images.pixels import PixelRule
 from memorisk.images.readers.headers import uncovered_frames
-from memorisk.images.sources.registry import load_manifest, path_sources, refuse_among, refuse_overlap
-from memorisk.images.store_writer import manifest_sources, process_count
+from memorisk.images.sources.overlap import path_sources, refuse_among, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import manifest_sources
+from memorisk.images.store_writer import process_count
 from memorisk.report.kinds import kind_of
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import CONFIG, is_hidden, restore_paths

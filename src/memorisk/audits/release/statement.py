@@ -9,7 +9,7 @@ from memorisk import __version__
 from memorisk.audits.release.binding import Binding, ReleaseFiles, bind
 from memorisk.audits.release.gate import STATEMENT, merge_files, worst_verdict
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
-from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.images.sources.overlap import path_sources, refuse_overlap
 from memorisk.report.kinds import kind_of, load_part
 from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope
 from memorisk.report.statements.model_card import model_card

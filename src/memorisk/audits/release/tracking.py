@@ -23,7 +23,7 @@ import numpy as np
 from memorisk.audits.release.integrity import AGAIN, VERDICT, last_event, open_finished_audit
 from memorisk.audits.release.statement import describe_run
 from memorisk.audits.tracker_libraries import SERVER, mlflow_client, mlflow_experiment, summary_writer, wandb_offline
-from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.images.sources.overlap import path_sources, refuse_overlap
 from memorisk.report.statements.statement import AuditStatement
 from memorisk.runs.errors import InputError, MemoriskError, one_line, read_guard, unknown_name
 from memorisk.runs.files import fsync_folder, read_json, read_table

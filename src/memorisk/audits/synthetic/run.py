@@ -56,8 +56,7 @@ from memorisk.images.copies.near_copies import RULE_IMAGES
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixel_form import PixelForm
 from memorisk.images.pixels import PixelRule, one_channel
-from memorisk.images.store import ImageStore
-from memorisk.images.store_writer import manifest_sources
+from memorisk.images.store import ImageStore, manifest_sources
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.checksums import remove_recorded

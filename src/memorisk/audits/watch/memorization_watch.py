@@ -47,7 +47,7 @@ from memorisk.audits.watch.verdict import (
     rule_words,
     watch_verdict,
 )
-from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.images.sources.overlap import path_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.encoders.networks import state_fingerprint
 from memorisk.models.generators.generators import Generator

@@ -28,7 +28,7 @@ from memorisk.audits.watch.training_outputs import (
     training_images,
 )
 from memorisk.audits.watch.verdict import held_out_needed
-from memorisk.images.sources.registry import refuse_overlap
+from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.models.encoders.feature_sources import parse_source
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json

@@ -18,7 +18,8 @@ from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.real_images import Images, RealImages
 from memorisk.audits.watch.result import Evaluation
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources.registry import load_manifest, path_sources, refuse_generated_within, refuse_overlap
+from memorisk.images.sources.overlap import path_sources, refuse_generated_within, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import DESCRIPTION, load_generator, read_description
 from memorisk.runs.errors import InputError, one_line

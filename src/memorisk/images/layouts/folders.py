@@ -28,7 +28,7 @@ from memorisk.images.layouts.label_tables import one_each, take_columns
 from memorisk.images.layouts.shards import hub_shards, load_shards
 from memorisk.images.manifest import TABLE_FILE, TEXT_FILE, Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers.registry import Kind, file_format
+from memorisk.images.readers.registry import SHARDS, Kind, file_format
 from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
 from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.tables import unquote_table
@@ -167,8 +167,8 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
     """
     walk = walk_files(root, follow_links=options.follow_links)
     refuse_escape(walk.escaping, root.name or ".", "follow_links accepts them")
-    by_kind, others = _by_kind(root, walk.files)
-    if options.layout in ("auto", "shards") and (shards := hub_shards(root, others)):
+    by_kind, others, tables = _by_kind(root, walk.files)
+    if tables and options.layout in ("auto", "shards") and (shards := hub_shards(root, tables)):
         _refuse_mixed(root, by_kind, len(shards), options)
         return load_shards(root, shards, options, root.resolve().name or "images")
     kind = _chosen_kind(root, by_kind, others, options)
@@ -235,20 +235,24 @@ def folder_labels(files: list[str]) -> tuple[list[str], list[str]]:
     return labels, splits
 
 
-def _by_kind(root: Path, files: list[str]) -> tuple[dict[Kind, list[str]], list[str]]:
-    """Return image files by kind, and the other files. A usual suffix is trusted: the reader checks the content."""
+def _by_kind(root: Path, files: list[str]) -> tuple[dict[Kind, list[str]], list[str], list[str]]:
+    """Return image files by kind, the other files, and the Parquet and Arrow files among those.
+
+    A usual suffix is trusted: the reader checks the content.
+    """
     by_kind: dict[Kind, list[str]] = {}
-    others = []
+    others, tables = [], []
     for file in files:
         kind = KIND_BY_SUFFIX.get(suffix(file))
         if kind is None:
             inside = file_format(root / file)
             kind = inside.kind if inside is not None else None
+            tables += [file] if inside is not None and inside.module == SHARDS else []
         if kind is None or kind == "arrays":
             others.append(file)
         else:
             by_kind.setdefault(kind, []).append(file)
-    return by_kind, others
+    return by_kind, others, tables
 
 
 def _refuse_mixed(root: Path, by_kind: dict[Kind, list[str]], n_shards: int, options: ImageOptions) -> None:

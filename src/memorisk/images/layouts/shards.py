@@ -28,7 +28,7 @@ from memorisk.images.layouts.draft_steps import finish_draft
 from memorisk.images.layouts.files import FileFinder, is_within, refuse_escape, walk_files
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers.registry import PARQUET, SHARDS, decoding, file_format
+from memorisk.images.readers.registry import PARQUET, decoding, file_format
 from memorisk.images.readers.shards import (
     NOTE,
     Features,
@@ -53,11 +53,6 @@ class Shard:
     """Split by the data set's name; empty where it has none."""
 
 
-def is_saved(folder: Path) -> bool:
-    """Return whether a folder is one that ``save_to_disk`` wrote."""
-    return (folder / DICT).is_file() or ((folder / STATE).is_file() and (folder / INFO).is_file())
-
-
 def saved_shards(folder: Path) -> list[Shard]:
     """Return the shards of a folder that ``save_to_disk`` wrote, as its JSON files list them.
 
@@ -78,7 +73,7 @@ def saved_shards(folder: Path) -> list[Shard]:
 
 
 def hub_shards(root: Path, files: Iterable[str]) -> list[Shard]:
-    """Return the shards among the files of a folder: Parquet and Arrow with a column of images, by their paths.
+    """Return the shards among the Parquet and Arrow files of a folder: those with a column of images.
 
     A split is the text before ``-00000-of-00002``, else a folder or part of the name that is called like one.
 
@@ -88,10 +83,7 @@ def hub_shards(root: Path, files: Iterable[str]) -> list[Shard]:
     by_folder: dict[str, list[Shard]] = {}
     for file in files:
         *folders, name = file.split("/")
-        kind = file_format(root / file)
-        if kind is None or kind.module != SHARDS or name.startswith(("cache-", "tmp")):
-            continue
-        if not _has_images(root / file):
+        if name.startswith(("cache-", "tmp")) or not _has_images(root / file):
             continue
         parts = [part for part in folders if part.lower() not in SPLITS and part != "data"]
         by_folder.setdefault("/".join(parts), []).append(Shard(file, _split_of(folders, name.rpartition(".")[0])))

@@ -65,7 +65,7 @@ def _decoded(data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
         refuse_cut_short(image, data, path)
     if image.format == "PNG":
         _spread_transparent_grey(image, data)
-    return pixels(image, how, one_line(path), grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
+    return pixels(image, how, path, grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
 
 
 def count_frames(path: Path) -> int:
@@ -127,13 +127,13 @@ def seek(image: Image.Image, frame: int, path: Path) -> None:
     image.seek(frame)
 
 
-def pixels(image: Image.Image, how: ReadOptions, name: str, *, grey_only: bool = False) -> np.ndarray:
+def pixels(image: Image.Image, how: ReadOptions, source: str | Path, *, grey_only: bool = False) -> np.ndarray:
     """Decode a Pillow image to ``[h, w, c]``.
 
     Args:
         image: Image as Pillow opened it.
         how: Options of reading: depth and window.
-        name: Name of the image, for messages.
+        source: Path of the file or name of the item, for messages.
         grey_only: Whether the image is grey that Pillow can only hold as colour.
 
     Raises:
@@ -143,7 +143,7 @@ def pixels(image: Image.Image, how: ReadOptions, name: str, *, grey_only: bool =
     turned = _upright(image)
     transparent = image.info.get("transparency")
     if turned.mode.startswith("I;16") or turned.mode in ("I", "F"):
-        refuse_not_finite(np.asarray(turned), name)
+        refuse_not_finite(np.asarray(turned), one_line(source))
         return _deep_grey(np.asarray(turned), transparent, how)
     if turned.mode in ("1", "L") and (transparent is None or isinstance(transparent, int)):
         grey = np.asarray(turned.convert("L"))[..., None]

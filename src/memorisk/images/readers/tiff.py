@@ -130,4 +130,4 @@ def _through_pillow(path: Path, how: ReadOptions, compression: int) -> np.ndarra
             f"{one_line(path)}: a TIFF of compression {one_line(getattr(compression, 'name', compression), 40)} that "
             "cannot be decoded: broken, or of a codec that is not installed; save it anew with LZW or Deflate"
         ) from None
-    return pixels(image, how, one_line(path))
+    return pixels(image, how, path)

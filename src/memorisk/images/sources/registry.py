@@ -2,19 +2,21 @@
 
 Each layout has its module; they meet in ``images.layouts.draft_steps``, where labels, groups, frames and checks are
 the same.
-`refuse_overlap` and the functions after it know the places of a source's images, the folders that must not be written
-to, and the generated images that may not be read from there unnoticed.
+
+A source at a URL is copied to a private folder, which is then read like any folder, table or array. The images of a
+table lie next to it unless ``image_root`` names another place, so its whole folder is copied; for arrays and a
+published data set (``ham10000:s3://...``) the named path is copied. Several sources by commas are copied one by one.
 """
 
 import os
-from collections.abc import Mapping
+import re
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from memorisk.images.layouts.arrays import load_arrays
 from memorisk.images.layouts.draft_steps import refuse_unused
 from memorisk.images.layouts.folders import load_folder
-from memorisk.images.layouts.shards import Shard, is_saved, is_shard, load_shards, saved_shards
+from memorisk.images.layouts.shards import DICT, INFO, STATE, Shard, is_shard, load_shards, saved_shards
 from memorisk.images.layouts.tables import load_table
 from memorisk.images.manifest import Manifest, drop_labels, sample_manifest
 from memorisk.images.options import ImageOptions
@@ -23,15 +25,16 @@ from memorisk.images.published.registry import load_official
 from memorisk.images.readers.registry import SHARDS, file_format, file_head, unknown_kind
 from memorisk.images.sources.joined import join_manifests
 from memorisk.images.sources.places import nowhere, several_sources
-from memorisk.images.sources.urls import local_images, local_options
-from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, MemoriskError, one_line
-from memorisk.runs.storage.locations import path_of, url_of
-from memorisk.runs.storage.mirror import name_url_in_error
+from memorisk.runs.storage.filesystem import Storage
+from memorisk.runs.storage.locations import url_of
+from memorisk.runs.storage.mirror import TABLES, local_source, name_url_in_error
 
 GENERATED, GENERATED_TABLE, UNFINISHED_TABLE = "generate.json", "manifest.csv", "drawn.csv"
 """Names of files in a folder of ``memorisk generate``: the last file of a finished one, its table of classes, and the
 table of an unfinished one."""
+_PUBLISHED = re.compile(r"([A-Za-z][A-Za-z0-9_-]+:)(?=[A-Za-z][A-Za-z0-9+.-]+://)")
+_BESIDE = frozenset((*TABLES, ".gz"))  # idx files, too: MNIST's labels lie next to its images
 _TABLES = frozenset((".csv", ".tsv", ".txt", ".jsonl", ".parquet", ".pq"))
 
 
@@ -43,8 +46,7 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
             folders, DICOM tree, NIfTI volumes, a set that ``memorisk generate`` made), a CSV, TSV or Parquet table,
             arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx), or a published data set as ``NAME:FOLDER``
             (``images.published.registry``); or several of these by commas (``images.sources.joined``); each also at a
-            URL (``s3://BUCKET/FOLDER``, ``images.sources.urls``). A path that exists is a path, colon and comma
-            or not.
+            URL (``s3://BUCKET/FOLDER``). A path that exists is a path, colon and comma or not.
         options: Options by which images are found, labelled, grouped and sampled.
 
     Returns:
@@ -69,7 +71,7 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
             f"the images are {what}, no source; name a folder, table or file, or a published data set; of a data set "
             "in Python with len() and items by number memorisk.save_dataset makes a folder"
         )
-    manifest = drop_labels(_load(source, local_options(options)), options.drop_label)
+    manifest = drop_labels(_load(source, _local_options(options)), options.drop_label)
     return manifest if options.sample is None else sample_manifest(manifest, options.sample, options.sample_seed)
 
 
@@ -91,7 +93,7 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
     if str(source) == "digits":
         refuse_unused(options, "digits")
         return digits_manifest()
-    if (copy := local_images(source, options)) is not None:
+    if (copy := _local_copy(source, options)) is not None:
         try:
             return _load(copy[1], options)
         except MemoriskError as error:
@@ -104,11 +106,11 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
     if is_folder and options.layout == "auto" and (path / GENERATED).is_file():
         generated = load_table(path / GENERATED_TABLE, options, quoted=True)
         return replace(generated, name=path.resolve().name or "images")
-    if is_folder and options.layout in ("auto", "shards") and is_saved(path):
+    if is_folder and options.layout in ("auto", "shards") and _is_saved(path):
         return load_shards(path, saved_shards(path), options, path.resolve().name or "images")
     if is_folder:
         if options.layout == "auto" and (path / UNFINISHED_TABLE).is_file() and (path / "images").is_dir():
-            raise InputError(f"{one_line(path)} is a set that is not all drawn: memorisk generate goes on with it")
+            raise InputError(f"{one_line(path)} is a set that is not all drawn: memorisk generate resumes it")
         return load_folder(path, options)
     if not is_file:
         if len(parts := several_sources(str(source))) > 1:
@@ -117,6 +119,47 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
             return official
         raise nowhere(source)
     return _load_file(path, options)
+
+
+def _is_saved(folder: Path) -> bool:
+    """Return whether ``save_to_disk`` of the ``datasets`` library wrote a folder."""
+    return (folder / DICT).is_file() or ((folder / STATE).is_file() and (folder / INFO).is_file())
+
+
+def _local_options(options: ImageOptions) -> ImageOptions:
+    """Return the options with local copies of ``image_root`` and ``labels_csv`` where they are URLs.
+
+    Raises:
+        InputError: A URL leads to nothing.
+        MemoriskError: The storage does not answer.
+    """
+    places = {"image_root": options.image_root, "labels_csv": options.labels_csv}
+    urls = {name: value for name, value in places.items() if value is not None and url_of(value)}
+    return replace(options, **{n: local_source(v, options.store) for n, v in urls.items()}) if urls else options
+
+
+def _local_copy(source: str | Path, options: ImageOptions) -> tuple[Path, str | Path] | None:
+    """Copy a source to this machine, and return the copy and the source to read in its place.
+
+    Returns:
+        Local copy and new source; None where the source is not a URL, or is several sources by commas, which are
+        copied one by one.
+
+    Raises:
+        InputError: The URL leads to nothing, or names of its files lead out of the copy.
+        MemoriskError: The storage does not answer, or the disk is full.
+    """
+    text = str(source)
+    published = _PUBLISHED.match(text) if isinstance(source, str) else None
+    head = published[1] if published else ""
+    place = text[len(head) :] if isinstance(source, str) else source
+    url = url_of(place)
+    if url is None or ("," in text and Storage(url).kind() is None):
+        return None
+    suffix = Path(url).suffix.lower()
+    beside = not head and options.image_root is None and (suffix in _BESIDE or "idx" in Path(url).name)
+    local = local_source(url, options.store, beside=beside)
+    return local, f"{head}{local}" if head else local
 
 
 def _load_file(path: Path, options: ImageOptions) -> Manifest:
@@ -144,110 +187,3 @@ def _load_file(path: Path, options: ImageOptions) -> Manifest:
         f"{one_line(path)}: neither a table (CSV, TSV, Parquet) nor arrays (npz, npy, HDF5, idx), but "
         f"{unknown_kind(file_head(path))}; layout table reads it as CSV"
     )
-
-
-Source = str | Path | Manifest | ImageStore
-
-
-def refuse_overlap(out: str | Path, sources: Mapping[str, Source | None], *, called: str = "OUT") -> None:
-    """Refuse a folder for results inside a folder of images, or around one: memorisk never writes to its inputs.
-
-    Args:
-        out: Folder for results.
-        sources: Sources of images by their names in messages.
-        called: Name of the folder in messages.
-
-    Raises:
-        InputError: The folder is such a one.
-    """
-    target = Path(out).resolve()
-    for what, source in sources.items():
-        for place in source_places(source):
-            if place.is_dir() and target.is_relative_to(place):
-                raise InputError(f"{called} {one_line(str(out))} lies inside {what}: name a folder outside the images")
-            if place.exists() and place.is_relative_to(target):
-                raise InputError(f"{called} {one_line(str(out))} holds {what}: name a folder that does not")
-
-
-def refuse_among(out: str | Path, manifest: Manifest, *, called: str = "OUT") -> None:
-    """Refuse a folder for results inside a folder with images of a manifest, which a table may name anywhere.
-
-    Args:
-        out: Folder for results.
-        manifest: Manifest of the images.
-        called: Name of the folder in messages.
-
-    Raises:
-        InputError: The folder is such a one.
-    """
-    if manifest.root is None:
-        return
-    target, root = Path(out).resolve(), manifest.root.resolve()
-    for folder in sorted({os.path.dirname(str(path)) for path in manifest.table["path"].unique()}):  # noqa: PTH120
-        if target.is_relative_to((root / folder).resolve()):
-            raise InputError(
-                f"{called} {one_line(str(out))} lies inside {one_line(folder or root.name)}, which holds images of "
-                f"{one_line(manifest.name)}: name a folder outside the images"
-            )
-
-
-def path_sources(sources: Mapping[str, object]) -> dict[str, Source | None]:
-    """Select the sources that were named by text; images in memory have no place or keep the one they were read from.
-
-    Args:
-        sources: Sources by their names in messages; arrays, manifests and stores among them.
-    """
-    return {what: source for what, source in sources.items() if isinstance(source, str | Path)}
-
-
-def refuse_generated_within(source: str | Path, manifest: Manifest) -> None:
-    """Refuse a folder of ``memorisk generate`` inside a bigger folder of images: its images would count as patients'.
-
-    A generated set that the user names itself is accepted, alone or with others by commas.
-
-    Args:
-        source: Source as the user named it.
-        manifest: Manifest of the source.
-
-    Raises:
-        InputError: The source contains such a folder.
-    """
-    places = [place for place in source_places(source) if place.is_dir()]
-    if manifest.root is None or not places:
-        return
-    inner = {PurePath(path).parent for path in manifest.table["path"].unique()}
-    root = manifest.root.resolve()
-    for folder in sorted(root / above for own in inner for above in {own, *own.parents}):
-        if any(place in folder.parents for place in places) and _is_generated(folder):
-            raise InputError(
-                f"{one_line(folder)} was drawn by memorisk generate and lies inside the images: those it holds would "
-                "count as patients' images; move it out, or name it alone to train on it"
-            )
-
-
-def source_places(source: Source | None) -> list[Path]:
-    """Return the places of the images of a source; for several sources and for ``NAME:FOLDER`` the folders.
-
-    Args:
-        source: Source as for `memorisk.load_manifest`, its manifest or its store.
-    """
-    if isinstance(source, ImageStore | Manifest):
-        root = source.manifest.root if isinstance(source, ImageStore) else source.root
-        return [] if root is None else [root.resolve()]
-    if source is None:
-        return []
-    parts = [str(source)] if Path(source).exists() or url_of(source) else several_sources(str(source))
-    return [place.resolve() for part in parts if (place := _place(part)) is not None]
-
-
-def _place(part: str) -> Path | None:
-    """Return the path of a source, of a ``file://`` URL, or of ``NAME:FOLDER``; None if it is not on this machine."""
-    if (url := url_of(part)) is not None:
-        return path_of(url)
-    name = part if Path(part).exists() else part.partition(":")[2]
-    return Path(name) if name else None
-
-
-def _is_generated(folder: Path) -> bool:
-    """Return whether ``memorisk generate`` made a folder, or has begun to."""
-    return (folder / GENERATED).is_file() or ((folder / UNFINISHED_TABLE).is_file() and (folder / "images").is_dir())

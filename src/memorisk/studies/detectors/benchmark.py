@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
+from memorisk.images.sources.overlap import path_sources, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.environment import available_cores, available_memory, check_device
 from memorisk.runs.errors import InputError, one_line

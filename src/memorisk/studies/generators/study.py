@@ -16,7 +16,7 @@ import pandas as pd
 from memorisk.audits.comparison.knowledge import known_patients, knows_both_alike
 from memorisk.audits.comparison.sets import select_rows
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.sources.registry import refuse_overlap
+from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.report.columns import column_numbers
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line

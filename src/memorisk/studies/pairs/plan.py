@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.images.alterations.families import FAMILIES
-from memorisk.images.sources.registry import load_manifest, path_sources, refuse_overlap
+from memorisk.images.sources.overlap import path_sources, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.environment import check_device
 from memorisk.runs.files import fingerprint

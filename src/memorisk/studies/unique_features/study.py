@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.sources.registry import refuse_overlap
+from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import RunFolder, check_out_folder

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.sources.registry import refuse_generated_within
+from memorisk.images.sources.overlap import refuse_generated_within
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.generators import Generator, load_generator

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.plain_png import encode_png
-from memorisk.images.sources.registry import path_sources, refuse_overlap
+from memorisk.images.sources.overlap import path_sources, refuse_overlap
 from memorisk.models.generators.generators import Generator, load_generator
 from memorisk.models.settings import SamplingOptions
 from memorisk.runs.environment import check_device, machine, versions

@@ -16,7 +16,7 @@ from memorisk.audits.classifier.explanations.result import Explanation, Explanat
 from memorisk.audits.classifier.finished_run import FinishedRun, open_finished
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import EXPLANATION_PAGE, render
-from memorisk.images.sources.registry import refuse_overlap
+from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.models.encoders.feature_sources import is_feature_file, read_features
 from memorisk.runs.checksums import SEAL, write_seal
 from memorisk.runs.environment import check_device, versions
