@@ -21,7 +21,7 @@ SIGNS = "=+@\t\r\n＝＋－＠-"
 NUMBER = r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?"
 HOSTILE = ("=1+1", "+x", "-x", "@SUM(A1)", "\tx", "\r=x", "\n=x", "a,=1", "a;=1", 'a"=1', "a|=1", " =1", "' =1", "'=1",
            "''=1", "'", "'t Hooft", "", "-", "a\t-b", 'x",=cmd|"/c calc"!A0', "＝1")  # fmt: skip
-JOINS = {"images/published/odir5k.py", "audits/classifier/target.py"}
+JOINS = {"images/published/odir5k.py", "audits/classifier/target/attacks.py"}
 """Modules that join the names of columns or of classes, and write nothing."""
 texts = st.text(st.sampled_from(" ',;|\"\t\r\na1." + SIGNS) | st.characters(codec="utf-8", exclude_characters="\0"))
 

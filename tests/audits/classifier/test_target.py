@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.audits.classifier.target import (
+from memorisk.audits.classifier.target.attacks import (
     attack_target,
     compare_with_twins,
     reorder,

@@ -11,7 +11,7 @@ from scipy import stats
 from memorisk.audits.classifier.options import options_from
 from memorisk.audits.classifier.plan import draw_parts
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.audits.classifier.target_order import LEVEL, check_order, one_hot_answers, one_hot_labels
+from memorisk.audits.classifier.target.order import LEVEL, check_order, one_hot_answers, one_hot_labels
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from memorisk.training.classifiers.command import train_classifier

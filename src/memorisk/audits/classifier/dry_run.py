@@ -15,7 +15,6 @@ from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidenc
 from memorisk.audits.classifier.look_alikes import searched_pairs
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
-from memorisk.audits.classifier.privacy import bound_job
 from memorisk.audits.classifier.reasons import NotRandom, identity_reasons, look_alike_reasons, unknown_patients
 from memorisk.audits.classifier.rehearsal import (
     GAP_RANGE,
@@ -28,6 +27,7 @@ from memorisk.audits.classifier.rehearsal import (
 )
 from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
+from memorisk.audits.classifier.retraining.privacy import bound_job
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import SMALL_IMAGE, SMALL_MODEL, model_spec

@@ -22,7 +22,6 @@ from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan
-from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
 from memorisk.audits.classifier.rehearsal import PILOT, Choice, ModelChooser, choose_models
 from memorisk.audits.classifier.result import ClassifierVerdict, LookAlikes, Placebo, Privacy
 from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
@@ -32,7 +31,8 @@ from memorisk.audits.classifier.retraining.interventions import (
     plan_intervention,
     run_intervention,
 )
-from memorisk.audits.classifier.target import audit_target, check_target
+from memorisk.audits.classifier.retraining.privacy import check_bound, measure_bound, plan_privacy
+from memorisk.audits.classifier.target.attacks import audit_target, check_target
 from memorisk.audits.classifier.trainings import (
     Recipe,
     collect,

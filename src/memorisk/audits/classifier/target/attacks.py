@@ -30,7 +30,7 @@ from memorisk.audits.classifier.evidence import WHOLE, Evidence
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.tables.attacks import AttackScores, attack_row
-from memorisk.audits.classifier.target_order import check_order, one_hot_answers, one_hot_labels
+from memorisk.audits.classifier.target.order import check_order, one_hot_answers, one_hot_labels
 from memorisk.audits.classifier.trainings import Recipe, score_passes
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import create_model
@@ -272,7 +272,7 @@ def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classif
 
 
 def _measure(head: str) -> str:
-    """Name the index of an order (`target_order`) in words."""
+    """Name the index of an order (`order`) in words."""
     return "Youden's index, mean over classes," if head != "multi" else "mean rank of a finding's images less others',"
 
 
