@@ -88,7 +88,7 @@ def rows(n: int = 14, **columns) -> list[dict]:
 
 
 def test_there_are_no_images(refused, tmp_path):
-    assert "no such file or folder" in refused(tmp_path / "nowhere")
+    assert "the file or folder does not exist" in refused(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     assert "no images" in refused(tmp_path / "empty")
     (tmp_path / "empty.csv").write_text("image,label\n")
@@ -267,7 +267,7 @@ def test_a_checkpoint_with_a_payload_is_refused_and_not_executed(refused, tmp_pa
 
 def test_a_target_is_looked_at_before_any_training(refused, tmp_path, images):
     source = table(tmp_path / "set", [r | {"split": "test" if k % 3 == 0 else "train"} for k, r in enumerate(rows())])
-    assert "is no file" in refused(source, "--target", tmp_path / "nowhere.pth")
+    assert "is not a file" in refused(source, "--target", tmp_path / "nowhere.pth")
     torch.save(
         create_model("small_cnn", num_classes=3, in_chans=1, image_size=8, seed=0).state_dict(), tmp_path / "three.pth"
     )
@@ -411,11 +411,11 @@ def test_what_is_no_run_cannot_be_compared_or_rendered(capsys, run, tmp_path, im
     assert "not a run folder" in refusal(capsys, "compare", run, tmp_path)
     assert "holds other files" in refusal(capsys, "compare", run, run, "--out", run)
     assert "name a file" in refusal(capsys, "report", run, "--out", tmp_path)
-    assert "no file" in refusal(capsys, "audit", "losses", tmp_path / "no.csv", "--out", tmp_path / "out")
+    assert "is not a file" in refusal(capsys, "audit", "losses", tmp_path / "no.csv", "--out", tmp_path / "out")
     assert "lacks the columns" in refusal(
         capsys, "audit", "losses", run / "manifest.parquet", "--out", tmp_path / "out"
     )
-    assert "no such file" in refusal(capsys, "images", "check", tmp_path / "no")
+    assert "the file or folder does not exist" in refusal(capsys, "images", "check", tmp_path / "no")
     assert entries(tmp_path) == []
     assert {name: (run / name).read_bytes() for name in before} == before
 
@@ -753,6 +753,6 @@ def test_a_misspelt_folder_is_refused_before_anything_heavy_is_loaded(tmp_path, 
     heavy += "'PIL', 'multiprocessing') if m in sys.modules])"
     asked = [sys.executable, "-c", heavy, *command]
     shown = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert shown.stderr == "memorisk: IMAGE: there is no such file or folder. Did you mean 'IMAGES'?\n"
+    assert shown.stderr == "memorisk: IMAGE: the file or folder does not exist. Did you mean 'IMAGES'?\n"
     assert shown.stdout == "[]\n"
     assert entries(tmp_path) == ["IMAGES"]

@@ -99,7 +99,7 @@ def test_a_list_at_another_level_is_told_with_both_counts(capsys: pytest.Capture
         summary = {"level_q": level, "correction": "bh", "groups_given": True}
         result = Result(verdict={"status": "fail", "why": ["x"]}, summary=summary, per_class=pd.DataFrame(table))
         classifiers.show_result(result, Path("runs"), as_json=False)
-        told = "Note: The list that is shown was asked for at level 0.001 and holds 0 patients; the verdict rests on"
+        told = "Note: The list that is shown, at level 0.001, holds 0 patients; the verdict rests on"
         assert (told in (shown := capsys.readouterr().out)) == there
         assert ("which holds 3 patients." in shown) == there
 

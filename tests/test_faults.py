@@ -322,7 +322,7 @@ def test_interrupted_by_the_keyboard_it_says_how_to_go_on(images, tmp_path):
     out, err = run.communicate(timeout=60)
     assert run.returncode == 130
     assert out == ""
-    assert err == "memorisk: stopped; what is done is kept, the same command goes on\n"
+    assert err == "memorisk: stopped; what is done is kept, the same command resumes\n"
     deadline = time.monotonic() + 20
     while members(run.pid):
         assert time.monotonic() < deadline, "workers outlive the run"

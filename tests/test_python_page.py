@@ -23,5 +23,5 @@ def test_the_examples_of_the_page_run(
     told = capsys.readouterr().out
     assert "4 trainings" in told
     assert str(Path("run") / "report.html") in told
-    assert "no such folder: there is no such file or folder" in told
+    assert "no such folder: the file or folder does not exist" in told
     assert names["found"] == 1

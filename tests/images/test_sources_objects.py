@@ -161,7 +161,7 @@ def test_what_cannot_be_used(tmp_path: Path) -> None:
 
     image = pixels(0)
     for dataset, what in [
-        (Restless([0] * 3), "item 0 is another image when it is asked for again.*random"),
+        (Restless([0] * 3), "item 0 is another image when it is read again.*random"),
         (Stream(), "Stream is a stream"),
         (Broken([0]), "item 0 cannot be read .the disk.+is gone"),
         (Items([]), "no images"),

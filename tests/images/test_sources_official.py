@@ -78,7 +78,7 @@ def test_too_low_is_refused_with_the_way_out(name: str, below: str, tmp_path: Pa
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_neither_folder_nor_data(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"{name}: there is no folder"):
+    with pytest.raises(InputError, match=f"{name}: the folder .* does not exist"):
         load_manifest(f"{name}:{tmp_path / 'absent'}")
     (tmp_path / "papers").mkdir()
     with pytest.raises(InputError, match=f"{name}: .* does not hold .* \\(it holds papers\\); name the folder"):
@@ -99,12 +99,12 @@ def test_names_and_paths_with_colons(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ham(tmp_path / "mine")
     assert load_manifest("ham10000:~/mine").n == 3
     for source, said in (
-        ("ham1000:set", r"unknown data set before the colon \(and there is no such path\): 'ham1000'.*'ham10000'\?"),
+        ("ham1000:set", r"unknown data set before the colon \(and the path does not exist\): 'ham1000'.*'ham10000'\?"),
         ("ham10000:", "ham10000: the text after the colon is missing; give ham10000:FOLDER"),
         ("medmnist: ", "medmnist: the text after the colon is missing; give medmnist:NAME"),
-        (r"C:\images", "there is no such file or folder"),
-        ("absent/ham10000:x", "there is no such file or folder"),
-        ("a\nb:c", "there is no such file or folder"),
+        (r"C:\images", "the file or folder does not exist"),
+        ("absent/ham10000:x", "the file or folder does not exist"),
+        ("a\nb:c", "the file or folder does not exist"),
     ):
         with pytest.raises(InputError, match=said) as caught:
             load_manifest(source)

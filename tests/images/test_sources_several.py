@@ -87,9 +87,9 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for source, said in (
         (f"{tmp_path / 'one/set'},{tmp_path / 'two/set'}", "two of the sources hold a data set called set; give each"),
         (same, "chestxray14 and nih-cxr-lt are images of the same patients"),
-        (f"{tmp_path / 'one/set'},{tmp_path / 'absent'}", "absent: there is no such file or folder"),
+        (f"{tmp_path / 'one/set'},{tmp_path / 'absent'}", "absent: the file or folder does not exist"),
         (f"{tmp_path / 'one/set'},celebs:{tmp_path}", "unknown data set before the colon"),
-        (f"{tmp_path / 'one/set'},", "there is no such file or folder"),
+        (f"{tmp_path / 'one/set'},", "the file or folder does not exist"),
     ):
         with pytest.raises(InputError, match=said) as caught:
             load_manifest(source)

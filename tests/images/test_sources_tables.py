@@ -197,9 +197,9 @@ def test_paths_of_another_machine_get_the_way_out(tmp_path: Path, above: str) ->
     root = _pictures(tmp_path, "img/1.png", "img/2.png")
     mark = "/" if above.startswith("/") else "\\"
     rows = "".join(f"{above}{mark}{name}.png,a\n" for name in (1, 2))
-    with pytest.raises(InputError, match=r"give image_root, the folder that their beginning .* stands for") as error:
+    with pytest.raises(InputError, match=r"give image_root, the folder that their beginning .* means") as error:
         load_manifest(_csv(root, f"path,label\n{rows}"))
-    assert f" {above} stands" in str(error.value)
+    assert f" {above} means" in str(error.value)
     shorter = rows.replace(above + mark, "")
     assert load_manifest(_csv(root, f"path,label\n{shorter}"), ImageOptions(image_root=root / "img")).n == 2
 
@@ -412,7 +412,7 @@ def test_joins_that_are_in_doubt_are_refused(tmp_path: Path) -> None:
             load_manifest(root, ImageOptions(labels_csv=_csv(tmp_path, content)))
     twice = load_manifest(root, ImageOptions(labels_csv=_csv(tmp_path, "image,label\n2,x\nb/2.png,x\n")))
     assert twice.labels.tolist() == ["", "", "x"]
-    with pytest.raises(InputError, match="there is no such file"):
+    with pytest.raises(InputError, match="the file does not exist"):
         load_manifest(root, ImageOptions(labels_csv=tmp_path / "absent.csv"))
 
 

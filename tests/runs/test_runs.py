@@ -292,7 +292,7 @@ def test_a_script_without_a_guard_is_not_run_again_by_its_workers(tmp_path):
 
 
 def test_a_worker_that_is_killed_is_told_in_one_line():
-    with pytest.raises(MemoriskError, match=r"a worker process was killed.*the same command goes on"):
+    with pytest.raises(MemoriskError, match=r"a worker process was killed.*the same command resumes"):
         run_jobs(os._exit, [1, 1], processes=2)
     assert run_jobs(abs, [-1, -2], processes=2) == [1, 2], "a later run has workers of its own"
 
@@ -364,7 +364,7 @@ def test_a_stopped_command_ends_its_workers_and_leaves_no_semaphore(tmp_path: Pa
     run.send_signal(number)
     _, err = run.communicate(timeout=60)
     assert run.returncode == code
-    assert err == "memorisk: stopped; what is done is kept, the same command goes on\n"
+    assert err == "memorisk: stopped; what is done is kept, the same command resumes\n"
 
 
 def test_an_interrupt_that_a_library_swallows_still_ends_the_process():

@@ -60,7 +60,7 @@ class Pseudonyms:
         if shared:  # a person who reads it can recompute the pseudonym of anybody they suspect
             raise InputError(
                 f"the pseudonym key {one_line(path)} may be read or replaced by other users of this machine: make it "
-                f"yours alone (chmod 600 {one_line(path)}), or make a new key if somebody may have read it"
+                f"yours alone (chmod 600 {one_line(path)}), or make a new key if others may have read it"
             )
         if len(key) < SHORTEST_KEY:
             raise InputError(

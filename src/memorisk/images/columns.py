@@ -290,7 +290,7 @@ def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
     except UnicodeDecodeError:
         raise InputError(f"{one_line(path)}: the table is not UTF-8 text; {_AS_UTF8}") from None
     except (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserError, RecursionError) as error:
-        reason = "there is no such file" if isinstance(error, FileNotFoundError) else one_line(error, 160)
+        reason = "the file does not exist" if isinstance(error, FileNotFoundError) else one_line(error, 160)
         raise InputError(f"{one_line(path)}: cannot be read as a table ({reason})") from None
 
 

@@ -73,8 +73,8 @@ def unreadable_error(names: pd.DataFrame, rows: Sequence[int] | np.ndarray, reas
         reasons: Reason of each of them.
     """
     first = names.iloc[list(rows[:3])]
-    shown = [file_and_image(str(p), str(i), 80) for p, i in zip(first["path"], first["image"], strict=True)]
-    examples = [f"{name} ({reason})" for name, reason in zip(shown, reasons[:3], strict=True)]
+    images = [file_and_image(str(p), str(i), 80) for p, i in zip(first["path"], first["image"], strict=True)]
+    examples = [f"{name} ({reason})" for name, reason in zip(images, reasons[:3], strict=True)]
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
     return InputError(
         f"{len(rows):,} of {len(names):,} images cannot be read: {', '.join(examples)}{more}; "

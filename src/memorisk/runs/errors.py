@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FULL_DISK_CODES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # the system's words for a full disk
-RESUME_HINT = "what is done is kept, the same command goes on"
+RESUME_HINT = "what is done is kept, the same command resumes"
 
 
 class MemoriskError(Exception):

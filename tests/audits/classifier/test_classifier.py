@@ -208,4 +208,4 @@ def test_what_was_left_out_is_told(tmp_path, monkeypatch):
     found = audit_classifier("digits", out=tmp_path / "run", sample=600, models=2, epochs=1, processes=1)
     assert found.verdict["left_out"] == {"n_skipped": 0, "n_missing": 0, "n_not_sampled": 632}
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "632 images were left out by the sample that was asked for." in page
+    assert "632 images were left out by the requested sample." in page

@@ -123,7 +123,7 @@ def test_the_result_comes_back_as_it_was_saved_and_its_page_and_line_tell_it(fin
     pd.testing.assert_frame_equal(again.tables[TABLE], result.tables[TABLE])
     assert again.summary == result.summary
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert "What changes when a class loses what makes it stand out" in page
+    assert "What changes when a class loses what distinguishes it" in page
     assert "Retraining alone" in page
     assert "shortcut to their label" in page
     render_again(run, redact=True, out=run.parent / "redacted.html")

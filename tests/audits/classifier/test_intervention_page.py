@@ -39,7 +39,7 @@ def with_table(labels=NAMES, *, seed=0, **summary) -> Result:
 
 def test_the_section_says_what_was_done_and_how_many_changed_classes_moved():
     text = page_text(with_table())
-    assert "What changes when a class loses what makes it stand out" in text
+    assert "What changes when a class loses what distinguishes it" in text
     assert "All 1,234 images of melanoma , naevus (as named) were changed: colour replaced by its luma" in text
     assert f"Of 2 changed classes, 1 moved by an amount {LARGER}" in text  # the others were not changed
     assert "a shortcut to their label" in text
@@ -49,7 +49,7 @@ def test_the_section_says_what_was_done_and_how_many_changed_classes_moved():
 
 def test_there_is_no_section_without_an_intervention():
     for result in (make_result(), with_table().replace(tables={}), make_result().replace(tables=with_table().tables)):
-        assert "loses what makes it stand out" not in page_text(result)
+        assert "loses what distinguishes it" not in page_text(result)
 
 
 def test_the_page_is_whole_for_hostile_class_names_and_when_redacted():
@@ -72,4 +72,4 @@ def test_limits_that_are_not_known_leave_the_rest_readable():
             table[name] = np.nan
     text = page_text(result.replace(tables={TABLE: table}))
     assert "unknown to unknown" in text
-    assert "nan" not in text.split("What changes when")[2].split("Training images beside chance")[0]
+    assert "nan" not in text.split("What changes when")[2].split("Training images against chance")[0]

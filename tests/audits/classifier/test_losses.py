@@ -205,7 +205,7 @@ def test_without_a_random_split_there_are_no_p_values(table, tmp_path):
         (lambda t: t.iloc[5:], "exactly one row"),
         (lambda t: t.assign(group="one patient"), "belong on one side"),
         (lambda t: t.drop(columns="loss").assign(**{"logit:a": 1.0}), "logits of one class"),
-        (lambda t: t.drop(columns="loss").assign(**{"logit:a": 1.0, "logit:b": "x"}), "is no finite number"),
+        (lambda t: t.drop(columns="loss").assign(**{"logit:a": 1.0, "logit:b": "x"}), "is not a finite number"),
         (lambda t: t.drop(columns="loss").assign(**{"logit:a": 1.0, "logit:c": 2.0}), "label without a logit column"),
         (lambda t: t.iloc[:0], "no rows"),
     ],
@@ -227,7 +227,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, capsys, content):
     assert main(["audit", "losses", str(tmp_path / "bad"), "--out", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["audit", "losses", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
-    assert "is no file" in capsys.readouterr().err
+    assert "is not a file" in capsys.readouterr().err
 
 
 def test_ids_are_replaced_where_asked(table, tmp_path):
@@ -276,7 +276,9 @@ def test_a_train_image_that_some_model_did_not_see_is_refused(table, tmp_path):
     """One wrong word took the one memorized patient out of the list: the audit passed."""
     one = table["image"] == table.loc[table["split"] == "canary", "image"].iloc[0]
     table.assign(split=np.where(one, "train", table["split"])).to_parquet(tmp_path / "wrong.parquet")
-    with pytest.raises(InputError, match=r"has split 'train', which every model was trained on, and is no member"):
+    with pytest.raises(
+        InputError, match=r"has split 'train', which every model was trained on, and some"
+    ):
         audit_losses(tmp_path / "wrong.parquet", out=tmp_path / "run")
 
 

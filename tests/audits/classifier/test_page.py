@@ -142,11 +142,9 @@ def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     table = result.per_class.assign(verdict_flagged=[7, *[0] * (len(result.per_class) - 1)])
     result = result.replace(per_class=table, per_group=result.per_group.assign(flagged=False))
     page = page_text(result)
-    told = (
-        "shown was asked for at level 0.001 and holds 0 patients; the verdict rests on a list of its own, at level 0.1"
-    )
+    told = "shown, at level 0.001, holds 0 patients; the verdict rests on a list of its own, at level 0.1"
     assert f"{told} with correction bh, which holds 7 patients." in page
-    assert "0 at level 0.001; 7 on the verdict's list, at level 0.1" in page.split("What was asked")[0]
+    assert "0 at level 0.001; 7 on the verdict's list, at level 0.1" in page.split("The question, and")[0]
     assert "7 patients flagged" in page
     assert "No patient is flagged at level 0.001. In classes" in page
     by = page_text(result.replace(summary=result.summary | {"level_q": 0.1, "correction": "by"}))
@@ -203,7 +201,7 @@ def test_a_patient_who_is_flagged_in_two_classes_counts_once():
     text = page_text(twice)
     assert "1 patient flagged as remembered" in text
     assert "2 patients flagged" not in text
-    assert "The list has 2 rows: 1 row stands for somebody who is flagged in another class, too." in text
+    assert "The list has 2 rows: 1 row repeats one that is flagged in another class, too." in text
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -320,13 +318,13 @@ def test_images_without_patients_are_called_images():
     assert "Images flagged" in text
     assert text.count("Images scored") == 1
     assert "patient is flagged" not in text
-    assert "each image stands for itself" in text
+    assert "each image counts as its own patient" in text
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_placebo_is_told_or_its_absence_is():
     assert "5.1 % of the p-values were at most 0.05" in page_text(make_result())
-    assert "In 1 of 20 repeats somebody was flagged" in page_text(make_result())
+    assert "In 1 of 20 repeats at least one was flagged" in page_text(make_result())
     assert "No placebo was run with this audit" in page_text(make_result(placebo=None))
 
 

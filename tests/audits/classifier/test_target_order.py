@@ -175,7 +175,7 @@ def test_a_target_without_numbers_is_refused_first(numbered: Path, trained: Path
     head = {name: torch.full_like(value, torch.nan) for name, value in tensors.items() if value.shape == (12,)}
     save_file(tensors | head, tmp_path / "nan.safetensors")
     message = refusal(tmp_path / "nan.safetensors", numbered, tmp_path / "run")
-    assert "outputs for 96 of 96 images are no finite numbers" in message
+    assert "outputs for 96 of 96 images are not finite numbers" in message
 
 
 def test_the_classes_of_the_case_are_in_the_order_of_their_numbers() -> None:

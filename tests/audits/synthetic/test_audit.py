@@ -172,7 +172,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert blind[1].endswith("copies that are jpeg may then be in the set, and memorisk gate asks for them")
     more = {"recall_by_kind": numbers["recall_by_kind"] | many, "plant_kinds": ["jpeg"], "held_out_for_kinds": 198}
     said = doubts(more)[1]
-    assert "--held-out with about 198 patients whom the generator never saw; 99 more than the 99 there are" in said
+    assert "--held-out with about 198 patients that the generator never saw; 99 more than the 99 there are" in said
     assert "no copies were planted (none were asked for)" in doubts({"recall": None}, plants=0)[0]
     assert "no training image could be copied" in doubts({"recall": None})[0]
     near = {"near_p": 0.02, "n_near_train": 9, "n_near_held": 0}
@@ -565,7 +565,7 @@ def test_the_command_refuses_in_one_line(place: Path, capsys: pytest.CaptureFixt
     both = refusal(capsys, *given, "--held-out", "copies/held.npz", "--held-out-split", "test")
     assert "--held-out-split" in both
     assert "120 patients are in training and held out" in refusal(capsys, *given, "--held-out", "copies/train.npz")
-    assert "there is no such file" in refusal(capsys, *given, "--held-out", "nowhere.npz")
+    assert "does not exist" in refusal(capsys, *given, "--held-out", "nowhere.npz")
     assert "Did you mean" in refusal(capsys, *given, "--measure", "euclidian")
     assert not (place / "runs" / "refused").exists()
 

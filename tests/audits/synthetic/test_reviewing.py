@@ -218,7 +218,7 @@ def test_what_cannot_be_honoured_is_refused_in_one_line(place: Path) -> None:
     assert "needs who dismissed it" in refusal(good | {"reason": ""})
     assert "confirmed in one line and dismissed in another" in refusal(good, good | {"verdict": "confirm"})
     assert "lacks the column pair" in refusal({k: v for k, v in good.items() if k != "pair"})
-    with pytest.raises(InputError, match="there is no such file"):
+    with pytest.raises(InputError, match="the file does not exist"):
         audited(sets, "refused", review=Path("nowhere.csv"))
 
 

@@ -153,7 +153,7 @@ def test_controls_from_files(tmp_path):
         ({"mark": "text: "}, "the text of a mark is one line"),
         ({"mark": "pattern:x"}, "needs a whole number"),
         ({"mark": "A", "controls": "match"}, "neither matched, shuffled, letters, random, nor a file"),
-        ({"mark": "text:A", "font": "none.ttf"}, "there is no font file none.ttf"),
+        ({"mark": "text:A", "font": "none.ttf"}, "the font file none.ttf does not exist"),
         ({"mark": "A", "mark_scale": 0}, "mark scale is 0"),
         ({"mark": "A", "opacity": 2.0}, "opacity is 2.0"),
     ],

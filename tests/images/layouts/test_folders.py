@@ -175,8 +175,8 @@ def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
             r"no images in this folder \(1 other files\); give one of its files instead \(table.csv\)",
         ),
         (tmp_path / "strnge.bin", r"Did you mean .*strange.bin"),
-        (tmp_path / "absent", r"there is no such file or folder \(the built-in"),
-        ("nul\0", "there is no such file or folder"),
+        (tmp_path / "absent", r"the file or folder does not exist \(the built-in"),
+        ("nul\0", "the file or folder does not exist"),
         (picture, "is one PNG image; give its folder"),
         (tmp_path / "strange.bin", "neither a table"),
     ]:

@@ -223,7 +223,7 @@ def test_an_archive_of_images_is_refused_with_the_way_out(tmp_path: Path) -> Non
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
     for path, what in [
-        (tmp_path / "absent.png", "no such file"),
+        (tmp_path / "absent.png", "the file does not exist"),
         (tmp_path, "is not a file"),
         (tmp_path / "pipe.png", "is not a file"),
         (Path("nul\0.png"), "null"),

@@ -146,7 +146,7 @@ def test_a_transfer_that_is_cut_is_made_again_and_one_that_stays_cut_goes_on_lat
     (skin / "mole" / "p3.png").write_bytes(b"3")
     if kind == "ftp":
         ftp.cuts = 1000
-        with pytest.raises(MemoriskError, match="the same command goes on") as caught:
+        with pytest.raises(MemoriskError, match="the same command resumes") as caught:
             local_source(f"{ftp.url}/skin")
         assert PASSWORD not in str(caught.value)
         assert "p3.png" not in [p.name for p in copy.rglob("*")]

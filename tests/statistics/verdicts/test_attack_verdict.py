@@ -106,7 +106,7 @@ def test_the_way_out_names_what_makes_the_interval_long():
     )
     assert instead == (
         "what can be shown instead: that no attack reaches AUC 0.65 (--attack-gate 0.65); up to there members may be "
-        "told from others"
+        "distinguished from others"
     )
     assert judged(replace(wide, of_trainings=0.0), gate=0.65) == []
     at_the_gate = judged(replace(wide, auc=0.6))[0]
@@ -126,11 +126,11 @@ def test_the_given_model_is_judged_by_class_too():
     (said,) = advice([ways], PATIENTS)
     more = int(np.ceil(ways.best.needed)) - 9
     assert said == (
-        f"class rare: about {more + 9} patients whom the given model never saw; {more} more than the 9 there are"
+        f"class rare: about {more + 9} patients that the given model never saw; {more} more than the 9 there are"
     )
     hopeless = judged(QUIET, target, replace(rare, auc=0.6))[0]
     assert advice(hopeless.ways, PATIENTS)[0].startswith(
-        "these data cannot decide it: class rare: not with these 60 patients (it would take many more patients whom the"
+        "these data cannot decide it: class rare: not with these 60 patients (it would take many more patients that the"
     )
     surely = replace(rare, auc=0.95, low=0.9, high=0.99, p_auc=1e-8)
     (failed,) = judged(QUIET, target, surely)

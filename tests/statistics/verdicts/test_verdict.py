@@ -154,7 +154,7 @@ def test_a_class_with_too_few_patients_is_no_matter_of_models():
         "these data cannot decide it: class rare: not with these 5 groups (it would take about 10 scored groups of it, "
         "and others in the test part)",
         "what can be shown instead: the other classes, in a set without class rare or with it joined to another class; "
-        "by itself nothing is then said of its groups",
+        "alone, the audit then reports nothing on its groups",
     ]
     enough = rare | {"n_groups": 30}
     assert "--design balanced" in verdict(enough, design="matched").what_would_decide[0]
@@ -252,13 +252,13 @@ def test_the_classes_share_the_largest_number_of_models_with_what_it_costs():
     rows = [row("a", noticeable_gap=5.0, models_needed=20), row("b", noticeable_gap=5.0, models_needed=24)]
     weak = Doubt(ways=(Ways((models_remedy(32),)),))
     assert verdict(*rows, n_seeds=8).what_would_decide == [
-        "about 24 models (--models 24): the same command trains 8 more beside these, which takes about 0.5 times as "
+        "about 24 models (--models 24): the same command trains 8 more in addition, which takes about 0.5 times as "
         "long as these did"
     ]
     found = verdict(*rows, n_seeds=8, findings=[weak])
     assert len(found.why) == 3
     assert found.what_would_decide == [
-        "about 32 models (--models 32): the same command trains 16 more beside these, which takes about as long as "
+        "about 32 models (--models 32): the same command trains 16 more in addition, which takes about as long as "
         "these did"
     ]
     assert [(one.way, one.needed) for one in found.remedies] == [("models", 32)]

@@ -26,7 +26,7 @@ def test_the_font_that_a_file_names_draws_the_text() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (TEXT | {"font": "Times New Roman"}, "there is no font file Times New Roman; name a .ttf"),
+        (TEXT | {"font": "Times New Roman"}, "the font file Times New Roman does not exist; name a .ttf"),
         (TEXT | {"font": __file__}, "cannot be read"),
         (TEXT | {"font": 12}, "font is 12; give the path"),
         (TEXT | {"font": ""}, "font is ''; give the path"),

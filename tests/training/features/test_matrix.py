@@ -388,7 +388,7 @@ def test_refusals(store: ImageStore, options: ImageOptions, weights: Path) -> No
     refuse("pca:3 is fitted on reference images only", "pca:3")
     refuse("unknown device", device="tpu")
     refuse("images of 15 px cannot be cut", "small_vit@none", size=15)
-    refuse("no such file or folder", images="nowhere")
+    refuse("the file or folder does not exist", images="nowhere")
 
 
 def test_nothing_is_loaded_for_features_that_are_there(store: ImageStore, tmp_path: Path, monkeypatch) -> None:

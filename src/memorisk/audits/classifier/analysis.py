@@ -327,11 +327,11 @@ def class_findings(
         check = checks.get(label)
         blocked = None
         if not context.random_split:
-            blocked = "no p-values: the given split is not known to be random by group, so its test part is no null"
+            blocked = "no p-values: the given split is not known to be random by group, so its test part is not a null"
         elif label in context.not_auditable:
             blocked = "not auditable: too few groups to split"
         elif void:
-            blocked = "no p-values: the halves were not drawn anew for each seed, so that sign flips are no null"
+            blocked = "no p-values: the halves were not drawn anew for each seed, so that sign flips are not a null"
         elif check is not None and check.n_test_groups and not check.ok:
             how = ", by how much their losses vary between trainings" if check.by_spread else ""
             blocked = f"no p-values: canaries under the model that did not see them differ from test images{how}"

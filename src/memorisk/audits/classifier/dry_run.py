@@ -175,7 +175,7 @@ class DryRun:
             self.models,
             f"network {self.network}",
             f"design {self.design}, seeds {listed(self.seeds, 16)}; images: {parts}",
-            f"somebody could be flagged in {listing:,} of {plural(len(self.classes), 'class', 'classes')}",
+            f"a patient could be flagged in {listing:,} of {plural(len(self.classes), 'class', 'classes')}",
             *([self.gap] if self.gap else []),
             *(["too small to be audited: " + listed(self.not_auditable)] if self.not_auditable else []),
         ]
@@ -341,8 +341,8 @@ def _choice_words(choice: Choice) -> str:
 
 _OBSTACLES = {
     Obstacle.CLASSES: "a single patient with a gap of {notice:g} nats would not be noticed in nine of ten cases",
-    Obstacle.UNEVEN: "a patient whom some of the trainings remember could go unnoticed",
-    Obstacle.ATTACKS: "the intervals of the attacks would contain AUC {gate:g} though nobody is remembered",
+    Obstacle.UNEVEN: "a patient that only some of the trainings remember could go unnoticed",
+    Obstacle.ATTACKS: "the intervals of the attacks would contain AUC {gate:g} though no patient is remembered",
 }
 
 

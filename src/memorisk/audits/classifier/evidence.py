@@ -261,7 +261,7 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
     margin = np.asarray(pd.to_numeric(table["margin"], errors="coerce"), dtype=np.float64)
     table["margin"] = margin
     if not np.isfinite(margin).all():
-        raise InputError("column margin holds values that are no finite numbers; leave it out to have it computed")
+        raise InputError("column margin holds values that are not finite numbers; leave it out to have it computed")
     table["correct"] = _booleans(table, "correct") if "correct" in table.columns else loss < np.log(2)
     return table
 
@@ -307,7 +307,7 @@ def _design_of(items: Items, matrices: dict[str, np.ndarray], roles: tuple[str, 
 def _check_membership(evidence: Evidence) -> None:
     test = evidence.items.split == "test"
     if not test.any():
-        raise InputError("no image has split 'test': without images that no model saw there is no null to compare with")
+        raise InputError("no image has split 'test': the null is made of images that no model saw")
     if not (evidence.items.split == "canary").any():
         raise InputError("no image has split 'canary': there is nothing to score")
     members = (evidence.member_a | evidence.member_b)[:, test].any(axis=0)
@@ -319,8 +319,8 @@ def _check_membership(evidence: Evidence) -> None:
     if unseen.any():
         name = one_line(evidence.items.image[shared][unseen][0], 60)
         raise InputError(
-            f"image {name!r} has split 'train', which every model was trained on, and is no member of some model: give "
-            "it split 'canary', or correct member"
+            f"image {name!r} has split 'train', which every model was trained on, and some model does not have it "
+            "as a member: give it split 'canary', or correct member"
         )
     crossing = sorted(set(evidence.items.group[test].astype(str)) & set(evidence.items.group[~test].astype(str)))
     if crossing:

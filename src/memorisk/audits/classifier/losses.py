@@ -175,7 +175,7 @@ def check_models_differ(evidence: Evidence) -> None:
 
 def _notes(evidence: Evidence, doubts: list[IdDoubt], *, hides_ids: bool) -> list[str]:
     """Return what the report must say of models that it never saw, and which ids are in doubt."""
-    notes = ["The models were trained elsewhere; what is said of the design is what the table's rows show."]
+    notes = ["The models were trained elsewhere; the design is read from the table's rows."]
     notes += [] if hides_ids else [doubt.words for doubt in doubts]
     if not (evidence.items.split == "train").any():
         notes.append(
@@ -192,7 +192,7 @@ def read_scores(path: Path) -> pd.DataFrame:
         InputError: The file is absent or neither.
     """
     if not path.is_file():
-        raise InputError(f"{one_line(path)} is no file: name a Parquet or CSV table of losses (docs/losses.md)")
+        raise InputError(f"{one_line(path)} is not a file: name a Parquet or CSV table of losses (docs/losses.md)")
     try:
         with path.open("rb") as file:
             is_parquet = file.read(4) == b"PAR1"
@@ -230,7 +230,7 @@ def with_losses(table: pd.DataFrame) -> pd.DataFrame:
     if not np.isfinite(logits).all():
         row = table.iloc[int(np.flatnonzero(~np.isfinite(logits).all(axis=1))[0])]
         raise InputError(
-            f"a logit of image {one_line(row.get('image'), 60)!r} is no finite number: find the model that diverged"
+            f"a logit of image {one_line(row.get('image'), 60)!r} is not a finite number: find the model that diverged"
         )
     return table.assign(
         loss=cross_entropy(logits, target),

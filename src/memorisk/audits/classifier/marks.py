@@ -47,7 +47,7 @@ def marks_to_keep(folder: Path, review: Path | None) -> Marks:
         InputError: A file is not a file of marks.
     """
     if review is not None and not review.is_file():
-        raise InputError(f"--review {one_line(review)} is no file: name {FILE} of an earlier run")
+        raise InputError(f"--review {one_line(review)} is not a file: name {FILE} of an earlier run")
     earlier = {} if review is None else _read(review)
     return earlier if earlier and not read_marks(folder) else {}
 

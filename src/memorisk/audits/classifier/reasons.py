@@ -19,9 +19,9 @@ _FIRST = Gravity.FIRST
 class NotRandom(Reason, code="split-not-random", gravity=_FIRST):
     """Split without which no model and no patient more gives a p-value."""
 
-    text = Words("the split is not known to be random by group, so that its test part is no null")
+    text = Words("the split is not known to be random by group, so that its test part is not a null")
     plain = Words(
-        "the people whom no model saw were not chosen at random, so that they cannot be compared with the others"
+        "the people that no model saw were not chosen at random, so that they cannot be compared with the others"
     )
     remedy = Words(
         "a split drawn at random by patient; if the given one was, say so (--splits given-random; for losses leave out "

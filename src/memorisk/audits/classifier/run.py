@@ -369,8 +369,9 @@ def _context(
         )
     if not store.manifest.groups_given:
         notes.append(
-            "No patient ids were given, so every image stands for itself: patients with several images may be on both "
-            "sides of the split, and every number is then too small. Name them with --group-from or --group-column."
+            "No patient ids were given, so every image counts as its own patient: patients with several images may be "
+            "on both sides of the split, and every number is then too small. Name them with --group-from or "
+            "--group-column."
         )
     if options.score_augmentations:
         notes.append(

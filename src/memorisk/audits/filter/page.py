@@ -153,7 +153,7 @@ def exposed_section(
     if redact:
         return [*blocks, Paragraph("Ids are left out of this report. They are in the run's own tables.")]
     if pictures is None:
-        return [*blocks, Paragraph("Pictures are shown only when a gallery was asked for.")]
+        return [*blocks, Paragraph("Pictures are shown only with --gallery.")]
     return [*blocks, picture_gallery(pictures, "The closest pairs", frozenset())] if pictures else blocks
 
 

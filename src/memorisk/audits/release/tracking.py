@@ -265,7 +265,7 @@ def _log_to_mlflow(place: str, client: Any, record: Record, report: Path | None)
         return _add_mlflow_run(client, record, report)
     except MlflowException as error:
         raise MemoriskError(
-            f"MLflow at {one_line(place, 120)} did not take the run ({one_line(error, 120)}); the same command goes on"
+            f"MLflow at {one_line(place, 120)} did not take the run ({one_line(error, 120)}); the same command resumes"
         ) from None
 
 

@@ -179,7 +179,7 @@ def pair_section(result: Result, n: SyntheticNumbers, pictures: Pictures | None,
     if len(result.tables["pairs"]):
         blocks.append(Details("Every pair", [_every_pair(result, terms)]))
     if pictures is None:
-        return [*blocks, Paragraph("Pictures are shown only when a gallery was asked for.")]
+        return [*blocks, Paragraph("Pictures are shown only with --gallery.")]
     galleries = [
         (pictures.equal, "Equal pixels"),
         (pictures.near, "Nearly equal pixels"),

@@ -173,7 +173,7 @@ def letter(name: str, *, place: str | tuple[int, int] = "top-left") -> Mark:
         InputError: The alphabet has no such letter.
     """
     if name not in LETTERS:
-        raise InputError(f"there is no letter {one_line(name, 20)}; letters are A to Z, other text is text:...")
+        raise InputError(f"unknown letter {one_line(name, 20)}; letters are A to Z, other text is text:...")
     rows = LETTERS[name].split("/")
     values = np.array([[int(v) for v in row] for row in rows], dtype=np.float32)
     return Mark(name, values, np.ones_like(values), place, "letter")
@@ -305,7 +305,7 @@ def _face(font: Path | None, height: int) -> ImageFont.FreeTypeFont | ImageFont.
     if font is None:
         return ImageFont.load_default(size=height)
     if not font.is_file():
-        raise InputError(f"there is no font file {one_line(font)}; name a .ttf or .otf file, or leave --font out")
+        raise InputError(f"the font file {one_line(font)} does not exist; name a .ttf or .otf file, or omit --font")
     try:
         return ImageFont.truetype(str(font), height)
     except OSError as error:

@@ -93,8 +93,8 @@ class CopyRule:
             )
         if not self.ids_given:
             sentences.append(
-                "It is not said whose images these are, so that each counts as its own person's: several images of "
-                "one person raise the threshold."
+                "The source does not tell whose images these are, so that each counts as its own person's: several "
+                "images of one person raise the threshold."
             )
         return " ".join(sentences)
 

@@ -172,7 +172,7 @@ def _refuse_broken(draft: Draft, broken: list[tuple[str, str]], options: ImageOp
         headers = [f"{file}: {why}" for file, why in broken]
         raise InputError(
             f"{one_line(draft.name)}: {len(broken):,} DICOM headers cannot be read ({listed(headers, 3)}); "
-            "skip_unreadable goes on without them"
+            "skip_unreadable leaves them out"
         )
     for file, why in broken:
         draft.skip(file, f"the header cannot be read ({why})")

@@ -340,7 +340,7 @@ def _note_others(
     if walk.not_utf8 and not options.skip_unreadable:
         raise InputError(
             f"{one_line(draft.name)}: {len(walk.not_utf8):,} file names are not UTF-8 ({listed(walk.not_utf8)}); "
-            "rename them, or skip_unreadable goes on without them"
+            "rename them, or skip_unreadable leaves them out"
         )
     for file in walk.not_utf8:
         draft.skip(file, "the file name is not UTF-8")

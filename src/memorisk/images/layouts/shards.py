@@ -232,7 +232,7 @@ def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft)
         if set(other.names) != set(schema.names):
             raise InputError(
                 f"{one_line(draft.name)}: {one_line(shard.path)} has other columns than {one_line(shards[0].path)}; "
-                "they are no parts of one data set, give the folder or file of one"
+                "they are not parts of one data set, give the folder or file of one"
             )
     others = [n for n in schema.names if n != roles["pixels"]]
     names: dict[Role, str | None] = {
@@ -387,7 +387,8 @@ def _ids(parts: list[_Part], called: list[str], splits: list[str], roles: dict[s
         ids = normal_ids([text(value) for part in parts for value in part.columns[roles["image"]]])
         if len(set(ids)) == len(ids) and "" not in ids:
             return ids
-        draft.notes.append(f"Column {one_line(roles['image'], 60)} is no id: it is empty or the same in several rows.")
+        column = one_line(roles["image"], 60)
+        draft.notes.append(f"Column {column} is not an id: it is empty or the same in several rows.")
     names = [b + _relative(name) for b, name in zip(before, called, strict=True)]
     if all(called) and len(set(names)) == len(names):
         return names

@@ -188,7 +188,7 @@ def _other_machine(paths: list[str]) -> str:
         (place for place in (folders[0], *folders[0].parents) if all(map(partial(_below, place), folders))), ""
     )
     return (
-        f"give image_root, the folder that their beginning {one_line(above, 120)} stands for, and leave that beginning "
+        f"give image_root, the folder that their beginning {one_line(above, 120)} means, and leave that beginning "
         "out of the table: these are paths of another machine"
     )
 

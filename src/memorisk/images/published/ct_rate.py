@@ -314,7 +314,7 @@ def _placed(scans: list[_Scan], root: Path, table: Path, draft: Draft, options: 
             "Hounsfield units; get train_fixed and valid_fixed"
         )
     if missing and not (options.skip_missing and usable):
-        way = ", or go on without them by skip_missing" if usable else ""
+        way = ", or leave them out by skip_missing" if usable else ""
         raise InputError(
             f"ct-rate: {len(missing):,} of {len(usable) + len(missing):,} volumes with a mask have no file below "
             f"{one_line(root)} ({listed(missing, 3)}); get them{way}"
@@ -341,7 +341,7 @@ def _chosen(scans: list[_Scan], draft: Draft, options: ImageOptions) -> list[tup
     if failed and not (options.skip_unreadable and len(failed) < len(scans)):
         raise InputError(
             f"ct-rate: {len(failed):,} of {len(scans):,} volumes or masks cannot be read, the first "
-            f"{one_line(failed[0])}; get them anew, or go on without them by skip_unreadable"
+            f"{one_line(failed[0])}; get them anew, or leave them out by skip_unreadable"
         )
     for scan, answer in zip(scans, answers, strict=True):
         if isinstance(answer, str):

@@ -66,7 +66,7 @@ def find_root(folder: Path, name: str, holds: Callable[[Path], bool], expected: 
         InputError: The folder does not exist or is inside the data set, or none or several below it fit.
     """
     if not folder.is_dir():
-        raise InputError(f"{name}: there is no folder {one_line(folder)}")
+        raise InputError(f"{name}: the folder {one_line(folder)} does not exist")
     level = [folder]
     for _ in range(_DEPTH + 1):
         roots = [place for place in level if holds(place)]
@@ -254,7 +254,7 @@ def leave_out_missing(draft: Draft, options: ImageOptions) -> None:
     table = draft.table
     missing = table["image"][table["path"].isna()].tolist()
     if missing and (len(missing) == len(table) or not options.skip_missing):
-        way = "" if len(missing) == len(table) else ", or go on without them by skip_missing"
+        way = "" if len(missing) == len(table) else ", or leave them out by skip_missing"
         raise InputError(
             f"{draft.name}: {len(missing):,} of {len(table):,} images have no file below {one_line(draft.root)} "
             f"({listed(missing)}); unpack all archives of the data set there{way}"

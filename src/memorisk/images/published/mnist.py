@@ -76,7 +76,7 @@ def _load_idx_set(name: str, classes: tuple[str, ...], folder: Path, options: Im
             continue
         if labels is None:
             raise InputError(
-                f"{name}: {one_line(images.name)} has no labels beside it; put {_plain(split, 'labels')}(.gz) "
+                f"{name}: {one_line(images.name)} has no labels next to it; put {_plain(split, 'labels')}(.gz) "
                 "there, or move the images away to read the other part alone"
             )
         refuse_links_out(root, (images, labels), options, name)

@@ -80,7 +80,7 @@ def _refuse_excel(folder: Path) -> None:
     sheets = [p for pattern in ("*.xlsx", "*/*.xlsx", "*/*/*.xlsx") for p in sorted(folder.glob(pattern))]
     if sheets:
         raise InputError(
-            f"odir5k: {one_line(sheets[0])} is an Excel sheet, which is not read; save it as CSV (UTF-8) beside it, "
+            f"odir5k: {one_line(sheets[0])} is an Excel sheet, which is not read; save it as CSV (UTF-8) next to it, "
             "with its columns ID, Left-Fundus, Right-Fundus and N to O"
         ) from None
 
@@ -132,6 +132,6 @@ ODIR5K = PublishedSet(
     refuse=_refuse_excel,
     rows=_odir5k,
     n_images=6_720,  # number implied by the paper's 1,008 canaries (METHODS section 1)
-    count_note="the paper's 1,008 canaries imply {n:,}, which is no release's number (7,000 of 3,500 patients; "
-    "6,392 in full_df.csv)",
+    count_note="the paper's 1,008 canaries imply {n:,}, which is not the number of any release (7,000 of 3,500 "
+    "patients; 6,392 in full_df.csv)",
 )

@@ -47,7 +47,7 @@ def load_official(source: str, options: ImageOptions) -> Manifest | None:
         return None
     key = name.lower().replace("_", "-")
     if key not in OFFICIAL:
-        raise unknown_name("data set before the colon (and there is no such path):", name, OFFICIAL)
+        raise unknown_name("data set before the colon (and the path does not exist):", name, OFFICIAL)
     if not rest.strip():
         what = "NAME" if key == "medmnist" else "FOLDER"
         raise InputError(f"{key}: the text after the colon is missing; give {key}:{what}")

@@ -180,7 +180,7 @@ def _isic2020_copies(root: Path, draft: Draft, patient: dict[str, str]) -> dict[
     apart = sum(patient[first] != patient[second] for second, first in copies.items())
     draft.notes.append(
         f"{len(copies):,} images show the same lesion as another one ({_ISIC_DUPLICATES}) and are left out; the column "
-        f"duplicate names them beside the image that stays. In {apart:,} of these pairs the two have different "
+        f"duplicate names them next to the image that stays. In {apart:,} of these pairs the two have different "
         "patient ids."
     )
     return copies

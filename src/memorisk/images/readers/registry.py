@@ -273,7 +273,7 @@ def _known_format(file: Path, member: str | None = None) -> Format:
     try:
         head = file_head(file)
     except (OSError, ValueError) as error:
-        reason = "there is no such file" if isinstance(error, FileNotFoundError) else one_line(error, 120)
+        reason = "the file does not exist" if isinstance(error, FileNotFoundError) else one_line(error, 120)
         raise InputError(f"{one_line(file)}: {reason}") from None
     if not head:
         raise InputError(f"{one_line(file)}: the file is empty")

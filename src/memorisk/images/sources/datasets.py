@@ -272,7 +272,7 @@ def _write(path: Path, dataset: Any, groups: Any, labels: Any) -> None:
     source = _message_name(dataset)
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise InputError(
-            f"{source} is a stream, whose images cannot be counted or asked for again; write it as files, or make a "
+            f"{source} is a stream, whose images cannot be counted or read again; write it as files, or make a "
             "data set of it that has a length"
         )
     n = len(dataset)
@@ -375,7 +375,7 @@ def _item_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, s
         for row in set(rows) & set(spread):
             if read_item(plain, row, source).image != items[row - first].image:
                 raise InputError(
-                    f"{source}: item {row} is another image when it is asked for again: give the data set without "
+                    f"{source}: item {row} is another image when it is read again: give the data set without "
                     "random transforms"
                 )
         if columns_kept is None:

@@ -22,7 +22,7 @@ def nowhere(source: str | Path) -> InputError:
     with suppress(OSError, ValueError):
         if near := get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=1):
             hint = f". Did you mean {one_line(path.parent / near[0], 120)!r}?"
-    return InputError(f"{one_line(source)}: there is no such file or folder{hint}")
+    return InputError(f"{one_line(source)}: the file or folder does not exist{hint}")
 
 
 def refuse_nowhere(source: str) -> None:

@@ -34,7 +34,7 @@ GENERATED, GENERATED_TABLE, UNFINISHED_TABLE = "generate.json", "manifest.csv", 
 """Names of files in a folder of ``memorisk generate``: the last file of a finished one, its table of classes, and the
 table of an unfinished one."""
 _PUBLISHED = re.compile(r"([A-Za-z][A-Za-z0-9_-]+:)(?=[A-Za-z][A-Za-z0-9+.-]+://)")
-_BESIDE = frozenset((*TABLES, ".gz"))  # idx files, too: MNIST's labels lie next to its images
+_OF_FOLDERS = frozenset((*TABLES, ".gz"))  # idx files, too: MNIST's labels lie next to its images
 _TABLES = frozenset((".csv", ".tsv", ".txt", ".jsonl", ".parquet", ".pq"))
 
 
@@ -157,8 +157,8 @@ def _local_copy(source: str | Path, options: ImageOptions) -> tuple[Path, str | 
     if url is None or ("," in text and Storage(url).kind() is None):
         return None
     suffix = Path(url).suffix.lower()
-    beside = not head and options.image_root is None and (suffix in _BESIDE or "idx" in Path(url).name)
-    local = local_source(url, options.store, beside=beside)
+    whole = not head and options.image_root is None and (suffix in _OF_FOLDERS or "idx" in Path(url).name)
+    local = local_source(url, options.store, whole_folder=whole)
     return local, f"{head}{local}" if head else local
 
 

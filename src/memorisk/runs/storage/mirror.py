@@ -25,13 +25,13 @@ MIRRORS, MIRROR_RECORD = "mirrors", "book.jsonl"
 TABLES = frozenset((".csv", ".tsv", ".txt", ".parquet", ".pq"))
 
 
-def local_source(source: str | Path, store: Path | None = None, *, beside: bool = False) -> Path:
+def local_source(source: str | Path, store: Path | None = None, *, whole_folder: bool = False) -> Path:
     """Return a local file or folder with the content of a source.
 
     Args:
         source: A path, returned as it is, or a URL, whose copy is made or brought up to date.
         store: The cache folder (`cache_folder`).
-        beside: Whether to copy, for the URL of a file, all files of its folder, such as the images of a table.
+        whole_folder: Whether to copy, for the URL of a file, all files of its folder, such as the images of a table.
 
     Raises:
         InputError: The URL names nothing or holds a password, or a file name leads out of the copy.
@@ -45,7 +45,7 @@ def local_source(source: str | Path, store: Path | None = None, *, beside: bool 
     if kind is None:
         raise InputError(f"{url}: there is nothing of that name")
     name = Path(url).name
-    if kind == "file" and beside:
+    if kind == "file" and whole_folder:
         above = url.rpartition("/")[0]
         return local_source(f"{above}/" if above.endswith(":/") else above, store) / name
     folder = cache_folder(store) / MIRRORS / fingerprint(url)

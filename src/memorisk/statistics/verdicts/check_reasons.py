@@ -70,7 +70,7 @@ class LittlePower(CheckReason, code="little-power"):
         "{n_seeds} trainings would have been noticed in {half_cases:.0f} of 100 cases ({half_needed:.0f} needed), "
         "{quarter_nats:.2g} nats in {quarter_seeds:.0f} in {quarter_cases:.0f} ({quarter_needed:.0f} needed)"
     )
-    plain = Words("a single {one} whom only some of the models remember could go unnoticed")
+    plain = Words("a single {one} that only some of the models remember could go unnoticed")
 
 
 class TiedLosses(CheckReason, code="tied-losses", gravity=Gravity.FIRST):
@@ -106,8 +106,8 @@ class LossesAtCeiling(CheckReason, code="losses-at-ceiling", gravity=Gravity.FIR
 class FewPatients(CheckReason, code="few-patients"):
     """Groups that are too few to see one that some trainings remember."""
 
-    text = Words("{place}the {many} are too few to tell one {one} that some trainings remember from chance")
-    plain = Words("the {many} are too few to see a single {one} whom only some of the models remember")
+    text = Words("{place}the {many} are too few to distinguish one {one} that some trainings remember from chance")
+    plain = Words("the {many} are too few to see a single {one} that only some of the models remember")
     remedy = Words("{way_place}more {many}, in the test part, too")
 
 

@@ -70,7 +70,7 @@ class FlaggedByChance(Reason, code="flagged-by-chance", bears_on=LIMIT):
         f"at most {100 * VERDICT_LEVEL:.0f} % of the flagged {{many}} are expected to be so by chance, and where no "
         f"{{one}} is remembered at most {100 * VERDICT_LEVEL:.0f} % of audits flag any"
     )
-    plain = Words(f"of those who stand out, up to {100 * VERDICT_LEVEL:.0f} in 100 do so by chance")
+    plain = Words(f"of those that are flagged, up to {100 * VERDICT_LEVEL:.0f} in 100 do so by chance")
 
     @Words
     def remedy(self) -> str:
@@ -181,7 +181,7 @@ class NoRoom(ClassReason, code="no-room-on-list"):
     n_compared: int | None
     """Number of groups scored or in the test part."""
     plain = Words(
-        "{of_class}: too few models were trained for a single {one} to stand out there, even if strongly remembered"
+        "{of_class}: too few models were trained for a single {one} to be flagged there, even if strongly remembered"
     )
 
     @Words
@@ -205,7 +205,7 @@ class LittleNoticed(ClassReason, code="little-noticed"):
     power: float
     """Probability of noticing that gap; NaN where it is not known."""
     stratum: str = EVERY
-    plain = Words("{of_class}: a single {one} whom the model remembers could go unnoticed")
+    plain = Words("{of_class}: a single {one} that the model remembers could go unnoticed")
 
     @Words
     def text(self) -> str:
@@ -232,7 +232,7 @@ class NoneFlagged(Reason, code="none-flagged", bears_on=SUPPORT):
     """Pass: the verdict's list is empty."""
 
     text = Words("no {one} is flagged")
-    plain = Words("no {one} stands out")
+    plain = Words("no {one} is conspicuous")
 
 
 class PowerOfPass(Reason, code="power-of-pass", bears_on=SUPPORT):
@@ -245,7 +245,7 @@ class PowerOfPass(Reason, code="power-of-pass", bears_on=SUPPORT):
     stratum: str
     strata: Mapping[str, float]
     plain = Words(
-        "a single {one} on whom training made a large difference would have been noticed in four of five cases"
+        "a single {one} for which training made a large difference would have been noticed in four of five cases"
     )
 
     @Words

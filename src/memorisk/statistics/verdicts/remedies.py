@@ -209,8 +209,8 @@ def remedy_words(remedy: Remedy, units: UnitNames, *, n_models: int = 0, elsewhe
         )
     more = f"; {_count(n - present)} more than the {_count(present)} there are" if present < n else ""
     if remedy.way is Way.HELD_OUT:
-        return f"--held-out with about {_count(n)} {units.many} whom the generator never saw{more}"
-    return f"{place}about {_count(n)} {units.many} whom the given model never saw{more}"
+        return f"--held-out with about {_count(n)} {units.many} that the generator never saw{more}"
+    return f"{place}about {_count(n)} {units.many} that the given model never saw{more}"
 
 
 def closed_words(ways: Ways, units: UnitNames) -> str:
@@ -233,7 +233,7 @@ def _infeasible_words(remedy: Remedy, units: UnitNames) -> str:
     what = {
         Way.HELD_OUT: f"held-out {units.many}",
         Way.SCORED: f"scored {units.many} of it, and others in the test part",
-        Way.UNSEEN: f"{units.many} whom the given model never saw",
+        Way.UNSEEN: f"{units.many} that the given model never saw",
     }.get(remedy.way, f"{units.many}, test part included")
     have = remedy.most + (remedy.way is Way.SCORED) if math.isfinite(remedy.most) else remedy.present
     with_these = (
@@ -258,8 +258,8 @@ def claim_words(claim: SmallerClaim, units: UnitNames) -> str:
         )
     if claim.claim is Claim.ATTACK_GATE:
         return (
-            f"{start}that no attack reaches AUC {value:g} (--attack-gate {value:g}); up to there members may be told "
-            "from others"
+            f"{start}that no attack reaches AUC {value:g} (--attack-gate {value:g}); up to there members may be "
+            "distinguished from others"
         )
     if claim.claim is Claim.RECALL:
         return (
@@ -273,7 +273,7 @@ def claim_words(claim: SmallerClaim, units: UnitNames) -> str:
         )
     return (
         f"{start}the other classes, in a set without class {one_line(claim.label, 80)} or with it joined to another "
-        f"class; by itself nothing is then said of its {units.many}"
+        f"class; alone, the audit then reports nothing on its {units.many}"
     )
 
 
@@ -290,7 +290,7 @@ def _models_words(n: float, n_models: int, *, elsewhere: bool) -> str:
     times = (number - n_models) / n_models
     long = "as long" if 0.9 < times < 1.1 else f"{times:.2g} times as long"
     return (
-        f"about {number} models (--models {number}): the same command trains {number - n_models} more beside these, "
+        f"about {number} models (--models {number}): the same command trains {number - n_models} more in addition, "
         f"which takes about {long} as these did"
     )
 

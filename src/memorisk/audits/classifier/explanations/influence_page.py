@@ -50,7 +50,7 @@ def influence_page(
     text = (
         "Self-influence is how much the training on an image changed the loss of that very image: the sum over "
         "checkpoints of the learning rate times the squared gradient norm (TracInCP). Wrong labels, damaged images and "
-        "images with a mark of their own stand high; so do rare and difficult ones. Look before anything is removed."
+        "images with a mark of their own rank high; so do rare and difficult ones. Look before anything is removed."
     )
     lead: list[Block] = [Callout("note", "What to look at first", [Paragraph(text)]), Facts(facts)]
     columns = [

@@ -73,7 +73,7 @@ def ratio_sentence(row: dict[str, object]) -> list[str | Name]:
     elif high < 0:
         what = "within classes, more atypical images are memorized less: "
     else:
-        what = "within classes, whether atypical images are memorized more cannot be told: "
+        what = "within classes, whether atypical images are memorized more cannot be decided: "
     return [*space, what, figures, f", over {count(row['n_groups'])} patients."]
 
 
@@ -331,5 +331,5 @@ def _reading_guide(explanation: Explanation) -> list[Block]:
             )
         )
     if explanation.summary.notes:
-        blocks += [Paragraph("What else must be said:"), Steps([Name(n) for n in explanation.summary.notes])]
+        blocks += [Paragraph("Further notes:"), Steps([Name(n) for n in explanation.summary.notes])]
     return blocks

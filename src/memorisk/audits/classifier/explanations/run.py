@@ -238,7 +238,7 @@ def check_features(
         if is_feature_file(space) and not Path(space).is_file():
             raise InputError(f"feature file {one_line(space)} does not exist")
     if len({_space_label(s) for s in spaces}) < len(spaces):
-        raise InputError("two feature files have the same name: rename one, the results are told apart by it")
+        raise InputError("two feature files have the same name: rename one, since the results carry that name")
     named = [s for s in spaces if _is_named(s)]
     if (weights is not None or size is not None) and not named:
         option = "--feature-weights" if weights is not None else "--feature-size"

@@ -134,7 +134,7 @@ def _interval_words(overall: pd.DataFrame, units: str) -> str:
 
 def _rates_words(overall: pd.DataFrame, units: str) -> str:
     """Say how many non-members a rate at few false positives takes, and which of the two rates no row has."""
-    takes = f"a rate of 1 % takes at least 1,000 {units} that are no members, one of 0.1 % takes 10,000."
+    takes = f"a rate of 1 % takes at least 1,000 {units} that are not members, one of 0.1 % takes 10,000."
     absent = [
         of for column, of in (("tpr_at_1pct", "1 %"), ("tpr_at_01pct", "0.1 %")) if _are_all_missing(overall, column)
     ]
@@ -205,8 +205,9 @@ def _agreement(agreement: Agreements | None) -> list[Block]:
         sentences.append(
             f"Rank correlation of M with the success of the loss attack: {value} (95 % interval {low} to {high}); M is "
             "taken from other models than the attacked one. At 1 the images with the largest M would be the very ones "
-            "that the attack finds; at 0 M says nothing about whom an attacker without twins can find; below 0 the "
-            "attack accuses easy images, whether they were in the training or not, so that whom it misses is not safe."
+            "that the attack finds; at 0 M says nothing about the images that an attacker without twins can find; "
+            "below 0 the attack accuses easy images, whether they were in the training or not, so that those it misses "
+            "are not safe."
         )
         if not np.isnan([other_seeds.success_high, other_seeds.success_low]).any():
             sentences.append(
@@ -216,7 +217,7 @@ def _agreement(agreement: Agreements | None) -> list[Block]:
     blocks = (
         [Paragraph(" ".join(sentences))] if sentences else [Definitions(settings(to_json(agreement)), compact=True)]
     )
-    return [Details("Does M tell whom the attacks find?", blocks)]
+    return [Details("Does M name the images that the attacks find?", blocks)]
 
 
 def target_section(reading: ResultView) -> list[Block]:
@@ -232,7 +233,7 @@ def target_section(reading: ResultView) -> list[Block]:
         table = pd.DataFrame(attack_rows).astype({"attack": object})
         caption = (
             "Attacks on the very model, its training images against the test part. Intervals: over patients; the model "
-            "was trained once, and this file is what is asked about."
+            "was trained once, and the question is about this file."
         )
         if target.control is not None:
             blocks += _control(pd.DataFrame([to_row(target.control)]))

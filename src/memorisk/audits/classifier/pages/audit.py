@@ -70,11 +70,11 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
         subtitle="What the model remembers of the images it was trained on",
         lead=_verdict(reading),
         sections=[
-            Section("What was asked, and what was not covered", _question(reading), "asked"),
+            Section("The question, and what was not covered", _question(reading), "asked"),
             Section("Which classes are remembered", class_section(reading), "classes"),
             Section("Is it the rare classes?", rarity_section(reading), "rarity"),
             *intervention_section(reading),
-            Section("Training images beside chance", null_section(reading), "null"),
+            Section("Training images against chance", null_section(reading), "null"),
             Section("What an attacker could see", attack_section(reading), "attacks"),
             *privacy_section(reading),
             *([Section("The very model to be released", target, "target")] if target else []),
@@ -237,8 +237,8 @@ def _uncovered(reading: ResultView) -> list[Text]:
         (counts.n_validation, "were set aside for choosing models, and are not scored."),
         (unscored.n_images_without_partner, "found no comparable partner in any seed, and are not scored."),
         (counts.n_skipped, "could not be read and were left out."),
-        (counts.n_missing, "or rows of the source have no file or are no images, and were left out."),
-        (counts.n_not_sampled, "were left out by the sample that was asked for."),
+        (counts.n_missing, "or rows of the source have no file or are not images, and were left out."),
+        (counts.n_not_sampled, "were left out by the requested sample."),
     ):
         if n:
             lines.append(f"{count(n)} images {what}")
@@ -290,7 +290,7 @@ def _flagged_patients(reading: ResultView) -> list[Block]:
         )
     )
     if several := len(flagged) - reading.flagged_total:
-        rows_more = f"{_plural(several, 'row stands', 'rows stand')} for somebody who is flagged in another class, too"
+        rows_more = f"{_plural(several, 'row repeats', 'rows repeat')} one that is flagged in another class, too"
         blocks.append(Paragraph(f"The list has {count(len(flagged))} rows: {rows_more}."))
     if reading.redacted:
         blocks.append(Paragraph("Ids are left out of this report. They are in the run's own tables."))
@@ -372,7 +372,7 @@ def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> li
                 caption=caption,
                 empty="No image was scored.",
             ),
-            Paragraph("Pictures are shown only when a gallery was asked for."),
+            Paragraph("Pictures are shown only with --gallery."),
         ]
     items = [
         Thumbnail(
@@ -473,7 +473,7 @@ def _placebo(placebo: Placebo | None) -> Callout:
     ]
     if placebo.n_repeats is not None and placebo.n_with_list is not None:
         listed_in = f"{count(placebo.n_with_list)} of {count(placebo.n_repeats)}"
-        sentences.append(f"In {listed_in} repeats somebody was flagged.")
+        sentences.append(f"In {listed_in} repeats at least one was flagged.")
     paragraph = Paragraph(" ".join(sentences) or "Its numbers are in summary.json.")
     return Callout("note", "Placebo: the same audit where there was nothing to find", [paragraph])
 

@@ -65,7 +65,7 @@ def _lead(comparison: Comparison, lower: np.ndarray, higher: np.ndarray) -> Call
     text = (
         f"Of {count(n)} classes that both runs scored, {count(lower.sum())} are surely remembered less in the second "
         f"run, {count(higher.sum())} surely more; of the other {count(n - lower.sum() - higher.sum())} the data do not "
-        "say which way they went. That a difference cannot be told from 0 does not show that there is none."
+        "say which way they went. That a difference cannot be distinguished from 0 does not show that there is none."
     )
     named = [
         [Strong(run.capitalize() + " run: "), Name(name)] for run, name in zip(RUNS, comparison.names, strict=True)

@@ -71,7 +71,7 @@ def _lead(result: DefenceResult) -> Callout:
         blocks.append(
             Paragraph(
                 f"Not surely better than always answering the commonest class: {', '.join(useless)}. A model that "
-                "learned nothing remembers nothing: its low M is no success of the defence."
+                "learned nothing remembers nothing: its low M is not a success of the defence."
             )
         )
     return Callout("note", "What the regimes do", blocks)

@@ -39,7 +39,7 @@ def intervention_section(reading: ResultView) -> list[Section]:
         _paper_columns(table),
         Callout("warning", "How not to read this", [Steps(summary.warnings)]),
     ]
-    return [Section("What changes when a class loses what makes it stand out", blocks, "intervention")]
+    return [Section("What changes when a class loses what distinguishes it", blocks, "intervention")]
 
 
 def _lead(summary: Intervention, table: pd.DataFrame) -> Paragraph:

@@ -132,7 +132,7 @@ def _interval_figure(table: pd.DataFrame) -> Figure:
         svg=figures.interval_plot(labels, *(column_numbers(table, c) for c in ("mean", "low", "high"))),
         title="Mean memorization of each class.",
         caption=f"Dot: mean; line: 95 % interval; shading: tier (LOW below 0.1, HIGH above 0.3). An arrow marks an "
-        f"interval that goes on beyond the edge.{cut}",
+        f"interval that extends beyond the edge.{cut}",
         alternative=sentence,
     )
 
@@ -251,7 +251,7 @@ def null_section(reading: ResultView) -> list[Block]:
         blocks.append(
             Figure(
                 svg=figures.null_against_members(members, chance),
-                title="Memorization of the training images beside chance.",
+                title="Memorization of the training images against chance.",
                 caption="Read upwards from a value of M: the share of training images that reach it (full line), and "
                 "the share of unseen images on which the same calculation gives as much by chance (dashed). Where the "
                 "full line lies above the dashed one, something is remembered.",

@@ -48,7 +48,7 @@ DESIGNS = {
 ATTACKS: dict[str, tuple[str, str]] = {
     "loss_threshold": (
         "Loss threshold",
-        "Calls an image a member when the model is little surprised by its true class. Needs the model's answer only.",
+        "Takes an image for a member if its true class surprises the model little. Needs the model's answer only.",
     ),
     "confidence_ratio": (
         "Confidence ratio",
@@ -114,18 +114,18 @@ def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
     twins = [
         "p-values: for each class apart, the share of all sign flips of the seeds, over the scored images and the "
         "unseen test images of the same class, that reach the observed value. Images are ranked by M over its standard "
-        "error, so that one noisy training puts nobody on the list. Classes are never pooled: a pooled null is wrong "
+        "error, so that one noisy training lists no patient. Classes are never pooled: a pooled null is wrong "
         "in rare classes.",
     ]
     paper = [
         "p-values: for each class apart, the share of unseen test images whose loss gap reaches the observed one. "
-        "There are no sign flips, since the candidate and the independent model do not play symmetric roles.",
+        "Sign flips are not used, since the candidate and the independent model do not play symmetric roles.",
     ]
     return [
         *(paper if design == "paper" else twins),
-        f"The level of the list ({CORRECTIONS.get(correction, correction)}) is no theorem: it rests on placebos, whole "
-        "audits in which there was nothing to find. --placebo adds one of these very images. The verdict rests on a "
-        "list at 10 %, whatever level and correction the list below was asked for.",
+        f"The level of the list ({CORRECTIONS.get(correction, correction)}) is not a theorem: it rests on placebos, "
+        "whole audits in which there was nothing to find. --placebo adds one of these very images. The verdict rests "
+        "on a list at 10 %, whatever level and correction the list below has.",
         "The test part chose no checkpoint, and training, canary and test part come from one random split by "
         f"{units[:-1]}. Where that does not hold, no p-values are given.",
         "Images that no model saw must look alike in the canary and the test part; this is checked for each class.",
@@ -152,8 +152,8 @@ def limits(design: str, units: str) -> list[str]:
         "noticed.",
         "“Insufficient evidence” (fewer than 10 scored " + units + " in a class) never passes: too little was seen, "
         "not nothing found.",
-        "“Cannot be tested” means that even the strongest finding possible could not have been told from chance in "
-        "a class of this size. It does not mean that nothing is memorized.",
+        "“Cannot be tested” means that even the strongest finding possible could not have been distinguished from "
+        "chance in a class of this size. It does not mean that nothing is memorized.",
         "The tiers are those of the published method (0.1 and 0.3). They are conventions, not legal thresholds.",
         "Flagging works within a class: a class that is remembered as a whole shows in its mean, not in its list.",
     ]
@@ -234,7 +234,7 @@ def glossary(unit: str, units: str) -> Sequence[tuple[str, str]]:
         units: Name of groups in the plural.
     """
     group = (
-        "No patients were given with the data, so that each image stands for itself."
+        "No patients were given with the data, so that each image counts as its own patient."
         if unit == "image"
         else "All images of one person, lesion or video, as given with the data. They are never divided between "
         "training and test, and they are flagged together."
@@ -344,7 +344,7 @@ class ResultView:
             return ""
         listed, own = (self._counted(n) for n in (self.flagged_total, self.verdict_flagged))
         return (
-            f"The list that is shown was asked for {self.list_setting} and holds {listed}; the verdict rests on a "
+            f"The list that is shown, {self.list_setting}, holds {listed}; the verdict rests on a "
             f"list of its own, at level {VERDICT_LEVEL:g} with correction {VERDICT_CORRECTION}, which holds {own}."
         )
 
@@ -403,7 +403,7 @@ class ResultView:
         """Say that the audit has no p-values, and why."""
         blocks: list[Block] = [
             Paragraph(
-                f"No {self.unit} could be flagged or cleared. The means of the classes and the attacks still stand."
+                f"No {self.unit} could be flagged or cleared. The means of the classes and the attacks remain valid."
             )
         ]
         if reasons := dict.fromkeys(reason for reason in column_texts(self.result.per_class, "why_not") if reason):

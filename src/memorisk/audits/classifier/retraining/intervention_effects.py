@@ -253,7 +253,7 @@ def warnings_of(table: pd.DataFrame, intended: InterventionPlan) -> list[str]:
         ]
     else:
         warnings = [
-            "Every class was changed, so the change is no shortcut to a label; it makes the whole task another."
+            "Every class was changed, so the change is not a shortcut to a label; it makes the whole task another."
         ]
     warnings += [
         "Choosing the data set, the architecture or the class with the most pronounced effect is a selection, as in "

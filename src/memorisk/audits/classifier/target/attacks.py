@@ -300,7 +300,7 @@ def _refuse_not_finite(logits: np.ndarray, images: np.ndarray, options: Classifi
     if len(bad):
         raise InputError(
             f"--target {one_line(options.target.name if options.target else '', 80)}: outputs for {len(bad):,} of "
-            f"{len(logits):,} images are no finite numbers, the first for {one_line(images[bad[0]], 60)}: the file is "
+            f"{len(logits):,} images are not finite numbers, the first for {one_line(images[bad[0]], 60)}: the file is "
             "of a training that diverged, or the images are scaled otherwise than in its training (--normalise)"
         )
 
@@ -313,7 +313,7 @@ def open_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classifi
     """
     assert options.target is not None
     if not options.target.is_file():
-        raise InputError(f"--target {options.target} is no file: name the weights of the model to be released")
+        raise InputError(f"--target {options.target} is not a file: name the weights of the model to be released")
     if recipe.own and options.model == "auto":
         raise InputError("--target with your own --train function: name the target's network with --model, too")
     name = options.model if recipe.own else recipe.model
