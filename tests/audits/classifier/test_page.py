@@ -148,7 +148,7 @@ def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     assert "7 patients flagged" in page
     assert "No patient is flagged at level 0.001. In classes" in page
     by = page_text(result.replace(summary=result.summary | {"level_q": 0.1, "correction": "by"}))
-    assert "was asked for with correction by and holds 0 patients" in by
+    assert "shown, with correction by, holds 0 patients" in by
     assert "The list that is shown" not in page_text(result.replace(summary=result.summary | {"level_q": 0.1}))
 
 
