@@ -61,10 +61,10 @@ def everything(training: GanTraining) -> dict[str, torch.Tensor]:
     loop = training.loop
     moments = {
         f"{index}.{name}": value
-        for index, parameter in enumerate(p for group in loop._both.param_groups for p in group["params"])
-        for name, value in loop._both.state[parameter].items()
+        for index, parameter in enumerate(p for group in loop.optimizer.param_groups for p in group["params"])
+        for name, value in loop.optimizer.state[parameter].items()
     }
-    return {**loop._state, **moments}
+    return {**loop.state, **moments}
 
 
 def test_a_training_moves_both_networks_and_tells_its_history(store: ImageStore, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_training_moves_both_networks_and_tells_its_history(store: ImageStore,
         snapshots.append((snapshot.step, snapshot.generator.sample(Draw(np.arange(2)), device="cpu")))
 
     start = GanTraining.build(store, ROWS, TINY)
-    begin = {name: value.clone() for name, value in start.loop._state.items()}
+    begin = {name: value.clone() for name, value in start.loop.state.items()}
     training, log = trained(store, tmp_path, look=look)
     assert [step for step, _ in snapshots] == [4, 8, 9]
     assert all(images.shape == (2, 8, 8, 1) for _, images in snapshots)
@@ -92,7 +92,7 @@ def test_a_training_moves_both_networks_and_tells_its_history(store: ImageStore,
     assert first["loss"] == pytest.approx(float(records[:4, 0].double().mean()))
     assert first["r1"] == pytest.approx(float(records[[0, 3], 2].double().mean()))
     assert -1 <= first["r_t"] <= 1
-    still = [n for n, v in training.loop._state.items() if torch.equal(v, begin[n]) and not n.startswith("adaptive")]
+    still = [n for n, v in training.loop.state.items() if torch.equal(v, begin[n]) and not n.startswith("adaptive")]
     assert not still
 
 

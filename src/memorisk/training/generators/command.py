@@ -35,10 +35,9 @@ from memorisk.training.classifiers.joint_jobs import fit_cost, tensor_bytes
 from memorisk.training.engine.data import Division
 from memorisk.training.engine.devices import is_main, limited_threads, wait_for_all
 from memorisk.training.engine.loop import CHECKPOINT
-from memorisk.training.generators.diffusion_training import DiffusionTraining
 from memorisk.training.generators.fit import GENERATOR, FittedGenerator, build_training, run_training
 from memorisk.training.generators.fold_classifiers import FoldData, fold_file, fold_recipe
-from memorisk.training.generators.gan_training import GanTraining, path_images
+from memorisk.training.generators.gan_training import path_images
 from memorisk.training.generators.inputs import (
     InitialWeights,
     build_conditioning,
@@ -360,12 +359,7 @@ def weights_cost(training: GeneratorTraining, kept: int = 0) -> Cost:
         training: Training that was checked.
         kept: Number of snapshots.
     """
-    if isinstance(training, GanTraining):
-        size = tensor_bytes(training.networks[0])
-    else:
-        assert isinstance(training, DiffusionTraining)
-        size = tensor_bytes(training.network) + (0 if training.vae is None else tensor_bytes(training.vae))
-    return Cost(bytes_weights=(1 + kept) * size)
+    return Cost(bytes_weights=(1 + kept) * sum(map(tensor_bytes, training.saved_networks)))
 
 
 def _measured(

@@ -9,8 +9,6 @@ at every step. Everything random derives from (seed, step), so that a killed tra
 saves.
 """
 
-import math
-import time
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -28,13 +26,11 @@ from memorisk.models.generators.dit.folder import DiTGenerator, open_dit, save_d
 from memorisk.models.generators.dit.network import DiTSpec, new_dit, spec_of
 from memorisk.models.generators.generators import Generator
 from memorisk.models.provenance import TrainingRecord
-from memorisk.models.settings import GeneratorConfig
 from memorisk.runs.environment import check_device
-from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.engine.devices import choose_precision, open_accelerator, place, process_rows
-from memorisk.training.engine.loop import Checkpoint, TrainingState, load_checkpoint, save_checkpoint
+from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.generators.batches import ImageView, RowImages, StepPlan, draw_noise, view_images
 from memorisk.training.generators.inputs import (
     Conditioning,
@@ -46,16 +42,7 @@ from memorisk.training.generators.inputs import (
 )
 from memorisk.training.generators.losses import TIMES, DiffusionLoss, HeldOut, RowConditions, new_scheduler
 from memorisk.training.generators.options import GeneratorOptions
-from memorisk.training.generators.snapshots import (
-    OnSnapshot,
-    Snapshot,
-    TrainingLog,
-    evaluation_intervals,
-    step_seconds,
-    train_with_evaluations,
-)
-
-_AT_ONCE = 100  # steps whose batches are requested together, and after which their losses are checked
+from memorisk.training.generators.snapshots import GeneratorLoop, GeneratorTraining, OnSnapshot
 
 
 class ConditionSource(Protocol):
@@ -66,7 +53,7 @@ class ConditionSource(Protocol):
         ...
 
 
-class DiffusionLoop:
+class DiffusionLoop(GeneratorLoop):
     """A training between two updates.
 
     Args:
@@ -93,7 +80,8 @@ class DiffusionLoop:
     ) -> None:
         with quiet_diffusers():
             from diffusers.training_utils import EMAModel
-        self.images, self.told, self.loss, self.plan = images, conditions, loss, plan
+        super().__init__()
+        self.images, self.conditions, self.loss, self.plan = images, conditions, loss, plan
         self.accelerator, self.share, self.options = accelerator, share, options
         self.device = next(network.parameters()).device
         self.averaged = deepcopy(network).requires_grad_(False).eval()
@@ -103,83 +91,34 @@ class DiffusionLoop:
         self.ema.shadow_params = list(self.averaged.parameters())
         lr, decay = options.learning_rate, options.weight_decay
         self.optimizer = torch.optim.AdamW(self.parameters, lr=lr, weight_decay=decay, fused=True)
-        self.losses = torch.zeros(options.steps, dtype=torch.float64, device=self.device)
-        """Loss of each step so far."""
+        self.losses = torch.zeros((options.steps, 1), dtype=torch.float64, device=self.device)
         self.looks = torch.full((-(-options.steps // options.snapshot_every), 2), torch.nan, dtype=torch.float64)
         """Figures of each look: mean training loss since the one before, and held-out loss."""
-        self.step = 0
-        """Number of steps done."""
         self.network = accelerator.prepare(network.train())
-        self._written = time.monotonic()
+        self.scaler, self.writes = accelerator.scaler, accelerator.is_main_process
         tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
         tensors |= {f"averaged.{name}": value for name, value in self.averaged.state_dict().items()}
-        self._state: dict[str, torch.Tensor] = {**tensors, "step_losses": self.losses, "looks": self.looks}
+        self.state = {**tensors, "step_losses": self.losses, "looks": self.looks}
 
-    def until(self, end: int, checkpoint: Checkpoint | None = None) -> Iterator[int]:
-        """Train, and yield the number of steps done after each.
-
-        Args:
-            end: Number of steps after which it returns.
-            checkpoint: File in which the state is kept meanwhile.
-
-        Raises:
-            MemoriskError: The loss became NaN or infinite.
-        """
-        while self.step < end:
-            begin, stop = self.step, min(end, self.step + _AT_ONCE)
-            slots = [self.plan.slots(step) for step in range(begin, stop)]
-            draws = [self.plan.draw(step) for step in range(begin, stop)]
-            flips = [draw.flip[self.share] for draw in draws] if self.options.flip else None
-            batches = self.images.batches([chosen[self.share] for chosen in slots], flips)
-            for x, chosen, draw in zip(batches, slots, draws, strict=True):
-                labels = self.told(chosen[self.share], draw.drop[self.share])
-                noise = draw_noise(draw.seed, (len(chosen), *x.shape[1:]), self.device)[self.share]
-                self._update(x, noise, draw.times[self.share].to(self.device), labels)
-                due = checkpoint is not None and time.monotonic() - self._written >= checkpoint.seconds
-                if checkpoint is not None and due and self.step < end:  # at the end the caller's look comes first
-                    self.check(begin)
-                    self.save(checkpoint)
-                yield self.step
-            self.check(begin)
-
-    def check(self, begin: int) -> None:
-        """Refuse losses that are not finite.
-
-        Args:
-            begin: First step to check.
-
-        Raises:
-            MemoriskError: A loss is not finite.
-        """
-        recent = self.losses[begin : self.step].cpu().numpy()
-        wrong = np.flatnonzero(~np.isfinite(recent))
-        if len(wrong):
-            lr = self.options.learning_rate
-            became = f"the loss became {recent[wrong[0]]} in step {begin + wrong[0] + 1:,}"
-            raise MemoriskError(f"{became}: lower the learning rate ({lr:g}), take a warmup, or use fp32")
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Write the state, by the first process.
-
-        Args:
-            checkpoint: File to write.
-        """
-        if self.accelerator.is_main_process:
-            done = TrainingState(self.step, np.zeros((0, 1)))
-            save_checkpoint(checkpoint, self._state, self.optimizer, done, self.accelerator.scaler)
-        self._written = time.monotonic()
+    @property
+    def remedy(self) -> str:
+        """Advice against losses that are not finite."""
+        return f"lower the learning rate ({self.options.learning_rate:g}), take a warmup"
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Restore a state, bit for bit.
-
-        Args:
-            checkpoint: File that `save` wrote.
-
-        Raises:
-            InputError: The file cannot be read, or is of another training.
-        """
-        self.step = load_checkpoint(checkpoint, self._state, self.optimizer, self.accelerator.scaler).epoch
+        """Restore a state, bit for bit; arguments and errors as for `GeneratorLoop`."""
+        super().load(checkpoint)
         self.ema.optimization_step = self.step
+
+    def inputs(self, steps: range) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Yield images, noise, times and conditions of each step, of this process's share of the batch."""
+        slots, draws = [self.plan.slots(step) for step in steps], [self.plan.draw(step) for step in steps]
+        flips = [draw.flip[self.share] for draw in draws] if self.options.flip else None
+        batches = self.images.batches([chosen[self.share] for chosen in slots], flips)
+        for x, chosen, draw in zip(batches, slots, draws, strict=True):
+            labels = self.conditions(chosen[self.share], draw.drop[self.share])
+            noise = draw_noise(draw.seed, (len(chosen), *x.shape[1:]), self.device)[self.share]
+            yield x, noise, draw.times[self.share].to(self.device), labels
 
     def _update(self, x: torch.Tensor, noise: torch.Tensor, times: torch.Tensor, labels: torch.Tensor) -> None:
         """Make one update of the weights and of their average."""
@@ -188,38 +127,33 @@ class DiffusionLoop:
         loss = self.loss(output, x, x_t, noise, times).mean()
         self.optimizer.zero_grad(set_to_none=True)
         self.accelerator.backward(loss)
-        rate, warmup, scaler = self.options.learning_rate, self.options.warmup, self.accelerator.scaler
+        rate, warmup = self.options.learning_rate, self.options.warmup
         for group in self.optimizer.param_groups:
             group["lr"] = rate * min(1.0, (self.step + 1) / warmup) if warmup else rate
-        if scaler is not None:
-            scaler.unscale_(self.optimizer)
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
         if self.options.clip:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
-        if scaler is not None:
-            scaler.step(self.optimizer)
-            scaler.update()
+        if self.scaler is not None:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
         else:
             self.optimizer.step()
         self.ema.step(self.parameters)
         own_loss = loss.detach()
-        self.losses[self.step] = (
-            self.accelerator.reduce(own_loss, "mean") if self.accelerator.num_processes > 1 else own_loss
-        )
-        self.step += 1
+        several = self.accelerator.num_processes > 1
+        self.losses[self.step] = self.accelerator.reduce(own_loss, "mean") if several else own_loss
 
 
 _NO_VALIDATION = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class DiffusionTraining:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DiffusionTraining(GeneratorTraining[DiffusionLoop]):
     """The parts of one training of a diffusion model, checked and on the device."""
 
-    store: ImageStore
-    rows: np.ndarray
     validation: np.ndarray
     measured: np.ndarray
-    options: GeneratorOptions
     told: Conditioning
     conditions: Conditions | None
     view: ImageView
@@ -228,11 +162,7 @@ class DiffusionTraining:
     vae: Any | None
     scheduler: Any
     accelerator: Any
-    device: torch.device
-    precision: str
     beginning: InitialWeights
-    notes: tuple[str, ...]
-    key: str
 
     @classmethod
     def build(
@@ -305,9 +235,9 @@ class DiffusionTraining:
         )
 
     @property
-    def parameters(self) -> int:
-        """Count the weights of the network."""
-        return sum(parameter.numel() for parameter in self.network.parameters())
+    def saved_networks(self) -> tuple[Any, ...]:
+        """Return the network that draws, and the autoencoder that is saved with it."""
+        return (self.network,) if self.vae is None else (self.network, self.vae)
 
     @cached_property
     def loop(self) -> DiffusionLoop:
@@ -325,45 +255,20 @@ class DiffusionTraining:
             options,
         )
 
-    def run(
-        self, checkpoint: Path, on_snapshot: OnSnapshot | None = None, progress: Progress = no_progress
-    ) -> TrainingLog:
-        """Train, and leave the averaged weights for `save`.
-
-        Args:
-            checkpoint: File of the state from which a killed training continues.
-            on_snapshot: Function called every ``snapshot_every`` steps and at the end; a training that was killed
-                during a call calls it again.
-            progress: Function called with ("training", steps done, steps).
-
-        Raises:
-            MemoriskError: The loss became NaN or infinite.
-        """
-        resume = Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds)
-        going = train_with_evaluations(
-            self.loop, self.options, resume, lambda begin: self._agreed(self._look(begin, on_snapshot)), progress
-        )
-        return TrainingLog(self.loop.step, self._history(), stopped=not going)
-
-    def config(self, steps: int) -> GeneratorConfig:
-        """Describe the generator after so many steps."""
-        _, height, width, channels = (int(n) for n in self.store.images.shape)
+    @property
+    def described(self) -> dict[str, Any]:
+        """Return what the configuration says of this kind."""
         conditioning, encoder = self.told, self.view.encoder
-        return GeneratorConfig(
-            kind="dit",
-            name=f"DiT {self.options.network}",
-            size=(height, width),
-            channels=channels,
-            conditioned_on=conditioning.conditioned_on,
-            classes=conditioning.classes,
-            class_counts=conditioning.counts,
-            condition_dim=0 if conditioning.vectors is None else int(conditioning.vectors.shape[1]),
-            conditioning=conditioning.conditioning,
-            latent="pixels" if encoder is None else encoder.name,
-            steps=steps,
-            n_training=len(set(self.store.pixel_hashes[self.rows].tolist())),
-            details={"recipe": self.options.recipe()},
-        )
+        return {
+            "kind": "dit",
+            "name": f"DiT {self.options.network}",
+            "conditioned_on": conditioning.conditioned_on,
+            "classes": conditioning.classes,
+            "class_counts": conditioning.counts,
+            "condition_dim": 0 if conditioning.vectors is None else int(conditioning.vectors.shape[1]),
+            "conditioning": conditioning.conditioning,
+            "latent": "pixels" if encoder is None else encoder.name,
+        }
 
     def seen(self) -> TrainingRecord:
         """Return the record of the images that trained it, and of those that measured it."""
@@ -379,19 +284,10 @@ class DiffusionTraining:
         return generator
 
     def save(self, folder: Path, steps: int) -> None:
-        """Write the generator with its present averaged weights.
-
-        Args:
-            folder: Folder to write, created if missing; an incomplete one is written again.
-            steps: Number of steps done.
-        """
+        """Write the generator with its present averaged weights; arguments as for `GeneratorTraining`."""
         parts = {"scheduler": self.scheduler, "vae": self.vae, "conditions": self.conditions}
         records = {"seen": self.seen(), "vae_seen": self._vae_seen}
         save_dit(self.loop.averaged, folder, self.config(steps), **parts, **records)
-
-    def seconds_a_step(self) -> float:
-        """Measure the seconds of the second of two steps; the network is useless afterwards."""
-        return step_seconds(self.loop, min(2, self.options.steps), self.loop.losses.cpu)[-1]
 
     @property
     def _vae_seen(self) -> TrainingRecord | None:
@@ -403,36 +299,27 @@ class DiffusionTraining:
         options, images = self.options, self.view.shown(self.measured, self.device)
         return HeldOut.of(images, self.told, self.spec, drop=options.drop_condition, seed=options.seed)
 
-    def _look(self, begin: int, on_snapshot: OnSnapshot | None) -> bool:
-        """Note the losses since a step, call ``on_snapshot``, and return whether to continue; by the first process."""
+    def look(self, begin: int, on_snapshot: OnSnapshot | None) -> bool:
+        """Look by the first process, whose decision all of them follow."""
+        processes = self.accelerator
+        going = processes.is_main_process and super().look(begin, on_snapshot)
+        if processes.num_processes == 1:
+            return going
+        vote = torch.tensor(float(going), device=self.device)
+        return bool(processes.reduce(vote, "sum") > 0)
+
+    def held_out_loss(self, begin: int, loss: float) -> float | None:
+        """Compute the loss of the averaged weights on the validation images, and note both losses."""
         loop, options = self.loop, self.options
-        if not self.accelerator.is_main_process:
-            return True
-        loss = float(loop.losses[begin : loop.step].mean())
         held_out = self._held_out.loss(loop.averaged, loop.loss, options.images_a_step)
         noted = [loss, torch.nan if held_out is None else held_out]
         loop.looks[begin // options.snapshot_every] = torch.tensor(noted, dtype=torch.float64)
-        if on_snapshot is None:
-            return True
-        going = on_snapshot(Snapshot(loop.step, options.steps, self.generator(), loss, held_out)) is not False
-        loop.averaged.to(self.device)  # the caller may have moved it to another device
-        return going
+        return held_out
 
-    def _agreed(self, going: bool) -> bool:
-        """Broadcast the decision of the first process to all of them."""
-        if self.accelerator.num_processes == 1:
-            return going
-        vote = torch.tensor(float(going and self.accelerator.is_main_process), device=self.device)
-        return bool(self.accelerator.reduce(vote, "sum") > 0)
-
-    def _history(self) -> tuple[dict[str, Any], ...]:
-        """Return one row per look."""
-        loop = self.loop
-        looks = zip(evaluation_intervals(loop.step, self.options.snapshot_every), loop.looks.tolist(), strict=False)
-        return tuple(
-            {"step": end, "loss": loss, "held_out_loss": None if math.isnan(held_out) else held_out}
-            for (_, end), (loss, held_out) in looks
-        )
+    def figures(self, begin: int, end: int) -> dict[str, float]:
+        """Return the losses that the look after these steps noted."""
+        loss, held_out = self.loop.looks[begin // self.options.snapshot_every].tolist()
+        return {"loss": loss, "held_out_loss": held_out}
 
 
 def _network(view: ImageView, conditioning: Conditioning, options: GeneratorOptions) -> tuple[Any, DiTSpec, str]:

@@ -9,7 +9,6 @@ derives from (seed, step), so that a killed training continues to the same bytes
 
 import math
 import os
-import time
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -28,11 +27,9 @@ from memorisk.models.generators.stylegan2_networks import Discriminator, Generat
 from memorisk.models.provenance import TrainingRecord
 from memorisk.models.settings import GanSpec, GeneratorConfig
 from memorisk.runs.environment import check_device
-from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint
-from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.engine.devices import autocast, choose_precision, exact_products, place
-from memorisk.training.engine.loop import Checkpoint, TrainingState, load_checkpoint, save_checkpoint
 from memorisk.training.engine.optimization import FusedAdam
 from memorisk.training.generators.batches import RowImages, StepPlan, view_images
 from memorisk.training.generators.gan_augmentation import (
@@ -48,24 +45,16 @@ from memorisk.training.generators.gan_augmentation import (
 from memorisk.training.generators.inputs import check_rows, notes_on_training_rows
 from memorisk.training.generators.losses import discriminator_loss, generator_loss, path_lengths, r1_penalty
 from memorisk.training.generators.options import GeneratorOptions
-from memorisk.training.generators.snapshots import (
-    OnSnapshot,
-    Snapshot,
-    TrainingLog,
-    evaluation_intervals,
-    step_seconds,
-    train_with_evaluations,
-)
+from memorisk.training.generators.snapshots import GeneratorLoop, GeneratorTraining
 
 RECORDS = ("loss", "loss_discriminator", "r1", "path_length", "r_t", "p")
 """Names of the figures of each step; NaN for those that it did not compute."""
-_AT_ONCE = 100  # steps whose batches are requested together, and after which their losses are checked
 _BETAS = (0.0, 0.99)
 _PATH_DECAY, _PATH_SHARE = 0.01, 2
 _RAMP = 0.05
 
 
-class GanLoop:
+class GanLoop(GeneratorLoop):
     """A training between two updates.
 
     Args:
@@ -76,6 +65,8 @@ class GanLoop:
         precision: Arithmetic of everything but the penalties: fp32, bf16 or fp16.
     """
 
+    loss_names = ("generator's loss", "discriminator's loss")
+
     def __init__(
         self,
         networks: tuple[GeneratorNetwork, Discriminator],
@@ -84,6 +75,7 @@ class GanLoop:
         options: GeneratorOptions,
         precision: str,
     ) -> None:
+        super().__init__()
         self.generator, self.discriminator = networks
         self.images, self.options, self.precision = images, options, precision
         self.spec, self.b = self.generator.spec, options.images_a_step
@@ -97,87 +89,29 @@ class GanLoop:
         size = (options.steps, len(RECORDS))
         self.records = torch.full(size, torch.nan, dtype=torch.float64, device=self.device)
         """`RECORDS` of each step so far."""
-        self.step = 0
-        """Number of steps done."""
+        self.losses = self.records[:, : len(self.loss_names)]
         self.adam_g = self._adam(self.generator, options.gan_path_every if options.gan_path else 0)
         self.adam_d = self._adam(self.discriminator, options.gan_r1_every if self.gamma else 0)
         self.adam_d.state = self.adam_g.state  # one table, by parameter, for the checkpoint
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
-        self._both = SimpleNamespace(
+        self.optimizer = SimpleNamespace(
             param_groups=self.adam_g.param_groups + self.adam_d.param_groups, state=self.adam_g.state
         )
         parts = {"generator": self.generator, "discriminator": self.discriminator, "averaged": self.averaged}
         state = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
         state |= {f"adaptive.{key}": value for key, value in self.adaptive.state.items()}
-        self._state = {**state, "mean_length": self.mean_length, "records": self.records}
-        self._written = time.monotonic()
+        self.state = {**state, "mean_length": self.mean_length, "records": self.records}
 
-    def until(self, end: int, checkpoint: Checkpoint | None = None) -> Iterator[int]:
-        """Train, and yield the number of steps done after each.
+    @property
+    def remedy(self) -> str:
+        """Advice against losses that are not finite."""
+        return f"lower the learning rate ({self.options.learning_rate:g}), raise gan_r1 ({self.gamma:g})"
 
-        Args:
-            end: Number of steps after which it returns.
-            checkpoint: File in which the state is kept meanwhile.
-
-        Raises:
-            MemoriskError: A loss became NaN or infinite.
-        """
-        while self.step < end:
-            begin, stop = self.step, min(end, self.step + _AT_ONCE)
-            steps = range(begin, stop)
-            flips = [self.plan.draw(step).flip for step in steps] if self.options.flip else None
-            for x in self.images.batches([self.plan.slots(step) for step in steps], flips):
-                self._update(x)
-                # A state at the end would lose the look that follows there.
-                if checkpoint is not None and self.step < end and self._waited(checkpoint):
-                    self.check(begin)
-                    self.save(checkpoint)
-                yield self.step
-            self.check(begin)
-
-    def check(self, begin: int) -> None:
-        """Refuse losses that are not finite.
-
-        Args:
-            begin: First step to check.
-
-        Raises:
-            MemoriskError: A loss is not finite.
-        """
-        recent = self.records[begin : self.step, :2].cpu().numpy()
-        wrong = np.argwhere(~np.isfinite(recent))
-        if len(wrong):
-            step, which = wrong[0].tolist()
-            became = f"the {('generator', 'discriminator')[which]}'s loss became {recent[step, which]}"
-            raise MemoriskError(
-                f"{became} in step {begin + step + 1:,}: lower the learning rate ({self.options.learning_rate:g}), "
-                f"raise gan_r1 ({self.gamma:g}), or use fp32"
-            )
-
-    def _waited(self, checkpoint: Checkpoint) -> bool:
-        return time.monotonic() - self._written >= checkpoint.seconds
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Write the state.
-
-        Args:
-            checkpoint: File to write.
-        """
-        done = TrainingState(self.step, np.zeros((0, 1)))
-        save_checkpoint(checkpoint, self._state, self._both, done, self.scaler)  # pyright: ignore[reportArgumentType]
-        self._written = time.monotonic()
-
-    def load(self, checkpoint: Checkpoint) -> None:
-        """Restore a state, bit for bit.
-
-        Args:
-            checkpoint: File that `save` wrote.
-
-        Raises:
-            InputError: The file cannot be read, or is of another training.
-        """
-        state = load_checkpoint(checkpoint, self._state, self._both, self.scaler)  # pyright: ignore[reportArgumentType]
-        self.step = state.epoch
+    def inputs(self, steps: range) -> Iterator[tuple[torch.Tensor]]:
+        """Yield the real images of each step."""
+        flips = [self.plan.draw(step).flip for step in steps] if self.options.flip else None
+        for x in self.images.batches([self.plan.slots(step) for step in steps], flips):
+            yield (x,)
 
     def _adam(self, network: nn.Module, every: int) -> FusedAdam:
         """Build Adam for a network whose penalty has its own step, every k steps: c = k / (k + 1), lr c, betas^c.
@@ -206,7 +140,6 @@ class GanLoop:
         self._average()
         self.adaptive.adapt(self.step)
         record[4], record[5] = self.adaptive.r_t, self.adaptive.p
-        self.step += 1
 
     def _learn(self, which: nn.Module) -> None:
         """Make this network the only one that trains."""
@@ -315,19 +248,12 @@ def path_images(b: int) -> int:
 _CODE = 1  # part of every key: a change of what a training computes makes another
 
 
-@dataclass(frozen=True, eq=False)
-class GanTraining:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GanTraining(GeneratorTraining[GanLoop]):
     """The parts of one training of a GAN, checked and on the device."""
 
-    store: ImageStore
-    rows: np.ndarray
-    options: GeneratorOptions
     spec: GanSpec
     networks: tuple[GeneratorNetwork, Discriminator]
-    device: torch.device
-    precision: str
-    notes: tuple[str, ...]
-    key: str
 
     @classmethod
     def build(
@@ -365,12 +291,22 @@ class GanTraining:
             place(network.train(), device)
         content = [_CODE, options.recipe(), precision, device.type, str(torch.__version__), store.images.shape[1:]]
         key = fingerprint(content, store.pixel_hashes[rows].tolist(), length=32)
-        return cls(store, rows, options, spec, networks, device, precision, notes_on_training_rows(store, rows), key)
+        return cls(
+            store=store,
+            rows=rows,
+            options=options,
+            spec=spec,
+            networks=networks,
+            device=device,
+            precision=precision,
+            notes=notes_on_training_rows(store, rows),
+            key=key,
+        )
 
     @property
-    def parameters(self) -> int:
-        """Count the weights of the generator."""
-        return sum(parameter.numel() for parameter in self.networks[0].parameters())
+    def saved_networks(self) -> tuple[GeneratorNetwork]:
+        """Return the generator; the discriminator is not saved."""
+        return self.networks[:1]
 
     @cached_property
     def loop(self) -> GanLoop:
@@ -379,54 +315,25 @@ class GanTraining:
         images = view.shown(self.rows, self.device)
         return GanLoop(self.networks, images, len(self.rows), self.options, self.precision)
 
-    def run(
-        self, checkpoint: Path, on_snapshot: OnSnapshot | None = None, progress: Progress = no_progress
-    ) -> TrainingLog:
-        """Train, and leave the averaged generator for `save`.
+    @property
+    def described(self) -> dict[str, Any]:
+        """Return what the configuration says of this kind."""
+        return {"kind": "gan", "name": "GAN of the StyleGAN2 kind"}
 
-        Args:
-            checkpoint: File of the state from which a killed training continues.
-            on_snapshot: Function called every ``snapshot_every`` steps and at the end; a training that was killed
-                during a call calls it again.
-            progress: Function called with ("training", steps done, steps).
-
-        Raises:
-            MemoriskError: A loss became NaN or infinite.
-        """
-        resume = Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds)
-        going = train_with_evaluations(
-            self.loop, self.options, resume, lambda begin: self._look(begin, on_snapshot), progress
-        )
-        return TrainingLog(self.loop.step, self._history(), stopped=not going)
+    def config(self, steps: int) -> GeneratorConfig:
+        """Describe the generator after so many steps."""
+        return gan_config(super().config(steps), self.spec, truncation=self.options.gan_truncation)
 
     def generator(self) -> GanGenerator:
         """Open the generator with its present averaged weights; it shares them with the training."""
         return GanGenerator(self.config(self.loop.step), self.loop.averaged, self.seen())
-
-    def config(self, steps: int) -> GeneratorConfig:
-        """Describe the generator after so many steps."""
-        config = GeneratorConfig(
-            kind="gan",
-            name="GAN of the StyleGAN2 kind",
-            size=(self.spec.size, self.spec.size),
-            channels=self.spec.channels,
-            steps=steps,
-            n_training=len(set(self.store.pixel_hashes[self.rows].tolist())),
-            details={"recipe": self.options.recipe()},
-        )
-        return gan_config(config, self.spec, truncation=self.options.gan_truncation)
 
     def seen(self) -> TrainingRecord:
         """Return the record of the images that it was trained on."""
         return TrainingRecord.of(self.store, {"training": np.unique(self.rows)})
 
     def save(self, folder: Path, steps: int) -> None:
-        """Write the generator with its present averaged weights.
-
-        Args:
-            folder: Folder to write, not there yet or left by an earlier try.
-            steps: Number of steps done.
-        """
+        """Write the generator with its present averaged weights; arguments as for `GeneratorTraining`."""
         save_gan(self.loop.averaged, folder, self.config(steps), seen=self.seen())
 
     def seconds_a_step(self) -> float:
@@ -434,26 +341,13 @@ class GanTraining:
         loop, options, seconds = self.loop, self.options, []
         for step in (0, 1, 0):  # the first of all is slower than those that follow
             loop.step = min(step, options.steps - 1)
-            seconds += step_seconds(loop, loop.step + 1, loop.records.cpu)
+            seconds += loop.seconds(loop.step + 1)
         _, plain, penalised = seconds
         return plain + max(0.0, penalised - plain) / min(options.gan_path_every, options.gan_r1_every)
 
-    def _look(self, begin: int, on_snapshot: OnSnapshot | None) -> bool:
-        """Call ``on_snapshot`` with the mean loss since a step, and return whether to continue."""
-        if on_snapshot is None:
-            return True
-        loop = self.loop
-        loss = float(loop.records[begin : loop.step, 0].mean())
-        return on_snapshot(Snapshot(loop.step, self.options.steps, self.generator(), loss, None)) is not False
-
-    def _history(self) -> tuple[dict[str, Any], ...]:
-        """Return one row per look: means since the one before, and the probability and r_t at its end."""
-        step, rows = self.loop.step, []
-        records = self.loop.records[:step].cpu()
-        for begin, end in evaluation_intervals(step, self.options.snapshot_every):
-            part = records[begin:end]
-            means = dict(zip(RECORDS, part.nanmean(dim=0).tolist(), strict=True))
-            last = {name: float(part[-1, RECORDS.index(name)]) for name in ("r_t", "p")}
-            figures = {name: None if math.isnan(value) else value for name, value in {**means, **last}.items()}
-            rows.append({"step": end, "held_out_loss": None, **figures})
-        return tuple(rows)
+    def figures(self, begin: int, end: int) -> dict[str, float]:
+        """Return means over these steps, and the probability and r_t at their end."""
+        part = self.loop.records[begin:end].cpu()
+        means = dict(zip(RECORDS, part.nanmean(dim=0).tolist(), strict=True))
+        last = {name: float(part[-1, RECORDS.index(name)]) for name in ("r_t", "p")}
+        return {"held_out_loss": math.nan, **means, **last}

@@ -4,20 +4,26 @@
 `training.generators.fit` runs. At each look ``on_snapshot`` receives a snapshot, which is kept if that was requested.
 """
 
-import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
+import numpy as np
+import torch
+from torch import nn
+
+from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Generator
+from memorisk.models.provenance import TrainingRecord
 from memorisk.models.settings import GeneratorConfig
-from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import read_json
-from memorisk.runs.steps import StepCount
-from memorisk.runs.workload import Progress
+from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.engine.loop import Checkpoint
+from memorisk.training.engine.step_loop import StepLoop, look_intervals
 from memorisk.training.generators.options import GeneratorOptions
 
 STOP = "stop.json"
@@ -60,39 +66,142 @@ class TrainingLog:
     """Whether the training ended early."""
 
 
-class GeneratorTraining(Protocol):
+class GeneratorLoop(StepLoop):
+    """The loop of a generator's training."""
+
+    averaged: Any
+    """The network that draws, with the averaged weights."""
+
+
+Loop = TypeVar("Loop", bound=GeneratorLoop)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GeneratorTraining(ABC, Generic[Loop]):
     """A training of a generator, checked and on its device."""
 
-    @property
-    def key(self) -> str:
-        """Fingerprint of everything that the weights depend on."""
-        ...
+    store: ImageStore
+    """The images with their manifest."""
+    rows: np.ndarray
+    """Rows that are trained on, [n]; an image that repeats is seen so often."""
+    options: GeneratorOptions
+    """Settings of the training."""
+    device: torch.device
+    """Device that it is on."""
+    precision: str
+    """Arithmetic: fp32, bf16 or fp16."""
+    notes: tuple[str, ...]
+    """Notes for the report, one sentence each."""
+    key: str
+    """Fingerprint of everything that the weights depend on."""
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes for the report, one sentence each."""
-        ...
+    @abstractmethod
+    def loop(self) -> Loop:
+        """Loop of the training at its start."""
+
+    @property
+    @abstractmethod
+    def saved_networks(self) -> tuple[nn.Module, ...]:
+        """Return the networks that are saved, first the one that draws."""
+
+    @property
+    @abstractmethod
+    def described(self) -> dict[str, Any]:
+        """Return what the configuration says of this kind."""
+
+    @abstractmethod
+    def seen(self) -> TrainingRecord:
+        """Return the record of the images that decided the weights."""
+
+    @abstractmethod
+    def generator(self) -> Generator:
+        """Open the generator with its present averaged weights; it shares them with the training."""
+
+    @abstractmethod
+    def save(self, folder: Path, steps: int) -> None:
+        """Write the generator with its present averaged weights.
+
+        Args:
+            folder: Folder to write, created if missing; an incomplete one is written again.
+            steps: Number of steps done.
+        """
+
+    @abstractmethod
+    def figures(self, begin: int, end: int) -> dict[str, float]:
+        """Return the figures of a stretch of steps for the history; NaN for those without a value."""
+
+    def held_out_loss(self, begin: int, loss: float) -> float | None:
+        """Compute the held-out loss of a look; None for a kind that has none.
+
+        Args:
+            begin: First step of the stretch before it.
+            loss: Mean training loss of that stretch.
+        """
+        return None
 
     @property
     def parameters(self) -> int:
         """Count the weights of the network that draws."""
-        ...
-
-    def run(self, checkpoint: Path, on_snapshot: OnSnapshot | None = None, progress: Progress = ...) -> TrainingLog:
-        """Train, from the checkpoint if there is one, and call ``on_snapshot`` every so many steps and at the end."""
-        ...
+        return sum(parameter.numel() for parameter in self.saved_networks[0].parameters())
 
     def config(self, steps: int) -> GeneratorConfig:
         """Describe the generator after so many steps."""
-        ...
+        _, height, width, channels = (int(n) for n in self.store.images.shape)
+        return GeneratorConfig(
+            size=(height, width),
+            channels=channels,
+            steps=steps,
+            n_training=len(set(self.store.pixel_hashes[self.rows].tolist())),
+            details={"recipe": self.options.recipe()},
+            **self.described,
+        )
 
-    def save(self, folder: Path, steps: int) -> None:
-        """Write the generator with its present averaged weights."""
-        ...
+    def run(
+        self, checkpoint: Path, on_snapshot: OnSnapshot | None = None, progress: Progress = no_progress
+    ) -> TrainingLog:
+        """Train, and leave the averaged weights for `save`.
+
+        Args:
+            checkpoint: File of the state from which a killed training continues.
+            on_snapshot: Function called every ``snapshot_every`` steps and at the end; a training that was killed
+                during a call calls it again.
+            progress: Function called with ("training", steps done, steps).
+
+        Raises:
+            MemoriskError: A loss became NaN or infinite.
+        """
+        options, every = self.options, self.options.snapshot_every
+        going = self.loop.run(
+            look_intervals(options.steps, every),
+            Checkpoint(checkpoint, self.key, options.checkpoint_seconds),
+            lambda begin: self.look(begin, on_snapshot),
+            progress,
+            options.images_a_step,
+        )
+        rows = [(end, self.figures(begin, end)) for begin, end in look_intervals(self.loop.step, every)]
+        history = [{"step": end, **{n: None if isnan(v) else v for n, v in row.items()}} for end, row in rows]
+        return TrainingLog(self.loop.step, tuple(history), stopped=not going)
+
+    def look(self, begin: int, on_snapshot: OnSnapshot | None) -> bool:
+        """Measure the generator and call ``on_snapshot``; return whether to continue.
+
+        Args:
+            begin: First step of the stretch before this look.
+            on_snapshot: Function of the caller.
+        """
+        loop = self.loop
+        loss = float(loop.losses[begin : loop.step, 0].mean())
+        held_out = self.held_out_loss(begin, loss)
+        if on_snapshot is None:
+            return True
+        going = on_snapshot(Snapshot(loop.step, self.options.steps, self.generator(), loss, held_out)) is not False
+        loop.averaged.to(self.device)  # the caller may have moved it to another device
+        return going
 
     def seconds_a_step(self) -> float:
-        """Measure the seconds of the second of two steps, which are not kept."""
-        ...
+        """Measure the seconds of the second of two steps; the networks are useless afterwards."""
+        return self.loop.seconds(min(2, self.options.steps))[-1]
 
 
 class Evaluations:
@@ -136,83 +245,3 @@ def read_stop(folder: Path) -> str | None:
         return one_line(read_json(file)["reason"], 300)
     except (OSError, ValueError, KeyError, TypeError):
         return f"{STOP} was there"
-
-
-class TrainingLoop(Protocol):
-    """A training between two updates (`DiffusionLoop`, `GanLoop`)."""
-
-    step: int
-    """Number of steps done."""
-
-    def until(self, end: int, checkpoint: Checkpoint | None = None) -> Iterator[int]:
-        """Train until so many steps are done, and yield their number after each."""
-        ...
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Write the state."""
-        ...
-
-    def load(self, checkpoint: Checkpoint) -> None:
-        """Restore a state, bit for bit."""
-        ...
-
-
-def train_with_evaluations(
-    loop: TrainingLoop, options: GeneratorOptions, kept: Checkpoint, look: Callable[[int], bool], progress: Progress
-) -> bool:
-    """Train, from the kept state if there is one, and look every ``snapshot_every`` steps and at the end.
-
-    At its step a look comes before the state is written: a training that was killed during a look repeats it.
-
-    Args:
-        loop: Loop of the training.
-        options: Settings of the training.
-        kept: Checkpoint with its state.
-        look: Function called with the first step of the stretch before it; it returns whether to continue.
-        progress: Function called with ("training", steps done, steps).
-
-    Returns:
-        Whether the last look returned to continue.
-
-    Raises:
-        InputError: The state cannot be read, or is of another training.
-        MemoriskError: A loss became NaN or infinite.
-    """
-    if is_intact(kept.path):
-        loop.load(kept)
-    going, steps, every = True, options.steps, options.snapshot_every
-    while going and loop.step < steps:
-        begin = loop.step // every * every
-        for done in loop.until(min(steps, begin + every), kept):
-            progress("training", StepCount(done, images=done * options.images_a_step), steps)
-        going = look(begin)
-        if going and loop.step < steps:
-            loop.save(kept)
-    return going
-
-
-def evaluation_intervals(steps: int, every: int) -> list[tuple[int, int]]:
-    """Return the first and last step of the stretch before each look.
-
-    Args:
-        steps: Number of steps done.
-        every: Number of steps from look to look.
-    """
-    return [(begin, min(steps, begin + every)) for begin in range(0, steps, every)]
-
-
-def step_seconds(loop: TrainingLoop, end: int, wait: Callable[[], Any]) -> list[float]:
-    """Measure the seconds of each step until so many are done.
-
-    Args:
-        loop: Loop of the training; it is useless afterwards.
-        end: Number of steps after which it ends.
-        wait: Function that returns when a GPU has finished its work.
-    """
-    seconds, begun = [], time.perf_counter()
-    for _ in loop.until(end):
-        wait()
-        ended = time.perf_counter()
-        seconds.append(ended - begun)
-        begun = ended
-    return seconds
