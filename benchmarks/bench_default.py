@@ -2,7 +2,7 @@
 
     python benchmarks/bench_default.py [--images 20000] [--pairs 5] [--threads 2] [--small]
 
-Images are of people that formulas made (`memorisk.training.detectors.contrastive.views.draw_people`), 64 pixels a side.
+Images are of people that formulas made (`draw_people` of `recipes/procedural_people.py`), 64 pixels a side.
 
 *Embedding*: `Detector.embed` on the CPU, in images a second. Limit: 300 at two threads, as the lower end of the
 interval of the median of ``--pairs`` runs.
@@ -47,8 +47,10 @@ from memorisk.runs.workload import no_progress
 from memorisk.scores.distances import fit_measure, nearest
 from memorisk.scores.distances.bounds import Form
 from memorisk.scores.similarity import Similarity
-from memorisk.training.detectors.contrastive.views import draw_people
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+
+sys.path.append(str(Path(__file__).parents[1] / "recipes"))
+from procedural_people import draw_people
 
 RESULT, SIDE, PIXELS = Path(__file__).parent / "results" / "default.json", 64, 32
 EVERY_PAIR = "pixels, every pair"

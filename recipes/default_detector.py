@@ -3,7 +3,7 @@
     python recipes/default_detector.py train WORK [--steps N] [--seed S] [--start FOLDER]
     python recipes/default_detector.py write WORK [--card FIGURES.md] [--out FOLDER]
 
-``train`` learns to find copies of people that formulas made (`memorisk.training.detectors.contrastive.views`): of each
+``train`` learns to find copies of people that formulas made (`procedural_people.py`): of each
 step's `FAMILIES` x `MEMBERS` people two views are embedded, and InfoNCE asks for each which of the others is its copy
 (both ways; temperature `TEMPERATURE`). AdamW, the rate warmed up and then lowered along a cosine; the weights that are
 kept are the moving average. Most steps see views of 48 pixels, the last share sees 64. WORK holds the pictures that
@@ -40,7 +40,7 @@ from memorisk.models.provenance import COLUMNS, DetectorConfig, copy_tensors
 from memorisk.models.settings import COPY_DETECTOR, DEFAULT_DETECTOR
 from memorisk.runs.environment import versions
 from memorisk.runs.files import atomic_path, write_text
-from memorisk.training.detectors.contrastive.views import draw_copies, draw_people
+from procedural_people import draw_copies, draw_people
 
 BACKBONE, SIZE = "copy_resnet", 64
 PREPROCESSING = Preprocessing((SIZE, SIZE), 3, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))

@@ -21,6 +21,7 @@ LOG = ROOT / "docs" / "results" / "default_detector_log.jsonl"
 def recipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The recipe, with four people a step and a checkpoint every second one."""
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    monkeypatch.syspath_prepend(ROOT / "recipes")
     spec = importlib.util.spec_from_file_location("default_detector", ROOT / "recipes" / "default_detector.py")
     assert spec is not None
     assert spec.loader is not None

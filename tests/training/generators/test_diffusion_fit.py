@@ -184,7 +184,7 @@ def test_vectors_reach_the_network_by_the_image_they_belong_to(tmp_path: Path) -
     conditions = Conditions(values[::-1], ids[:30][::-1], [""] * 30, "prediction")
     rows = np.concatenate([ROWS, [4, 4]])
     training = DiffusionTraining.build(store, rows, options, validation=VALIDATION, conditions=conditions)
-    told = training.loop.told(torch.tensor([31, 2]), torch.tensor([False, True]))
+    told = training.loop.conditions(torch.tensor([31, 2]), torch.tensor([False, True]))
     np.testing.assert_array_equal(told[0].numpy(), values[4])
     assert told[1].isnan().all()
     assert training._held_out.labels.isnan().all()

@@ -1,6 +1,8 @@
 """People made for the default detector, and copies of them: decided by a seed, in range, and still recognisable."""
 
+import importlib.util
 import io
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,8 +10,13 @@ import torch.nn.functional as F
 from PIL import Image
 
 from memorisk.images.procedural import procedural_images
-from memorisk.training.detectors.contrastive import views
-from memorisk.training.detectors.contrastive.views import draw_copies, draw_people
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "procedural_people.py"
+spec = importlib.util.spec_from_file_location("procedural_people", RECIPE)
+assert spec is not None
+assert spec.loader is not None
+recipe = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(recipe)
 
 
 def pictures() -> torch.Tensor:
@@ -28,7 +35,7 @@ def likeness(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def test_members_of_a_family_look_alike() -> None:
-    people = draw_people(pictures(), 8, 4, generator())
+    people = recipe.draw_people(pictures(), 8, 4, generator())
     assert people.shape == (32, 3, 80, 80)
     assert 0 <= people.min() <= people.max() <= 1
     alike = likeness(people, people)
@@ -41,8 +48,8 @@ def test_members_of_a_family_look_alike() -> None:
 def test_the_same_seed_draws_the_same() -> None:
     def drawn(seed: int) -> torch.Tensor:
         source = generator(seed)
-        people = draw_people(pictures(), 4, 3, source)
-        return torch.cat(draw_copies(people[:9], people[9:], 48, source))
+        people = recipe.draw_people(pictures(), 4, 3, source)
+        return torch.cat(recipe.draw_copies(people[:9], people[9:], 48, source))
 
     state = torch.random.get_rng_state()
     assert torch.equal(drawn(1), drawn(1))
@@ -52,9 +59,9 @@ def test_the_same_seed_draws_the_same() -> None:
 
 def test_views_are_nearly_the_image_and_copies_are_changed() -> None:
     source = generator()
-    people = draw_people(pictures(), 16, 4, source)
+    people = recipe.draw_people(pictures(), 16, 4, source)
     inside, others = people[:48], people[48:]
-    seen, copies = draw_copies(inside, others, 64, source)
+    seen, copies = recipe.draw_copies(inside, others, 64, source)
     assert seen.shape == copies.shape == (48, 3, 64, 64)
     assert 0 <= copies.min() <= copies.max() <= 1
     of_views, of_copies = (likeness(made, inside).diagonal() for made in (seen, copies))
@@ -68,7 +75,7 @@ def test_jpeg_is_what_pillow_makes_of_grey_images() -> None:
     grey = procedural_images(6, seed=1, side=32)[..., 0]
     for quality in (20, 60):
         x = torch.from_numpy(grey)[:, None].float() / 255
-        ours = views._jpeg(x, torch.full((6,), float(quality)))[:, 0].numpy() * 255
+        ours = recipe._jpeg(x, torch.full((6,), float(quality)))[:, 0].numpy() * 255
         for image, made in zip(grey, ours, strict=True):
             stream = io.BytesIO()
             Image.fromarray(image).save(stream, "JPEG", quality=quality)
@@ -81,7 +88,7 @@ def test_blur_is_scipys() -> None:
     from scipy import ndimage
 
     x = torch.rand(3, 1, 32, 32, generator=generator())
-    blurred = views._blurred(x, torch.tensor([0.5, 1.0, 2.0]))
+    blurred = recipe._blurred(x, torch.tensor([0.5, 1.0, 2.0]))
     for image, made, deviation in zip(x[:, 0].numpy(), blurred[:, 0].numpy(), (0.5, 1.0, 2.0), strict=True):
         expected = ndimage.gaussian_filter(image, deviation, radius=4, mode="mirror")
         np.testing.assert_allclose(made, expected, atol=1e-5)
