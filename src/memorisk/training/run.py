@@ -5,12 +5,13 @@ It refuses a folder that cannot be used, reads the images, opens the run folder,
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -26,27 +27,24 @@ from memorisk.runs.workload import Cost, Progress
 from memorisk.training.autoencoders.latent_store import Latents
 from memorisk.training.detectors.command_options import TrainDetectorOptions
 from memorisk.training.engine.data import Division, divide, parts_of_split
-from memorisk.training.engine.devices import is_main, keep_freed_memory, wait_for_all
+from memorisk.training.engine.devices import is_main, keep_freed_memory, limited_threads, wait_for_all
+from memorisk.training.engine.epoch_training import EpochSetup
 from memorisk.training.engine.loop import CHECKPOINT
 from memorisk.training.engine.optimization import build_optimizer
-from memorisk.training.engine.options import PartOptions, TrainClassifierOptions, TrainOptions
+from memorisk.training.engine.options import PartOptions, TrainClassifierOptions
 
 SUMMARY, MANIFEST = "training.json", "manifest.parquet"
+SPLIT_SETTINGS = ("splits", "split_seed", "validation_share", "test_share", "held_out")
+"""Settings by which images are divided: a run with others is another run."""
 
 ImageTraining = PartOptions | TrainDetectorOptions
 """The settings of a training whose images are divided into training, validation and test part."""
 
 
-class KeyedTraining(Protocol):
-    """A training with a key, checked and on its device."""
-
-    @property
-    def key(self) -> str:
-        """Fingerprint of everything that the weights depend on."""
-        ...
-
-
-Training = TypeVar("Training", bound=KeyedTraining)
+Options = TypeVar("Options", TrainClassifierOptions, ImageTraining)
+Source = TypeVar("Source", ImageStore, Latents)
+Training = TypeVar("Training")
+Plan = TypeVar("Plan")
 
 
 @dataclass(frozen=True)
@@ -124,71 +122,112 @@ def open_parts(
     return store, divide(store.manifest, store.pixel_hashes, options)
 
 
-def split_settings(options: ImageTraining) -> dict[str, Any]:
-    """Return the settings by which images are divided: a run with others is another run."""
-    return {name: getattr(options, name) for name in ("splits", "split_seed", "validation_share", "test_share")}
-
-
-def train_in_folder(
-    images: str | Path,
-    folder: Path,
-    options: ImageTraining,
-    source: ImageStore | Latents,
-    parts: Division,
-    identity: Mapping[str, Any],
-    prepare: Callable[[RunFolder], Training],
-    train: Callable[[RunFolder, Training], dict[str, Any]],
-    *,
-    shared: bool = False,
-) -> Trained:
-    """Train in a run folder, continue an incomplete run, or read the summary of a finished one.
+class TrainingCommand(ABC, Generic[Options, Source, Training, Plan]):
+    """A ``memorisk train`` command: a kind declares its parts, `train` and `plan` do everything around them.
 
     Args:
         images: Source of the images, as the user names it.
-        folder: The run folder, checked.
+        out: The run folder.
         options: Settings of the command.
-        source: The images, or their latents.
-        parts: Parts of the images, by patient.
-        identity: Settings without which a run is another run, in addition to the images.
-        prepare: Function that builds the training that ``train`` gets.
-        train: Function that trains, writes the weights, and returns the content of ``training.json``.
-        shared: Whether several processes train it together; the first one writes.
+        progress: Function called with (stage, done, total).
 
     Raises:
-        InputError: The folder holds another run; or what ``prepare`` refuses.
-        MemoriskError: The training failed; what is done is kept.
+        InputError: The folder, the images or their split are refused.
     """
-    config = {"images": str(images), "out": str(folder), **asdict(options)}
-    config["run"] = {"data_hash": source.data_hash, **identity}
-    writes = not shared or is_main()
-    keep_freed_memory()
-    with open_run(folder, config, identity=["run"]) if writes else nullcontext(RunFolder(folder)) as run:
-        training, written = prepare(run), run.path / SUMMARY
-        if written.is_file() and read_json(written).get("key") == training.key:
-            remove_recorded(run.path / CHECKPOINT)  # a kill may have come before
-            return Trained(folder, read_json(written))
-        if writes:
-            run.log("started", versions=versions(), machine=machine())
-            source.manifest.save(run.path / MANIFEST, split=parts.names)
-        summary = {"key": training.key, **train(run, training)}
-        if writes:
-            write_json(written, summary, recorded=True)
-            remove_recorded(run.path / CHECKPOINT)
-            run.log("finished")
-        if shared:
-            wait_for_all()
-    return Trained(folder, json_value(summary))
+
+    name: str
+    """Name of the kind, as in ``memorisk train NAME``."""
+    shared = False
+    """Whether several processes train it together; the first one writes."""
+
+    def __init__(self, images: str | Path, out: str | Path, options: Options, progress: Progress) -> None:
+        self.images, self.options, self.progress = images, options, progress
+        self.folder = check_folder(images, out)
+        self.source, self.parts = self.open()
+
+    @abstractmethod
+    def open(self) -> tuple[Source, Division]:
+        """Open the images or their latents, and divide the patients."""
+
+    @abstractmethod
+    def build(self) -> Training:
+        """Check everything and build the training on its device."""
+
+    @abstractmethod
+    def identity(self, training: Training) -> Mapping[str, Any]:
+        """Return the settings without which a run is another run, in addition to images and split."""
+
+    def fit(self, run: RunFolder, training: Training) -> dict[str, Any]:
+        """Train, measure, write the weights, and return the content of ``training.json``."""
+        raise NotImplementedError
+
+    def estimate(self, training: Training) -> Plan:
+        """Make the plan, by two steps of the training."""
+        raise NotImplementedError
+
+    def prepare(self, run: RunFolder, training: Training) -> Training:
+        """Return the training with what is made in the run folder first."""
+        return training
+
+    def plan(self) -> Plan:
+        """Plan the training; nothing is written but the image store."""
+        with limited_threads(self.options.threads):
+            return self.estimate(self.build())
+
+    def train(self) -> Trained:
+        """Train in the run folder, continue an incomplete run, or read the summary of a finished one.
+
+        Raises:
+            InputError: The folder holds another run, or the kind refuses it.
+            MemoriskError: The training failed; what is done is kept.
+        """
+        writes = not self.shared or is_main()
+        keep_freed_memory()
+        with limited_threads(self.options.threads):
+            checked = self.build()
+            opened = self.opened(checked) if writes else nullcontext(RunFolder(self.folder))
+            with opened as run:
+                training: Any = self.prepare(run, checked)
+                written = run.path / SUMMARY
+                if written.is_file() and read_json(written).get("key") == training.key:
+                    remove_recorded(run.path / CHECKPOINT)  # a kill may have come before
+                    return Trained(self.folder, read_json(written))
+                if writes:
+                    self.note_start(run)
+                summary = {"key": training.key, **self.fit(run, training)}
+                if writes:
+                    write_json(written, summary, recorded=True)
+                    remove_recorded(run.path / CHECKPOINT)
+                    run.log("finished")
+                if self.shared:
+                    wait_for_all()
+        return Trained(self.folder, json_value(summary))
+
+    def opened(self, training: Training) -> AbstractContextManager[RunFolder]:
+        """Open the run folder, held as long as the training runs.
+
+        Raises:
+            InputError: It holds another run.
+        """
+        split = {name: getattr(self.options, name) for name in SPLIT_SETTINGS if hasattr(self.options, name)}
+        identity = {"data_hash": self.source.data_hash, "train": self.name, **self.identity(training), **split}
+        config = {"images": str(self.images), "out": str(self.folder), **asdict(self.options), "run": identity}
+        return open_run(self.folder, config, identity=["run"])
+
+    def note_start(self, run: RunFolder) -> None:
+        """Log versions and machine, and write the part that each image is in."""
+        run.log("started", versions=versions(), machine=machine())
+        self.source.manifest.save(run.path / MANIFEST, split=self.parts.names)
 
 
-def seconds_a_step(losses: Iterable[torch.Tensor], parameters: Iterable[torch.Tensor], steps: TrainOptions) -> float:
+def seconds_a_step(losses: Iterable[torch.Tensor], setup: EpochSetup) -> float:
     """Measure the seconds of the second of two steps, which are not kept.
 
     Args:
         losses: Losses of two steps, each computed on request.
-        parameters: Parameters that are trained.
-        steps: Settings of the optimiser.
+        setup: Parameters that are trained, and their optimiser.
     """
-    optimizer, ended = build_optimizer(list(parameters), steps), []
+    optimizer, ended = build_optimizer(list(setup.trained), setup.options), []
     for loss in losses:
         optimizer.zero_grad()
         loss.backward()

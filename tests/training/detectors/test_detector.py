@@ -16,11 +16,11 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import json_value, read_json, read_table
 from memorisk.statistics.copies.copy_detection import paired_hits
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.training.detectors import command as detector
 from memorisk.training.detectors.command import plan_detector, train_detector
-from memorisk.training.detectors.contrastive import fit as detector_fit
 from memorisk.training.detectors.contrastive.augmentations import augmented_copies
 from memorisk.training.detectors.contrastive.retrieval import source_hits
+from memorisk.training.detectors.detector_training import DetectorTraining
+from memorisk.training.engine import epoch_training
 from tests.commands import answer, refusal
 from tests.training.small_detectors import divided_scans
 
@@ -104,8 +104,8 @@ def test_killed_it_goes_on_to_the_same_bytes(table: Path, tmp_path: Path, monkey
     train_detector(table, out=tmp_path / "run", **given)
     for name in ("training.json", "detector/weights.safetensors", "detector/detector.json", "detector/seen.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    monkeypatch.setattr(detector_fit, "run_epochs", lambda *a, **k: pytest.fail("trained again"))
-    monkeypatch.setattr(detector, "run_detector_training", lambda *a, **k: pytest.fail("read again"))
+    monkeypatch.setattr(epoch_training, "run_epochs", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr(DetectorTraining, "fit", lambda *a, **k: pytest.fail("read again"))
     train_detector(table, out=tmp_path / "run", **given)
     with pytest.raises(InputError, match=r"holds a run with lr = 0.001, now asked: 0.01"):
         train_detector(table, out=tmp_path / "run", **given | {"lr": 0.01})

@@ -16,11 +16,12 @@ import memorisk
 from memorisk.images.store import ImageStore
 from memorisk.runs.checksums import RECORD
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.detectors.contrastive import fit as detector_fit
-from memorisk.training.detectors.contrastive.fit import CopyDetectorTraining, FittedDetector, fit_detector
-from memorisk.training.detectors.contrastive.inputs import CHECKPOINT, HISTORY, PAPER_DEVIATIONS, build_initial_detector
+from memorisk.training.detectors.contrastive.fit import CopyDetectorTraining, fit_detector
+from memorisk.training.detectors.contrastive.inputs import PAPER_DEVIATIONS, build_initial_detector
 from memorisk.training.detectors.contrastive.retrieval import embed, source_hits
+from memorisk.training.detectors.detector_training import CHECKPOINT, HISTORY, FittedDetector
 from memorisk.training.detectors.options import DetectorOptions
+from memorisk.training.engine import epoch_training
 from memorisk.training.engine.loop import BestEpoch
 from tests.commands import environment
 from tests.thorough import thorough
@@ -75,7 +76,7 @@ def test_a_detector_is_left_in_its_folder(store: ImageStore, tmp_path: Path, mon
     fit_detector(store, *parts(store), joined, TINY, tmp_path / "joined")
     seen = memorisk.load_detector(tmp_path / "joined").seen
     assert seen["group_hash"].tolist() == loaded.seen["group_hash"].tolist()  # still known by their own ids
-    monkeypatch.setattr(detector_fit, "run_epochs", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr(epoch_training, "run_epochs", lambda *a, **k: pytest.fail("trained again"))
     again = fit(store, tmp_path / "d")
     assert (again.history, again.notes, again.best_epoch) == (fitted.history, fitted.notes, fitted.best_epoch)
 
@@ -331,15 +332,3 @@ def test_squeezenets_features_become_a_detector(shared_data: Path, tmp_path: Pat
     assert fitted.detector.config.weights == weights.name
     assert str(shared_data) not in json.dumps((tmp_path / "d" / "detector.json").read_text())
     assert fitted.detector.embed(large.images, device="cpu").shape == (30, 128)
-
-
-def test_the_best_weights_are_all_of_the_networks_own_and_nothing_else(store: ImageStore) -> None:
-    network = build_initial_detector(store, TINY).network
-    own = {name: value + 1 for name, value in network.tensors().items()}
-    assert network.state_dict().keys() - own.keys()  # the backbone's own head, which may be missing
-    detector_fit._load_best(network, own)
-    assert all(torch.equal(value, own[name]) for name, value in network.tensors().items())
-    with pytest.raises(MemoriskError, match="they lack projection"):
-        detector_fit._load_best(network, {name: v for name, v in own.items() if not name.startswith("projection")})
-    with pytest.raises(MemoriskError, match="they hold other, which it does not have"):
-        detector_fit._load_best(network, {**own, "other": torch.zeros(1)})

@@ -18,7 +18,6 @@ from memorisk.models.lcmem import LatentDetector, by_sample
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.statistics.pairs.identity_pairs import negative_pairs, pair_weights, positive_pairs
 from memorisk.training.autoencoders.latent_store import load_latents, read_latents
-from memorisk.training.detectors.lcmem import fit as lcmem_fit
 from memorisk.training.detectors.lcmem.fit import StageTraining, fit_lcmem
 from memorisk.training.detectors.lcmem.inputs import PairData
 from memorisk.training.detectors.lcmem.validation import (
@@ -27,6 +26,7 @@ from memorisk.training.detectors.lcmem.validation import (
     validation_pairs,
     weighted_quantile,
 )
+from memorisk.training.engine import epoch_training
 from tests.models.small_autoencoder import autoencoder_folder
 from tests.training.siamese import TINY, latents_of, parts, patients
 
@@ -102,7 +102,7 @@ def test_twice_the_same_bytes_also_when_stopped(tmp_path: Path, monkeypatch: pyt
     fit_lcmem(*given, tmp_path / "run", stopped)
     assert content(tmp_path / "run") == content(tmp_path / "whole")
     assert not (tmp_path / "run" / "detector" / "checkpoint.safetensors").exists()
-    monkeypatch.setattr(lcmem_fit, "run_epochs", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr(epoch_training, "run_epochs", lambda *a, **k: pytest.fail("trained again"))
     fit_lcmem(*given, tmp_path / "run")
     with pytest.raises(InputError, match="holds a detector that was trained otherwise"):
         fit_lcmem(latents, *parts(latents), latents.groups, replace(TINY, lr=0.5), tmp_path / "run")
@@ -113,6 +113,7 @@ import os, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
+from memorisk.training.engine import epoch_training
 from memorisk.training.detectors.lcmem.fit import fit_lcmem
 from tests.training.siamese import TINY, latents_of, parts, patients
 root, kill = Path(sys.argv[1]), sys.argv[2]

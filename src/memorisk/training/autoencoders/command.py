@@ -30,18 +30,9 @@ from memorisk.training.autoencoders.latent_store import running_statistics
 from memorisk.training.autoencoders.options import AutoencoderOptions, TrainAutoencoderOptions
 from memorisk.training.classifiers.joint_jobs import tensor_bytes
 from memorisk.training.engine.data import Division
-from memorisk.training.engine.devices import limited_threads
 from memorisk.training.engine.loop import CHECKPOINT, EarlyStoppingLog
 from memorisk.training.engine.optimization import batch_bounds
-from memorisk.training.run import (
-    Trained,
-    TrainingPlan,
-    check_folder,
-    open_parts,
-    seconds_a_step,
-    split_settings,
-    train_in_folder,
-)
+from memorisk.training.run import Trained, TrainingCommand, TrainingPlan, open_parts, seconds_a_step
 
 AUTOENCODER = "autoencoder"
 
@@ -76,23 +67,7 @@ def train_autoencoder(
         MissingExtraError: diffusers is not installed.
         MemoriskError: The training failed; what is done is kept.
     """
-    options = settings_of(TrainAutoencoderOptions, settings)
-    folder = check_folder(images, out)
-    (store, parts), how = open_parts(images, options, progress), _recipe(options)
-
-    def train(run: RunFolder, training: AutoencoderTraining) -> dict[str, Any]:
-        """Train, measure and leave the weights of the best epoch."""
-        log = training.run(run.path / CHECKPOINT, progress)
-        summary = _summary(parts, training, log, progress)
-        record = TrainingRecord.of(store, {"training": training.rows, "validation": training.validation})
-        scaling_factor = summary["latents"]["scaling_factor"]
-        save_autoencoder(training.network, run.path / AUTOENCODER, record, scaling_factor=scaling_factor)
-        return summary
-
-    identity = {"train": "autoencoder", **recipe(how), **split_settings(options)}
-    with limited_threads(options.threads):
-        training = AutoencoderTraining.build(store, parts, how)
-        return train_in_folder(images, folder, options, store, parts, identity, lambda _: training, train)
+    return AutoencoderCommand(images, out, settings_of(TrainAutoencoderOptions, settings), progress).train()
 
 
 def plan_autoencoder(
@@ -109,18 +84,49 @@ def plan_autoencoder(
     Raises:
         InputError: As `train_autoencoder`.
     """
-    options = settings_of(TrainAutoencoderOptions, settings)
-    check_folder(images, out)
-    store, parts = open_parts(images, options, progress)
-    with limited_threads(options.threads):
-        training = AutoencoderTraining.build(store, parts, _recipe(options))
-        bounds = batch_bounds(len(training.rows), options.batch_size)
+    return AutoencoderCommand(images, out, settings_of(TrainAutoencoderOptions, settings), progress).plan()
+
+
+class AutoencoderCommand(TrainingCommand[TrainAutoencoderOptions, ImageStore, AutoencoderTraining, AutoencoderPlan]):
+    """The command ``memorisk train autoencoder``."""
+
+    name = AUTOENCODER
+
+    def open(self) -> tuple[ImageStore, Division]:
+        """Decode the images and divide the patients."""
+        return open_parts(self.images, self.options, self.progress)
+
+    def build(self) -> AutoencoderTraining:
+        """Check everything and build the training on its device."""
+        names = (field.name for field in fields(AutoencoderOptions))
+        options = AutoencoderOptions(**{name: getattr(self.options, name) for name in names})
+        return AutoencoderTraining.build(self.source, self.parts, options)
+
+    def identity(self, training: AutoencoderTraining) -> dict[str, Any]:
+        """Return the settings without which a run is another run."""
+        return recipe(training.options)
+
+    def fit(self, run: RunFolder, training: AutoencoderTraining) -> dict[str, Any]:
+        """Train, measure and leave the weights of the best epoch."""
+        record, done = training.run(run.path / CHECKPOINT, self.progress)
+        training.restore(record)
+        log = EarlyStoppingLog.of(record, done.losses[:, 0].tolist(), self.options.patience)
+        summary = _summary(self.parts, training, log, self.progress)
+        seen = TrainingRecord.of(self.source, {"training": training.rows, "validation": training.validation})
+        scaling_factor = summary["latents"]["scaling_factor"]
+        save_autoencoder(training.network, run.path / AUTOENCODER, seen, scaling_factor=scaling_factor)
+        return summary
+
+    def estimate(self, training: AutoencoderTraining) -> AutoencoderPlan:
+        """Plan the training by two steps."""
+        options, bounds = self.options, batch_bounds(len(training.rows), self.options.batch_size)
         losses = (loss for _ in range(2) for loss in training.losses(lambda seed: None, 0, bounds[:1]))
-        each = seconds_a_step(losses, training.network.parameters(), options.steps)
-    parameters = sum(parameter.numel() for parameter in training.network.parameters())
-    steps = len(bounds) * options.epochs
-    cost = _cost(store, parts, training, steps)
-    return AutoencoderPlan(parts.counts, steps, steps * each, training.notes, cost, _shape(training), parameters)
+        each, steps = seconds_a_step(losses, training.setup), len(bounds) * options.epochs
+        parameters = sum(parameter.numel() for parameter in training.network.parameters())
+        cost = _cost(self.source, self.parts, training, steps)
+        return AutoencoderPlan(
+            self.parts.counts, steps, steps * each, training.notes, cost, _shape(training), parameters
+        )
 
 
 def _cost(store: ImageStore, parts: Division, training: AutoencoderTraining, steps: int) -> Cost:
@@ -135,10 +141,6 @@ def _cost(store: ImageStore, parts: Division, training: AutoencoderTraining, ste
         bytes_weights=tensor_bytes(training.network),
         at_most=("steps", "images_trained", "images_passed"),
     )
-
-
-def _recipe(options: TrainAutoencoderOptions) -> AutoencoderOptions:
-    return AutoencoderOptions(**{field.name: getattr(options, field.name) for field in fields(AutoencoderOptions)})
 
 
 def _shape(training: AutoencoderTraining) -> tuple[int, int, int]:

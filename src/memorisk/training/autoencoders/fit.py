@@ -15,7 +15,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,23 +30,15 @@ from memorisk.models.provenance import TrainingRecord
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint, fsync_folder
-from memorisk.runs.steps import metered
-from memorisk.runs.workload import Progress, no_progress
+from memorisk.runs.workload import Progress
 from memorisk.scores.reconstruction import psnr, ssim
 from memorisk.statistics.intervals import two_way_interval
 from memorisk.training.autoencoders.options import AutoencoderOptions
 from memorisk.training.engine.data import Division
-from memorisk.training.engine.devices import autocast, choose_precision, exact_products, forked_generators, place
-from memorisk.training.engine.loop import (
-    BestEpoch,
-    Bounds,
-    Checkpoint,
-    EarlyStoppingLog,
-    EpochObserver,
-    check_early_stopping,
-    run_epochs,
-)
-from memorisk.training.engine.optimization import batch_order, build_optimizer, step_seeds
+from memorisk.training.engine.devices import autocast, choose_precision, exact_products, place
+from memorisk.training.engine.epoch_training import EpochSetup, EpochTraining, limit_validation
+from memorisk.training.engine.loop import Bounds, check_early_stopping
+from memorisk.training.engine.optimization import batch_order, step_seeds
 from memorisk.training.engine.pixels import Normalisation, PixelSource
 
 MOST_VALIDATED = 2000
@@ -55,8 +47,8 @@ _LOG_VARIANCE = -6.0
 _NOT_OF_THE_RESULT = ("device", "checkpoint_seconds")
 
 
-@dataclass(frozen=True)
-class AutoencoderTraining:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AutoencoderTraining(EpochTraining):
     """The parts of one training of an autoencoder, checked and on the device."""
 
     store: ImageStore
@@ -64,10 +56,6 @@ class AutoencoderTraining:
     validation: np.ndarray
     options: AutoencoderOptions
     network: Any
-    device: torch.device
-    precision: str
-    notes: tuple[str, ...]
-    key: str
 
     @classmethod
     def build(cls, store: ImageStore, division: Division, options: AutoencoderOptions) -> "AutoencoderTraining":
@@ -89,9 +77,9 @@ class AutoencoderTraining:
                 f"images are stored at {height} x {width} pixels; an autoencoder takes squares, a multiple of {factor} "
                 f"and at least {2 * factor} pixels a side: name a size, as in 64"
             )
-        rows, (validation, notes) = (
-            division.rows["training"],
-            _validation_subset(division.rows["validation"], options.seed),
+        rows = division.rows["training"]
+        validation, notes = limit_validation(
+            division.rows["validation"], MOST_VALIDATED, options.seed, "The epoch is chosen on"
         )
         check_early_stopping(rows, validation, options.patience)
         device = check_device(options.device)
@@ -101,47 +89,40 @@ class AutoencoderTraining:
         content = [recipe(options), precision, device.type, str(torch.__version__), store.images.shape[1:]]
         pixels = [store.pixel_hashes[chosen].tolist() for chosen in (rows, validation)]
         key = fingerprint(content, pixels, length=32)
-        return cls(store, rows, validation, options, network, device, precision, notes, key)
+        return cls(
+            store=store,
+            rows=rows,
+            validation=validation,
+            options=options,
+            network=network,
+            device=device,
+            precision=precision,
+            notes=notes,
+            key=key,
+        )
+
+    @property
+    def setup(self) -> EpochSetup:
+        """Return what the loop of epochs needs."""
+        return EpochSetup(
+            tensors=self.network.state_dict(),
+            trained=self.network.parameters(),
+            options=self.options.steps,
+            slots=len(self.rows),
+            figures={"error": -1},
+            patience=self.options.patience,
+            measured_at_start=False,
+        )
+
+    def look(self) -> dict[str, float]:
+        """Measure how well the network renders the validation images."""
+        return {"error": self.error(self.validation)}
 
     @cached_property
     def source(self) -> PixelSource:
         """Pixels of the training rows, scaled to [-1, 1]."""
         images, device = self.store.images, self.device
         return PixelSource(images, self.rows, device=device, dtype=torch.float32, normalisation=_HALF)
-
-    def run(self, checkpoint: Path, progress: Progress = no_progress) -> EarlyStoppingLog:
-        """Train, and leave the weights of the best epoch in the network, in evaluation mode.
-
-        Args:
-            checkpoint: File of the state from which a killed training continues.
-            progress: Function called with ("training", steps done, steps).
-
-        Raises:
-            MemoriskError: The loss became NaN or infinite.
-        """
-        options, network = self.options, self.network
-        record = BestEpoch(options.epochs, {"error": -1}, network.state_dict())
-
-        def after(epoch: int, losses: np.ndarray) -> bool:
-            """Note how well the network renders now, and return whether to continue."""
-            record.note(epoch, {"error": self.error(self.validation)}, network.state_dict())
-            network.train()
-            return epoch - record.best_epoch < options.patience
-
-        with metered(partial(progress, "training")), forked_generators(self.device) as reseed:
-            done = run_epochs(
-                partial(self.losses, reseed),
-                network.state_dict(),
-                build_optimizer(list(network.parameters()), options.steps),
-                options.steps,
-                n=len(self.rows),
-                checkpoint=Checkpoint(checkpoint, self.key, options.checkpoint_seconds),
-                scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
-                watch=EpochObserver(after, {"errors": record.figures[1:, 0], **record.weights}, self.key),
-            )
-        network.load_state_dict(record.best)
-        network.eval()
-        return EarlyStoppingLog.of(record, done.losses[:, 0].tolist(), options.patience)
 
     def losses(self, reseed: Callable[[int], None], epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
         """Yield the loss of each batch of an epoch."""
@@ -257,15 +238,6 @@ def save_autoencoder(network: Any, folder: Path, seen: TrainingRecord, *, scalin
             os.fsync(stream.fileno())
     building.replace(folder)
     fsync_folder(folder.parent)
-
-
-def _validation_subset(validation: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Take at most 2,000 validation images, and note it."""
-    if len(validation) <= MOST_VALIDATED:
-        return validation, ()
-    drawn = np.random.default_rng(seed).choice(len(validation), MOST_VALIDATED, replace=False)
-    note = f"The epoch is chosen on {MOST_VALIDATED:,} of {len(validation):,} validation images."
-    return validation[np.sort(drawn)], (note,)
 
 
 def baseline_side(numbers: int, channels: int, side: int) -> int:

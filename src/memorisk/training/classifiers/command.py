@@ -24,10 +24,10 @@ from memorisk.images.splits import NOT_AUDITABLE, split_by_group
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.runs.checksums import move_recorded, refuse_damaged, remove_recorded
-from memorisk.runs.environment import check_device, machine, versions
+from memorisk.runs.environment import check_device, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import json_value, read_array, read_json, write_json, write_text
-from memorisk.runs.folder import RunFolder, open_run
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.steps import metered
 from memorisk.runs.workload import Progress, no_progress
@@ -36,10 +36,10 @@ from memorisk.statistics.quality.utility import against_majority
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
 from memorisk.training.classifiers.joint_jobs import fit_cost
 from memorisk.training.classifiers.private import patient_epsilon, privacy_of
-from memorisk.training.engine.data import Targets, build_targets, training_labels
+from memorisk.training.engine.data import Division, build_targets, training_labels
 from memorisk.training.engine.options import TrainClassifierOptions, TrainOptions, resolve_options
 from memorisk.training.engine.pixels import choose_normalisation
-from memorisk.training.run import MANIFEST, SUMMARY, check_folder, open_images
+from memorisk.training.run import SUMMARY, TrainingCommand, open_images
 
 WEIGHTS_FILE = "weights.safetensors"
 NOISE = "noise"
@@ -53,18 +53,6 @@ class TrainedClassifiers:
     """The run folder."""
     arms: dict[str, dict[str, Any]]
     """Content of ``training.json``, by regime."""
-
-
-@dataclass(frozen=True)
-class _Data:
-    """Everything that the regimes share."""
-
-    store: ImageStore
-    part: np.ndarray
-    groups: np.ndarray
-    groups_known: bool
-    labels: np.ndarray
-    targets: Targets
 
 
 @takes_settings(TrainClassifierOptions)
@@ -86,72 +74,145 @@ def train_classifier(
         InputError: Bad input or settings; nothing was written.
         MemoriskError: A training failed; what is done is kept.
     """
-    options = settings_of(TrainClassifierOptions, settings)
-    folder = check_folder(images, out)
-    data = _data(images, options, progress)
-    jobs = {name: _job(folder / name, data, options, arm) for name, arm in options.arms.items()}
-    for name, job in jobs.items():
-        _refuse_other(folder / name, job)
-        if not job.done:
-            check_job(job)
-    config = {"images": str(images), "out": str(folder), **asdict(options)}
-    split = [options.splits, options.split_seed, options.held_out]
-    fixed = {"train": "classifier", "data_hash": data.store.data_hash, "split": split}
-    with open_run(folder, config | {"run": fixed}, identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine())
-        data.store.manifest.save(run.path / MANIFEST, split=data.part.astype(str))
-        arms = {}
-        total = sum(fit_cost(job.n_slots, job.options).steps or 0 for job in jobs.values() if not job.done)
-        with metered(partial(progress, "training"), total):
-            for name, job in jobs.items():
-                arms[name] = _train(run, name, job, data, options)
-        run.log("finished")
-    return TrainedClassifiers(folder, arms)
+    return ClassifierCommand(images, out, settings_of(TrainClassifierOptions, settings), progress).train_arms()
 
 
-def _data(images: str | Path, options: TrainClassifierOptions, progress: Progress) -> _Data:
-    """Decode the images and draw the test part."""
-    store = open_images(images, options, progress, require_labels, partial(training_labels, head=options.head))
-    manifest = store.manifest
-    labels = training_labels(manifest, options.head)
-    if options.splits == "given":
-        assert manifest.splits is not None  # `open_images` has looked
-        lower = np.array([str(s).lower() for s in manifest.splits], dtype=object)
-        part = np.where(lower == "training", "train", np.where(lower == "testing", "test", lower))
-    else:
-        linked = linked_groups(store.pixel_hashes, manifest.groups)
-        shares = (1 - options.held_out, 0.0, options.held_out)
-        part = split_by_group(labels, manifest.groups, fractions=shares, seed=options.split_seed, linked=linked)
-        part[part == NOT_AUDITABLE] = "train"
-    for name in ("train", "test"):
-        if not (part == name).any():
-            raise InputError(f"{one_line(manifest.name)} has no {name} images: classes need at least 7 groups each")
-    targets = build_targets(labels, options.head)
-    return _Data(store, part, manifest.groups.astype(str), manifest.groups_given, labels, targets)
+class ClassifierCommand(TrainingCommand[TrainClassifierOptions, ImageStore, dict[str, TrainJob], Any]):
+    """The command ``memorisk train classifier``: a job for each regime, each in a folder of its own."""
 
+    name = "classifier"
 
-def _job(out: Path, data: _Data, options: TrainClassifierOptions, arm: TrainOptions) -> TrainJob:
-    images = data.store.images
-    name = auto_model(int(images.shape[1])) if options.model == "auto" else options.model
-    spec = model_spec(name)
-    train = resolve_options(TrainOptions(**{f.name: getattr(arm, f.name) for f in fields(TrainOptions)}), spec)
-    device = str(check_device(options.device))
-    return TrainJob(
-        out=out,
-        images=data.store.folder / "images.npy",
-        rows=np.flatnonzero(data.part == "train"),
-        targets=data.targets.values,
-        n_outputs=data.targets.n_outputs,
-        model=name,
-        weights=options.weights,
-        options=train,
-        normalisation=choose_normalisation(images, train.normalise, spec),
-        seed=options.seed,
-        device=device,
-        threads=options.threads,
-        checkpoint_seconds=options.checkpoint_seconds,
-        secret_noise=_noise(out) if train.private else None,
-    )
+    def open(self) -> tuple[ImageStore, Division]:
+        """Decode the images, draw the test part and make the targets."""
+        options = self.options
+        checks = (require_labels, partial(training_labels, head=options.head))
+        store = open_images(self.images, options, self.progress, *checks)
+        manifest = store.manifest
+        self.labels = training_labels(manifest, options.head)
+        if options.splits == "given":
+            assert manifest.splits is not None  # `open_images` has looked
+            lower = np.array([str(s).lower() for s in manifest.splits], dtype=object)
+            part = np.where(lower == "training", "train", np.where(lower == "testing", "test", lower))
+        else:
+            linked = linked_groups(store.pixel_hashes, manifest.groups)
+            shares, seed = (1 - options.held_out, 0.0, options.held_out), options.split_seed
+            part = split_by_group(self.labels, manifest.groups, fractions=shares, seed=seed, linked=linked)
+            part[part == NOT_AUDITABLE] = "train"
+        rows = {str(name): np.flatnonzero(part == name) for name in {"train", "test", *part.tolist()}}
+        for name in ("train", "test"):
+            if not len(rows[name]):
+                raise InputError(f"{one_line(manifest.name)} has no {name} images: classes need at least 7 groups each")
+        self.targets = build_targets(self.labels, options.head)
+        return store, Division(rows, manifest.groups.astype(str))
+
+    def build(self) -> dict[str, TrainJob]:
+        """Make the job of each regime, and check those that are not done."""
+        jobs = {name: self._job(self.folder / name, arm) for name, arm in self.options.arms.items()}
+        for name, job in jobs.items():
+            _refuse_other(self.folder / name, job)
+            if not job.done:
+                check_job(job)
+        return jobs
+
+    def identity(self, training: dict[str, TrainJob]) -> dict[str, Any]:
+        """Return nothing: regimes and settings may be added to a run."""
+        return {}
+
+    def train_arms(self) -> TrainedClassifiers:
+        """Train the classifiers in a folder each, or read those that are done; errors as for `train`."""
+        jobs = self.build()
+        with self.opened(jobs) as run:
+            self.note_start(run)
+            steps = sum(fit_cost(job.n_slots, job.options).steps or 0 for job in jobs.values() if not job.done)
+            with metered(partial(self.progress, "training"), steps):
+                arms = {name: self._train(run, name, job) for name, job in jobs.items()}
+            run.log("finished")
+        return TrainedClassifiers(self.folder, arms)
+
+    def _job(self, out: Path, arm: TrainOptions) -> TrainJob:
+        images, options = self.source.images, self.options
+        name = auto_model(int(images.shape[1])) if options.model == "auto" else options.model
+        spec = model_spec(name)
+        train = resolve_options(TrainOptions(**{f.name: getattr(arm, f.name) for f in fields(TrainOptions)}), spec)
+        return TrainJob(
+            out=out,
+            images=self.source.folder / "images.npy",
+            rows=self.parts.rows["train"],
+            targets=self.targets.values,
+            n_outputs=self.targets.n_outputs,
+            model=name,
+            weights=options.weights,
+            options=train,
+            normalisation=choose_normalisation(images, train.normalise, spec),
+            seed=options.seed,
+            device=str(check_device(options.device)),
+            threads=options.threads,
+            checkpoint_seconds=options.checkpoint_seconds,
+            secret_noise=_noise(out) if train.private else None,
+        )
+
+    def _train(self, run: RunFolder, name: str, job: TrainJob) -> dict[str, Any]:
+        folder = run.subfolder(name)
+        written = folder / SUMMARY
+        refuse_damaged(folder / WEIGHTS_FILE)  # a private training would draw other noise
+        if written.is_file() and read_json(written).get("job") == job.key and (folder / WEIGHTS_FILE).is_file():
+            return read_json(written)
+        for inner in (LOGITS, WEIGHTS, CHECKPOINTS):
+            (folder / inner).mkdir(mode=0o700, exist_ok=True)
+        if job.secret_noise is not None and not job.done:
+            write_text(folder / NOISE, str(job.secret_noise), recorded=True)
+        log = run_training(job)
+        run.log("trained", regime=name, **asdict(log))
+        remove_recorded(folder / NOISE)
+        weights_file = folder / WEIGHTS / f"{job.key}.safetensors"
+        if weights_file.is_file():
+            move_recorded(weights_file, folder / WEIGHTS_FILE)
+        summary = json_value({"job": job.key, "regime": name, **self._described(job), "notes": list(log.notes)})
+        write_json(written, summary, recorded=True)
+        return summary
+
+    def _described(self, job: TrainJob) -> dict[str, Any]:
+        """Describe one model for ``training.json``."""
+        return {
+            "model": job.model,
+            "weights": job.weights,
+            "seed": job.seed,
+            "classes": list(self.targets.classes),
+            "options": asdict(job.options),
+            "normalisation": None if job.normalisation is None else asdict(job.normalisation),
+            "image_size": list(self.source.images.shape[1:]),
+            "n_trained": len(job.rows),
+            "privacy": self._promise(job) if job.options.private else None,
+            "held_out": None if job.options.head == "multi" else self._held_out(job),
+            "data_hash": self.source.data_hash,
+            "versions": versions(),
+        }
+
+    def _promise(self, job: TrainJob) -> dict[str, Any]:
+        privacy = privacy_of(len(job.rows), job.options)
+        spent = (privacy.noise_multiplier, privacy.sampling_rate, privacy.steps, privacy.delta)
+        known = self.source.manifest.groups_given
+        return {
+            **asdict(privacy),
+            "accountant": "RDP, Poisson sampling, one image added or removed",
+            "replace_one_epsilon": replace_one_epsilon(*spent),
+            **patient_epsilon(privacy, self.parts.groups[job.rows], known=known),
+            "not_covered": [
+                "the choice of settings",
+                "the number of images",
+                "pixel statistics, where normalise is dataset",
+            ],
+        }
+
+    def _held_out(self, job: TrainJob) -> dict[str, Any]:
+        """Compute accuracy on unseen images and that of the majority class."""
+        test, labels = self.parts.rows["test"], self.labels
+        logits = np.asarray(read_array(job.logits_file, mmap=True)[test], dtype=np.float64)
+        answer = (logits[:, 0] > 0).astype(int) if job.options.head == "binary" else logits.argmax(axis=1)
+        names, counts = np.unique(labels[job.rows].astype(str), return_counts=True)
+        majority, correct = str(names[counts.argmax()]), answer == self.targets.values[test].astype(int)
+        accuracy = against_majority(correct, labels[test], self.parts.groups[test], majority)
+        return {"majority_class": majority, **asdict(accuracy), "beats_majority": accuracy.beats_majority}
 
 
 def _refuse_other(folder: Path, job: TrainJob) -> None:
@@ -178,77 +239,3 @@ def _noise(out: Path) -> int:
     file = out / NOISE
     refuse_damaged(file)
     return int(file.read_text()) if file.is_file() else secrets.randbits(128)
-
-
-def _train(run: RunFolder, name: str, job: TrainJob, data: _Data, options: TrainClassifierOptions) -> dict[str, Any]:
-    folder = run.subfolder(name)
-    written = folder / SUMMARY
-    refuse_damaged(folder / WEIGHTS_FILE)  # a private training would draw other noise
-    if written.is_file() and read_json(written).get("job") == job.key and (folder / WEIGHTS_FILE).is_file():
-        return read_json(written)
-    for inner in (LOGITS, WEIGHTS, CHECKPOINTS):
-        (folder / inner).mkdir(mode=0o700, exist_ok=True)
-    if job.secret_noise is not None and not job.done:
-        write_text(folder / NOISE, str(job.secret_noise), recorded=True)
-    log = run_training(job)
-    run.log("trained", regime=name, **asdict(log))
-    remove_recorded(folder / NOISE)
-    weights_file = folder / WEIGHTS / f"{job.key}.safetensors"
-    if weights_file.is_file():
-        move_recorded(weights_file, folder / WEIGHTS_FILE)
-    summary = json_value({"job": job.key, "regime": name, **_described(job, data), "notes": list(log.notes)})
-    write_json(written, summary, recorded=True)
-    return summary
-
-
-def _described(job: TrainJob, data: _Data) -> dict[str, Any]:
-    """Describe one model for ``training.json``."""
-    return {
-        "model": job.model,
-        "weights": job.weights,
-        "seed": job.seed,
-        "classes": list(data.targets.classes),
-        "options": asdict(job.options),
-        "normalisation": None if job.normalisation is None else asdict(job.normalisation),
-        "image_size": list(data.store.images.shape[1:]),
-        "n_trained": len(job.rows),
-        "privacy": _promise(job, data),
-        "held_out": _held_out(job, data),
-        "data_hash": data.store.data_hash,
-        "versions": versions(),
-    }
-
-
-def _promise(job: TrainJob, data: _Data) -> dict[str, Any] | None:
-    if not job.options.private:
-        return None
-    privacy = privacy_of(len(job.rows), job.options)
-    spent = (privacy.noise_multiplier, privacy.sampling_rate, privacy.steps, privacy.delta)
-    return {
-        **asdict(privacy),
-        "accountant": "RDP, Poisson sampling, one image added or removed",
-        "replace_one_epsilon": replace_one_epsilon(*spent),
-        **patient_epsilon(privacy, data.groups[job.rows], known=data.groups_known),
-        "not_covered": [
-            "the choice of settings",
-            "the number of images",
-            "pixel statistics, where normalise is dataset",
-        ],
-    }
-
-
-def _held_out(job: TrainJob, data: _Data) -> dict[str, Any] | None:
-    """Compute accuracy on unseen images and that of the majority class; None where an image has several findings."""
-    if job.options.head == "multi":
-        return None
-    test = np.flatnonzero(data.part == "test")
-    logits = np.asarray(read_array(job.logits_file, mmap=True)[test], dtype=np.float64)
-    answer = (logits[:, 0] > 0).astype(int) if job.options.head == "binary" else logits.argmax(axis=1)
-    names, counts = np.unique(data.labels[job.rows].astype(str), return_counts=True)
-    correct = answer == data.targets.values[test].astype(int)
-    accuracy = against_majority(correct, data.labels[test], data.groups[test], str(names[counts.argmax()]))
-    return {
-        "majority_class": str(names[counts.argmax()]),
-        **asdict(accuracy),
-        "beats_majority": accuracy.beats_majority,
-    }

@@ -5,6 +5,7 @@ The run folder holds ``detector/`` and, after two stages, ``stage1/`` (which `me
 ``manifest.parquet`` (the part that each image was in).
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -27,25 +28,21 @@ from memorisk.training.detectors.contrastive.fit import (
     DETECTORS,
     CopyDetectorTraining,
     measure_training,
-    run_detector_training,
 )
-from memorisk.training.detectors.contrastive.inputs import FittedDetector
-from memorisk.training.detectors.lcmem.fit import DETECTOR_FOLDER, FittedStage, StageTraining, fit_lcmem
+from memorisk.training.detectors.detector_training import FittedDetector
+from memorisk.training.detectors.lcmem.fit import DETECTOR_FOLDER, FittedStage, StageTraining, run_stages
 from memorisk.training.detectors.lcmem.inputs import PairData
 from memorisk.training.detectors.lcmem.measurement import lcmem_cost, measure_stages
 from memorisk.training.detectors.options import DetectorOptions, LatentOptions, Strength
 from memorisk.training.engine.data import Division, divide
-from memorisk.training.engine.devices import limited_threads
 from memorisk.training.engine.optimization import batch_bounds
 from memorisk.training.run import (
     Trained,
+    TrainingCommand,
     TrainingPlan,
-    check_folder,
     open_images,
     open_parts,
     seconds_a_step,
-    split_settings,
-    train_in_folder,
 )
 
 DETECTOR = "detector"
@@ -71,9 +68,7 @@ def train_detector(
         MissingExtraError: kornia or pytorch-metric-learning is not installed.
         MemoriskError: The training failed; what is done is kept.
     """
-    options = settings_of(TrainDetectorOptions, settings)
-    train = _train_copy_detector if options.kind == COPY_DETECTOR else _train_latent_detector
-    return train(images, check_folder(images, out), options, progress)
+    return _command(images, out, settings, progress).train()
 
 
 def plan_detector(
@@ -90,52 +85,54 @@ def plan_detector(
     Raises:
         InputError: As `train_detector`.
     """
+    return _command(images, out, settings, progress).plan()
+
+
+def _command(
+    images: str | Path, out: str | Path, settings: Mapping[str, Any], progress: Progress
+) -> "CopyCommand | LatentCommand":
+    """Open the command of a kind of detector."""
     options = settings_of(TrainDetectorOptions, settings)
-    check_folder(images, out)
-    plan = _plan_copy_detector if options.kind == COPY_DETECTOR else _plan_latent_detector
-    return plan(images, options, progress)
+    return (CopyCommand if options.kind == COPY_DETECTOR else LatentCommand)(images, out, options, progress)
 
 
-def _identity(options: TrainDetectorOptions, config: DetectorConfig, **more: Any) -> dict[str, Any]:
-    """Describe model, settings, images and start of a training: a run with the same description is the same run."""
-    start = {"train": "detector", "backbone": config.backbone, "weights": config.weights_fingerprint}
-    return {**split_settings(options), **start, **more, **config.recipe}
+def _identity(config: DetectorConfig) -> dict[str, Any]:
+    """Describe model, settings and start of a training: a run with the same description is the same run."""
+    return {"backbone": config.backbone, "weights": config.weights_fingerprint, **config.recipe}
 
 
-def _train_copy_detector(
-    images: str | Path, folder: Path, options: TrainDetectorOptions, progress: Progress
-) -> Trained:
-    """Train, measure, and leave all of it in the run folder."""
-    (store, parts), recipe = open_parts(images, options, progress), options.copy
+class CopyCommand(TrainingCommand[TrainDetectorOptions, ImageStore, CopyDetectorTraining, TrainingPlan]):
+    """The command ``memorisk train detector`` for a detector of copies."""
 
-    def train(run: RunFolder, training: CopyDetectorTraining) -> dict[str, Any]:
+    name = DETECTOR
+
+    def open(self) -> tuple[ImageStore, Division]:
+        """Decode the images and divide the patients."""
+        return open_parts(self.images, self.options, self.progress)
+
+    def build(self) -> CopyDetectorTraining:
+        """Check everything and build the training on its device."""
+        rows, groups = self.parts.rows, self.parts.groups
+        return CopyDetectorTraining.build(self.source, rows["training"], rows["validation"], groups, self.options.copy)
+
+    def identity(self, training: CopyDetectorTraining) -> dict[str, Any]:
+        """Return the settings without which a run is another run."""
+        return _identity(training.start.config)
+
+    def fit(self, run: RunFolder, training: CopyDetectorTraining) -> dict[str, Any]:
         """Train and measure the detector."""
-        fitted = run_detector_training(training, run.subfolder(DETECTOR), progress)
-        return _copy_summary(store, parts, fitted, recipe, progress)
+        fitted = training.fit(run.subfolder(DETECTOR), self.progress)
+        return _copy_summary(self.source, self.parts, fitted, training.options, self.progress)
 
-    with limited_threads(options.threads):
-        training = _copy_training(store, parts, recipe)
-        identity = _identity(options, training.start.config)
-        return train_in_folder(images, folder, options, store, parts, identity, lambda _: training, train)
-
-
-def _plan_copy_detector(images: str | Path, options: TrainDetectorOptions, progress: Progress) -> TrainingPlan:
-    """Plan a training by two steps with the whole network."""
-    (store, parts), recipe = open_parts(images, options, progress), options.copy
-    with limited_threads(options.threads):
-        training = _copy_training(store, parts, recipe)
+    def estimate(self, training: CopyDetectorTraining) -> TrainingPlan:
+        """Plan the training by two steps with the whole network."""
+        recipe = training.options
         bounds = batch_bounds(len(training.rows), recipe.images_a_step)
         first = ((lambda seed: None), recipe.frozen_epochs, bounds[:1])  # of an epoch in which nothing is frozen
         losses = (loss for _ in range(2) for loss in training.losses(*first))
-        each = seconds_a_step(losses, training.start.network.trained(), recipe.steps)
-    steps = len(bounds) * recipe.epochs
-    cost = _copy_cost(store, parts, training, steps)
-    return TrainingPlan(parts.counts, steps, steps * each, training.notes, cost)
-
-
-def _copy_training(store: ImageStore, parts: Division, recipe: DetectorOptions) -> CopyDetectorTraining:
-    rows = parts.rows
-    return CopyDetectorTraining.build(store, rows["training"], rows["validation"], parts.groups, recipe)
+        each, steps = seconds_a_step(losses, training.setup), len(bounds) * recipe.epochs
+        cost = _copy_cost(self.source, self.parts, training, steps)
+        return TrainingPlan(self.parts.counts, steps, steps * each, training.notes, cost)
 
 
 def _copy_cost(store: ImageStore, parts: Division, training: CopyDetectorTraining, steps: int) -> Cost:
@@ -149,7 +146,7 @@ def _copy_cost(store: ImageStore, parts: Division, training: CopyDetectorTrainin
         images_passed=2 * (looks * (epochs + 1) + DETECTORS * (measured["validation"] + tests * measured["test"])),
         pairs=looks**2 * (epochs + 1) + DETECTORS * (measured["validation"] ** 2 + tests * measured["test"] ** 2),
         bytes_images=store.images.nbytes,
-        bytes_weights=state_bytes(training.start.network.tensors()),
+        bytes_weights=state_bytes(training.setup.tensors),
     )
 
 
@@ -186,39 +183,52 @@ def _copy_summary(
     }
 
 
-def _train_latent_detector(
-    images: str | Path, folder: Path, options: TrainDetectorOptions, progress: Progress
-) -> Trained:
-    """Train in one stage or two, measure, and leave all of it in the run folder."""
-    (latents, parts), filled = _open_latents(images, options, progress), options.latent.filled()
-    rows = parts.rows
+class LatentCommand(TrainingCommand[TrainDetectorOptions, Latents, StageTraining, TrainingPlan]):
+    """The command ``memorisk train detector`` for a detector over latents, in one stage or two."""
 
-    def train(run: RunFolder, training: StageTraining) -> dict[str, Any]:
+    name = DETECTOR
+
+    def open(self) -> tuple[Latents, Division]:
+        """Open latents of the images, and divide the patients."""
+        return _open_latents(self.images, self.options, self.progress)
+
+    def build(self) -> StageTraining:
+        """Build and check the first stage; the second is checked as far as possible.
+
+        Raises:
+            InputError: Images, patients or settings do not fit each other, or two stages need images that are not
+                given.
+        """
+        rows, options = self.parts.rows, self.options.latent.filled()
+        ignore = options.identities == "ignore"
+        data = PairData.build(self.source, rows["training"], rows["validation"], self.parts.groups, ignore=ignore)
+        first = StageTraining.first(data, options)
+        first.refuse_second()
+        return first
+
+    def identity(self, training: StageTraining) -> dict[str, Any]:
+        """Return the settings without which a run is another run."""
+        return {"latents": dict(self.source.encoder.identity), **_identity(training.config)}
+
+    def fit(self, run: RunFolder, training: StageTraining) -> dict[str, Any]:
         """Train and measure each stage."""
-        fitted = fit_lcmem(latents, rows["training"], rows["validation"], parts.groups, filled, run.path, progress)
-        return _latent_summary(latents, parts, fitted, filled, progress)
+        fitted = run_stages(training, run.path, self.progress)
+        return _latent_summary(self.source, self.parts, fitted, training.options, self.progress)
 
-    with limited_threads(options.threads):
-        first = _first_stage(latents, parts, filled)
-    identity = _identity(options, first.config, latents=dict(latents.encoder.identity))
-    return train_in_folder(images, folder, options, latents, parts, identity, lambda _: first, train)
-
-
-def _plan_latent_detector(images: str | Path, options: TrainDetectorOptions, progress: Progress) -> TrainingPlan:
-    """Plan a training by two steps of each stage."""
-    (latents, parts), filled = _open_latents(images, options, progress), options.latent.filled()
-    steps, seconds, notes, stages = 0, 0.0, [], []
-    with limited_threads(options.threads):
-        training = _first_stage(latents, parts, filled)
-        for _ in range(filled.stages or 1):
-            count, how = training.batches * training.stage.epochs, filled.steps(training.stage, training.size)
+    def estimate(self, training: StageTraining) -> TrainingPlan:
+        """Plan a training by two steps of each stage."""
+        options, first = training.options, training
+        steps, seconds, notes, stages = 0, 0.0, [], []
+        for _ in range(options.stages or 1):
+            count = training.batches * training.part.epochs
             steps += count
-            seconds += count * seconds_a_step(training.rehearse(2), training.branch.trained(), how)
+            seconds += count * seconds_a_step(training.rehearse(2), training.setup)
             stages.append(training)
             notes += [note for note in training.notes if note not in notes]
             training = training.as_second()
-    notes.append("Patience may end a stage much earlier.")
-    return TrainingPlan(parts.counts, steps, seconds, tuple(notes), lcmem_cost(latents, parts, stages, filled))
+        notes.append("Patience may end a stage much earlier.")
+        cost = lcmem_cost(self.source, self.parts, stages, first.options)
+        return TrainingPlan(self.parts.counts, steps, seconds, tuple(notes), cost)
 
 
 def _open_latents(images: str | Path, options: TrainDetectorOptions, progress: Progress) -> tuple[Latents, Division]:
@@ -235,20 +245,6 @@ def _open_latents(images: str | Path, options: TrainDetectorOptions, progress: P
         encoder = open_latents(options.latent.encoder, (height, width, channels), size=size, books=books)
         latents = load_latents(store, encoder, device=options.device, progress=progress)
     return latents, divide(latents.manifest, latents.hashes, options)
-
-
-def _first_stage(latents: Latents, parts: Division, options: LatentOptions) -> StageTraining:
-    """Build and check the first stage; the second is checked as far as possible.
-
-    Raises:
-        InputError: Images, patients or settings do not fit each other, or two stages need images that are not given.
-    """
-    rows, ignore = parts.rows, options.identities == "ignore"
-    data = PairData.build(latents, rows["training"], rows["validation"], parts.groups, ignore=ignore)
-    first = StageTraining.first(data, options)
-    if latents.store is None and options.stages == 2:
-        raise InputError("stage 2 augments images, and these latents were given without: train with --stages 1")
-    return first
 
 
 def _latent_summary(

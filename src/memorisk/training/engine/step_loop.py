@@ -32,8 +32,8 @@ class StepLoop(ABC):
     """Live tensors that a checkpoint holds."""
     optimizer: Any
     """Optimiser, or what has the groups and moments of several."""
-    scaler: torch.amp.GradScaler | None = None
-    """Gradient scaler for fp16."""
+    scaler: Any = None
+    """Gradient scaler for fp16, or None."""
     writes: bool = True
     """Whether this process writes the state."""
 
@@ -43,11 +43,11 @@ class StepLoop(ABC):
         self._written = time.monotonic()
 
     @abstractmethod
-    def inputs(self, steps: range) -> Iterator[tuple[Any, ...]]:
-        """Yield the arguments of ``_update`` for each of these steps."""
+    def inputs(self, steps: range) -> Iterator[Any]:
+        """Yield the input of each of these steps."""
 
     @abstractmethod
-    def _update(self, *inputs: Any) -> None:
+    def _update(self, inputs: Any) -> None:
         """Make the update of the present step, and note its losses."""
 
     @property
@@ -68,7 +68,7 @@ class StepLoop(ABC):
         while self.step < end:
             begin = self.step
             for inputs in self.inputs(range(begin, min(end, begin + _AT_ONCE))):
-                self._update(*inputs)
+                self._update(inputs)
                 self.step += 1
                 due = checkpoint is not None and time.monotonic() - self._written >= checkpoint.seconds
                 if checkpoint is not None and due and self.step < end:  # at the end the caller's look comes first

@@ -33,7 +33,7 @@ from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.training.classifiers.joint_jobs import fit_cost, tensor_bytes
 from memorisk.training.engine.data import Division
-from memorisk.training.engine.devices import is_main, limited_threads, wait_for_all
+from memorisk.training.engine.devices import is_main, wait_for_all
 from memorisk.training.engine.loop import CHECKPOINT
 from memorisk.training.generators.fit import GENERATOR, FittedGenerator, build_training, run_training
 from memorisk.training.generators.fold_classifiers import FoldData, fold_file, fold_recipe
@@ -48,14 +48,7 @@ from memorisk.training.generators.inputs import (
 from memorisk.training.generators.losses import conditioned_held_out
 from memorisk.training.generators.options import FOLDS, GeneratorOptions, PseudoOptions, TrainGeneratorOptions
 from memorisk.training.generators.snapshots import GeneratorTraining, OnSnapshot
-from memorisk.training.run import (
-    Trained,
-    TrainingPlan,
-    check_folder,
-    open_parts,
-    split_settings,
-    train_in_folder,
-)
+from memorisk.training.run import Trained, TrainingCommand, TrainingPlan, open_parts
 
 CLASSIFIERS = "conditions"
 _STATE = 4  # numbers per weight that a checkpoint holds: itself, its average and two moments
@@ -115,25 +108,9 @@ def train_generator(
         MissingExtraError: diffusers or accelerate is not installed.
         MemoriskError: The training failed; what is done is kept.
     """
-    options = settings_of(TrainGeneratorOptions, settings)
-    folder = check_folder(images, out)
-    store, parts = open_parts(images, options, progress, partial(refuse_generated_within, images))
-    identity = {"train": "generator", **options.generator.recipe(), **split_settings(options)}
-
-    def prepare(run: RunFolder) -> GeneratorTraining:
-        """Build the conditions, where the generator has any, and check the training with them."""
-        if options.conditioning is None:
-            return checked
-        return _training(store, parts, options, _conditions(store, parts, options, run, progress), progress)
-
-    def train(run: RunFolder, training: GeneratorTraining) -> dict[str, Any]:
-        """Train the generator and summarise it."""
-        fitted = run_training(training, options.generator, run.path, on_snapshot=on_snapshot, progress=progress)
-        return _summary(store, parts, options, training, fitted)
-
-    with limited_threads(options.threads):
-        checked = _training(store, parts, options, _blank_conditions(store, parts, options), progress)
-        trained = train_in_folder(images, folder, options, store, parts, identity, prepare, train, shared=True)
+    command = GeneratorCommand(images, out, settings_of(TrainGeneratorOptions, settings), progress)
+    command.on_snapshot = on_snapshot
+    trained = command.train()
     return TrainedGenerator(trained.folder, trained.summary)
 
 
@@ -151,43 +128,66 @@ def plan_generator(
     Raises:
         InputError: As `train_generator`.
     """
-    options = settings_of(TrainGeneratorOptions, settings)
-    check_folder(images, out)
-    store, parts = open_parts(images, options, progress, partial(refuse_generated_within, images))
-    rows = parts.rows["training"]
-    with limited_threads(options.threads):
-        training = _training(store, parts, options, _blank_conditions(store, parts, options), progress)
-        each = training.seconds_a_step()
-    config = training.config(options.steps)
-    looks = -(-options.steps // options.snapshot_every) if options.keep_snapshots else 0
-    size = training.parameters * _BYTES
-    return GeneratorPlan(
-        parts.counts,
-        options.steps,
-        options.steps * each,
-        (*training.notes, *_notes_on_parts(store, parts, options)),
-        _cost(store, parts, options, training, looks, Path(out) / CLASSIFIERS),
-        config.conditioned_on,
-        dict(zip(config.classes, config.class_counts, strict=True)),
-        training.parameters,
-        options.steps * options.images_a_step / len(rows),
-        {GENERATOR: size, CHECKPOINT: _STATE * size, "snapshots": looks * size},
-    )
+    return GeneratorCommand(images, out, settings_of(TrainGeneratorOptions, settings), progress).plan()
 
 
-def _training(
-    store: ImageStore,
-    parts: Division,
-    options: TrainGeneratorOptions,
-    conditions: Conditions | None,
-    progress: Progress,
-) -> GeneratorTraining:
-    """Build a training, checked and on its device."""
-    rows, validation = parts.rows["training"], parts.rows["validation"]
-    InitialWeights.of(options.generator).refuse_known(store, {"test": parts.rows["test"]})
-    return build_training(
-        store, rows, options.generator, validation=validation, conditions=conditions, progress=progress
-    )
+class GeneratorCommand(TrainingCommand[TrainGeneratorOptions, ImageStore, GeneratorTraining, GeneratorPlan]):
+    """The command ``memorisk train generator``."""
+
+    name = GENERATOR
+    shared = True
+    on_snapshot: OnSnapshot | None = None
+    """Function called at every look."""
+
+    def open(self) -> tuple[ImageStore, Division]:
+        """Decode the images and divide the patients."""
+        return open_parts(self.images, self.options, self.progress, partial(refuse_generated_within, self.images))
+
+    def build(self) -> GeneratorTraining:
+        """Check everything and build the training on its device, with blank conditions where it has any."""
+        return self._with(_blank_conditions(self.source, self.parts, self.options))
+
+    def identity(self, training: GeneratorTraining) -> dict[str, Any]:
+        """Return the settings without which a run is another run."""
+        return self.options.generator.recipe()
+
+    def prepare(self, run: RunFolder, training: GeneratorTraining) -> GeneratorTraining:
+        """Build the conditions, where the generator has any, and check the training with them."""
+        if self.options.conditioning is None:
+            return training
+        return self._with(_conditions(self.source, self.parts, self.options, run, self.progress))
+
+    def fit(self, run: RunFolder, training: GeneratorTraining) -> dict[str, Any]:
+        """Train the generator and summarise it."""
+        how = {"on_snapshot": self.on_snapshot, "progress": self.progress}
+        fitted = run_training(training, self.options.generator, run.path, **how)
+        return _summary(self.source, self.parts, self.options, training, fitted)
+
+    def estimate(self, training: GeneratorTraining) -> GeneratorPlan:
+        """Plan the training by two steps."""
+        options, store, parts = self.options, self.source, self.parts
+        each, config = training.seconds_a_step(), training.config(options.steps)
+        looks = -(-options.steps // options.snapshot_every) if options.keep_snapshots else 0
+        size = training.parameters * _BYTES
+        return GeneratorPlan(
+            parts.counts,
+            options.steps,
+            options.steps * each,
+            (*training.notes, *_notes_on_parts(store, parts, options)),
+            _cost(store, parts, options, training, looks, self.folder / CLASSIFIERS),
+            config.conditioned_on,
+            dict(zip(config.classes, config.class_counts, strict=True)),
+            training.parameters,
+            options.steps * options.images_a_step / len(parts.rows["training"]),
+            {GENERATOR: size, CHECKPOINT: _STATE * size, "snapshots": looks * size},
+        )
+
+    def _with(self, conditions: Conditions | None) -> GeneratorTraining:
+        """Build the training with these conditions."""
+        rows, options = self.parts.rows, self.options.generator
+        InitialWeights.of(options).refuse_known(self.source, {"test": rows["test"]})
+        how = {"validation": rows["validation"], "conditions": conditions, "progress": self.progress}
+        return build_training(self.source, rows["training"], options, **how)
 
 
 def _notes_on_parts(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> tuple[str, ...]:

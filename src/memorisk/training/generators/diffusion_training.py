@@ -120,8 +120,9 @@ class DiffusionLoop(GeneratorLoop):
             noise = draw_noise(draw.seed, (len(chosen), *x.shape[1:]), self.device)[self.share]
             yield x, noise, draw.times[self.share].to(self.device), labels
 
-    def _update(self, x: torch.Tensor, noise: torch.Tensor, times: torch.Tensor, labels: torch.Tensor) -> None:
+    def _update(self, inputs: tuple[torch.Tensor, ...]) -> None:
         """Make one update of the weights and of their average."""
+        x, noise, times, labels = inputs
         x_t = self.loss.noised(x, noise, times)
         output = self.network(x_t, timestep=times, class_labels=labels, return_dict=False)[0]
         loss = self.loss(output, x, x_t, noise, times).mean()
@@ -239,9 +240,8 @@ class DiffusionTraining(GeneratorTraining[DiffusionLoop]):
         """Return the network that draws, and the autoencoder that is saved with it."""
         return (self.network,) if self.vae is None else (self.network, self.vae)
 
-    @cached_property
-    def loop(self) -> DiffusionLoop:
-        """Loop of the training at its start."""
+    def begin(self) -> DiffusionLoop:
+        """Open the loop of the training at its start."""
         options, processes = self.options, self.accelerator
         drop = options.drop_condition if self.told.conditioned_on != "none" else 0.0
         return DiffusionLoop(

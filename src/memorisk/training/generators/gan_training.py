@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,11 +106,10 @@ class GanLoop(GeneratorLoop):
         """Advice against losses that are not finite."""
         return f"lower the learning rate ({self.options.learning_rate:g}), raise gan_r1 ({self.gamma:g})"
 
-    def inputs(self, steps: range) -> Iterator[tuple[torch.Tensor]]:
-        """Yield the real images of each step."""
+    def inputs(self, steps: range) -> Iterator[torch.Tensor]:
+        """Return the real images of each step."""
         flips = [self.plan.draw(step).flip for step in steps] if self.options.flip else None
-        for x in self.images.batches([self.plan.slots(step) for step in steps], flips):
-            yield (x,)
+        return self.images.batches([self.plan.slots(step) for step in steps], flips)
 
     def _adam(self, network: nn.Module, every: int) -> FusedAdam:
         """Build Adam for a network whose penalty has its own step, every k steps: c = k / (k + 1), lr c, betas^c.
@@ -124,7 +122,7 @@ class GanLoop(GeneratorLoop):
         betas = (_BETAS[0] ** share, _BETAS[1] ** share)
         return FusedAdam(list(network.parameters()), lr=self.options.learning_rate * share, betas=betas)
 
-    def _update(self, x: torch.Tensor) -> None:
+    def _update(self, inputs: torch.Tensor) -> None:
         """Make one update of both networks, of the average and of the probability of augmentations."""
         record, options = self.records[self.step], self.options
         self._learn(self.generator)
@@ -132,9 +130,9 @@ class GanLoop(GeneratorLoop):
         if options.gan_path and self.step % options.gan_path_every == 0:
             record[3] = self._path_step()
         self._learn(self.discriminator)
-        record[1] = self._discriminator_step(x)
+        record[1] = self._discriminator_step(inputs)
         if self.gamma and self.step % options.gan_r1_every == 0:
-            record[2] = self._r1_step(x)
+            record[2] = self._r1_step(inputs)
         if self.scaler.is_enabled():
             self.scaler.update()
         self._average()
@@ -308,9 +306,8 @@ class GanTraining(GeneratorTraining[GanLoop]):
         """Return the generator; the discriminator is not saved."""
         return self.networks[:1]
 
-    @cached_property
-    def loop(self) -> GanLoop:
-        """Loop of the training at its start."""
+    def begin(self) -> GanLoop:
+        """Open the loop of the training at its start."""
         view = view_images(self.store, "pixels", flip=self.options.flip, device=self.device)
         images = view.shown(self.rows, self.device)
         return GanLoop(self.networks, images, len(self.rows), self.options, self.precision)

@@ -19,6 +19,7 @@ from memorisk.models.generators.dit.folder import find_dit
 from memorisk.models.provenance import TrainingRecord, read_training_record
 from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.training.engine.data import Division
+from memorisk.training.engine.epoch_training import limit_validation
 from memorisk.training.generators.options import GeneratorOptions
 
 FEW_TRAINING_IMAGES = 1000
@@ -76,11 +77,7 @@ def check_rows(store: ImageStore, rows: np.ndarray, validation: np.ndarray, opti
 
 def limit_held_out(validation: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[str, ...]]:
     """Take at most 512 validation images, and note it."""
-    if len(validation) <= MAX_HELD_OUT:
-        return validation, ()
-    drawn = np.random.default_rng(seed).choice(len(validation), MAX_HELD_OUT, replace=False)
-    note = f"The held-out loss is of {MAX_HELD_OUT:,} of {len(validation):,} validation images."
-    return validation[np.sort(drawn)], (note,)
+    return limit_validation(validation, MAX_HELD_OUT, seed, "The held-out loss is of")
 
 
 def build_conditioning(

@@ -7,6 +7,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isnan
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -95,10 +96,14 @@ class GeneratorTraining(ABC, Generic[Loop]):
     key: str
     """Fingerprint of everything that the weights depend on."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def loop(self) -> Loop:
-        """Loop of the training at its start."""
+        """Loop of the training."""
+        return self.begin()
+
+    @abstractmethod
+    def begin(self) -> Loop:
+        """Open the loop of the training at its start."""
 
     @property
     @abstractmethod

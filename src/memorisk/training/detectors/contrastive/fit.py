@@ -35,13 +35,11 @@ from torch import nn
 
 from memorisk.images.store import ImageStore
 from memorisk.models.blackbox.preprocessing import Preprocessing
-from memorisk.models.copy_detectors import Detector, DetectorNetwork
+from memorisk.models.copy_detectors import Detector
 from memorisk.models.encoders.networks import preparation
-from memorisk.models.provenance import CONFIG, seen_table
+from memorisk.models.provenance import seen_table
 from memorisk.runs.environment import check_device
-from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import fingerprint
-from memorisk.runs.steps import metered
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.training.detectors.contrastive.augmentations import (
@@ -51,7 +49,6 @@ from memorisk.training.detectors.contrastive.augmentations import (
     load_strength,
 )
 from memorisk.training.detectors.contrastive.inputs import (
-    FittedDetector,
     InitialDetector,
     build_initial_detector,
     note_on_frozen_backbone,
@@ -64,18 +61,18 @@ from memorisk.training.detectors.contrastive.retrieval import (
     retrieval,
     source_hits,
 )
+from memorisk.training.detectors.detector_training import DetectorTraining, FittedDetector
 from memorisk.training.detectors.metric_losses import MetricLoss, metric_loss
 from memorisk.training.detectors.options import DetectorOptions, Strength
 from memorisk.training.engine.devices import (
     autocast,
     choose_precision,
-    forked_generators,
-    limited_threads,
     place,
     set_training_mode,
 )
-from memorisk.training.engine.loop import CHECKPOINT, BestEpoch, Bounds, Checkpoint, EpochObserver, run_epochs
-from memorisk.training.engine.optimization import batch_bounds, batch_order, build_optimizer, step_seeds
+from memorisk.training.engine.epoch_training import EpochSetup
+from memorisk.training.engine.loop import BestEpoch, Bounds
+from memorisk.training.engine.optimization import batch_bounds, batch_order, step_seeds
 from memorisk.training.engine.pixels import Normalisation, PixelSource
 
 _AT_MARGIN = 0.05  # of the margin
@@ -115,41 +112,11 @@ def fit_detector(
     """
     options.validate()
     training = CopyDetectorTraining.build(store, train_rows, validation_rows, np.asarray(groups), options)
-    return run_detector_training(training, folder, progress)
+    return training.fit(folder, progress)
 
 
-def run_detector_training(
-    training: "CopyDetectorTraining", folder: str | Path, progress: Progress = no_progress
-) -> FittedDetector[Detector]:
-    """Run a checked training as `fit_detector` does.
-
-    Args:
-        training: Training from `CopyDetectorTraining.build`.
-        folder: Folder of the detector, as for `fit_detector`.
-        progress: Function called with ("training", steps done, steps).
-
-    Raises:
-        InputError: The folder holds another detector.
-        MemoriskError: The loss or an embedding became NaN or infinite.
-    """
-    target = Path(folder)
-    if (target / CONFIG).is_file():
-        return FittedDetector.read(target, training.key, Detector)
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with limited_threads(training.options.threads):
-        record = training.run(target / CHECKPOINT, progress)
-    start, best = training.start, record.best_epoch
-    _load_best(start.network, record.best)
-    config = replace(start.config, best_epoch=best)
-    detector = Detector(start.network.cpu().eval(), config, training.seen(), start.earlier)
-    notes = (*training.notes, *training.afterwards(record))
-    fitted = FittedDetector(detector, tuple(map(_with_interval, record.history(training.options.epochs))), best, notes)
-    fitted.save(target, training.key)
-    return fitted
-
-
-@dataclass(frozen=True)
-class CopyDetectorTraining:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CopyDetectorTraining(DetectorTraining[Detector]):
     """The parts of one training of a copy detector, checked and on the device."""
 
     store: ImageStore
@@ -158,12 +125,10 @@ class CopyDetectorTraining:
     groups: np.ndarray
     options: DetectorOptions
     start: InitialDetector
-    device: torch.device
-    precision: str
     augmentation: CopyAugmentation
     loss: MetricLoss
-    notes: tuple[str, ...]
-    key: str
+
+    kind = Detector
 
     @classmethod
     def build(
@@ -182,10 +147,32 @@ class CopyDetectorTraining:
         content = [dict(start.config.recipe), *kind]
         pixels = [store.pixel_hashes[chosen].tolist() for chosen in (rows, validation)]
         key = fingerprint(content, pixels, [groups[chosen].tolist() for chosen in (rows, validation)], length=32)
-        augmentation = load_strength(options.augment)
-        all_notes = (*start.notes, *notes, *note_on_frozen_backbone(options))
         return cls(
-            store, rows, validation, groups, options, start, device, precision, augmentation, loss, all_notes, key
+            store=store,
+            rows=rows,
+            validation=validation,
+            groups=groups,
+            options=options,
+            start=start,
+            device=device,
+            precision=precision,
+            augmentation=load_strength(options.augment),
+            loss=loss,
+            notes=(*start.notes, *notes, *note_on_frozen_backbone(options)),
+            key=key,
+        )
+
+    @property
+    def setup(self) -> EpochSetup:
+        """Return what the loop of epochs needs; the paper's form chooses by the loss, the other by copies found."""
+        network, by_loss = self.start.network, self.options.protocol == "paper"
+        return EpochSetup(
+            tensors=network.tensors(),
+            trained=network.trained(),
+            options=self.options.steps,
+            slots=len(self.rows),
+            figures={"loss": 0, "retrieval": int(not by_loss), "validation_loss": -int(by_loss)}
+            | {"hits": 0, "patients": 0},
         )
 
     @cached_property
@@ -194,31 +181,13 @@ class CopyDetectorTraining:
         images, device = self.store.images, self.device
         return PixelSource(images, self.rows, device=device, dtype=torch.float32, normalisation=_WHOLE_RANGE)
 
-    def run(self, checkpoint: Path, progress: Progress) -> BestEpoch:
-        """Train for all epochs; the record holds the best weights."""
-        network, epochs = self.start.network, self.options.epochs
-        by_loss = self.options.protocol == "paper"
-        signs = {"loss": 0, "retrieval": int(not by_loss), "validation_loss": -int(by_loss), "hits": 0, "patients": 0}
-        record, look = BestEpoch(epochs, signs, network.tensors()), self._look()
-        record.note(0, look())
-
-        def after(epoch: int, losses: np.ndarray) -> bool:
-            """Note the copies that the network finds now."""
-            record.note(epoch, {"loss": float(losses[0]), **look()}, network.tensors())
-            return True
-
-        with metered(partial(progress, "training")), forked_generators(self.device) as reseed:
-            run_epochs(
-                partial(self.losses, reseed),
-                network.tensors(),
-                build_optimizer(list(network.trained()), self.options.steps),
-                self.options.steps,
-                n=len(self.rows),
-                checkpoint=Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds),
-                scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
-                watch=EpochObserver(after, record.tensors, self.key),
-            )
-        return record
+    def fitted(self, record: BestEpoch, epochs: int) -> FittedDetector[Detector]:
+        """Build the detector of the network's present weights; arguments as for `DetectorTraining`."""
+        start, best = self.start, record.best_epoch
+        config = replace(start.config, best_epoch=best)
+        detector = Detector(start.network.cpu().eval(), config, self.seen(), start.earlier)
+        notes = (*self.notes, *self.afterwards(record))
+        return FittedDetector(detector, tuple(map(_with_interval, record.history(epochs))), best, notes)
 
     def losses(self, reseed: Callable[[int], None], epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
         """Yield the loss of each batch of an epoch."""
@@ -271,26 +240,22 @@ class CopyDetectorTraining:
         else:
             set_training_mode(network)
 
-    def _look(self) -> Callable[[], dict[str, float]]:
-        """Build the measurement after each epoch: the validation copies found, and for the paper's form the loss."""
-        images, rows, options = self.store.images, self.validation, self.options
-        copies = augmented_copies(images, rows, self.augmentation, seed=options.seed)
-        hashes, groups = self.store.pixel_hashes[rows], self.groups[rows].astype(str)
-        ask = partial(embed, self.start.network, preprocessing=self.start.config.preprocessing, device=self.device)
+    @cached_property
+    def copies(self) -> np.ndarray:
+        """Augmented copies of the validation images."""
+        return augmented_copies(self.store.images, self.validation, self.augmentation, seed=self.options.seed)
 
-        def look() -> dict[str, float]:
-            """Measure the network in its present state."""
-            sources = ask(images, rows)
-            hits = source_hits(ask(copies, np.arange(len(rows))), sources, self.start.config.measure, hashes)
-            share = retrieval(hits, groups, options.seed)
-            figures = {
-                "retrieval": share.share,
-                "hits": share.of_patients.successes,
-                "patients": share.of_patients.trials,
-            }
-            return figures | ({"validation_loss": self._loss_of(sources)} if options.protocol == "paper" else {})
-
-        return look
+    def look(self) -> dict[str, float]:
+        """Measure the network in its present state: the validation copies found, and for the paper's form the loss."""
+        rows, config, options = self.validation, self.start.config, self.options
+        ask = partial(embed, self.start.network, preprocessing=config.preprocessing, device=self.device)
+        sources = ask(self.store.images, rows)
+        hits = source_hits(
+            ask(self.copies, np.arange(len(rows))), sources, config.measure, self.store.pixel_hashes[rows]
+        )
+        share = retrieval(hits, self.groups[rows].astype(str), options.seed)
+        figures = {"retrieval": share.share, "hits": share.of_patients.successes, "patients": share.of_patients.trials}
+        return figures | ({"validation_loss": self._loss_of(sources)} if options.protocol == "paper" else {})
 
     def _loss_of(self, sources: np.ndarray) -> float:
         """Compute the published code's validation loss: the positive of an image is the image."""
@@ -305,19 +270,6 @@ def _with_interval(row: Mapping[str, Any]) -> dict[str, Any]:
     """Replace an epoch's counts by the patients of which a copy was found, with their Clopper-Pearson interval."""
     figures = {name: value for name, value in row.items() if name not in ("hits", "patients")}
     return figures | {"of_patients": asdict(clopper_pearson(int(row["hits"]), int(row["patients"])))}
-
-
-def _load_best(network: DetectorNetwork, best: Mapping[str, torch.Tensor]) -> None:
-    """Load the best epoch's tensors: all of the network's own; only the backbone's head, which has no part, stays.
-
-    Raises:
-        MemoriskError: A tensor is missing, or one is not the network's.
-    """
-    mismatch = network.load_state_dict(best, strict=False)
-    lacking = sorted(network.tensors().keys() & set(mismatch.missing_keys))
-    if lacking or mismatch.unexpected_keys:
-        how = f"lack {lacking[0]}" if lacking else f"hold {mismatch.unexpected_keys[0]}, which it does not have"
-        raise MemoriskError(f"the best epoch's weights are not this network's: they {how}")
 
 
 _BLOCK = 256

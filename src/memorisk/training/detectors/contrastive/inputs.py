@@ -1,14 +1,11 @@
-"""Input and output of a copy detector's training: images, the untrained detector, the folder.
+"""Input of a copy detector's training: images and the untrained detector.
 
 Images that cannot be trained on are refused, left out or limited, and notes report it. A detector begins with the
-backbone's weights and a new linear layer, or with those of another copy detector. Its folder keeps the state of the
-training until that ends, its history afterwards.
+backbone's weights and a new linear layer, or with those of another copy detector.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -16,15 +13,13 @@ from memorisk.images.store import ImageStore
 from memorisk.models.copy_detectors import Detector, DetectorNetwork, load_detector, new_network, open_backbone
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.models.encoders.networks import Encoder, StoredShape, open_encoder
-from memorisk.models.lcmem import LatentDetector
 from memorisk.models.provenance import DetectorConfig, TrainingRecord
-from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line, plural
-from memorisk.runs.files import json_value, read_json, write_json
+from memorisk.runs.files import json_value
 from memorisk.training.detectors.contrastive.augmentations import blank_rows, operations_without_effect
 from memorisk.training.detectors.options import DetectorOptions
-from memorisk.training.engine.loop import CHECKPOINT
+from memorisk.training.engine.epoch_training import limit_validation
 
 PAPER_DEVIATIONS = (
     "Other images of a patient count as negatives, as in the published code.",
@@ -202,11 +197,8 @@ def usable_rows(
     Raises:
         InputError: Too few images remain.
     """
-    notes = []
-    if len(validation) > MOST_VALIDATED:
-        notes.append(f"The epoch is chosen on {MOST_VALIDATED:,} of {len(validation):,} validation images.")
-        drawn = np.random.default_rng(options.seed).choice(len(validation), MOST_VALIDATED, replace=False)
-        validation = validation[np.sort(drawn)]
+    validation, limits = limit_validation(validation, MOST_VALIDATED, options.seed, "The epoch is chosen on")
+    notes = [*limits]
     rows = _without_blanks(store, rows, "training", notes)
     validation = _without_blanks(store, validation, "validation", notes)
     refuse_rows(rows, validation, groups, len(store.images))
@@ -226,57 +218,3 @@ def _without_blanks(store: ImageStore, rows: np.ndarray, part: str, notes: list[
     subject = plural(len(blank), f"blank {part} image is", f"blank {part} images are")
     notes.append(f"{subject} left out: no copy of a blank image can be recognised ({ids}{more}).")
     return rows[~np.isin(rows, blank)]
-
-
-HISTORY = "history.json"
-Kind = TypeVar("Kind", Detector, LatentDetector)
-
-
-@dataclass(frozen=True)
-class FittedDetector(Generic[Kind]):
-    """A detector with the history of its training."""
-
-    detector: Kind
-    """Detector with the weights of the best epoch."""
-    history: tuple[Mapping[str, Any], ...]
-    """Figures per epoch from 0, the untrained start: ``epoch``, ``loss`` and those of the validation images (None where
-    missing)."""
-    best_epoch: int
-    """Epoch whose weights were kept; never 0."""
-    notes: tuple[str, ...]
-    """Notes for the report, one sentence each."""
-
-    def save(self, folder: Path, key: str) -> None:
-        """Write the detector and its history; the state of the training is removed.
-
-        Args:
-            folder: Folder of the detector.
-            key: Key of its training.
-        """
-        write_json(folder / HISTORY, {"key": key, "history": self.history, "notes": self.notes}, recorded=True)
-        self.detector.save(folder)
-        remove_recorded(folder / CHECKPOINT)
-
-    @classmethod
-    def read(cls, folder: Path, key: str, kind: type[Kind]) -> "FittedDetector[Kind]":
-        """Read the detector and the history that an earlier call wrote.
-
-        Args:
-            folder: Folder of the detector.
-            key: Key of the requested training.
-            kind: Class of its detector.
-
-        Raises:
-            InputError: The folder holds another detector.
-        """
-        try:
-            history = read_json(folder / HISTORY)
-        except (OSError, ValueError):
-            history = {}
-        detector = load_detector(folder) if history.get("key") == key else None
-        if not isinstance(detector, kind):
-            raise InputError(
-                f"{one_line(folder)} holds a detector that was trained otherwise, or on other images: name another "
-                "folder, or delete that one"
-            )
-        return cls(detector, tuple(history["history"]), detector.config.best_epoch, tuple(history["notes"]))

@@ -22,7 +22,7 @@ Everything random derives from (seed, epoch, step), so that a killed training co
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +31,13 @@ import torch
 
 from memorisk.models.encoders.networks import state_fingerprint
 from memorisk.models.lcmem import LatentConfig, LatentDetector, LatentNetwork, by_sample, by_statistics
-from memorisk.models.provenance import CONFIG, seen_table
+from memorisk.models.provenance import seen_table
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint
-from memorisk.runs.steps import metered
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.autoencoders.latent_store import Latents
-from memorisk.training.detectors.contrastive.inputs import FittedDetector
+from memorisk.training.detectors.detector_training import DetectorTraining, FittedDetector
 from memorisk.training.detectors.lcmem.augmentations import MildAugmentation, PairAugmentation, operations_of
 from memorisk.training.detectors.lcmem.inputs import (
     AugmentedEncoder,
@@ -51,9 +50,10 @@ from memorisk.training.detectors.lcmem.sampler import PairBatch, PairSampler
 from memorisk.training.detectors.lcmem.validation import ValidationSet
 from memorisk.training.detectors.metric_losses import pair_loss
 from memorisk.training.detectors.options import LatentOptions, StageOptions
-from memorisk.training.engine.devices import autocast, choose_precision, forked_generators, limited_threads, place
-from memorisk.training.engine.loop import CHECKPOINT, BestEpoch, Bounds, Checkpoint, EpochObserver, run_epochs
-from memorisk.training.engine.optimization import build_optimizer, step_seeds
+from memorisk.training.engine.devices import autocast, choose_precision, limited_threads, place
+from memorisk.training.engine.epoch_training import EpochSetup
+from memorisk.training.engine.loop import BestEpoch, Bounds
+from memorisk.training.engine.optimization import step_seeds
 
 FittedStage = FittedDetector[LatentDetector]
 """Detector of one stage and its history: ``epoch, loss, auc, recall``."""
@@ -95,13 +95,23 @@ def fit_lcmem(
     data = PairData.build(latents, train_rows, validation_rows, groups, ignore=chosen.identities == "ignore")
     with limited_threads(chosen.threads):
         first = StageTraining.first(data, chosen)
-        if chosen.stages == 1:
-            return {DETECTOR_FOLDER: run_stage(first, Path(folder) / DETECTOR_FOLDER, progress)}
-        if latents.store is None:
-            raise InputError("stage 2 augments images, and these latents were given without: train with --stages 1")
-        stage1 = run_stage(first, Path(folder) / STAGE1, progress)
-        second = StageTraining.second(data, chosen, stage1.detector)
-        return {STAGE1: stage1, DETECTOR_FOLDER: run_stage(second, Path(folder) / DETECTOR_FOLDER, progress)}
+        first.refuse_second()
+        return run_stages(first, Path(folder), progress)
+
+
+def run_stages(first: "StageTraining", folder: Path, progress: Progress = no_progress) -> dict[str, FittedStage]:
+    """Train the stages one after another, as `fit_lcmem` does.
+
+    Args:
+        first: Training of the first stage.
+        folder: Folder of the run.
+        progress: Function called with (stage, steps done, steps).
+    """
+    if first.options.stages == 1:
+        return {DETECTOR_FOLDER: run_stage(first, folder / DETECTOR_FOLDER, progress)}
+    stage1 = run_stage(first, folder / STAGE1, progress)
+    second = StageTraining.second(first.data, first.options, stage1.detector)
+    return {STAGE1: stage1, DETECTOR_FOLDER: run_stage(second, folder / DETECTOR_FOLDER, progress)}
 
 
 def run_stage(training: "StageTraining", target: Path, progress: Progress = no_progress) -> FittedStage:
@@ -116,46 +126,24 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = no_p
         InputError: The folder holds another detector.
         MemoriskError: The loss became NaN or infinite.
     """
-    if not (target / CONFIG).is_file():
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _best_of(training, *training.run(target / CHECKPOINT, progress)).save(target, training.key)
+    training.fit(target, progress)
     return FittedDetector.read(target, training.key, LatentDetector)
 
 
-def _best_of(training: "StageTraining", record: BestEpoch, epochs: int) -> FittedStage:
-    """Build the detector with the weights of the best epoch.
-
-    Raises:
-        InputError: No epoch is the best.
-    """
-    branch, best = training.branch, record.best_epoch
-    if not best:
-        raise InputError("the validation images have no pair that could choose an epoch: give more identities")
-    with torch.no_grad():
-        for name, tensor in branch.tensors().items():
-            tensor.copy_(record.best[name])
-    calibration = training.watcher.calibration(branch)
-    config = replace(training.config, best_epoch=best, calibration=calibration)
-    detector = LatentDetector(branch.cpu().eval(), training.data.latents.encoder, config, training.seen())
-    return FittedDetector(detector, tuple(record.history(epochs)), best, training.notes)
-
-
-@dataclass(frozen=True, eq=False)
-class StageTraining:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StageTraining(DetectorTraining[LatentDetector]):
     """The parts of one stage of a training, checked and on the device."""
 
     data: PairData
     options: LatentOptions
-    stage: StageOptions
+    part: StageOptions
     branch: LatentNetwork
     config: LatentConfig
     sampler: PairSampler
     batches: int
     size: int
-    device: torch.device
-    precision: str
-    key: str
-    notes: tuple[str, ...]
+
+    kind = LatentDetector
 
     @classmethod
     def first(cls, data: PairData, options: LatentOptions) -> "StageTraining":
@@ -175,6 +163,15 @@ class StageTraining:
         """Build stage 2 from the network in its present state, to estimate its cost."""
         data, options = self.data, self.options
         return self._build(data, options, options.stage(2), self.branch, _of_stage_two(self.config), ())
+
+    def refuse_second(self) -> None:
+        """Refuse two stages of latents without images.
+
+        Raises:
+            InputError: The second stage needs images that are not given.
+        """
+        if self.data.latents.store is None and self.options.stages == 2:
+            raise InputError("stage 2 augments images, and these latents were given without: train with --stages 1")
 
     def rehearse(self, steps: int) -> Iterator[torch.Tensor]:
         """Yield the losses of so many steps, as in the first epoch."""
@@ -220,7 +217,38 @@ class StageTraining:
         who = [[latents.hashes[c].tolist(), data.identity[c].tolist()] for c in (rows, data.validation)]
         sets = None if data.dataset is None else data.dataset[rows].tolist()
         key = fingerprint(content, state_fingerprint(branch), who, sets, length=32)
-        return cls(data, options, stage, branch, config, sampler, batches, size, device, precision, key, notes)
+        return cls(
+            data=data,
+            options=options,
+            part=stage,
+            branch=branch,
+            config=config,
+            sampler=sampler,
+            batches=batches,
+            size=size,
+            device=device,
+            precision=precision,
+            notes=notes,
+            key=key,
+        )
+
+    @property
+    def setup(self) -> EpochSetup:
+        """Return what the loop of epochs needs."""
+        part = self.part
+        return EpochSetup(
+            tensors=self.branch.tensors(),
+            trained=self.branch.trained(),
+            options=self.options.steps(part, self.size),
+            slots=self.batches * self.size,
+            figures={"loss": 0, "auc": 1, "recall": int(part.number == 2)},
+            patience=part.patience,
+            stage=f"training, stage {part.number}",
+        )
+
+    def look(self) -> dict[str, float]:
+        """Measure the network on the validation images."""
+        return asdict(self.watcher.look(self.branch))
 
     @cached_property
     def latents(self) -> LatentSource:
@@ -235,40 +263,31 @@ class StageTraining:
     @cached_property
     def watcher(self) -> ValidationSet:
         """Build the set that measures the network on validation images."""
-        with_copies = self.stage.number == 2
+        with_copies = self.part.number == 2
         return ValidationSet.build(
             self.data, self.latents, lambda: self.encoder, self.options.seed, with_copies=with_copies
         )
 
-    def run(self, checkpoint: Path, progress: Progress) -> tuple[BestEpoch, int]:
-        """Train until patience ends it; return the record with the best weights, and the number of epochs done."""
-        branch, stage = self.branch, self.stage
-        record = BestEpoch(stage.epochs, {"loss": 0, "auc": 1, "recall": int(stage.number == 2)}, branch.tensors())
-        record.note(0, asdict(self.watcher.look(branch)))
+    def restore(self, record: BestEpoch) -> None:
+        """Copy the best epoch's weights into the network.
 
-        def after(epoch: int, losses: np.ndarray) -> bool:
-            """Note the network's present figures; the training ends after too many epochs without a better one."""
-            record.note(epoch, {"loss": float(losses[0]), **asdict(self.watcher.look(branch))}, branch.tensors())
-            return epoch - record.best_epoch < stage.patience
+        Raises:
+            InputError: No epoch is the best.
+        """
+        if not record.best_epoch:
+            raise InputError("the validation images have no pair that could choose an epoch: give more identities")
+        super().restore(record)
 
-        n = self.batches * self.size
-        steps = self.options.steps(stage, self.size)
-        with metered(partial(progress, f"training, stage {stage.number}")), forked_generators(self.device) as reseed:
-            done = run_epochs(
-                partial(self.losses, reseed),
-                branch.tensors(),
-                build_optimizer(list(branch.trained()), steps),
-                steps,
-                n=n,
-                checkpoint=Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds),
-                scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
-                watch=EpochObserver(after, record.tensors, self.key),
-            )
-        return record, done.epoch
+    def fitted(self, record: BestEpoch, epochs: int) -> FittedStage:
+        """Build the detector of the network's present weights; arguments as for `DetectorTraining`."""
+        branch, best = self.branch, record.best_epoch
+        config = replace(self.config, best_epoch=best, calibration=self.watcher.calibration(branch))
+        detector = LatentDetector(branch.cpu().eval(), self.data.latents.encoder, config, self.seen())
+        return FittedDetector(detector, tuple(record.history(epochs)), best, self.notes)
 
     def losses(self, reseed: Callable[[int], None], epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
         """Yield the loss of each batch of an epoch."""
-        seeds = step_seeds(self.options.seed + self.stage.number - 1, epoch, len(bounds))
+        seeds = step_seeds(self.options.seed + self.part.number - 1, epoch, len(bounds))
         drawn = self.sampler.batches(epoch, self.batches, self.size)
         for batch, seed in zip(drawn, seeds, strict=True):
             reseed(seed)
@@ -301,10 +320,10 @@ class StageTraining:
         strong, moved = copied, torch.zeros_like(copied)
         how: PairAugmentation | MildAugmentation = MildAugmentation()
         augment = self.options.stage1_augment
-        if self.stage.number == 2 or augment not in ("none", "mild"):
+        if self.part.number == 2 or augment not in ("none", "mild"):
             first = torch.rand(len(batch), generator=generator) < _AUGMENT_FIRST
             moved = torch.cat([first, torch.ones(len(batch), dtype=torch.bool)]) & ~copied
-            if self.stage.number == 2:
+            if self.part.number == 2:
                 strong, moved = strong | moved, torch.zeros_like(copied)
             else:
                 how = PairAugmentation(operations=operations_of(augment))
@@ -318,7 +337,7 @@ class StageTraining:
                 z[places.to(self.device)] = self.encoder.encode(augmentation.apply(pixels, generator))
         if not self.branch.form.by_sample:
             return by_statistics(z, self.branch.mean, self.branch.std)
-        if self.stage.number == 2:
+        if self.part.number == 2:
             return by_sample(z)
         return self._by_data_set(z, both, generator)
 

@@ -202,11 +202,11 @@ def lcmem_cost(latents: Latents, parts: Division, stages: Sequence[StageTraining
 
 def _stage_cost(training: StageTraining) -> Cost:
     """Count the cost of one stage: a look at the start and at every epoch, and thresholds at the end."""
-    data, epochs = training.data, training.stage.epochs
+    data, epochs = training.data, training.part.epochs
     latents, rows = data.latents, data.validation
     dataset = None if data.dataset is None else data.dataset[rows]
     pairs = validation_pairs(rows, data.identity[rows], dataset, seed=training.options.seed)
-    second = training.stage.number == 2
+    second = training.part.number == 2
     wanted = latents.store is not None and (second or not len(pairs.positive))
     copies = len(FAMILIES) * len(pairs.copied) if wanted else 0
     trained = epochs * 4 * max(1, training.batches * training.size // 2)  # two images per pair, as many negative pairs
