@@ -126,7 +126,7 @@ def main() -> None:
         checkpoint_seconds=60,
         gan_augment_images=50_000,
     )
-    training = GanTraining.build(parts.store, parts.rows, options)
+    training = GanTraining(parts.store, parts.rows, options)
     looks = Looks(training, Distance(parts), len(parts.others), given.work / "looks.json")
     training.run(given.work / "checkpoint.safetensors", looks)
     write_json(RESULT, _result(parts, looks, given.size))

@@ -114,7 +114,7 @@ def main() -> None:
     )
     keep_freed_memory()
     with limited_threads(1):
-        training = DiffusionTraining.build(store_of(200, given.side, Path("unused")), np.arange(200), options)
+        training = DiffusionTraining(store_of(200, given.side, Path("unused")), np.arange(200), options)
         ours, plain = training.loop.until(options.steps), plain_loop(training, options)
         ratios, times = [], []
         for pair in range(given.pairs + 1):

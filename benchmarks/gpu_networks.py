@@ -62,7 +62,7 @@ def generator_rates(images: Path, network: str, batch: int, steps: int, device: 
     """Steps a second of the training, and of the network's forward and backward pass alone."""
     store = build_store(load_manifest(images, ImageOptions()), ImageOptions())
     options = GeneratorOptions(network=network, batch_size=batch, steps=2 * steps, device=device.type)
-    training = DiffusionTraining.build(store, np.arange(len(store.images)), options)
+    training = DiffusionTraining(store, np.arange(len(store.images)), options)
 
     def until(step: int) -> None:
         for _ in training.loop.until(step):

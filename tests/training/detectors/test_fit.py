@@ -118,17 +118,17 @@ def test_a_copy_of_an_image_with_a_twin_is_found_by_either() -> None:
 
 def batches(store: ImageStore, options: DetectorOptions) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
     """Groups and embeddings of every batch, in two epochs."""
-    training = CopyDetectorTraining.build(store, *parts(store), store.manifest.groups, options)
+    training = CopyDetectorTraining(store, *parts(store), store.manifest.groups, options)
     seen: list[list[tuple[torch.Tensor, torch.Tensor]]] = []
 
     def spy(images: torch.Tensor, copies: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
         seen[-1].append((groups, images.detach()))
         return images.sum() + copies.sum()
 
-    spied = replace(training, loss=spy)
+    training.loss = spy
     for epoch in (0, 1):
         seen.append([])
-        list(spied.losses(lambda seed: None, epoch, [(0, 16), (16, 40)]))
+        list(training.losses(lambda seed: None, epoch, [(0, 16), (16, 40)]))
     return seen
 
 

@@ -48,7 +48,7 @@ def test_its_steps_are_those_of_a_plain_loop(tmp_path: Path) -> None:
     """Order, flips, dropped labels, noise, clipping, AdamW, warmup and the average, written out."""
     store, options = labelled(tmp_path), replace(QUICK, flip=True, warmup=4, weight_decay=0.01, clip=0.5, ema=0.3)
     before = torch.get_rng_state()
-    training = DiffusionTraining.build(store, ROWS, options)
+    training = DiffusionTraining(store, ROWS, options)
     network = deepcopy(training.network)
     for _ in training.loop.until(6):
         pass
@@ -149,7 +149,7 @@ def test_looks_at_the_averaged_weights_are_kept_and_can_end_it(tmp_path: Path) -
 
 def test_held_out_loss_is_that_of_the_definition(tmp_path: Path) -> None:
     store = labelled(tmp_path)
-    training = DiffusionTraining.build(store, ROWS, QUICK, validation=VALIDATION)
+    training = DiffusionTraining(store, ROWS, QUICK, validation=VALIDATION)
     held_out, loop = training._held_out, training.loop
     for _ in loop.until(2):
         pass
@@ -170,7 +170,7 @@ def test_held_out_loss_is_that_of_the_definition(tmp_path: Path) -> None:
 
 def test_an_image_that_stands_there_more_often_is_seen_more_often_and_that_is_said(tmp_path: Path) -> None:
     store, rows = labelled(tmp_path), np.array([0] * 16 + list(range(1, 17)))
-    training = DiffusionTraining.build(store, rows, QUICK)
+    training = DiffusionTraining(store, rows, QUICK)
     slots = torch.cat([training.loop.plan.slots(step) for step in range(4)])  # one pass of 32
     assert int((rows[slots.numpy()] == 0).sum()) == 16
     assert training.config(7).n_training == 17
@@ -183,15 +183,15 @@ def test_vectors_reach_the_network_by_the_image_they_belong_to(tmp_path: Path) -
     ids, values = store.manifest.images, np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
     conditions = Conditions(values[::-1], ids[:30][::-1], [""] * 30, "prediction")
     rows = np.concatenate([ROWS, [4, 4]])
-    training = DiffusionTraining.build(store, rows, options, validation=VALIDATION, conditions=conditions)
+    training = DiffusionTraining(store, rows, options, validation=VALIDATION, conditions=conditions)
     told = training.loop.conditions(torch.tensor([31, 2]), torch.tensor([False, True]))
     np.testing.assert_array_equal(told[0].numpy(), values[4])
     assert told[1].isnan().all()
     assert training._held_out.labels.isnan().all()
     with pytest.raises(InputError, match="has no condition, such as image029"):
-        DiffusionTraining.build(store, rows, options, conditions=conditions.rows(np.arange(1, 30)))
+        DiffusionTraining(store, rows, options, conditions=conditions.rows(np.arange(1, 30)))
     with pytest.raises(InputError, match="no conditions are given"):
-        DiffusionTraining.build(store, rows, options)
+        DiffusionTraining(store, rows, options)
     found = fit_generator(store, rows, options, tmp_path / "run", conditions=conditions)
     np.testing.assert_array_equal(found.generator.conditions, conditions.values)
     assert found.generator.sample(Draw(np.arange(1), None, values[:1]), FAST).shape == (1, 16, 16, 1)
@@ -204,7 +204,7 @@ def test_latents_are_computed_once_and_mirrored_before_they_are_encoded(tmp_path
     save_autoencoder(network, tmp_path / "ae", TrainingRecord.of(store, whom), scaling_factor=2.0)
     text = f"autoencoder:{tmp_path / 'ae'}"
     options = replace(QUICK, network="tiny/2", latent=text, flip=True, learn_sigma=True)
-    training = DiffusionTraining.build(store, ROWS, options)
+    training = DiffusionTraining(store, ROWS, options)
     flip = torch.tensor([False, True, True])
     (x,) = training.loop.images.batches([torch.tensor([3, 3, 5])], [flip])
     mirrored = with_images(store, np.ascontiguousarray(store.images[:, :, ::-1]))
@@ -240,13 +240,13 @@ def test_it_begins_with_weights_that_are_there(tmp_path: Path) -> None:
     store = labelled(tmp_path)
     first = fit_generator(store, ROWS, replace(QUICK, steps=3), tmp_path / "first")
     options = replace(QUICK, weights=str(tmp_path / "first" / "generator"))
-    training = DiffusionTraining.build(store, ROWS, options)
+    training = DiffusionTraining(store, ROWS, options)
     saved = first.generator.network.state_dict()  # pyright: ignore[reportAttributeAccessIssue]
     for name, value in training.network.state_dict().items():
         assert torch.equal(value, saved[name]), name
-    assert training.key != DiffusionTraining.build(store, ROWS, QUICK).key
+    assert training.key != DiffusionTraining(store, ROWS, QUICK).key
     with pytest.raises(InputError, match="not tiny/4"):
-        DiffusionTraining.build(store, ROWS, replace(options, network="tiny/4"))
+        DiffusionTraining(store, ROWS, replace(options, network="tiny/4"))
 
 
 def test_whom_its_weights_saw_is_not_forgotten(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_whom_its_weights_saw_is_not_forgotten(tmp_path: Path) -> None:
     second = fit_generator(store, np.arange(20, 40), replace(quick, weights=str(tmp_path / "first")), tmp_path / "two")
     # The weights alone, and by another path: of a third that begins with the second, all three are known.
     transformer = str(second.folder / "transformer")
-    third = DiffusionTraining.build(store, np.arange(8), replace(quick, weights=transformer))
+    third = DiffusionTraining(store, np.arange(8), replace(quick, weights=transformer))
     trained = ["training"] * 40
     for generator in (second.generator, load_generator(second.folder), third.generator()):
         seen = generator.seen_parts(store)
@@ -268,7 +268,7 @@ def test_whom_its_weights_saw_is_not_forgotten(tmp_path: Path) -> None:
     assert any("trained on 30 images, which it may repeat" in note for note in second.notes)
     assert any("trained on 40 images" in note for note in third.notes)
     with pytest.raises(InputError, match="trained on 2 validation patients") as refused:
-        DiffusionTraining.build(
+        DiffusionTraining(
             store, np.arange(8), replace(quick, weights=str(tmp_path / "first")), validation=np.array([26, 29, 31])
         )
     assert "patient013, patient014" in str(refused.value)
@@ -311,7 +311,7 @@ def test_sixteen_bits_are_scaled_by_their_own_range(tmp_path: Path) -> None:
     deep = (store.images.astype(np.uint16) * 257).astype(np.uint16)
     hashes = np.array([hash_pixels(image) for image in deep], dtype=object)
     wide = replace(store, images=deep, pixel_hashes=hashes)
-    one, other = (DiffusionTraining.build(of, ROWS, QUICK) for of in (store, wide))
+    one, other = (DiffusionTraining(of, ROWS, QUICK) for of in (store, wide))
     slots = [torch.arange(4)]
     torch.testing.assert_close(next(one.loop.images.batches(slots)), next(other.loop.images.batches(slots)))
     assert any("8" in note and "16 bits" in note for note in other.notes)
@@ -338,17 +338,17 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path, changed: dict, sa
 def test_images_without_labels_squares_or_parts_of_their_own(tmp_path: Path) -> None:
     store = labelled(tmp_path)
     bare = replace(store, manifest=replace(store.manifest, table=store.manifest.table.assign(label="")))
-    assert DiffusionTraining.build(bare, ROWS, QUICK).told.conditioned_on == "none"
+    assert DiffusionTraining(bare, ROWS, QUICK).told.conditioned_on == "none"
     with pytest.raises(InputError, match="has no labels"):
-        DiffusionTraining.build(bare, ROWS, replace(QUICK, conditioned_on="class"))
+        DiffusionTraining(bare, ROWS, replace(QUICK, conditioned_on="class"))
     with pytest.raises(InputError, match="takes squares"):
-        DiffusionTraining.build(with_images(store, store.images[:, :, :8]), ROWS, QUICK)
+        DiffusionTraining(with_images(store, store.images[:, :, :8]), ROWS, QUICK)
     with pytest.raises(InputError, match="training and validation images at once"):
-        DiffusionTraining.build(store, ROWS, QUICK, validation=np.array([29]))
+        DiffusionTraining(store, ROWS, QUICK, validation=np.array([29]))
 
 
 def test_a_loss_that_is_not_finite_ends_it_before_it_is_kept(tmp_path: Path) -> None:
-    training = DiffusionTraining.build(labelled(tmp_path), ROWS, QUICK)
+    training = DiffusionTraining(labelled(tmp_path), ROWS, QUICK)
     with torch.no_grad():
         next(training.network.parameters()).fill_(torch.nan)
     with pytest.raises(MemoriskError, match="the loss became nan in step 1"):

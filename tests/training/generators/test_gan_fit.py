@@ -52,7 +52,7 @@ def trained(
         if done == kill:
             raise Killed
 
-    training = GanTraining.build(store, ROWS, options)
+    training = GanTraining(store, ROWS, options)
     return training, training.run(folder / "checkpoint.safetensors", look, progress)
 
 
@@ -75,7 +75,7 @@ def test_a_training_moves_both_networks_and_tells_its_history(store: ImageStore,
         assert math.isfinite(snapshot.loss)
         snapshots.append((snapshot.step, snapshot.generator.sample(Draw(np.arange(2)), device="cpu")))
 
-    start = GanTraining.build(store, ROWS, TINY)
+    start = GanTraining(store, ROWS, TINY)
     begin = {name: value.clone() for name, value in start.loop.state.items()}
     training, log = trained(store, tmp_path, look=look)
     assert [step for step, _ in snapshots] == [4, 8, 9]
@@ -114,7 +114,7 @@ def test_killed_at_any_step_it_goes_on_to_the_same_bytes(store: ImageStore, tmp_
 
 def test_the_average_is_that_of_its_formula(store: ImageStore, tmp_path: Path) -> None:
     options = replace(TINY, gan_ema_images=1)
-    training = GanTraining.build(store, ROWS, options)
+    training = GanTraining(store, ROWS, options)
     network, naive, step = training.networks[0], None, 0
     naive = {name: value.detach().clone() for name, value in network.named_parameters()}
     for step in training.loop.until(5):
@@ -126,18 +126,18 @@ def test_the_average_is_that_of_its_formula(store: ImageStore, tmp_path: Path) -
 
 
 def test_adam_is_corrected_for_lazy_penalties(store: ImageStore) -> None:
-    loop = GanTraining.build(store, ROWS, replace(TINY, gan_r1_every=16)).loop
+    loop = GanTraining(store, ROWS, replace(TINY, gan_r1_every=16)).loop
     assert loop.adam_d.param_groups[0]["lr"] == pytest.approx(2.5e-3 * 16 / 17)
     assert loop.adam_d.betas == pytest.approx((0, 0.99 ** (16 / 17)))
     assert loop.adam_g.betas == pytest.approx((0, 0.99 ** (2 / 3)))
-    without = GanTraining.build(store, ROWS, replace(TINY, gan_path=0.0, gan_r1=0.0)).loop
+    without = GanTraining(store, ROWS, replace(TINY, gan_path=0.0, gan_r1=0.0)).loop
     assert (without.adam_g.betas, without.adam_g.param_groups[0]["lr"]) == ((0, 0.99), 2.5e-3)
     list(without.until(1))
     assert torch.isnan(without.records[0, 2:4]).all()
 
 
 def test_penalties_carry_their_weight(store: ImageStore) -> None:
-    loop = GanTraining.build(store, ROWS, replace(TINY, gan_r1=8.0, gan_augment="none")).loop
+    loop = GanTraining(store, ROWS, replace(TINY, gan_r1=8.0, gan_augment="none")).loop
     x = next(loop.images.batches([loop.plan.slots(0)]))
     loop._learn(loop.discriminator)
     images = x.clone().requires_grad_()
@@ -163,7 +163,7 @@ def test_a_look_that_says_no_ends_it(store: ImageStore, tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_no_number_ends_it_in_one_line(store: ImageStore) -> None:
-    training = GanTraining.build(store, ROWS, TINY)
+    training = GanTraining(store, ROWS, TINY)
     with torch.no_grad():
         training.networks[0].synthesis.start.fill_(torch.nan)
     with pytest.raises(MemoriskError, match="the generator's loss became nan in step 1: lower the learning rate"):
@@ -180,16 +180,16 @@ def test_a_state_of_another_training_is_refused(store: ImageStore, tmp_path: Pat
 def test_images_that_it_cannot_draw_are_refused(store: ImageStore) -> None:
     wide = with_images(store, np.repeat(store.images, 2, axis=2))
     with pytest.raises(InputError, match="stored at 8 x 16 pixels; a GAN takes squares"):
-        GanTraining.build(wide, ROWS, TINY)
+        GanTraining(wide, ROWS, TINY)
     odd = with_images(store, store.images[:, :7, :7])
     with pytest.raises(InputError, match="a GAN takes squares of 8, 16"):
-        GanTraining.build(odd, ROWS, TINY)
+        GanTraining(odd, ROWS, TINY)
 
 
 def test_several_processes_are_refused(store: ImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match="trained by one process"):
-        GanTraining.build(store, ROWS, TINY)
+        GanTraining(store, ROWS, TINY)
 
 
 def test_what_is_saved_draws_the_same_and_knows_its_patients(store: ImageStore, tmp_path: Path) -> None:
@@ -206,4 +206,4 @@ def test_what_is_saved_draws_the_same_and_knows_its_patients(store: ImageStore, 
 
 
 def test_a_step_is_timed(store: ImageStore) -> None:
-    assert 0 < GanTraining.build(store, ROWS, TINY).seconds_a_step() < 60
+    assert 0 < GanTraining(store, ROWS, TINY).seconds_a_step() < 60

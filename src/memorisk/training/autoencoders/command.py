@@ -100,7 +100,7 @@ class AutoencoderCommand(TrainingCommand[TrainAutoencoderOptions, ImageStore, Au
         """Check everything and build the training on its device."""
         names = (field.name for field in fields(AutoencoderOptions))
         options = AutoencoderOptions(**{name: getattr(self.options, name) for name in names})
-        return AutoencoderTraining.build(self.source, self.parts, options)
+        return AutoencoderTraining(self.source, self.parts, options)
 
     def identity(self, training: AutoencoderTraining) -> dict[str, Any]:
         """Return the settings without which a run is another run."""

@@ -14,7 +14,7 @@ patient's figure is the mean over the patient's images; the interval is a t over
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from memorisk.images.store import ImageStore
 from memorisk.models.autoencoder import autoencoder_class, quiet_diffusers
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.provenance import TrainingRecord
-from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint, fsync_folder
 from memorisk.runs.workload import Progress
@@ -35,7 +34,7 @@ from memorisk.scores.reconstruction import psnr, ssim
 from memorisk.statistics.intervals import two_way_interval
 from memorisk.training.autoencoders.options import AutoencoderOptions
 from memorisk.training.engine.data import Division
-from memorisk.training.engine.devices import autocast, choose_precision, exact_products, place
+from memorisk.training.engine.devices import autocast, exact_products, place
 from memorisk.training.engine.epoch_training import EpochSetup, EpochTraining, limit_validation
 from memorisk.training.engine.loop import Bounds, check_early_stopping
 from memorisk.training.engine.optimization import batch_order, step_seeds
@@ -47,29 +46,22 @@ _LOG_VARIANCE = -6.0
 _NOT_OF_THE_RESULT = ("device", "checkpoint_seconds")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class AutoencoderTraining(EpochTraining):
-    """The parts of one training of an autoencoder, checked and on the device."""
+    """A training of an autoencoder, checked and on its device.
 
-    store: ImageStore
-    rows: np.ndarray
-    validation: np.ndarray
+    Args:
+        store: The images with their manifest.
+        division: Rows that train and rows that choose the epoch.
+        options: Settings of the training.
+
+    Raises:
+        InputError: The images are not squares whose side can be halved often enough.
+        MissingExtraError: diffusers is not installed.
+    """
+
     options: AutoencoderOptions
-    network: Any
 
-    @classmethod
-    def build(cls, store: ImageStore, division: Division, options: AutoencoderOptions) -> "AutoencoderTraining":
-        """Check everything, build the network and put it on the device.
-
-        Args:
-            store: The images with their manifest.
-            division: Rows that train and rows that choose the epoch.
-            options: Settings of the training.
-
-        Raises:
-            InputError: The images are not squares whose side can be halved often enough.
-            MissingExtraError: diffusers is not installed.
-        """
+    def __init__(self, store: ImageStore, division: Division, options: AutoencoderOptions) -> None:
         _, height, width, channels = (int(n) for n in store.images.shape)
         factor = options.downsampling
         if height != width or height % factor or height < 2 * factor:
@@ -77,29 +69,16 @@ class AutoencoderTraining(EpochTraining):
                 f"images are stored at {height} x {width} pixels; an autoencoder takes squares, a multiple of {factor} "
                 f"and at least {2 * factor} pixels a side: name a size, as in 64"
             )
-        rows = division.rows["training"]
-        validation, notes = limit_validation(
-            division.rows["validation"], MOST_VALIDATED, options.seed, "The epoch is chosen on"
-        )
-        check_early_stopping(rows, validation, options.patience)
-        device = check_device(options.device)
-        precision = choose_precision(options.precision, device)
-        network = new_autoencoder(options.architecture(height, channels), options.seed)
-        place(network, device)
-        content = [recipe(options), precision, device.type, str(torch.__version__), store.images.shape[1:]]
-        pixels = [store.pixel_hashes[chosen].tolist() for chosen in (rows, validation)]
-        key = fingerprint(content, pixels, length=32)
-        return cls(
-            store=store,
-            rows=rows,
-            validation=validation,
-            options=options,
-            network=network,
-            device=device,
-            precision=precision,
-            notes=notes,
-            key=key,
-        )
+        chosen, what = division.rows["validation"], "The epoch is chosen on"
+        self.store, self.rows = store, division.rows["training"]
+        self.validation, self.notes = limit_validation(chosen, MOST_VALIDATED, options.seed, what)
+        check_early_stopping(self.rows, self.validation, options.patience)
+        super().__init__(options)
+        self.network = new_autoencoder(options.architecture(height, channels), options.seed)
+        place(self.network, self.device)
+        how = [self.precision, self.device.type, str(torch.__version__), store.images.shape[1:]]
+        pixels = [store.pixel_hashes[rows].tolist() for rows in (self.rows, self.validation)]
+        self.key = fingerprint([recipe(options), *how], pixels, length=32)
 
     @property
     def setup(self) -> EpochSetup:

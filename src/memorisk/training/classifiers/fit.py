@@ -26,7 +26,6 @@ from memorisk.training.engine.devices import (
 )
 from memorisk.training.engine.loop import Bounds, Checkpoint, EpochObserver, OnEpoch, TrainingState, run_epochs
 from memorisk.training.engine.optimization import (
-    Objective,
     balancing_weights,
     batch_bounds,
     batch_order,
@@ -38,7 +37,6 @@ from memorisk.training.engine.optimization import (
 )
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import (
-    Augmentation,
     Images,
     Normalisation,
     PixelSource,
@@ -126,10 +124,8 @@ def fit(
     begun = time.perf_counter()
     if options.private:
         raise InputError(f"regime {options.one_regime} is trained by fit_private, which clips and adds noise")
-    where = check_device(device)
-    place(model, where)
-    training = ClassifierTraining.build(
-        model, images, targets, rows, options, where, class_weights, normalisation, slots
+    training = ClassifierTraining(
+        model, images, targets, rows, options, device, normalisation, class_weights=class_weights, slots=slots
     )
     resume = None
     if checkpoint is not None:
@@ -154,68 +150,45 @@ def check_fit(
     Raises:
         InputError: as `fit`.
     """
-    where = check_device(device)
-    place(model, where)
-    ClassifierTraining.build(model, images, targets, rows, options, where, None, normalisation)
+    ClassifierTraining(model, images, targets, rows, options, device, normalisation)
 
 
-@dataclass(frozen=True)
 class ClassifierTraining:
-    """The parts of one training of a classifier, checked and on the device."""
+    """A training of a classifier, checked and on its device; arguments and errors as for `fit`."""
 
-    model: nn.Module
-    source: PixelSource
-    targets: torch.Tensor
-    options: TrainOptions
-    device: torch.device
-    loss_of: Objective
-    precision: str
-    augment: Augmentation | None
-    normalisation: Normalisation | None
-    weights: torch.Tensor | None
-    slots: int
-
-    @classmethod
-    def build(
-        cls,
+    def __init__(
+        self,
         model: nn.Module,
         images: Images,
         targets: np.ndarray | torch.Tensor,
         rows: np.ndarray,
         options: TrainOptions,
-        device: torch.device,
-        class_weights: np.ndarray | torch.Tensor | None,
+        device: str | torch.device,
         normalisation: Normalisation | None,
+        *,
+        class_weights: np.ndarray | torch.Tensor | None = None,
         slots: int | None = None,
-    ) -> "ClassifierTraining":
-        """Check everything and put it on the device; arguments as for `fit`."""
+    ) -> None:
+        self.model, self.options, self.device = model, options, check_device(device)
+        place(model, self.device)
         check_images(images)
         if len(targets) != len(images):
             raise InputError(f"there are {len(targets)} targets for {len(images)} images")
         batch_bounds(len(rows), options.batch_size)  # refuses fewer than two images
         dtype = next(model.parameters()).dtype
-        normalisation = normalisation or choose_normalisation(images, options.normalise)
-        source = PixelSource(images, rows, device=device, dtype=dtype, normalisation=normalisation)
-        chosen = target_tensor(targets, options.head, dtype)[source.rows]
-        n_outputs = _count_outputs(model, source)
+        self.normalisation = how = normalisation or choose_normalisation(images, options.normalise)
+        self.source = PixelSource(images, rows, device=self.device, dtype=dtype, normalisation=how)
+        chosen = target_tensor(targets, options.head, dtype)[self.source.rows]
+        n_outputs = _count_outputs(model, self.source)
         check_outputs(n_outputs, chosen, options.head)
         weights = None if class_weights is None else torch.as_tensor(class_weights)
         if weights is None and options.class_weights:
             weights = balancing_weights(chosen, options.head, n_outputs)
-        weights = None if weights is None else weights.to(device, dtype)
-        return cls(
-            model=model,
-            source=source,
-            targets=chosen.to(device),
-            options=options,
-            device=device,
-            loss_of=objective(options.head, weights),
-            precision=choose_precision(options.precision, device),
-            augment=build_augmentation(options.augmentations, source),
-            normalisation=normalisation,
-            weights=weights,
-            slots=max(slots or 0, len(rows)),
-        )
+        self.weights = None if weights is None else weights.to(self.device, dtype)
+        self.targets, self.slots = chosen.to(self.device), max(slots or 0, len(rows))
+        self.loss_of = objective(options.head, self.weights)
+        self.precision = choose_precision(options.precision, self.device)
+        self.augment = build_augmentation(options.augmentations, self.source)
 
     def run(
         self, seed: int, checkpoint: Checkpoint | None, on_epoch: OnEpoch | None, watch: EpochObserver | None = None

@@ -25,14 +25,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.statistics.epsilon import group_epsilon
 from memorisk.statistics.privacy_accounting import DEFAULT_ORDERS, noise_for_epsilon, rdp_epsilon
 from memorisk.training.classifiers.fit import ClassifierTraining, FitLog
 from memorisk.training.classifiers.regimes import ParameterChangeCheck, check_parameter_changes, extra_message
-from memorisk.training.engine.devices import forked_generators, place, set_training_mode
+from memorisk.training.engine.devices import forked_generators, set_training_mode
 from memorisk.training.engine.loop import Bounds, Checkpoint, OnEpoch, TrainingState, run_epochs
 from memorisk.training.engine.optimization import batch_bounds, build_optimizer, step_seeds
 from memorisk.training.engine.options import TrainOptions
@@ -173,11 +172,9 @@ def fit_private(
         MemoriskError: As `fit`, or a trained tensor does not change.
     """
     begun = time.perf_counter()
-    where = check_device(device)
-    place(model, where)
     privacy = privacy or privacy_of(max(slots or 0, len(rows)), options)
     exact = replace(options, precision="fp32")
-    training = ClassifierTraining.build(model, images, targets, rows, exact, where, None, normalisation, slots)
+    training = ClassifierTraining(model, images, targets, rows, exact, device, normalisation, slots=slots)
     with _clipping(training, privacy, ghost=ghost) as (hooks, optimizer):
         steps = _PrivateSteps(training, privacy, hooks, optimizer, seed, noise_seed)
         resume = None

@@ -113,7 +113,7 @@ class CopyCommand(TrainingCommand[TrainDetectorOptions, ImageStore, CopyDetector
     def build(self) -> CopyDetectorTraining:
         """Check everything and build the training on its device."""
         rows, groups = self.parts.rows, self.parts.groups
-        return CopyDetectorTraining.build(self.source, rows["training"], rows["validation"], groups, self.options.copy)
+        return CopyDetectorTraining(self.source, rows["training"], rows["validation"], groups, self.options.copy)
 
     def identity(self, training: CopyDetectorTraining) -> dict[str, Any]:
         """Return the settings without which a run is another run."""

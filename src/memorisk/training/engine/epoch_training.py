@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from memorisk.runs.environment import check_device
 from memorisk.runs.steps import metered
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.training.engine.devices import forked_generators
+from memorisk.training.engine.devices import choose_precision, forked_generators
 from memorisk.training.engine.loop import BestEpoch, Bounds, Checkpoint, EpochObserver, TrainingState, run_epochs
 from memorisk.training.engine.optimization import build_optimizer
 from memorisk.training.engine.options import TrainOptions
@@ -44,20 +45,25 @@ class EpochSetup:
     """Name of the training in the progress."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class EpochTraining(ABC):
-    """The parts of one training, checked and on the device."""
+    """A training, checked and on its device.
 
-    options: Any
-    """Settings of the training, with ``checkpoint_seconds``."""
-    device: torch.device
-    """Device that it is on."""
-    precision: str
-    """Arithmetic: fp32, bf16 or fp16."""
+    Args:
+        options: Settings with device, precision and ``checkpoint_seconds``.
+
+    Raises:
+        InputError: The device does not exist, or does not compute in this precision.
+    """
+
     notes: tuple[str, ...]
     """Notes for the report, one sentence each."""
     key: str
     """Fingerprint of everything that the weights depend on."""
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+        self.device = check_device(options.device)
+        self.precision = choose_precision(options.precision, self.device)
 
     @property
     @abstractmethod

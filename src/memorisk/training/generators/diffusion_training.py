@@ -11,7 +11,6 @@ saves.
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,17 +25,15 @@ from memorisk.models.generators.dit.folder import DiTGenerator, open_dit, save_d
 from memorisk.models.generators.dit.network import DiTSpec, new_dit, spec_of
 from memorisk.models.generators.generators import Generator
 from memorisk.models.provenance import TrainingRecord
-from memorisk.runs.environment import check_device
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.training.engine.devices import choose_precision, open_accelerator, place, process_rows
+from memorisk.training.engine.devices import open_accelerator, place, process_rows
 from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.generators.batches import ImageView, RowImages, StepPlan, draw_noise, view_images
 from memorisk.training.generators.inputs import (
     Conditioning,
     InitialWeights,
     build_conditioning,
-    check_rows,
     limit_held_out,
     notes_on_training_rows,
 )
@@ -146,28 +143,25 @@ class DiffusionLoop(GeneratorLoop):
         self.losses[self.step] = self.accelerator.reduce(own_loss, "mean") if several else own_loss
 
 
-_NO_VALIDATION = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class DiffusionTraining(GeneratorTraining[DiffusionLoop]):
-    """The parts of one training of a diffusion model, checked and on the device."""
+    """A training of a diffusion model, checked and on its device.
 
-    validation: np.ndarray
-    measured: np.ndarray
-    told: Conditioning
-    conditions: Conditions | None
-    view: ImageView
-    spec: DiTSpec
-    network: Any
-    vae: Any | None
-    scheduler: Any
-    accelerator: Any
-    beginning: InitialWeights
+    Args:
+        store: The images with their manifest.
+        rows: Rows to train on, [n]; an image that repeats is seen so often.
+        options: Settings of the training.
+        validation: Rows that measure only; of more than 512 a random 512.
+        conditions: Conditions of the training images, for a generator that is conditioned on a vector.
+        progress: Function called with (stage, done, total).
 
-    @classmethod
-    def build(
-        cls,
+    Raises:
+        InputError: Images, rows, labels, conditions or settings do not fit each other, or weights were trained on
+            validation patients.
+        MissingExtraError: diffusers or accelerate is not installed.
+    """
+
+    def __init__(
+        self,
         store: ImageStore,
         rows: np.ndarray,
         options: GeneratorOptions,
@@ -175,65 +169,31 @@ class DiffusionTraining(GeneratorTraining[DiffusionLoop]):
         validation: np.ndarray | None = None,
         conditions: Conditions | None = None,
         progress: Progress = no_progress,
-    ) -> "DiffusionTraining":
-        """Check everything, build the network and put it on the device.
-
-        Args:
-            store: The images with their manifest.
-            rows: Rows to train on, [n]; an image that repeats is seen so often.
-            options: Settings of the training.
-            validation: Rows that measure only; of more than 512 a random 512.
-            conditions: Conditions of the training images, for a generator that is conditioned on a vector.
-            progress: Function called with (stage, done, total).
-
-        Raises:
-            InputError: Images, rows, labels, conditions or settings do not fit each other, or weights were trained on
-                validation patients.
-            MissingExtraError: diffusers or accelerate is not installed.
-        """
-        rows = np.asarray(rows, dtype=np.int64)
-        held_out = np.asarray(_NO_VALIDATION if validation is None else validation, dtype=np.int64)
-        check_rows(store, rows, held_out, options)
-        measured, limits = limit_held_out(held_out, options.seed)
-        conditioning = build_conditioning(store, rows, measured, options, conditions)
-        device = check_device(options.device)
-        precision = choose_precision(options.precision, device)
-        accelerator = open_accelerator(device, precision)
-        device = accelerator.device if accelerator.num_processes > 1 else device
-        process_rows(options.images_a_step, accelerator.num_processes, 0)
-        beginning = InitialWeights.of(options)
-        beginning.refuse_known(store, {"validation": held_out})
-        view = view_images(store, options.latent, flip=options.flip, device=device, progress=progress)
-        network, spec, start = _network(view, conditioning, options)
-        place(network, device)
-        notes = (*notes_on_training_rows(store, rows), *limits, *(() if view.encoder is None else view.encoder.notes))
-        notes += (*beginning.notes, *(() if conditions is None else conditions.notes))
-        content = [options.recipe(), start, precision, device.type, accelerator.num_processes, str(torch.__version__)]
-        pixels = [store.pixel_hashes[of].tolist() for of in (rows, held_out)]
-        encoder = None if view.encoder is None else view.encoder.identity
-        condition_content = [conditioning.classes, conditioning.labels, conditioning.vectors, encoder]
-        began = [] if beginning.seen is None else [beginning.seen.identity]
-        key = fingerprint(content, store.images.shape[1:], pixels, *condition_content, *began, length=32)
-        return cls(
-            store=store,
-            rows=rows,
-            validation=held_out,
-            measured=measured,
-            options=options,
-            told=conditioning,
-            conditions=conditions,
-            view=view,
-            spec=spec,
-            network=network,
-            vae=None if view.encoder is None else whole_autoencoder(options.latent.partition(":")[2]),
-            scheduler=new_scheduler(learn_sigma=spec.learn_sigma, schedule=options.noise_schedule),
-            accelerator=accelerator,
-            device=device,
-            precision=precision,
-            beginning=beginning,
-            notes=notes,
-            key=key,
-        )
+    ) -> None:
+        super().__init__(store, rows, options, validation)
+        self.conditions = conditions
+        self.measured, limits = limit_held_out(self.validation, options.seed)
+        self.told = build_conditioning(store, self.rows, self.measured, options, conditions)
+        self.accelerator = open_accelerator(self.device, self.precision)
+        processes = self.accelerator.num_processes
+        self.device = self.accelerator.device if processes > 1 else self.device
+        process_rows(options.images_a_step, processes, 0)
+        self.beginning = InitialWeights.of(options)
+        self.beginning.refuse_known(store, {"validation": self.validation})
+        view = view_images(store, options.latent, flip=options.flip, device=self.device, progress=progress)
+        self.view, encoder = view, view.encoder
+        self.network, self.spec, start = _network(view, self.told, options)
+        place(self.network, self.device)
+        self.vae = None if encoder is None else whole_autoencoder(options.latent.partition(":")[2])
+        self.scheduler = new_scheduler(learn_sigma=self.spec.learn_sigma, schedule=options.noise_schedule)
+        notes = (*notes_on_training_rows(store, self.rows), *limits, *(() if encoder is None else encoder.notes))
+        self.notes = (*notes, *self.beginning.notes, *(() if conditions is None else conditions.notes))
+        content = [options.recipe(), start, self.precision, self.device.type, processes, str(torch.__version__)]
+        pixels = [store.pixel_hashes[of].tolist() for of in (self.rows, self.validation)]
+        identity = None if encoder is None else encoder.identity
+        condition_content = [self.told.classes, self.told.labels, self.told.vectors, identity]
+        began = [] if self.beginning.seen is None else [self.beginning.seen.identity]
+        self.key = fingerprint(content, store.images.shape[1:], pixels, *condition_content, *began, length=32)
 
     @property
     def saved_networks(self) -> tuple[Any, ...]:

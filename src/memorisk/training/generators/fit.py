@@ -100,12 +100,10 @@ def build_training(
 
         if conditions is not None:
             raise InputError("a GAN is trained without conditions here: leave them out")
-        return GanTraining.build(store, np.asarray(rows), options, validation=validation)
+        return GanTraining(store, rows, options, validation=validation)
     from memorisk.training.generators.diffusion_training import DiffusionTraining
 
-    return DiffusionTraining.build(
-        store, np.asarray(rows), options, validation=validation, conditions=conditions, progress=progress
-    )
+    return DiffusionTraining(store, rows, options, validation=validation, conditions=conditions, progress=progress)
 
 
 def run_training(

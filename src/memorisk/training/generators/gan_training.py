@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +23,10 @@ from memorisk.images.store import ImageStore
 from memorisk.models.generators.stylegan2_generator import GanGenerator, gan_config, new_gan, save_gan
 from memorisk.models.generators.stylegan2_networks import Discriminator, GeneratorNetwork
 from memorisk.models.provenance import TrainingRecord
-from memorisk.models.settings import GanSpec, GeneratorConfig
-from memorisk.runs.environment import check_device
+from memorisk.models.settings import GeneratorConfig
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint
-from memorisk.training.engine.devices import autocast, choose_precision, exact_products, place
+from memorisk.training.engine.devices import autocast, exact_products, place
 from memorisk.training.engine.optimization import FusedAdam
 from memorisk.training.generators.batches import RowImages, StepPlan, view_images
 from memorisk.training.generators.gan_augmentation import (
@@ -41,7 +39,7 @@ from memorisk.training.generators.gan_augmentation import (
     PhaseDraws,
     augment,
 )
-from memorisk.training.generators.inputs import check_rows, notes_on_training_rows
+from memorisk.training.generators.inputs import notes_on_training_rows
 from memorisk.training.generators.losses import discriminator_loss, generator_loss, path_lengths, r1_penalty
 from memorisk.training.generators.options import GeneratorOptions
 from memorisk.training.generators.snapshots import GeneratorLoop, GeneratorTraining
@@ -246,60 +244,35 @@ def path_images(b: int) -> int:
 _CODE = 1  # part of every key: a change of what a training computes makes another
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class GanTraining(GeneratorTraining[GanLoop]):
-    """The parts of one training of a GAN, checked and on the device."""
+    """A training of a GAN, checked and on its device.
 
-    spec: GanSpec
-    networks: tuple[GeneratorNetwork, Discriminator]
+    Args:
+        store: The images with their manifest.
+        rows: Rows to train on, [n]; an image that repeats is seen so often.
+        options: Settings of the training.
+        validation: Rows of other images; a GAN has no held-out loss and does not use them.
 
-    @classmethod
-    def build(
-        cls,
-        store: ImageStore,
-        rows: np.ndarray,
-        options: GeneratorOptions,
-        *,
-        validation: np.ndarray | None = None,
-    ) -> "GanTraining":
-        """Check everything, build both networks and put them on the device.
+    Raises:
+        InputError: Images, rows or settings do not fit each other.
+    """
 
-        Args:
-            store: The images with their manifest.
-            rows: Rows to train on, [n]; an image that repeats is seen so often.
-            options: Settings of the training.
-            validation: Rows of other images; a GAN has no held-out loss and does not use them.
-
-        Raises:
-            InputError: Images, rows or settings do not fit each other.
-        """
-        rows = np.asarray(rows, dtype=np.int64)
-        held_out = np.asarray([] if validation is None else validation, dtype=np.int64)
-        check_rows(store, rows, held_out, options)
+    def __init__(
+        self, store: ImageStore, rows: np.ndarray, options: GeneratorOptions, *, validation: np.ndarray | None = None
+    ) -> None:
+        super().__init__(store, rows, options, validation)
         _, height, width, channels = (int(n) for n in store.images.shape)
         if height != width:
             raise InputError(f"images are stored at {height} x {width} pixels; a GAN takes squares: name a size, as 64")
-        spec = options.gan_spec(height, channels)
+        self.spec = options.gan_spec(height, channels)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise InputError("a GAN is trained by one process: start the command without accelerate launch or torchrun")
-        device = check_device(options.device)
-        precision = choose_precision(options.precision, device)
-        networks = new_gan(spec, options.seed)
-        for network in networks:
-            place(network.train(), device)
-        content = [_CODE, options.recipe(), precision, device.type, str(torch.__version__), store.images.shape[1:]]
-        key = fingerprint(content, store.pixel_hashes[rows].tolist(), length=32)
-        return cls(
-            store=store,
-            rows=rows,
-            options=options,
-            spec=spec,
-            networks=networks,
-            device=device,
-            precision=precision,
-            notes=notes_on_training_rows(store, rows),
-            key=key,
-        )
+        self.networks = new_gan(self.spec, options.seed)
+        for network in self.networks:
+            place(network.train(), self.device)
+        how = [self.precision, self.device.type, str(torch.__version__), store.images.shape[1:]]
+        self.key = fingerprint([_CODE, options.recipe(), *how], store.pixel_hashes[self.rows].tolist(), length=32)
+        self.notes = notes_on_training_rows(store, self.rows)
 
     @property
     def saved_networks(self) -> tuple[GeneratorNetwork]:

@@ -13,18 +13,20 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import torch
 from torch import nn
 
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Generator
 from memorisk.models.provenance import TrainingRecord
 from memorisk.models.settings import GeneratorConfig
+from memorisk.runs.environment import check_device
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import read_json
 from memorisk.runs.workload import Progress, no_progress
+from memorisk.training.engine.devices import choose_precision
 from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.engine.step_loop import StepLoop, look_intervals
+from memorisk.training.generators.inputs import check_rows
 from memorisk.training.generators.options import GeneratorOptions
 
 STOP = "stop.json"
@@ -77,24 +79,32 @@ class GeneratorLoop(StepLoop):
 Loop = TypeVar("Loop", bound=GeneratorLoop)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class GeneratorTraining(ABC, Generic[Loop]):
-    """A training of a generator, checked and on its device."""
+    """A training of a generator, checked and on its device.
 
-    store: ImageStore
-    """The images with their manifest."""
-    rows: np.ndarray
-    """Rows that are trained on, [n]; an image that repeats is seen so often."""
-    options: GeneratorOptions
-    """Settings of the training."""
-    device: torch.device
-    """Device that it is on."""
-    precision: str
-    """Arithmetic: fp32, bf16 or fp16."""
+    Args:
+        store: The images with their manifest.
+        rows: Rows to train on, [n]; an image that repeats is seen so often.
+        options: Settings of the training.
+        validation: Rows of other images, that measure only.
+
+    Raises:
+        InputError: The rows are refused, or the device.
+    """
+
     notes: tuple[str, ...]
     """Notes for the report, one sentence each."""
     key: str
     """Fingerprint of everything that the weights depend on."""
+
+    def __init__(
+        self, store: ImageStore, rows: np.ndarray, options: GeneratorOptions, validation: np.ndarray | None
+    ) -> None:
+        self.store, self.options, self.rows = store, options, np.asarray(rows, dtype=np.int64)
+        self.validation = np.asarray([] if validation is None else validation, dtype=np.int64)
+        check_rows(store, self.rows, self.validation, options)
+        self.device = check_device(options.device)
+        self.precision = choose_precision(options.precision, self.device)
 
     @cached_property
     def loop(self) -> Loop:

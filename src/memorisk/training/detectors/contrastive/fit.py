@@ -23,7 +23,7 @@ epoch was chosen on the validation part, so that its figures flatter; the test p
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, get_args
@@ -43,13 +43,11 @@ from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.training.detectors.contrastive.augmentations import (
-    CopyAugmentation,
     augmented_copies,
     blank_rows,
     load_strength,
 )
 from memorisk.training.detectors.contrastive.inputs import (
-    InitialDetector,
     build_initial_detector,
     note_on_frozen_backbone,
     refuse_rows,
@@ -62,11 +60,10 @@ from memorisk.training.detectors.contrastive.retrieval import (
     source_hits,
 )
 from memorisk.training.detectors.detector_training import DetectorTraining, FittedDetector
-from memorisk.training.detectors.metric_losses import MetricLoss, metric_loss
+from memorisk.training.detectors.metric_losses import metric_loss
 from memorisk.training.detectors.options import DetectorOptions, Strength
 from memorisk.training.engine.devices import (
     autocast,
-    choose_precision,
     place,
     set_training_mode,
 )
@@ -111,56 +108,34 @@ def fit_detector(
         MemoriskError: The loss or an embedding became NaN or infinite.
     """
     options.validate()
-    training = CopyDetectorTraining.build(store, train_rows, validation_rows, np.asarray(groups), options)
+    training = CopyDetectorTraining(store, train_rows, validation_rows, np.asarray(groups), options)
     return training.fit(folder, progress)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class CopyDetectorTraining(DetectorTraining[Detector]):
-    """The parts of one training of a copy detector, checked and on the device."""
+    """A training of a copy detector, checked and on its device; arguments and errors as for `fit_detector`."""
 
-    store: ImageStore
-    rows: np.ndarray
-    validation: np.ndarray
-    groups: np.ndarray
     options: DetectorOptions
-    start: InitialDetector
-    augmentation: CopyAugmentation
-    loss: MetricLoss
-
     kind = Detector
 
-    @classmethod
-    def build(
-        cls, store: ImageStore, rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, options: DetectorOptions
-    ) -> "CopyDetectorTraining":
-        """Check everything and put the network on the device; arguments as for `fit_detector`."""
+    def __init__(
+        self, store: ImageStore, rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, options: DetectorOptions
+    ) -> None:
         rows, validation = (np.asarray(chosen, dtype=np.int64) for chosen in (rows, validation))
         refuse_rows(rows, validation, groups, len(store.images))
-        device = check_device(options.device)
-        precision = choose_precision(options.precision, device)
-        loss = metric_loss(options.loss, margin=options.margin, temperature=options.temperature)
-        rows, validation, notes = usable_rows(store, rows, validation, groups, options)
-        start = build_initial_detector(store, options)
-        place(start.network, device)
-        kind = [start.encoder.identity, precision, device.type]
-        content = [dict(start.config.recipe), *kind]
-        pixels = [store.pixel_hashes[chosen].tolist() for chosen in (rows, validation)]
-        key = fingerprint(content, pixels, [groups[chosen].tolist() for chosen in (rows, validation)], length=32)
-        return cls(
-            store=store,
-            rows=rows,
-            validation=validation,
-            groups=groups,
-            options=options,
-            start=start,
-            device=device,
-            precision=precision,
-            augmentation=load_strength(options.augment),
-            loss=loss,
-            notes=(*start.notes, *notes, *note_on_frozen_backbone(options)),
-            key=key,
-        )
+        super().__init__(options)
+        self.store, self.groups = store, groups
+        self.loss = metric_loss(options.loss, margin=options.margin, temperature=options.temperature)
+        self.rows, self.validation, notes = usable_rows(store, rows, validation, groups, options)
+        self.start = build_initial_detector(store, options)
+        place(self.start.network, self.device)
+        config, encoder = self.start.config, self.start.encoder
+        content = [dict(config.recipe), encoder.identity, self.precision, self.device.type]
+        both = (self.rows, self.validation)
+        pixels = [store.pixel_hashes[chosen].tolist() for chosen in both]
+        self.key = fingerprint(content, pixels, [groups[chosen].tolist() for chosen in both], length=32)
+        self.augmentation = load_strength(options.augment)
+        self.notes = (*self.start.notes, *notes, *note_on_frozen_backbone(options))
 
     @property
     def setup(self) -> EpochSetup:

@@ -21,7 +21,7 @@ Everything random derives from (seed, epoch, step), so that a killed training co
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -32,7 +32,6 @@ import torch
 from memorisk.models.encoders.networks import state_fingerprint
 from memorisk.models.lcmem import LatentConfig, LatentDetector, LatentNetwork, by_sample, by_statistics
 from memorisk.models.provenance import seen_table
-from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress
@@ -50,7 +49,7 @@ from memorisk.training.detectors.lcmem.sampler import PairBatch, PairSampler
 from memorisk.training.detectors.lcmem.validation import ValidationSet
 from memorisk.training.detectors.metric_losses import pair_loss
 from memorisk.training.detectors.options import LatentOptions, StageOptions
-from memorisk.training.engine.devices import autocast, choose_precision, limited_threads, place
+from memorisk.training.engine.devices import autocast, limited_threads, place
 from memorisk.training.engine.epoch_training import EpochSetup
 from memorisk.training.engine.loop import BestEpoch, Bounds
 from memorisk.training.engine.optimization import step_seeds
@@ -130,26 +129,62 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = no_p
     return FittedDetector.read(target, training.key, LatentDetector)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class StageTraining(DetectorTraining[LatentDetector]):
-    """The parts of one stage of a training, checked and on the device."""
+    """A training of one stage, checked and on its device.
 
-    data: PairData
+    Args:
+        data: Latents and identities.
+        options: Settings, filled in.
+        number: Number of the stage.
+        branch: Network that is trained.
+        config: Configuration of the detector, its best epoch open.
+        notes: Notes on the network.
+    """
+
     options: LatentOptions
-    part: StageOptions
-    branch: LatentNetwork
-    config: LatentConfig
-    sampler: PairSampler
-    batches: int
-    size: int
-
     kind = LatentDetector
+
+    def __init__(
+        self,
+        data: PairData,
+        options: LatentOptions,
+        number: int,
+        branch: LatentNetwork,
+        config: LatentConfig,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(options)
+        self.data, self.part, self.branch, self.config = data, options.stage(number), branch, config
+        rows, latents, dataset = data.rows, data.latents, data.dataset
+        self.sampler = PairSampler(
+            rows,
+            data.identity[rows],
+            latents.hashes[rows],
+            None if dataset is None else dataset[rows],
+            protocol=options.protocol,
+            copies=number == 2 or not data.identities_known,
+            same_dataset=options.same_dataset,
+            seed=options.seed,
+        )
+        moved = number == 1 and options.stage1_augment != "none"
+        if (self.sampler.copies_needed or moved) and latents.store is None:
+            why = "stage1_augment augments images" if moved else "without identities images are augmented"
+            raise InputError(f"{why}, and these latents were given without images")
+        self.batches, self.size = self.sampler.plan(options.pairs or len(rows), self.part.batch_size)
+        self.notes = (*notes, *_copies_note(self.sampler, self.part, data.identities_known))
+        if self.size < self.part.batch_size:
+            self.notes = (*self.notes, _smaller(self.part, self.size, self.sampler))
+        place(branch, self.device)
+        content = [recipe(options), dict(latents.encoder.identity), self.precision, self.device.type, number]
+        who = [[latents.hashes[c].tolist(), data.identity[c].tolist()] for c in (rows, data.validation)]
+        sets = None if dataset is None else dataset[rows].tolist()
+        self.key = fingerprint(content, state_fingerprint(branch), who, sets, length=32)
 
     @classmethod
     def first(cls, data: PairData, options: LatentOptions) -> "StageTraining":
         """Build stage 1 from the backbone's weights; arguments as for `fit_lcmem`."""
         start = build_initial_network(data.latents, options)
-        return cls._build(data, options, options.stage(1), start.branch, start.config, start.notes)
+        return cls(data, options, 1, start.branch, start.config, start.notes)
 
     @classmethod
     def second(cls, data: PairData, options: LatentOptions, detector: LatentDetector) -> "StageTraining":
@@ -157,12 +192,11 @@ class StageTraining(DetectorTraining[LatentDetector]):
         branch = deepcopy(detector.branch).requires_grad_(False)
         for parameter in branch.trained():
             parameter.requires_grad_(True)
-        return cls._build(data, options, options.stage(2), branch, _of_stage_two(detector.config), ())
+        return cls(data, options, 2, branch, _of_stage_two(detector.config))
 
     def as_second(self) -> "StageTraining":
         """Build stage 2 from the network in its present state, to estimate its cost."""
-        data, options = self.data, self.options
-        return self._build(data, options, options.stage(2), self.branch, _of_stage_two(self.config), ())
+        return StageTraining(self.data, self.options, 2, self.branch, _of_stage_two(self.config))
 
     def refuse_second(self) -> None:
         """Refuse two stages of latents without images.
@@ -180,57 +214,6 @@ class StageTraining(DetectorTraining[LatentDetector]):
             self.branch.train()
             x = self._normalised(batch, torch.Generator().manual_seed(seed))
             yield self._loss(batch, self.branch.features(x).float())
-
-    @classmethod
-    def _build(
-        cls,
-        data: PairData,
-        options: LatentOptions,
-        stage: StageOptions,
-        branch: LatentNetwork,
-        config: LatentConfig,
-        notes: tuple[str, ...],
-    ) -> "StageTraining":
-        device = check_device(options.device)
-        precision = choose_precision(options.precision, device)
-        rows, latents = data.rows, data.latents
-        sampler = PairSampler(
-            rows,
-            data.identity[rows],
-            latents.hashes[rows],
-            None if data.dataset is None else data.dataset[rows],
-            protocol=options.protocol,
-            copies=stage.number == 2 or not data.identities_known,
-            same_dataset=options.same_dataset,
-            seed=options.seed,
-        )
-        moved = stage.number == 1 and options.stage1_augment != "none"
-        if (sampler.copies_needed or moved) and latents.store is None:
-            why = "stage1_augment augments images" if moved else "without identities images are augmented"
-            raise InputError(f"{why}, and these latents were given without images")
-        notes = (*notes, *_copies_note(sampler, stage, data.identities_known))
-        batches, size = sampler.plan(options.pairs or len(rows), stage.batch_size)
-        if size < stage.batch_size:
-            notes = (*notes, _smaller(stage, size, sampler))
-        place(branch, device)
-        content = [recipe(options), dict(latents.encoder.identity), precision, device.type, stage.number]
-        who = [[latents.hashes[c].tolist(), data.identity[c].tolist()] for c in (rows, data.validation)]
-        sets = None if data.dataset is None else data.dataset[rows].tolist()
-        key = fingerprint(content, state_fingerprint(branch), who, sets, length=32)
-        return cls(
-            data=data,
-            options=options,
-            part=stage,
-            branch=branch,
-            config=config,
-            sampler=sampler,
-            batches=batches,
-            size=size,
-            device=device,
-            precision=precision,
-            notes=notes,
-            key=key,
-        )
 
     @property
     def setup(self) -> EpochSetup:
