@@ -9,7 +9,7 @@ import torch
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.training.classifiers.fit import FitLog, fit
 from memorisk.training.classifiers.linear_heads import fit_heads, new_head
-from memorisk.training.classifiers.stacked import choose_strategy, fit_stacked
+from memorisk.training.classifiers.stacked import fit_stacked, stack_size
 from memorisk.training.engine import pixels
 from memorisk.training.engine.optimization import batch_order
 from memorisk.training.engine.options import TrainOptions
@@ -101,5 +101,4 @@ def test_stack_and_heads_agree_with_one_by_one(digits: Digits) -> None:
 
 def test_small_nets_are_stacked() -> None:
     net = create_model("small_cnn", num_classes=10, in_chans=1, image_size=8, seed=0)
-    way = choose_strategy(net, FP32, n_models=16, image_shape=(8, 8, 1), device="cuda")
-    assert (way.kind, way.at_once) == ("stacked", 16)
+    assert stack_size(net, FP32, n_models=16, image_shape=(8, 8, 1), device="cuda") == 16

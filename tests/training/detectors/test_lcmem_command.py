@@ -72,7 +72,7 @@ def test_figures_are_those_of_test_patients(folder: Path, tmp_path: Path, monkey
     assert detector.seen_parts(_store(folder)).part.tolist() == [
         "" if part == "test" else part for part in manifest["split"]
     ]
-    monkeypatch.setattr(lcmem_command, "fit_lcmem", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr(lcmem_command, "run_stages", lambda *a, **k: pytest.fail("trained again"))
     assert train_detector(folder, out=tmp_path / "run", **QUICK).summary == summary
     with pytest.raises(InputError, match=r"holds a run with stage2_lr = 8e-05, now asked: 0.01"):
         train_detector(folder, out=tmp_path / "run", **QUICK, stage2_lr=0.01)

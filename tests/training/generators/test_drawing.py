@@ -95,15 +95,9 @@ def test_conditions_are_drawn_within_classes_and_none_twice_before_all() -> None
     assert Counter(proportional["condition"]) == dict.fromkeys(range(6), 2)
 
 
-def test_other_conditions_may_be_drawn_from() -> None:
-    generator = vector_generator(LABELS)
-    assert generator.known is not None
-    bare = replace(generator, known=None)
+def test_a_generator_of_vectors_needs_its_conditions() -> None:
     with pytest.raises(InputError, match="keeps no conditions"):
-        plan_draws(bare, 3)
-    plan = plan_draws(bare, 6, paired=True, conditions=generator.known)
-    pd.testing.assert_frame_equal(plan, plan_draws(generator, 6, paired=True))
-    assert np.array_equal(draw(bare, plan, conditions=generator.known), draw(generator, plan))
+        plan_draws(replace(vector_generator(LABELS), known=None), 3)
 
 
 @pytest.mark.parametrize("make", [class_generator, lambda: vector_generator(LABELS), lambda: SmallGenerator(PLAIN)])

@@ -90,40 +90,23 @@ def fit_early(
     normalisation = normalisation or choose_normalisation(images, options.normalise)
     record = BestEpoch(epochs_and_lr(options)[0], _FIGURES, model.state_dict())
 
-    def validation_loss() -> float:
-        """Return the mean loss on the validation images."""
-        logits = predict_logits(model, images, validation_rows, options, device, normalisation=normalisation)
-        return mean_loss(logits, targets[validation_rows])
-
-    run_settings = {"seed": seed, "device": device, "checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
-    after = _epoch_observer(model, record, validation_loss, patience, on_epoch)
-    identity = fingerprint("early", patience, validation_rows, np.asarray(targets)[validation_rows])
-    watch = EpochObserver(after, {**record.weights, "losses": record.figures[1:, 0]}, identity)
-    log = fit(model, images, targets, rows, options, **run_settings, normalisation=normalisation, watch=watch)
-    model.load_state_dict(record.best)
-    model.eval()
-    return EarlyStoppingLog.of(record, log.losses, patience)
-
-
-def _epoch_observer(
-    model: nn.Module,
-    record: BestEpoch,
-    validation_loss: Callable[[], float],
-    patience: int,
-    on_epoch: Callable[[int, nn.Module], None] | None,
-) -> Callable[[int, np.ndarray], bool]:
-    """Build the function that runs after each epoch: it notes the validation loss, then calls ``on_epoch``."""
-
     def after(epoch: int, losses: np.ndarray) -> bool:
-        """Note an epoch and return whether to continue."""
-        record.note(epoch, {"validation_loss": validation_loss()}, model.state_dict())
+        """Note the validation loss, call ``on_epoch``, and return whether to continue."""
+        logits = predict_logits(model, images, validation_rows, options, device, normalisation=normalisation)
+        record.note(epoch, {"validation_loss": mean_loss(logits, targets[validation_rows])}, model.state_dict())
         if on_epoch is not None:
             model.eval()
             on_epoch(epoch, model)
         set_training_mode(model)
         return epoch - record.best_epoch < patience
 
-    return after
+    run_settings = {"seed": seed, "device": device, "checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
+    identity = fingerprint("early", patience, validation_rows, np.asarray(targets)[validation_rows])
+    watch = EpochObserver(after, {**record.weights, "losses": record.figures[1:, 0]}, identity)
+    log = fit(model, images, targets, rows, options, **run_settings, normalisation=normalisation, watch=watch)
+    model.load_state_dict(record.best)
+    model.eval()
+    return EarlyStoppingLog.of(record, log.losses, patience)
 
 
 def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:

@@ -22,7 +22,7 @@ from memorisk.runs.workload import Cost, total
 from memorisk.training.classifiers.jobs import CHECKPOINTS, JobLog, TrainJob, build_network, save_result
 from memorisk.training.classifiers.linear_heads import fit_heads, trunk_features
 from memorisk.training.classifiers.private import privacy_of
-from memorisk.training.classifiers.stacked import choose_strategy, fit_stacked
+from memorisk.training.classifiers.stacked import fit_stacked, stack_size
 from memorisk.training.engine.optimization import batch_bounds
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.predict import predict_logits
@@ -49,16 +49,16 @@ def run_jointly(jobs: Sequence[TrainJob], on_done: OnOutcome) -> bool:
     if first.device == "cpu":
         return False
     images = read_array(first.images, mmap=True)
-    strategy = choose_strategy(
+    at_once = stack_size(
         build_network(first, images),
         first.options,
         n_models=len(jobs),
         image_shape=images.shape[1:],
         device=first.device,
     )
-    if strategy.kind != "stacked":
+    if at_once < 2:
         return False
-    for batch in _batches(jobs, strategy.at_once):
+    for batch in _batches(jobs, at_once):
         _train_stacked(batch, images, on_done)
     return True
 

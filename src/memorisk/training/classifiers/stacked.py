@@ -4,7 +4,7 @@ A small network leaves a GPU idle; K of them together fill it. Every network see
 `fit` would give it alone: equally many slots, and a batch order from its own seed. Sums are taken in another order, so
 that the two agree up to rounding.
 
-`choose_strategy` decides how many models are trained at a time (METHODS section 1, "Speed"). On a CPU stacking was
+`stack_size` decides how many models are trained at a time (METHODS section 1, "Speed"). On a CPU stacking was
 *slower* than parallel processes, so there models are trained in processes with a fixed number of threads each. On a
 GPU small networks are stacked, as many at once as half of its free memory holds; everything else is trained one after
 another, since one such network fills the device.
@@ -13,9 +13,7 @@ another, since one such network fills the device.
 import copy
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -280,21 +278,7 @@ SMALL_PARAMETERS = 2_000_000
 _SHARE_OF_FREE_MEMORY = 0.5
 
 
-@dataclass(frozen=True)
-class Strategy:
-    """Way in which K models are trained."""
-
-    kind: Literal["processes", "stacked", "sequential"]
-    """Processes in parallel, one stack, or one model after another."""
-
-    at_once: int
-    """Number of models in one stack; 1 for the other kinds (the executor chooses the number of processes)."""
-
-    why: str
-    """Reason of the choice, for the log and the report."""
-
-
-def choose_strategy(
+def stack_size(
     model: nn.Module,
     options: TrainOptions,
     *,
@@ -302,8 +286,8 @@ def choose_strategy(
     image_shape: tuple[int, int, int],
     device: str | torch.device,
     free_bytes: int | None = None,
-) -> Strategy:
-    """Choose the way to train ``n_models`` networks like this one.
+) -> int:
+    """Choose how many of ``n_models`` networks like this one train as one stack on a GPU.
 
     Memory of one stacked network: four times its parameters (value, gradient, two moments) and twice the outputs of
     its layers on one batch (value, gradient), 4 bytes each.
@@ -315,26 +299,17 @@ def choose_strategy(
         image_shape: Height, width and channels of an image, (H, W, C).
         device: Device to train on.
         free_bytes: Free memory of the device; by default as the driver reports it.
+
+    Returns:
+        Number of models in one stack; 1 where they train one after another.
     """
-    if torch.device(device).type == "cpu":
-        if n_models > 1:
-            return Strategy("processes", 1, "on a CPU models train side by side in processes")
-        return Strategy("sequential", 1, "there is one model")
-    reason = stacking_obstacle(model, options)
     n_parameters = sum(p.numel() for p in model.parameters())
-    if not reason and n_parameters > SMALL_PARAMETERS:
-        reason = f"{n_parameters:,} parameters fill the device"
-    if not reason and n_models < 2:
-        reason = "there is one model"
-    if reason:
-        return Strategy("sequential", 1, f"one after another: {reason}")
+    if stacking_obstacle(model, options) or n_parameters > SMALL_PARAMETERS:
+        return 1
     if free_bytes is None:
         free_bytes = torch.cuda.mem_get_info(check_device(device))[0]
     one = 4 * (4 * n_parameters + 2 * _count_activations(model, options.batch_size, image_shape))
-    at_once = min(n_models, int(_SHARE_OF_FREE_MEMORY * free_bytes // one))
-    if at_once < 2:
-        return Strategy("sequential", 1, "one after another: two do not fit the device's free memory")
-    return Strategy("stacked", at_once, f"{at_once} at once on the device, as one stack")
+    return max(1, min(n_models, int(_SHARE_OF_FREE_MEMORY * free_bytes // one)))
 
 
 def _count_activations(model: nn.Module, batch_size: int, image_shape: tuple[int, int, int]) -> int:

@@ -237,14 +237,9 @@ class LatentOptions:
 
     def stage(self, number: int) -> StageOptions:
         """Return one stage of filled options."""
-        first = (self.epochs, self.patience, self.batch_size, self.lr)
-        second = (self.stage2_epochs, self.stage2_patience, self.stage2_batch_size, self.stage2_lr)
-        epochs, patience, batch_size, lr = first if number == 1 else second
-        assert epochs is not None
-        assert patience is not None
-        assert batch_size is not None
-        assert lr is not None
-        return StageOptions(number=number, epochs=epochs, patience=patience, batch_size=batch_size, lr=lr)
+        prefix = "" if number == 1 else "stage2_"
+        names = ("epochs", "patience", "batch_size", "lr")
+        return StageOptions(number=number, **{name: getattr(self, prefix + name) for name in names})
 
     def steps(self, stage: StageOptions, size: int) -> TrainOptions:
         """Return the settings that the loop of epochs needs."""

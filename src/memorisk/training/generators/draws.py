@@ -81,7 +81,6 @@ def plan_draws(
     seed: int = 0,
     balance: Literal["classes", "training"] = "classes",
     paired: bool = False,
-    conditions: Conditions | None = None,
 ) -> pd.DataFrame:
     """Plan the images of a set.
 
@@ -93,7 +92,6 @@ def plan_draws(
             the training images, by largest remainders.
         paired: Whether each training image's condition gets an image, in their order; where n is not a multiple of
             their number, a random part of them gets one more.
-        conditions: Conditions to draw from, instead of those that the generator keeps of its training images.
 
     Returns:
         Table with one row per image: image (id), number, attempt (0), seed, label (number of its class, -1 without),
@@ -109,9 +107,9 @@ def plan_draws(
         raise InputError(f"seed is {seed}; it must be a whole number from 0")
     check_choice("balance", balance, Balance)
     config = generator.config
-    sources = (conditions or conditions_of(generator)) if config.conditioned_on == "vector" else None
+    sources = conditions_of(generator) if config.conditioned_on == "vector" else None
     if config.conditioned_on == "vector" and (sources is None or not len(sources)):
-        raise InputError(f"{one_line(config.name, 60)} keeps no conditions of its training images: give some")
+        raise InputError(f"{one_line(config.name, 60)} keeps no conditions of its training images")
     if paired and sources is None:
         raise InputError(
             f"{one_line(config.name, 60)} is not conditioned on its training images, and no image of it belongs to one "
@@ -161,31 +159,25 @@ def set_attempts(plan: pd.DataFrame, attempt: np.ndarray, seed: int) -> pd.DataF
     ).reset_index(drop=True)
 
 
-def draw_of(generator: Generator, plan: pd.DataFrame, conditions: Conditions | None = None) -> Draw:
+def draw_of(generator: Generator, plan: pd.DataFrame) -> Draw:
     """Convert rows of a plan to the input of a generator.
 
     Args:
         generator: Generator to sample from.
         plan: Rows of `plan_draws`.
-        conditions: Conditions to draw from, as for `plan_draws`.
     """
     seeds, on = plan["seed"].to_numpy(dtype=np.int64), generator.config.conditioned_on
     if on == "class":
         return Draw(seeds, labels=plan["label"].to_numpy(dtype=np.int64))
     if on == "vector":
-        sources = conditions or conditions_of(generator)
+        sources = conditions_of(generator)
         assert sources is not None  # the plan was made from them
         return Draw(seeds, conditions=sources.values[plan["condition"].to_numpy(dtype=np.int64)])
     return Draw(seeds)
 
 
 def draw(
-    generator: Generator,
-    plan: pd.DataFrame,
-    how: SamplingOptions | None = None,
-    device: str = "auto",
-    *,
-    conditions: Conditions | None = None,
+    generator: Generator, plan: pd.DataFrame, how: SamplingOptions | None = None, device: str = "auto"
 ) -> np.ndarray:
     """Draw the images of a plan.
 
@@ -194,29 +186,23 @@ def draw(
         plan: Rows of `plan_draws`.
         how: Sampling settings of a diffusion model.
         device: Device to draw on: cpu, cuda, or auto.
-        conditions: Conditions to draw from, as for `plan_draws`.
 
     Returns:
         Images, [n, H, W, C] uint8.
     """
     config = generator.config
     images = np.empty((len(plan), *config.size, config.channels), dtype=np.uint8)
-    for begin, block in draw_blocks(generator, plan, how, device, conditions=conditions):
+    for begin, block in draw_blocks(generator, plan, how, device):
         images[begin : begin + len(block)] = block
     return images
 
 
 def draw_blocks(
-    generator: Generator,
-    plan: pd.DataFrame,
-    how: SamplingOptions | None = None,
-    device: str = "auto",
-    *,
-    conditions: Conditions | None = None,
+    generator: Generator, plan: pd.DataFrame, how: SamplingOptions | None = None, device: str = "auto"
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the images of a plan in batches: (row of the first, [b, H, W, C] uint8). Arguments as for `draw`."""
     how = how or SamplingOptions()
-    wanted = draw_of(generator, plan, conditions)
+    wanted = draw_of(generator, plan)
     for begin in range(0, len(wanted), how.batch):
         yield begin, generator.sample(wanted.rows(slice(begin, begin + how.batch)), how, device=device)
 

@@ -111,11 +111,7 @@ def generate(
         >>> made = memorisk.generate("generator", "synthetic", images=1000)  # doctest: +SKIP
     """
     options, folder = settings_of(GenerateOptions, settings), Path(out)
-    _refuse_among_training_images(generator, folder)
-    check_out_folder(folder, {}, identity=[])
-    device = str(check_device(options.device))
-    source = _open_generator(generator, options)
-    plan, wanted = _planned(source, options)
+    source, device, plan, wanted = _opened(generator, folder, options)
     identity = _identity(source, options, plan, device)
     named = str(generator) if isinstance(generator, str | Path) else source.config.name
     config = {"generator": named, "out": str(folder), **options.told(source.config.kind), "run": identity}
@@ -147,11 +143,7 @@ def generate(
 def plan_generate(generator: str | Path | Generator, out: str | Path, **settings: Any) -> GeneratePlan:
     """Plan `generate` by its first batch; nothing is written. Arguments and errors as there."""
     options, folder = settings_of(GenerateOptions, settings), Path(out)
-    _refuse_among_training_images(generator, folder)
-    check_out_folder(folder, {}, identity=[])
-    device = str(check_device(options.device))
-    source = _open_generator(generator, options)
-    plan, wanted = _planned(source, options)
+    source, device, plan, wanted = _opened(generator, folder, options)
     check_out_folder(folder, {"run": _identity(source, options, plan, device)}, identity=["run"])
     check_drawing(source, plan, options, device)
     chosen = plan.iloc[np.flatnonzero(wanted)]
@@ -208,6 +200,21 @@ def _refuse_among_training_images(generator: str | Path | Generator, folder: Pat
     if isinstance(generator, str | Path) and (Path(generator) / CONFIG).is_file():
         images = read_config(Path(generator)).get("images")
         refuse_overlap(folder, path_sources({"the generator's training images": images}))
+
+
+def _opened(
+    generator: str | Path | Generator, folder: Path, options: GenerateOptions
+) -> tuple[Generator, str, pd.DataFrame, np.ndarray]:
+    """Return the generator, its device, the plan of the set, and which of its images are wanted.
+
+    Raises:
+        InputError: The folder, the generator or the settings are refused.
+    """
+    _refuse_among_training_images(generator, folder)
+    check_out_folder(folder, {}, identity=[])
+    device = str(check_device(options.device))
+    source = _open_generator(generator, options)
+    return source, device, *_planned(source, options)
 
 
 def _open_generator(generator: str | Path | Generator, options: GenerateOptions) -> Generator:

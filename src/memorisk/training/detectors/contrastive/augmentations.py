@@ -32,7 +32,6 @@ import numpy as np
 import torch
 
 from memorisk.images.alterations.operations import mirror
-from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.workload import CountProgress
 from memorisk.training.detectors.contrastive.operations import (
@@ -206,15 +205,13 @@ def augmented_copies(
     strength: str | CopyAugmentation,
     *,
     seed: int,
-    copy: int = 0,
-    device: str | torch.device = "cpu",
     block: int | None = None,
     out: np.ndarray | None = None,
     progress: CountProgress | None = None,
 ) -> np.ndarray:
     """Make one augmented copy of each chosen image, in the integers of its source, and never equal to it.
 
-    The copy of a row is decided by (seed, row, copy) and its pixels alone: neither the block nor the other rows change
+    The copy of a row is decided by (seed, row) and its pixels alone: neither the block nor the other rows change
     it. It is computed in float64.
 
     Args:
@@ -222,8 +219,6 @@ def augmented_copies(
         rows: Rows of the images to copy, [n]; a row that occurs twice has the same copy twice.
         strength: Strength of the copies, "weak" or "strong", or an augmentation.
         seed: Random seed of the draws.
-        copy: Number of the copy among several of an image: 0, 1, ...
-        device: Device to compute on.
         block: Number of images at a time; by default as many as hold two million pixels.
         out: Array [n, H, W, C] to write to, such as a memory map; else a new one.
         progress: Function called with copies done and their number.
@@ -236,9 +231,8 @@ def augmented_copies(
             that no copy of it can be recognised. The message names its row.
         MissingExtraError: kornia is not installed.
     """
-    chosen = _checked_rows(images, rows, seed, copy)
+    chosen = _checked_rows(images, rows, seed)
     augmentation = load_strength(strength) if isinstance(strength, str) else strength
-    where = check_device(device)
     size = max(1, _PIXELS_PER_BLOCK // int(np.prod(images.shape[1:]))) if block is None else block
     if size < 1:
         raise InputError(f"block is {block}; it must be at least 1")
@@ -247,7 +241,7 @@ def augmented_copies(
         raise InputError(f"out is {copies.dtype} {copies.shape}; needed is {images.dtype} with one image per row")
     for start in range(0, len(chosen), size):
         some = chosen[start : start + size]
-        copies[start : start + size] = _copies(images, some, augmentation, seed, copy, where)
+        copies[start : start + size] = _copies(images, some, augmentation, seed)
         if progress is not None:
             progress(start + len(some), len(chosen))
     return copies
@@ -271,7 +265,7 @@ def operations_without_effect(images: np.ndarray, strength: str | CopyAugmentati
         strength: Strength or augmentation that sets the magnitudes.
     """
     augmentation = load_strength(strength) if isinstance(strength, str) else strength
-    x = _as_floats(images, torch.device("cpu"))
+    x = _as_floats(images)
     without_effect = []
     for name, probability in zip(OPERATIONS, augmentation.probability, strict=True):
         changed = augmentation.only(name).apply(x, torch.Generator().manual_seed(0))
@@ -280,20 +274,18 @@ def operations_without_effect(images: np.ndarray, strength: str | CopyAugmentati
     return tuple(without_effect)
 
 
-def _copies(
-    images: np.ndarray, rows: np.ndarray, augmentation: CopyAugmentation, seed: int, copy: int, device: torch.device
-) -> np.ndarray:
+def _copies(images: np.ndarray, rows: np.ndarray, augmentation: CopyAugmentation, seed: int) -> np.ndarray:
     """Make copies of a block, drawn again where they equal their sources."""
     source = np.ascontiguousarray(images[rows])
     blank = rows[[_is_blank(image) for image in source]]
     if len(blank):
         raise InputError(f"{_rows_phrase(blank)} one grey level only: no copy can be recognised, leave such images out")
-    x, copies, pending = _as_floats(source, device), source.copy(), np.arange(len(rows))
+    x, copies, pending = _as_floats(source), source.copy(), np.arange(len(rows))
     shape = (1, *x.shape[1:])
     for attempt in range(_TRIES):
-        each = [augmentation.draw(shape, _generator(seed, int(rows[i]), copy, attempt)) for i in pending]
+        each = [augmentation.draw(shape, _generator(seed, int(rows[i]), attempt)) for i in pending]
         draws = AugmentationDraws(torch.cat([d.uniform for d in each]), torch.cat([d.normal for d in each]))
-        augmented = augmentation.transform(x[torch.from_numpy(pending).to(device)], draws)
+        augmented = augmentation.transform(x[torch.from_numpy(pending)], draws)
         copies[pending] = _as_integers(augmented, images.dtype)
         same = (copies[pending] == source[pending]).reshape(len(pending), -1).all(axis=1)
         pending = pending[same]
@@ -304,16 +296,16 @@ def _copies(
     )
 
 
-def _generator(seed: int, row: int, copy: int, attempt: int) -> torch.Generator:
-    sequence = np.random.SeedSequence(seed, spawn_key=(_STREAM, copy, row, attempt))
+def _generator(seed: int, row: int, attempt: int) -> torch.Generator:
+    sequence = np.random.SeedSequence(seed, spawn_key=(_STREAM, 0, row, attempt))
     return torch.Generator().manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
 
-def _checked_rows(images: np.ndarray, rows: np.ndarray | Sequence[int], seed: int, copy: int) -> np.ndarray:
+def _checked_rows(images: np.ndarray, rows: np.ndarray | Sequence[int], seed: int) -> np.ndarray:
     if images.ndim != 4 or images.dtype not in (np.uint8, np.uint16):
         raise InputError(f"images are {images.dtype} {images.shape}; copies are made of uint8 or uint16 [N, H, W, C]")
-    if seed < 0 or copy < 0:
-        raise InputError(f"seed is {seed} and copy {copy}; both must be 0 or more")
+    if seed < 0:
+        raise InputError(f"seed is {seed}; it must be 0 or more")
     chosen = np.asarray(rows, dtype=np.int64)
     if chosen.ndim != 1 or (len(chosen) and (chosen.min() < 0 or chosen.max() >= len(images))):
         raise InputError(f"rows must be a list of numbers from 0 to {len(images) - 1}")
@@ -334,10 +326,10 @@ def _signed_magnitude(uniform: torch.Tensor, largest: float) -> torch.Tensor:
     return torch.where(signed < 0, -1.0, 1.0) * largest * (_SMALLEST_SHARE + (1 - _SMALLEST_SHARE) * signed.abs())
 
 
-def _as_floats(images: np.ndarray, device: torch.device) -> torch.Tensor:
+def _as_floats(images: np.ndarray) -> torch.Tensor:
     """Convert [n, H, W, C] in integers to [n, C, H, W] in [0, 1], float64."""
     top = np.iinfo(images.dtype).max
-    return torch.from_numpy(np.moveaxis(images, -1, 1).astype(np.float64) / top).to(device)
+    return torch.from_numpy(np.moveaxis(images, -1, 1).astype(np.float64) / top)
 
 
 def _as_integers(x: torch.Tensor, dtype: np.dtype) -> np.ndarray:

@@ -28,7 +28,7 @@ than two pairs. Every draw derives from (seed, epoch), a batch is a part of it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -72,11 +72,10 @@ class _Identities:
     """Numbers of the identities that have a positive."""
 
 
-@dataclass(frozen=True)
 class PairSampler:
     """Sampler of the pairs of each epoch.
 
-    Attributes:
+    Args:
         rows: Rows of the training images, [n].
         identity: Identity of each image, [n], as text or whole numbers.
         pixels: Hash of the pixels of each image, [n].
@@ -85,37 +84,35 @@ class PairSampler:
         copies: Whether identities of one file have positives by augmentation in every data set.
         same_dataset: Share of the negatives within one data set; ``paper`` does not control it.
         seed: Random seed of all draws.
+
+    Raises:
+        InputError: The images are of one identity, or none has a positive.
     """
 
-    rows: np.ndarray
-    identity: np.ndarray
-    pixels: np.ndarray
-    dataset: np.ndarray | None = None
-    protocol: Protocol = "corrected"
-    copies: bool = False
-    same_dataset: float = 0.9
-    seed: int = 0
-    _code: np.ndarray = field(init=False, repr=False)
-    _pixel: np.ndarray = field(init=False, repr=False)
-    _sets: tuple[_Identities, ...] = field(init=False, repr=False)
-    _set_of: np.ndarray = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        n = len(self.rows)
-        names = np.zeros(n, dtype=np.int64) if self.dataset is None else np.asarray(self.dataset, dtype=str)
-        if not (len(self.identity) == len(self.pixels) == len(names) == n):
+    def __init__(
+        self,
+        rows: np.ndarray,
+        identity: np.ndarray,
+        pixels: np.ndarray,
+        dataset: np.ndarray | None = None,
+        *,
+        protocol: Protocol = "corrected",
+        copies: bool = False,
+        same_dataset: float = 0.9,
+        seed: int = 0,
+    ) -> None:
+        self.rows, self.protocol, self.copies, self.same_dataset, self.seed = rows, protocol, copies, same_dataset, seed
+        n = len(rows)
+        names = np.zeros(n, dtype=np.int64) if dataset is None else np.asarray(dataset, dtype=str)
+        if not (len(identity) == len(pixels) == len(names) == n):
             raise InputError(f"{n} rows need as many identities, pixel hashes and data sets")
-        set_of = np.unique(names, return_inverse=True)[1]
-        code = np.unique(np.asarray(self.identity, dtype=str), return_inverse=True)[1]
-        for name, value in (
-            ("_code", code),
-            ("_pixel", np.unique(np.asarray(self.pixels, dtype=str), return_inverse=True)[1]),
-            ("_set_of", set_of),
-        ):
-            object.__setattr__(self, name, value)
-        sets = tuple(self._identities(np.flatnonzero(set_of == s)) for s in range(int(set_of.max(initial=-1)) + 1))
-        object.__setattr__(self, "_sets", sets)
-        if len(np.unique(code)) < 2:
+        self._set_of = np.unique(names, return_inverse=True)[1]
+        self._code, self._pixel = (
+            np.unique(np.asarray(values, dtype=str), return_inverse=True)[1] for values in (identity, pixels)
+        )
+        sets = range(int(self._set_of.max(initial=-1)) + 1)
+        self._sets = tuple(self._identities(np.flatnonzero(self._set_of == s)) for s in sets)
+        if len(np.unique(self._code)) < 2:
             raise InputError("all training images are of one identity: at least two are needed to tell them apart")
         if not self.n_able:
             raise InputError(
