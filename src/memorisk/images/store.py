@@ -65,6 +65,12 @@ class ImageStore:
     skipped: pd.DataFrame
     pixel_hashes: np.ndarray
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of a stored image."""
+        height, width, channels = (int(n) for n in self.images.shape[1:])
+        return height, width, channels
+
     @cached_property
     def data_hash(self) -> str:
         """Hash (id, label, group, split, pixels) of every image: the data from which a result was computed."""

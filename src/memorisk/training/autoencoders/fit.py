@@ -62,7 +62,7 @@ class AutoencoderTraining(EpochTraining):
     options: AutoencoderOptions
 
     def __init__(self, store: ImageStore, division: Division, options: AutoencoderOptions) -> None:
-        _, height, width, channels = (int(n) for n in store.images.shape)
+        height, width, channels = store.shape
         factor = options.downsampling
         if height != width or height % factor or height < 2 * factor:
             raise InputError(
@@ -129,7 +129,7 @@ class AutoencoderTraining(EpochTraining):
     @property
     def block(self) -> int:
         """Number of images that are rendered at a time."""
-        side = int(self.store.images.shape[1])
+        side = self.store.shape[0]
         return max(1, min(256, (1 << 20) // side**2))
 
     def rendered(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -257,7 +257,7 @@ def measure_reconstruction(
     Returns:
         ``{part: {"psnr" | "ssim": {"autoencoder", "bilinear", "difference"}}}``, each an `Interval` over patients.
     """
-    _, side, _, channels = (int(n) for n in training.store.images.shape)
+    side, _, channels = training.store.shape
     levels = int(np.iinfo(training.store.images.dtype).max) + 1
     small, quality = baseline_side(numbers, channels, side), {}
     for done, (part, rows) in enumerate(parts.items()):

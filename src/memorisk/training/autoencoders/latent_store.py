@@ -21,7 +21,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.encoders.networks import StoredShape, check_channels
+from memorisk.models.encoders.networks import check_channels
 from memorisk.models.latents import LatentEncoder, external_encoder, open_latents
 from memorisk.runs.checksums import is_intact
 from memorisk.runs.environment import check_device
@@ -119,7 +119,7 @@ def load_latents(
     if isinstance(images, ImageStore) and options is not None:
         raise InputError("images that are stored already take no options: give their source, or leave options out")
     store = images if isinstance(images, ImageStore) else _stored(images, options or ImageOptions(), progress)
-    root, shape = store.folder.parent.parent, _shape(store)
+    root, shape = store.folder.parent.parent, store.shape
     if isinstance(encoder, str):
         encoder = open_latents(encoder, shape, books=root if cache else None)
     check_channels(encoder.name, shape, encoder.channels)
@@ -237,11 +237,6 @@ def _stored(images: str | Path | Manifest, options: ImageOptions, progress: Prog
     return build_store(manifest, options, progress=partial(progress, "decoding images"))
 
 
-def _shape(store: ImageStore) -> StoredShape:
-    _, height, width, channels = store.images.shape
-    return int(height), int(width), int(channels)
-
-
 def _plan(
     encoder: LatentEncoder, store: ImageStore, root: Path, device: torch.device, precision: str, batch: int | None
 ) -> FeaturePlan:
@@ -249,7 +244,7 @@ def _plan(
     computed_by = {
         "precision": precision,
         "device": device.type,
-        "stored": _shape(store),
+        "stored": store.shape,
         "depth": store.images.dtype.str,
     }
     content: dict[str, Any] = {"format": _FORMAT, **computed_by, **encoder.identity}
@@ -261,16 +256,11 @@ def _plan(
         how = {"device": device, "precision": precision, "batch": size, "name": encoder.name}
         return feature_batches(_FlatEncoder(encoder), store.images, rows, encoder.preprocessing, **how)
 
-    manifest = store.manifest
-    columns = {"image": manifest.images, "group": manifest.groups, "pixel_hash": store.pixel_hashes}
-    return FeaturePlan(
-        key=fingerprint(content, store.pixel_hashes.tolist(), length=32),
-        root=root,
-        name=encoder.name,
-        rows=pd.DataFrame(columns, dtype=object),
-        compute=compute,
-        meta=lambda: {"encoder": encoder.name, "identity": content, "latent_shape": encoder.latent_shape},
-    )
+    def meta() -> dict[str, Any]:
+        """Describe the encoder."""
+        return {"encoder": encoder.name, "identity": content, "latent_shape": encoder.latent_shape}
+
+    return FeaturePlan.of(store, root, encoder.name, content, compute, meta)
 
 
 def _cached_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

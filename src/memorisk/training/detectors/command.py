@@ -240,9 +240,8 @@ def _open_latents(images: str | Path, options: TrainDetectorOptions, progress: P
         latents = read_latents(str(images))
     else:
         store = open_images(images, options, progress)
-        _, height, width, channels = (int(n) for n in store.images.shape)
         books, size = store.folder.parent.parent, options.network_size
-        encoder = open_latents(options.latent.encoder, (height, width, channels), size=size, books=books)
+        encoder = open_latents(options.latent.encoder, store.shape, size=size, books=books)
         latents = load_latents(store, encoder, device=options.device, progress=progress)
     return latents, divide(latents.manifest, latents.hashes, options)
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
+from memorisk.runs.workload import CountProgress
 from memorisk.training.engine.devices import exact_products, place
 from memorisk.training.engine.optimization import step_seeds
 from memorisk.training.engine.options import TrainOptions
@@ -24,15 +25,18 @@ MAX_BATCH = 256
 _PIXELS_PER_BATCH = 1 << 22
 
 
-def predict_batch_size(images: Images) -> int:
-    """Return the images per batch of a prediction: 256, or as many as hold 4,194,304 pixels (83 at 224 px).
+def batch_of_size(height: int, width: int) -> int:
+    """Return images per batch: 256, or as many as hold 4,194,304 pixels (83 at 224 px).
 
     It depends on the image size alone, never on the device or on free memory, so that the same command gives the same
     bytes.
     """
-    if images.ndim == 2:
-        return MAX_BATCH
-    return int(max(1, min(MAX_BATCH, _PIXELS_PER_BATCH // (images.shape[1] * images.shape[2]))))
+    return int(max(1, min(MAX_BATCH, _PIXELS_PER_BATCH // (height * width))))
+
+
+def predict_batch_size(images: Images) -> int:
+    """Return the images per batch of a prediction, by `batch_of_size`."""
+    return MAX_BATCH if images.ndim == 2 else batch_of_size(images.shape[1], images.shape[2])
 
 
 def predict_logits(
@@ -134,23 +138,28 @@ def map_images(
     try:
         with torch.inference_mode(), exact_products(where):
             slots = torch.arange(len(rows)).split(predict_batch_size(images))
-            return _gathered((function(x) for x in source.batches(slots)), len(rows))
+            return gather_rows((function(x).float().cpu().numpy() for x in source.batches(slots)), len(rows))
     finally:
         model.train(was_training)
 
 
-def _gathered(batches: Iterator[torch.Tensor], n: int) -> np.ndarray:
+def gather_rows(batches: Iterator[np.ndarray], n: int, progress: CountProgress | None = None) -> np.ndarray:
     """Copy batches one after another into one array [n, ...], float32.
 
     Each is copied and freed. When all were kept till the end, small results between large freed blocks kept the
     allocator from using these again, and memory grew by 20 kB per image (benchmarks/results/memory.json).
+
+    Args:
+        batches: Results of the images, [b, ...] each.
+        n: Number of images.
+        progress: Function called with images done and their number.
     """
-    first = next(batches)
-    values = np.empty((n, *first.shape[1:]), dtype=np.float32)
-    at = len(first)
-    values[:at] = first.float().cpu().numpy()
-    del first
+    values, done = np.empty((n, 0), dtype=np.float32), 0
     for batch in batches:
-        values[at : at + len(batch)] = batch.float().cpu().numpy()
-        at += len(batch)
+        if not done:
+            values = np.empty((n, *batch.shape[1:]), dtype=np.float32)
+        values[done : done + len(batch)] = batch
+        done += len(batch)
+        if progress is not None:
+            progress(done, n)
     return values

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.images.store import ImageStore
 from memorisk.runs.arrays import JOURNAL, remove_abandoned, reserve_array, scratch_array, write_guard
 from memorisk.runs.checksums import is_intact, write_record
 from memorisk.runs.errors import InputError, listed, one_line, plural
@@ -134,6 +135,31 @@ class FeaturePlan:
     rows: pd.DataFrame
     compute: Compute
     meta: Callable[[], dict[str, Any]]
+
+    @classmethod
+    def of(
+        cls,
+        store: ImageStore,
+        root: Path,
+        name: str,
+        content: Mapping[str, Any],
+        compute: Compute,
+        meta: Callable[[], dict[str, Any]],
+    ) -> "FeaturePlan":
+        """Plan a computation over a store: the key is the content of its images and whatever decides the values.
+
+        Args:
+            store: The images with their manifest.
+            root: Folder of all kept features.
+            name: Name of the encoder.
+            content: Everything else that decides the values.
+            compute: Function that computes the features.
+            meta: Function that returns the other entries of ``meta.json``.
+        """
+        manifest, hashes = store.manifest, store.pixel_hashes
+        columns = {"image": manifest.images, "group": manifest.groups, "pixel_hash": hashes}
+        key, rows = fingerprint(content, hashes.tolist(), length=32), pd.DataFrame(columns, dtype=object)
+        return cls(key=key, root=root, name=name, rows=rows, compute=compute, meta=meta)
 
     @property
     def folder(self) -> Path:

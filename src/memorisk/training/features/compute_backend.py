@@ -35,7 +35,8 @@ from memorisk.runs.workload import CountProgress
 from memorisk.scores.similarity import LOCAL_SEARCH, Search
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.engine.pixels import Images
-from memorisk.training.features.extraction import feature_batch_size, feature_batches
+from memorisk.training.engine.predict import batch_of_size
+from memorisk.training.features.extraction import feature_batches
 from memorisk.training.features.search_jobs import DistributedSearch
 
 NETWORKS = ("network", "transformers", "detector", "plugin")
@@ -192,7 +193,7 @@ def feature_job(
         threads: Number of threads of a job.
     """
     height, width = encoder.preprocessing.size
-    images = batch or feature_batch_size((int(height), int(width)))
+    images = batch or batch_of_size(int(height), int(width))
     mark = fingerprint(encoder.identity, length=32)
     return FeatureJob(
         "", _absolute(source), stored, size, normalise, seed, mark, (), 0, precision, device.type, images, threads

@@ -8,7 +8,7 @@ channels where the encoder needs them, resized (bilinear with antialias) and nor
 computes features by the same batches, keeps them and describes them.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -32,16 +32,10 @@ from memorisk.runs.errors import InputError, MissingExtraError, one_line
 from memorisk.runs.workload import Cost, CountProgress
 from memorisk.training.engine.devices import autocast, choose_precision, exact_products, place
 from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, check_images, model_normalisation
+from memorisk.training.engine.predict import batch_of_size, gather_rows
 
-MAX_BATCH = 256
-_PIXELS_PER_BATCH = 1 << 22
 _AS_STORED = Normalisation((0.0,), (1.0,))
 _FAILED = (RuntimeError, AttributeError, AssertionError, TypeError, ValueError)
-
-
-def feature_batch_size(size: tuple[int, int]) -> int:
-    """Return images per batch: 256, or as many as hold 4,194,304 pixels (83 at 224 px); it changes no feature."""
-    return int(max(1, min(MAX_BATCH, _PIXELS_PER_BATCH // (size[0] * size[1]))))
 
 
 def feature_precision(precision: str, device: torch.device, *, mixed: bool = True) -> str:
@@ -89,7 +83,7 @@ def feature_batches(
         device: Device to compute on.
         precision: Arithmetic of the network, "fp32", "bf16" or "fp16".
         dtype: Type that pixels are converted to.
-        batch: Number of images per batch; by default `feature_batch_size`.
+        batch: Number of images per batch; by default `batch_of_size`.
         name: Name of the model in an error message.
         keep: Whether features keep the type they were computed in.
 
@@ -105,7 +99,7 @@ def feature_batches(
     height, width = preprocessing.size if preprocessing else images.shape[1:3]
     source = PixelSource(images, rows, device=device, dtype=dtype, normalisation=_AS_STORED)
     prepare = preparation(preprocessing, device, dtype)
-    slots = torch.arange(len(rows)).split(batch or feature_batch_size((int(height), int(width))))
+    slots = torch.arange(len(rows)).split(batch or batch_of_size(int(height), int(width)))
     was_training = model.training
     place(model, device)
     model.eval()
@@ -140,9 +134,6 @@ def _vectors(model: nn.Module, x: torch.Tensor, said: str) -> torch.Tensor:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
         raise InputError(f"{said} gives features of shape {shape}; one vector per image is needed")
     return features
-
-
-__all__ = ["MAX_BATCH", "check_feature_network", "extract_features", "feature_network"]
 
 
 def feature_network(
@@ -229,24 +220,11 @@ def extract_features(
         np.arange(len(images)),
         Preprocessing(sides, channels, normalisation.mean, normalisation.std),
         device=check_device(device),
-        batch=feature_batch_size((max(sides), max(sides))),
+        batch=batch_of_size(max(sides), max(sides)),
         name=type(model).__name__,
     )
     with closing(batches):
-        return _gathered(batches, len(images), progress)
-
-
-def _gathered(batches: Iterator[np.ndarray], n: int, progress: CountProgress | None) -> np.ndarray:
-    """Copy batches one after another into one array [n, d]; each is freed then, so that memory does not grow."""
-    values, done = np.empty((n, 0), dtype=np.float32), 0
-    for features in batches:
-        if not done:
-            values = np.empty((n, features.shape[1]), dtype=np.float32)
-        values[done : done + len(features)] = features
-        done += len(features)
-        if progress is not None:
-            progress(done, n)
-    return values
+        return gather_rows(batches, len(images), progress)
 
 
 _WITHOUT_NETWORK = ("pixels", "pca", "saved")

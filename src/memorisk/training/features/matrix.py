@@ -8,9 +8,9 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from memorisk.images.manifest import Manifest
@@ -166,7 +166,7 @@ def load_features(
     plan = _plan(encoder, store, root, where, how, batch)
     if work is not None and isinstance(wanted, FeatureSource):
         job = feature_job(
-            wanted, encoder, _stored(store), size=size, normalise=normalise, seed=seed, precision=how, device=where,
+            wanted, encoder, store.shape, size=size, normalise=normalise, seed=seed, precision=how, device=where,
             batch=batch, threads=work.threads,
         )  # fmt: skip
         plan = replace(plan, compute=partial(_compute_by_workers, work, job, store, counted, plan.compute))
@@ -183,17 +183,11 @@ def _encoder(
     normalise: str | None,
     seed: int,
 ) -> Encoder:
-    stored = _stored(store)
     if isinstance(asked, PixelPca):
-        return pca_encoder(asked, stored)
+        return pca_encoder(asked, store.shape)
     fitted = _fit_or_load_pca(asked, store, reference, root) if asked.kind == "pca" else None
     books = None if root is None else root.parent
-    return open_encoder(asked, stored, size=size, normalise=normalise, seed=seed, fitted=fitted, books=books)
-
-
-def _stored(store: ImageStore) -> StoredShape:
-    _, height, width, channels = store.images.shape
-    return int(height), int(width), int(channels)
+    return open_encoder(asked, store.shape, size=size, normalise=normalise, seed=seed, fitted=fitted, books=books)
 
 
 def _fit_or_load_pca(
@@ -214,7 +208,7 @@ def _fit_or_load_pca(
     fit = partial(fit_pixel_pca, base.images, int(asked.components or 0), rows=rows, side=asked.side)
     if root is None:
         return fit()
-    content = {"format": _FORMAT, "components": asked.components, "side": asked.side, "stored": _stored(base)}
+    content = {"format": _FORMAT, "components": asked.components, "side": asked.side, "stored": base.shape}
     file = root / f"pca-{fingerprint(content, base.pixel_hashes[rows].tolist(), length=32)}.npz"
     try:
         return PixelPca.load(file)
@@ -229,7 +223,7 @@ def _plan(
     encoder: Encoder, store: ImageStore, root: Path, device: torch.device, precision: str, batch: int | None
 ) -> FeaturePlan:
     """Plan the computation: its key is the content of the images and whatever else decides the values."""
-    computed_by = {"precision": precision, "device": device.type, "dtype": str(encoder.dtype), "stored": _stored(store)}
+    computed_by = {"precision": precision, "device": device.type, "dtype": str(encoder.dtype), "stored": store.shape}
     content = {"format": _FORMAT, "depth": store.images.dtype.str, **computed_by, **encoder.identity}
 
     def compute(rows: np.ndarray):
@@ -247,17 +241,11 @@ def _plan(
             name=encoder.name,
         )
 
-    manifest = store.manifest
-    return FeaturePlan(
-        key=fingerprint(content, store.pixel_hashes.tolist(), length=32),
-        root=root,
-        name=encoder.name,
-        rows=pd.DataFrame(
-            {"image": manifest.images, "group": manifest.groups, "pixel_hash": store.pixel_hashes}, dtype=object
-        ),
-        compute=compute,
-        meta=lambda: {"encoder": encoder.name, "identity": content, "loading": list(encoder.load()[1])},
-    )
+    def meta() -> dict[str, Any]:
+        """Describe the encoder and its weights."""
+        return {"encoder": encoder.name, "identity": content, "loading": list(encoder.load()[1])}
+
+    return FeaturePlan.of(store, root, encoder.name, content, compute, meta)
 
 
 def _compute_by_workers(
@@ -281,7 +269,7 @@ def _features(
         weights=encoder.weights,
         weights_fingerprint=encoder.weights_fingerprint,
         state=encoder.state,
-        preprocessing=_preprocessing_notes(encoder, _stored(store)),
+        preprocessing=_preprocessing_notes(encoder, store.shape),
         precision="fp64" if encoder.dtype == torch.float64 else how,
         dimension=d,
         n=len(ids),

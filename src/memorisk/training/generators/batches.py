@@ -77,7 +77,7 @@ class ImageView:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of a drawn image or latent."""
-        _, height, width, channels = (int(n) for n in self.store.images.shape)
+        height, width, channels = self.store.shape
         return (channels, height, width) if self.encoder is None else self.encoder.latent_shape
 
     def shown(self, rows: np.ndarray, device: torch.device) -> RowImages:
@@ -110,7 +110,7 @@ def view_images(
         InputError: The images are not squares, or the autoencoder does not exist.
         MissingExtraError: diffusers is not installed.
     """
-    _, height, width, channels = (int(n) for n in store.images.shape)
+    height, width, channels = store.shape
     if height != width:
         raise InputError(
             f"images are stored at {height} x {width} pixels; a diffusion transformer takes squares: name a size, as "

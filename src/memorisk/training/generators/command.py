@@ -298,7 +298,7 @@ def steps_cost(
     """
     b, steps = options.images_a_step, options.steps
     if options.kind == "gan":
-        size = int(store.images.shape[1])
+        size = store.shape[0]
         paths = -(-steps // options.gan_path_every) if options.gan_path else 0
         penalties = -(-steps // options.gan_r1_every) if options.r1_gamma(size**2, b) else 0
         return Cost(
@@ -321,8 +321,7 @@ def latents_cost(store: ImageStore, options: GeneratorOptions) -> Cost:
     """
     if options.kind == "gan" or options.latent == "pixels":
         return Cost()
-    _, height, width, channels = (int(n) for n in store.images.shape)
-    encoder = open_latents(options.latent, (height, width, channels), size=height, books=store.folder.parent.parent)
+    encoder = open_latents(options.latent, store.shape, size=store.shape[0], books=store.folder.parent.parent)
     times, numbers = 2 if options.flip else 1, int(np.prod(encoder.latent_shape))
     return Cost(
         images_passed=times * len(set(store.pixel_hashes.tolist())),

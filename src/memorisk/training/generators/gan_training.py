@@ -261,7 +261,7 @@ class GanTraining(GeneratorTraining[GanLoop]):
         self, store: ImageStore, rows: np.ndarray, options: GeneratorOptions, *, validation: np.ndarray | None = None
     ) -> None:
         super().__init__(store, rows, options, validation)
-        _, height, width, channels = (int(n) for n in store.images.shape)
+        height, width, channels = store.shape
         if height != width:
             raise InputError(f"images are stored at {height} x {width} pixels; a GAN takes squares: name a size, as 64")
         self.spec = options.gan_spec(height, channels)

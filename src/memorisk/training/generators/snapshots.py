@@ -162,7 +162,7 @@ class GeneratorTraining(ABC, Generic[Loop]):
 
     def config(self, steps: int) -> GeneratorConfig:
         """Describe the generator after so many steps."""
-        _, height, width, channels = (int(n) for n in self.store.images.shape)
+        height, width, channels = self.store.shape
         return GeneratorConfig(
             size=(height, width),
             channels=channels,

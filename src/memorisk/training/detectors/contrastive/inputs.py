@@ -12,7 +12,7 @@ import numpy as np
 from memorisk.images.store import ImageStore
 from memorisk.models.copy_detectors import Detector, DetectorNetwork, load_detector, new_network, open_backbone
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
-from memorisk.models.encoders.networks import Encoder, StoredShape, open_encoder
+from memorisk.models.encoders.networks import Encoder, open_encoder
 from memorisk.models.provenance import DetectorConfig, TrainingRecord
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line, plural
@@ -55,14 +55,12 @@ def build_initial_detector(store: ImageStore, options: DetectorOptions) -> Initi
     Raises:
         InputError: The backbone is not available, or it is a detector of another kind or dimension.
     """
-    _, height, width, channels = (int(n) for n in store.images.shape)
-    stored, books = (height, width, channels), store.folder.parent.parent
-    source = parse_source(options.backbone)
+    books, source = store.folder.parent.parent, parse_source(options.backbone)
     if source.kind == "detector":
-        return _earlier_detector(source, stored, store, options)
+        return _earlier_detector(source, store, options)
     encoder = open_backbone(
         options.backbone,
-        stored,
+        store.shape,
         size=options.network_size,
         normalise=options.normalise,
         seed=options.seed,
@@ -75,15 +73,13 @@ def build_initial_detector(store: ImageStore, options: DetectorOptions) -> Initi
     return InitialDetector(network, encoder, config, (*encoder.notes, *weights))
 
 
-def _earlier_detector(
-    source: FeatureSource, stored: StoredShape, store: ImageStore, options: DetectorOptions
-) -> InitialDetector:
+def _earlier_detector(source: FeatureSource, store: ImageStore, options: DetectorOptions) -> InitialDetector:
     """Open another copy detector, backbone and linear layer, as the start.
 
     Raises:
         InputError: It is of another kind or dimension, or has another size or normalisation than the settings name.
     """
-    encoder = open_encoder(source, stored, size=options.network_size, normalise=options.normalise)
+    encoder = open_encoder(source, store.shape, size=options.network_size, normalise=options.normalise)
     detector = load_detector(source.folder)
     if not isinstance(detector, Detector):
         raise InputError(
@@ -106,14 +102,13 @@ def _config(
     encoder: Encoder, backbone: str, weights: str, measure: str, store: ImageStore, options: DetectorOptions
 ) -> DetectorConfig:
     """Describe the detector that a training will write; where it starts from another, it keeps that one's measure."""
-    _, height, width, channels = (int(n) for n in store.images.shape)
     return DetectorConfig(
         kind="copy",
         backbone=backbone,
         weights=weights,
         weights_fingerprint=encoder.weights_fingerprint,
         preprocessing=encoder.preprocessing,
-        stored=(height, width, channels),
+        stored=store.shape,
         depth=store.images.dtype.itemsize * 8,
         dimension=options.dimension,
         measure=measure,

@@ -211,14 +211,13 @@ def build_initial_network(latents: Latents, options: LatentOptions) -> InitialNe
 def _config(latents: Latents, options: LatentOptions, name: str, words: str, content: str) -> LatentConfig:
     encoder, store, form = latents.encoder, latents.store, FORMS[options.kind]
     share = options.bce_share
-    stored = tuple(int(n) for n in store.images.shape[1:]) if store is not None else (0, 0, 0)
     return LatentConfig(
         kind=options.kind,
         backbone=name,
         weights=words,
         weights_fingerprint=content,
         preprocessing=encoder.preprocessing,
-        stored=(stored[0], stored[1], stored[2]),
+        stored=(0, 0, 0) if store is None else store.shape,
         depth=store.images.dtype.itemsize * 8 if store is not None else 0,
         dimension=options.dimension or 0,
         measure=form.measure,

@@ -101,7 +101,8 @@ class PairSampler:
         same_dataset: float = 0.9,
         seed: int = 0,
     ) -> None:
-        self.rows, self.protocol, self.copies, self.same_dataset, self.seed = rows, protocol, copies, same_dataset, seed
+        self.rows, self.identity, self.protocol = rows, identity, protocol
+        self.copies, self.same_dataset, self.seed = copies, same_dataset, seed
         n = len(rows)
         names = np.zeros(n, dtype=np.int64) if dataset is None else np.asarray(dataset, dtype=str)
         if not (len(identity) == len(pixels) == len(names) == n):
