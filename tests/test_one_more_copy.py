@@ -68,8 +68,8 @@ def facts(folder: Path) -> dict[str, Any]:
     from memorisk.report.statements.officer_page import officer_page
     from memorisk.report.statements.statement import FOUND, Figure
     from memorisk.runs.checksums import list_folder, listing_sha256
+    from memorisk.studies.pairs.copies import strongest_columns
     from memorisk.studies.pairs.options import BenchCopiesOptions
-    from memorisk.studies.pairs.results import COPIES_COLUMNS
     from memorisk.training.detectors.lcmem.augmentations import PairAugmentation
     from tests.audits.synthetic.test_hidden import stores
     from tests.report.statements.test_statement import audit, statement
@@ -111,7 +111,7 @@ def facts(folder: Path) -> dict[str, Any]:
         "not promised": not_promised(()),
         "pairs": {name: [pairs[name].first.tolist(), *copies(pairs[name])] for name in names},
         "bench": BenchCopiesOptions().chosen_families(),
-        "columns": [column.source for column in COPIES_COLUMNS["strongest"]],
+        "columns": [column.source for column in strongest_columns()],
         "graded": {
             name: checksum(
                 augmented(np.asarray(train.images), np.arange(3), name, 0.5 if name != "jpeg" else 50, seed=0)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -34,9 +34,6 @@ from memorisk.training.autoencoders.options import TrainAutoencoderOptions
 from memorisk.training.detectors.command_options import TrainDetectorOptions
 from memorisk.training.engine.options import TrainClassifierOptions
 from memorisk.training.generators.options import TrainGeneratorOptions
-
-if TYPE_CHECKING:
-    from memorisk.studies.engine.tables import TableLayout
 
 train_app = App(name="train", help=COMMANDS["train"][1])
 study_app = App(name="study", help=COMMANDS["study"][1])
@@ -239,7 +236,6 @@ def rare_distinctive(
     """
     from memorisk.cli.show.training import show_study_plan
     from memorisk.studies.rare_distinctive.study import study_rare_distinctive
-    from memorisk.studies.rare_distinctive.tables import LAYOUT
 
     config = with_executor(read_yaml(file, flags=False), executor, cluster)
     if isinstance(settings := config.setdefault("settings", {}), dict):
@@ -251,7 +247,7 @@ def rare_distinctive(
         plan = with_progress_bar(plan_study, read_study(config), out=out)
         show_study_plan(plan)
         return MemoriskError.exit_code if plan.refused else 0
-    return _study(study_rare_distinctive, LAYOUT, config, out, tables_only=tables_only)
+    return _study(study_rare_distinctive, config, out, tables_only=tables_only)
 
 
 @study_app.command(name="unique-features")
@@ -273,13 +269,12 @@ def unique_features(
     """
     from memorisk.cli.show.training import show_unique_features_plan
     from memorisk.studies.unique_features.study import plan_unique, study_unique_features
-    from memorisk.studies.unique_features.tables import LAYOUT
 
     config = with_executor(read_yaml(file, flags=False), executor, cluster)
     if dry_run:
         show_unique_features_plan(with_progress_bar(plan_unique, config, out=out))
         return 0
-    return _study(study_unique_features, LAYOUT, config, out, tables_only=tables_only)
+    return _study(study_unique_features, config, out, tables_only=tables_only)
 
 
 @study_app.command(name="generators")
@@ -301,27 +296,19 @@ def generators(
     """
     from memorisk.cli.show.generators import show_generators_plan
     from memorisk.studies.generators.study import plan_generators, study_generators
-    from memorisk.studies.generators.tables import LAYOUT
 
     config = with_executor(read_yaml(file, flags=False), executor, cluster)
     if dry_run:
         plan = with_progress_bar(plan_generators, config, out=out)
         show_generators_plan(plan)
         return MemoriskError.exit_code if plan.problems else 0
-    return _study(study_generators, LAYOUT, config, out, tables_only=tables_only)
+    return _study(study_generators, config, out, tables_only=tables_only)
 
 
-def _study(
-    study: Callable[..., Any],
-    layout: "TableLayout",
-    config: dict[str, Any],
-    out: Path,
-    *,
-    tables_only: bool,
-) -> int:
+def _study(study: Callable[..., Any], config: dict[str, Any], out: Path, *, tables_only: bool) -> int:
     """Run a study, or lay out what is finished of it, and show it."""
     from memorisk.cli.show.training import show_study
 
     result = with_progress_bar(study, config, out=out, tables_only=tables_only)
-    show_study(result, layout, out)
+    show_study(result, out)
     return 0 if result.complete else MemoriskError.exit_code

@@ -30,12 +30,12 @@ from memorisk.studies.engine.number_texts import (
 from memorisk.studies.engine.tables import MOST_ROWS, StudyTable, escape_markdown, markdown_table, tables_markdown
 from memorisk.studies.rare_distinctive.class_tables import weights_name
 from memorisk.studies.rare_distinctive.intervention_tables import smallest_budgets
-from memorisk.studies.rare_distinctive.page import study_page
+from memorisk.studies.rare_distinctive.page import rarity_page
 from memorisk.studies.rare_distinctive.rarity import rarity_across, rarity_table
 from memorisk.studies.rare_distinctive.rarity_cells import cell_from_run
-from memorisk.studies.rare_distinctive.results import StudyRuns
+from memorisk.studies.rare_distinctive.results import LAYOUT, StudyRuns
 from memorisk.studies.rare_distinctive.study import StudyResult
-from memorisk.studies.rare_distinctive.tables import COLUMNS, LAYOUT, study_tables
+from memorisk.studies.rare_distinctive.tables import study_tables
 from tests.commands import class_folders
 from tests.report.chromium import Chromium, find_chromium
 
@@ -92,7 +92,7 @@ def tables(runs: StudyRuns) -> dict[str, StudyTable]:
 
 @pytest.fixture(scope="module")
 def html(runs: StudyRuns, tables: dict[str, StudyTable]) -> str:
-    return render_page(study_page(runs, list(tables.values())))
+    return render_page(rarity_page(runs, list(tables.values())))
 
 
 def one(frame: pd.DataFrame, **where: object) -> pd.Series:
@@ -139,10 +139,11 @@ def test_numbers_are_printed_as_the_paper_prints_them():
 def test_every_column_shown_is_there_and_every_table_can_be_stored(tables: dict[str, StudyTable], tmp_path: Path):
     every = {name: table.ours for name, table in tables.items()}
     every |= {name: frame for table in tables.values() for name, frame in table.extra.items()}
-    assert set(every) == set(COLUMNS)
+    schemas = {**LAYOUT.tables, **LAYOUT.frames}
+    assert set(every) == set(schemas)
     for name, frame in every.items():
         assert len(frame), name
-        wanted = {s for c in COLUMNS[name] for s in (c.source, *(c.interval or ()))}
+        wanted = {s for c in schemas[name].columns for s in (c.source, *(c.interval or ()))}
         assert wanted <= set(frame.columns), name
         write_table(tmp_path / f"{name}.parquet", frame)
         assert len(read_table(tmp_path / f"{name}.parquet")) == len(frame)
@@ -315,7 +316,7 @@ def test_an_attack_that_cannot_be_measured_is_said_so(runs: StudyRuns, root: Pat
     assert one(table.paper, Class="1")["MIA AUC"] == "n/a"
     assert one(table.ours, label="1")["why"] == "not measurable: 1 member"
     assert set(table.ours["why"]) == {"", "not measurable: 1 member"}
-    assert "not measurable" in markdown_table(table.ours, COLUMNS["table_8"])
+    assert "not measurable" in markdown_table(table.ours, LAYOUT.tables["table_8"].columns)
 
 
 def test_table_9_counts_patients_where_they_are_named(tables: dict[str, StudyTable]):
@@ -363,10 +364,10 @@ def test_nothing_finished_gives_eleven_empty_tables_and_a_page():
     assert [table.name for table in found] == NAMES
     assert all(table.why_empty for table in found)
     assert all(table.paper.empty and len(table.paper.columns) for table in found if table.name != "table_10")
-    shown = render_page(study_page(nothing, found))
+    shown = render_page(rarity_page(nothing, found))
     assert "no room on the disk" in shown
     assert shown.count("Empty: ") == 11
-    assert "no room on the disk" in tables_markdown(found, LAYOUT)
+    assert "no room on the disk" in tables_markdown(found)
 
 
 def test_damaged_and_absent_parts_cost_the_others_nothing(runs: StudyRuns, root: Path, tmp_path: Path):
@@ -401,7 +402,7 @@ def test_runs_of_one_data_set_on_other_images_are_told_apart(runs: StudyRuns, ro
 
 
 def test_markdown_keeps_users_text_in_its_cell(tables: dict[str, StudyTable]):
-    text = tables_markdown(list(tables.values()), LAYOUT)
+    text = tables_markdown(list(tables.values()))
     assert [line for line in text.splitlines() if line.startswith("## ")][4].startswith("## Table 5. ")
     assert text.count("As the paper prints it:") == 11
     assert r"two\|\<b>\\nclasses" in text
@@ -429,7 +430,7 @@ def test_the_page_holds_every_table_and_figure_and_no_id(html: str):
 
 
 def test_the_page_says_which_protocol_ran(runs: StudyRuns, tables: dict[str, StudyTable]):
-    paper = render_page(study_page(replace(runs, protocol="paper"), list(tables.values())))
+    paper = render_page(rarity_page(replace(runs, protocol="paper"), list(tables.values())))
     assert "the candidate has more data and more steps" in paper
 
 

@@ -10,7 +10,7 @@ import pytest
 from memorisk.report.columns import column_numbers, column_texts
 from memorisk.studies.engine.number_texts import NONE
 from memorisk.studies.generators import memorization
-from memorisk.studies.generators.tables import LAYOUT, generator_table, table_3
+from memorisk.studies.generators.tables import generator_table, table_3
 from tests.studies.generators.test_paired import HELD, N, read
 
 WHO = {"dataset": "Digits", "arm": "a", "kind": "dit", "conditioning": "ensemble", "n_images": N, "repeated": False}
@@ -19,7 +19,7 @@ OF_PATIENTS = {"n_patients": 50}
 
 def headings(table: Any) -> dict[str, str]:
     """Of the shown columns, by what they show."""
-    return {column.source: str(column.heading) for column in LAYOUT.shown(table.ours, table.name)}
+    return {column.source: str(column.heading) for column in next(table.views()).columns}
 
 
 def reading(*reads: Any, quality: pd.DataFrame | None = None) -> Any:

@@ -18,7 +18,7 @@ from memorisk.report.blocks import Gallery
 from memorisk.report.page import render_page
 from memorisk.studies.rare_distinctive.config import read_study
 from memorisk.studies.rare_distinctive.figures import PICTURES, figure_7
-from memorisk.studies.rare_distinctive.page import study_page
+from memorisk.studies.rare_distinctive.page import rarity_page
 from memorisk.studies.rare_distinctive.results import StudyRuns
 from memorisk.studies.rare_distinctive.tables import study_tables
 
@@ -78,19 +78,19 @@ def test_the_images_nearest_to_the_median_of_their_class(runs: StudyRuns) -> Non
 
 def test_no_picture_unless_asked_for_and_no_id_ever(runs: StudyRuns) -> None:
     tables = study_tables(runs, draws=9)
-    page = render_page(study_page(runs, tables))
+    page = render_page(rarity_page(runs, tables))
     assert len(URI.findall(page)) == PICTURES * 11
     ids = pd.read_parquet(runs.cells["CNN", "digits <b>"] / "per_image.parquet")["image"]
     assert not [name for name in ids if f">{name}<" in page]
     assert "This page holds images, as requested, and no id." in page
-    without = render_page(study_page(replace(runs, pictured=frozenset()), tables))
+    without = render_page(rarity_page(replace(runs, pictured=frozenset()), tables))
     assert not URI.findall(without)
     assert "This page holds no image and no id." in without
 
 
 def test_images_that_are_gone_are_told(runs: StudyRuns, tmp_path: Path) -> None:
     gone = replace(runs, cells={("CNN", "digits <b>"): tmp_path / "gone"})
-    page = render_page(study_page(gone, study_tables(gone)))
+    page = render_page(rarity_page(gone, study_tables(gone)))
     assert "Its images cannot be shown" in page
     assert not URI.findall(page)
 

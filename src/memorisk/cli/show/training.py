@@ -15,7 +15,6 @@ from memorisk.cli.show.common import plain_table, print_json, signed
 if TYPE_CHECKING:
     from memorisk.audits.classifier.result import DefenceResult
     from memorisk.studies.engine.study import FinishedStudy
-    from memorisk.studies.engine.tables import TableLayout
     from memorisk.studies.rare_distinctive.plan import StudyPlan
     from memorisk.studies.unique_features.study import UniquePlan
     from memorisk.training.classifiers.command import TrainedClassifiers
@@ -148,12 +147,12 @@ def show_study_plan(plan: "StudyPlan") -> None:
     )
 
 
-def show_study(result: "FinishedStudy", layout: "TableLayout", out: Path) -> None:
+def show_study(result: "FinishedStudy", out: Path) -> None:
     """Print every table as the paper lays it out, what failed, and where the rest lies."""
     from memorisk.studies.engine.study import NOT_RUN_YET
     from memorisk.studies.engine.tables import tables_markdown
 
-    sys.stdout.write(tables_markdown(result.tables, layout) + "\n")
+    sys.stdout.write(tables_markdown(result.tables) + "\n")
     failed = [f"{why}: {n}" if why == NOT_RUN_YET else f"failed: {n}: {why}" for n, why in result.failed.items()]
     console = Console()
     for line in (*failed, f"report: {out / 'report.html'}"):

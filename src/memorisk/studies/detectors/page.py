@@ -15,31 +15,26 @@ from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
-    Fact,
-    Facts,
     Figure,
     Name,
     Page,
     Paragraph,
-    Section,
     Steps,
     Strong,
     Table,
     Text,
-    estimate,
 )
 from memorisk.report.columns import column_numbers, column_texts, count, estimate_arrays, is_missing, percent
 from memorisk.report.figures.intervals import series_plot
 from memorisk.studies.detectors.cells import LOSS_NAMES
 from memorisk.studies.detectors.detection import Detector
-from memorisk.studies.detectors.results import COLUMNS, Benchmark
+from memorisk.studies.detectors.results import LAYOUT, Benchmark
+from memorisk.studies.engine.pages import lead_blocks, study_page
 from memorisk.studies.engine.study import StudyReport
 from memorisk.studies.engine.tables import (
     StudyTable,
-    TableLayout,
     escape_markdown,
-    failure_blocks,
-    has_values,
+    filled_columns,
     markdown_table,
     table_blocks,
     texts_as_missing,
@@ -84,20 +79,10 @@ def architecture_figure(frame: pd.DataFrame) -> list[Block]:
     best = frame.to_dict("records")[0]
     equal = int((frame["detected"] == best["detected"]).sum())
     most = "most test copies are detected by " if equal == 1 else f"nothing separates the first {equal}, among them "
-    caption = (
-        "Published: mean over the measures of the detection ratio of validation copies, with the standard error over "
-        "measures, which is what the published code draws. Corrected: test copies that are recognised as what they are "
-        "copies of, by the measure chosen on validation, with the exact 95 % interval over patients."
-    )
     words = [f"{len(frame)} detectors; {most}", Name(str(best["name"])),
              f": {percent(best['detected'])}."]  # fmt: skip
-    columns = [
-        Column(source="model", heading="Model", row_heading=True),
-        *(Column(source=s, heading=h) for s, h in (("pretraining", "Pre-training"), ("loss", "Loss"))),
-        estimate("mean", "Published mean [± standard error]", "percent"),
-        estimate("detected", "Corrected [95 %]", "percent"),
-    ]
-    table = Table(frame=frame, columns=columns, caption="The drawn numbers.")
+    table = Table(frame=frame, columns=LAYOUT.frames["figure_1"].columns, caption="The drawn numbers.")
+    caption = LAYOUT.sentences["figure_1"]
     title = "Figure 1: network architectures in their configurations"
     return [Figure(svg=svg, title=title, caption=caption, alternative=words, table=table)]
 
@@ -112,52 +97,26 @@ def measure_figure(table: StudyTable) -> Figure:
     series = {PUBLISHED: estimate_arrays(own, "published"), CORRECTED: estimate_arrays(own, "detected")}
     svg = series_plot(column_texts(own, "measure"), series, x_title="Share of copies", reference=None, cut=False)
     first = own.to_dict("records")[0]
-    caption = (
-        "Means over detectors. Published: detection ratio of validation copies; its 95 % interval is of the spread "
-        "between networks and is not drawn for one alone. Corrected: test copies, with 95 % limits over patients."
-    )
     equal = int((own["detected"] == first["detected"]).sum())
     most = "detects most test copies" if equal == 1 else f"and {equal - 1} more detect as many test copies"
     words = f"{len(own)} measures; {first['measure']} {most}: {percent(first['detected'])}."
-    columns = [
-        Column(source="measure", heading="Measure", row_heading=True),
-        estimate("published", "Published [its 95 %]", "percent"),
-        estimate("detected", "Corrected [95 %]", "percent"),
-    ]
-    drawn = Table(frame=own, columns=columns, caption="The drawn numbers.")
+    drawn = Table(frame=own, columns=LAYOUT.frames["measures"].columns, caption="The drawn numbers.")
+    caption = LAYOUT.sentences["measures"]
     title = f"{NUMBERED[loss]}: measures, {LOSS_NAMES[loss]}"
     return Figure(svg=svg, title=title, caption=caption, alternative=words, table=drawn)
 
 
-CAPTIONS = {
-    "cells": "Every requested detector.",
-    "folders": "Where each detector that was trained lies.",
-    "fitted": "What was taken from training images.",
-    "refused": "A form that has no number.",
-}  # fmt: skip
-"""Captions of tables without intervals."""
-LAYOUT = TableLayout(columns=COLUMNS, captions=CAPTIONS)
-
-
 def benchmark_page(result: Benchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page."""
-    sections = [
-        Section("Leaderboard", [*_board_blocks(result), *architecture_figure(result.figure_1)], "leaderboard"),
-        Section("Best combinations", _tables(result, "table_1"), "combinations"),
-        Section("Training", _tables(result, "trained", "table_3"), "training"),
-        Section("Pre-training and architecture", _tables(result, "table_2", "table_4"), "networks"),
-        Section("Measures", _measures(result), "measures"),
-        Section("What was run", [*_pools(result), *_tables(result, "cells", "folders", "fitted", "refused")], "setup"),
-        Section("How to read this", [Steps(_how_to_read(result))], "reading"),
-    ]
-    return Page(
-        title="Copy detectors",
-        subtitle=["Which detector recognises copies of patients' images? ", Name(result.source)],
-        lead=_lead(result),
-        sections=sections,
-        footer=[Paragraph("This page holds no image and no id. Distances of every query are in cells/, who is in which "
-                          "part in split.parquet.")],
-    )  # fmt: skip
+    blocks = {
+        "leaderboard": _board_blocks(result),
+        "figure_1": architecture_figure(result.figure_1),
+        "measures": _measures(result),
+        "pools": _pools(result),
+    }
+    subtitle = [LAYOUT.page.subtitle, Name(result.source)]
+    specificity = percent(result.options.specificity)
+    return study_page(LAYOUT, result.tables, blocks, lead=_lead(result), subtitle=subtitle, specificity=specificity)
 
 
 def benchmark_report(result: Benchmark) -> StudyReport:
@@ -169,29 +128,23 @@ def benchmark_report(result: Benchmark) -> StudyReport:
     board = result.board.rows
     frames = {"leaderboard": board, "numbers": result.numbers, "figure_1": result.figure_1}
     beside = [markdown_table(board, board_columns(board, "beside"))] if len(board) else []
-    return StudyReport(page=benchmark_page(result), layout=LAYOUT, frames=frames, opening=[board_text(result), *beside])
+    return StudyReport(page=benchmark_page(result), frames=frames, opening=[board_text(result), *beside])
 
 
 def _lead(result: Benchmark) -> list[Block]:
     board = result.board.rows
-    blocks: list[Block] = []
+    answer = Callout("warning", "No detector was measured", [Paragraph("The failures are listed below.")])
     if len(board):
-        blocks.append(Callout("note", "What is found of the copies of patients who chose nothing?",
-                              [Steps(findings(result))]))  # fmt: skip
-    else:
-        blocks.append(Callout("warning", "No detector was measured", [Paragraph("The failures are listed below.")]))
-    blocks.append(
-        Facts(
-            [
-                Fact("Detectors", count(len(board))),
-                Fact("Measures", count(len(result.options.chosen_measures))),
-                Fact("Test patients", count(board["n_patients"].iloc[0] if len(board) else 0)),
-                Fact("References in each pool", count(result.references)),
-                Fact("Failed", count(len(result.failed))),
-            ]
-        )
-    )
-    return [*blocks, *failure_blocks(result.failed)]
+        question = "What is found of the copies of patients who chose nothing?"
+        answer = Callout("note", question, [Steps(findings(result))])
+    facts = {
+        "Detectors": len(board),
+        "Measures": len(result.options.chosen_measures),
+        "Test patients": board["n_patients"].iloc[0] if len(board) else 0,
+        "References in each pool": result.references,
+        "Failed": len(result.failed),
+    }
+    return lead_blocks(answer, facts, result.failed)
 
 
 def findings(result: Benchmark) -> list[Text]:
@@ -268,42 +221,25 @@ def board_columns(board: pd.DataFrame, name: str = "leaderboard") -> Sequence[Co
     dropped = {"n_seeds"} if set(column_numbers(board, "n_seeds")) == {1.0} else set()
     if np.allclose(board["detected"], board["detected_all"]):
         dropped |= {"detected_all"}
-    available = [c for c in COLUMNS[name] if c.source in board and c.source not in dropped]
-    return [c for c in available if has_values(board, c.source)]
+    return filled_columns(board, [c for c in LAYOUT.frames[name].columns if c.source not in dropped])
 
 
 def _board_blocks(result: Benchmark) -> list[Block]:
     board = result.board.rows
     if not len(board):
         return []
-    strength = result.options.strength
-    caption = (
-        f"Detectors by what they find of {strength} copies of test patients, each by the measure that validation "
-        "chose, or the first of equals. A place is a range: paired tests over patients, Holm-adjusted over all pairs, "
-        "decide which detector is ahead of which."
-    )
-    note = (
-        "Detected: recognised at the threshold, and the nearest reference is the source; one random copy of each "
-        "patient, exact intervals over patients. The order is that of these test patients: of many detectors the first "
-        "is expected to find less of the next patients' copies."
-    )
-    columns, saved = board_columns(board), "tables/leaderboard.parquet"
-    table = Table(frame=texts_as_missing(board), columns=columns, caption=caption, elsewhere=saved)
+    frame, saved = texts_as_missing(board), "tables/leaderboard.parquet"
+    caption = LAYOUT.sentences["board"].format(strength=result.options.strength)
+    table = Table(frame=frame, columns=board_columns(board), caption=caption, elsewhere=saved)
     caption = "The same detectors: other copies, and what their detection is made of."
-    beside = Table(
-        frame=texts_as_missing(board), columns=board_columns(board, "beside"), caption=caption, elsewhere=saved
-    )
-    return [table, Paragraph([Strong("How it is made. "), note]), beside]
-
-
-def _tables(result: Benchmark, *names: str) -> list[Block]:
-    return table_blocks(LAYOUT, *(result.table(name) for name in names))
+    beside = Table(frame=frame, columns=board_columns(board, "beside"), caption=caption, elsewhere=saved)
+    return [table, Paragraph([Strong(LAYOUT.note_heading), LAYOUT.sentences["board_note"]]), beside]
 
 
 def _measures(result: Benchmark) -> list[Block]:
     """Lay out figures 2 and 4, each with its table."""
     tables = [table for table in result.tables if table.name.startswith("measures_")]
-    blocks = [block for table in tables for block in (measure_figure(table), *table_blocks(LAYOUT, table))]
+    blocks = [block for table in tables for block in (measure_figure(table), *table_blocks(table))]
     return blocks or [Paragraph("Empty: no detector was measured.")]
 
 
@@ -320,22 +256,6 @@ def _pools(result: Benchmark) -> list[Block]:
     if not result.groups_given:
         sentences.append("The patients of the images were not given: each image counts as a patient of its own.")
     return [Paragraph(" ".join(sentences))]
-
-
-def _how_to_read(result: Benchmark) -> list[Text]:
-    options = result.options
-    return [
-        "Train patients train detectors and fit measures; validation patients choose the epoch and the measure of each "
-        "detector; test patients choose nothing. The patients of the nulls have no image in any pool.",
-        f"Each pool searches as many references and has its own threshold, at which a new patient stays unflagged with "
-        f"probability {percent(options.specificity)}; half of the null's patients make it, the other half are the "
-        "false flags shown.",
-        "Published: tau is a percentile of training images searched among all validation images; cosine and "
-        "correlation distances are maximised, covariances refitted in every call, as in the published code. It is "
-        "shown for what it does.",
-        "Intervals and tests are over patients, for these trainings: another seed may train a better or a worse one.",
-        "Each interval holds 95 % by itself, not all of them at once.",
-    ]
 
 
 def board_text(result: Benchmark) -> str:

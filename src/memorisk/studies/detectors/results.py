@@ -1,19 +1,18 @@
-"""Result of a benchmark before it is laid out: the leaderboard, what was run, and how numbers are shown.
+"""Result of a benchmark before it is laid out: the leaderboard, and what was run.
 
 The leaderboard orders detectors by their detection of test patients' copies, each by the measure that validation
 chose. An order of estimates is a selection: the first of many is expected to find less of the next patients'
 copies. Places are therefore ranges by paired tests, and the detector that *validation* put first is named with its
-detection on test patients, who chose nothing. ``COLUMNS`` holds for the page and for Markdown alike.
+detection on test patients, who chose nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
-from memorisk.report.blocks import Column, estimate, number, words
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.copies.copy_detection import (
     DetectorComparison,
@@ -26,8 +25,13 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.studies.detectors.cells import DETECTORS, LOSS_NAMES, CellJob
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.options import BenchDetectorsOptions
+from memorisk.studies.engine.layout import read_layout
+from memorisk.studies.engine.rows import limits
 from memorisk.studies.engine.study import FinishedStudy
-from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.engine.tables import StudyTable, fill_table
+
+LAYOUT = read_layout(__package__, "study")
+"""Schemas of the tables and the page."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +39,7 @@ class Leaderboard:
     """Detectors in order.
 
     Attributes:
-        rows: Table with one row per detector (`COLUMNS`), the first on test patients first.
+        rows: Table with one row per detector, the first on test patients first.
         places: Places by name.
         comparisons: Comparisons of all pairs on test patients' copies, Holm-adjusted over them.
         tied: Names of the detectors that detect most copies of validation patients: one, or several that detect as
@@ -119,7 +123,7 @@ def share_columns(name: str, proportion: Proportion) -> dict[str, float]:
     """Return a share with its limits as columns; missing without trials."""
     if not proportion.trials:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"), float("nan"))
-    return {name: proportion.estimate, f"{name}_low": proportion.low, f"{name}_high": proportion.high}
+    return limits(name, proportion)
 
 
 def _row(d: Detector, strengths: Sequence[str]) -> dict[str, object]:
@@ -179,26 +183,19 @@ def cell_table(jobs: list[CellJob]) -> StudyTable:
         row: dict[str, object] = {"detector": job.cell.name, "state": "measured" if job.done else "not run"}
         if job.done:
             description = job.described
-            row |= {
-                "dimension": description["dimension"],
-                "weights": description["weights"],
-                "preprocessing": description["preprocessing"],
-            }
+            row |= {name: description[name] for name in ("dimension", "weights", "preprocessing")}
             row["notes"] = " ".join(description["notes"])
         elif job.failure:
             row |= {"state": "failed", "notes": job.failure}
         rows.append(row)
-    note = "A cell that failed is tried again by the same command."
-    return StudyTable("cells", "Cells", pd.DataFrame(), pd.DataFrame(rows), note)
+    return fill_table(LAYOUT, "cells", rows)
 
 
 def folder_table(jobs: list[CellJob]) -> StudyTable:
     """List the folder of each trained detector: one row per finished cell, as ``--features`` takes it."""
     trained = [job for job in jobs if job.cell.trained and job.done]
     rows = [{"detector": job.cell.name, "features": f"detector:{DETECTORS}/{job.detector.name}"} for job in trained]
-    note = "Folders are relative to the run folder: put its path after detector:, and the text after --features."
-    why = "" if rows else "no detector was trained"
-    return StudyTable("folders", "Trained detectors", pd.DataFrame(), pd.DataFrame(rows), note, why)
+    return fill_table(LAYOUT, "folders", rows)
 
 
 def number_table(measured: list[Detector], strengths: tuple[str, ...]) -> pd.DataFrame:
@@ -241,101 +238,3 @@ def _rates(pool_detection: PoolDetection) -> dict[str, float | int | bool]:
     row |= {"share": detection.share, "right_share": detection.right_share, "n_copies": detection.n_copies}
     row |= {"threshold": pool_detection.threshold.value, "threshold_kept": pool_detection.threshold.kept}
     return row | {"references": pool_detection.n_references}
-
-
-_DETECTOR = (words("model", "Model", row=True), words("pretraining", "Pre-training"), words("loss", "Loss"))
-_UNITS = (number("n_patients", "Patients", "count"), number("n_seeds", "Seeds", "count"))
-_COMPARISON = (
-    number("first_detected", "First finds", "percent"),
-    number("second_detected", "Second finds", "percent"),
-    estimate("difference", "Difference [95 %]", "percent"),
-    number("p", "p", "probability"),
-    number("adjusted", "p, Holm", "probability"),
-    number("n_discordant", "Patients who decide", "count"),
-    number("n_patients", "of", "count"),
-    number("p_paper", "p as the paper", "probability"),
-)  # fmt: skip
-_MEASURES = (
-    words("measure", "Measure", row=True),
-    estimate("published", "As published [its 95 %]", "percent"),
-    number("new_flagged", "New patients it flags", "percent"),
-    estimate("detected", "Detected on test [95 %]", "percent"),
-    number("validation", "on validation", "percent"),
-    number("nearest", "Source is nearest", "percent"),
-    number("flagged", "New patients flagged", "percent"),
-    estimate("difference", "Less the chosen [95 %]", "percent"),
-    number("adjusted", "p, Holm", "probability"),
-    number("n_detectors", "Detectors", "count"),
-    number("n_patients", "Patients", "count"),
-)  # fmt: skip
-_PAIR = (words("first", "First", row=True), words("second", "Second"))
-
-COLUMNS: Mapping[str, Sequence[Column]] = {
-    "leaderboard": (
-        words("place", "Place"),
-        words("name", "Detector", row=True),
-        words("measure", "Measure"),
-        estimate("detected", "Detected [95 %]", "percent"),
-        number("detected_all", "All copies", "percent"),
-        number("p_first", "p to the first, Holm", "probability"),
-        estimate("flagged", "New patients flagged [95 %]", "percent"),
-        *_UNITS,
-    ),
-    "beside": (
-        words("name", "Detector", row=True),
-        estimate("detected_weak", "Weak copies [95 %]", "percent"),
-        estimate("detected_strong", "Strong copies [95 %]", "percent"),
-        estimate("nearest", "Source is nearest [95 %]", "percent"),
-        estimate("recognised", "Recognised [95 %]", "percent"),
-        estimate("detected_train", "Train copies [95 %]", "percent"),
-        number("detected_validation", "Validation copies", "percent"),
-        number("published", "As published", "percent"),
-        words("published_measure", "by"),
-    ),
-    "table_1": (
-        *_DETECTOR,
-        number("published", "As published", "percent"),
-        words("published_measure", "by"),
-        estimate("new_flagged", "New patients it flags [95 %]", "percent"),
-        number("published_on_test", "Same measure, corrected", "percent"),
-        words("measure", "Measure chosen"),
-        number("validation", "where chosen", "percent"),
-        estimate("detected", "Detected on test [95 %]", "percent"),
-        estimate("flagged", "New patients flagged [95 %]", "percent"),
-        *_UNITS,
-    ),
-    "table_2": (*_PAIR, *_COMPARISON),
-    "table_3": (*_PAIR, *_COMPARISON),
-    "table_4": (*_PAIR, *_COMPARISON),
-    "trained": (
-        *_PAIR,
-        *_COMPARISON[:-1],
-        number("first_train", "First, train copies", "percent"),
-        number("second_train", "Second, train copies", "percent"),
-    ),
-    **dict.fromkeys(("measures_none", "measures_triplet", "measures_infonce"), _MEASURES),
-    "cells": (
-        words("detector", "Detector", row=True),
-        words("state", "State"),
-        number("dimension", "Columns", "count"),
-        words("weights", "Weights"),
-        words("preprocessing", "Images", wide=True),
-        words("notes", "Notes", wide=True),
-    ),
-    "folders": (
-        words("detector", "Detector", row=True),
-        words("features", "After --features", wide=True),
-    ),
-    "fitted": (
-        words("measure", "Measure", row=True),
-        number("n", "Detectors", "count"),
-        words("words", "Such as", wide=True),
-    ),
-    "refused": (
-        words("measure", "Measure", row=True),
-        words("form", "Form"),
-        number("n", "Detectors", "count"),
-        words("detector", "Such as"),
-        words("why", "Why", wide=True),
-    ),
-}  # fmt: skip

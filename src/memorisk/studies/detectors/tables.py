@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import numpy as np
-import pandas as pd
 import scipy
 
 from memorisk.scores.distances.measures import MEASURES
 from memorisk.statistics.copies.copy_detection import DetectorComparison, compare_pairs, mean_share
 from memorisk.studies.detectors.cells import LOSS_NAMES, LOSSES, NO_TRAINING
 from memorisk.studies.detectors.detection import Detector, HitSelector
-from memorisk.studies.detectors.results import detector_columns, paired_tests, share_columns
-from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.detectors.results import LAYOUT, detector_columns, paired_tests, share_columns
+from memorisk.studies.engine.number_texts import digits_text
+from memorisk.studies.engine.rows import limits
+from memorisk.studies.engine.tables import StudyTable, fill_table
 
 TOP = 10
 """Number of rows of table 1 that the paper prints."""
@@ -59,104 +60,67 @@ def _table_1(measured: list[Detector], strength: str) -> StudyTable:
         if best in d.measures(strength):
             row["published_on_test"] = d.share(best, strength, "test")
         rows.append(row | {"n_patients": d.rate(measure, strength, "test").trials, "n_seeds": d.n_seeds})
-    ours = pd.DataFrame(sorted(rows, key=lambda r: -np.nan_to_num(r["published"], nan=-1.0)))
+    rows.sort(key=lambda r: -np.nan_to_num(r["published"], nan=-1.0))
     paper = [
-        {
-            "Model": r["model"], "Pretraining": r["pretraining"] or "–", "Loss": r["loss"],
-            "Val. Detection": _four_digits(r["published"]), "Metric": r["published_measure"],
-        }
-        for r in ours.to_dict("records") if r["published_measure"]
-    ]  # fmt: skip
-    note = (
-        "As printed: of each detector the largest detection ratio over all measures, on the very copies on which it "
-        "was found to be the largest, whatever else the threshold flags; the table also has the number of new patients "
-        "that it flags. Corrected: the measure is chosen on validation patients (the first where several detect as "
-        "many) and judged on test patients, whose copies count where the nearest reference is their source."
-    )
-    return StudyTable("table_1", "Best combinations for each network", pd.DataFrame(paper[:TOP]), ours, note,
-                      "" if rows else "no detector was measured")  # fmt: skip
+        (r["model"], r["pretraining"] or "–", r["loss"], digits_text(r["published"], 4), r["published_measure"])
+        for r in rows
+        if r["published_measure"]
+    ]
+    return fill_table(LAYOUT, "table_1", rows, paper=paper[:TOP])
+
+
+def _comparison_table(
+    name: str, pairs: Sequence[Pair], strength: str, paper: Sequence[Sequence[str]] = ()
+) -> StudyTable:
+    """Tabulate pairs of detectors, tested on the same copies."""
+    tests = paired_tests(pairs, strength)
+    rows = [_comparison_row(pair, test, strength) for pair, test in zip(pairs, tests, strict=True)]
+    return fill_table(LAYOUT, name, rows, paper=paper)
 
 
 def _table_2(measured: list[Detector], strength: str) -> StudyTable:
-    pairs = [
-        pair for pair in combinations(measured, 2)
-        if pair[0].backbone.model == pair[1].backbone.model and pair[0].loss == pair[1].loss
-    ]  # fmt: skip
-    tests = paired_tests(pairs, strength)
-    ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
+    """Compare the kinds of weights of each architecture under each loss."""
+    same = [(a, b) for a, b in combinations(measured, 2) if a.backbone.model == b.backbone.model and a.loss == b.loss]
     paper = [
-        {
-            "Model": a.backbone.model, "Loss": LOSS_NAMES[a.loss],
-            "Pretraining": f"{a.backbone.pretraining} vs {b.backbone.pretraining}",
-            "p-value": _p_text(t_test(a, b, strength)),
-        }
-        for a, b in pairs
-    ]  # fmt: skip
-    note = _T_TESTS + " Difference: the first pre-training less the second, of test patients' copies."
-    why = "" if pairs else "no backbone was given with two kinds of weights"
-    return StudyTable("table_2", "Pre-trainings compared", pd.DataFrame(paper), ours, note, why)
+        (
+            a.backbone.model,
+            LOSS_NAMES[a.loss],
+            f"{a.backbone.pretraining} vs {b.backbone.pretraining}",
+            _p_text(t_test(a, b, strength)),
+        )
+        for a, b in same
+    ]
+    return _comparison_table("table_2", same, strength, paper)
 
 
 def _table_3(measured: list[Detector], strength: str) -> StudyTable:
+    """Compare triplet and InfoNCE, backbone by backbone."""
     by = {(d.backbone.name, d.loss): d for d in measured}
     both = [name for name, loss in by if loss == "triplet" and (name, "infonce") in by]
     pairs = [(by[name, "triplet"], by[name, "infonce"]) for name in both]
-    tests = paired_tests(pairs, strength)
-    ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
-    paper = [
-        {
-            "Model": a.backbone.model, "Pretrain": a.backbone.pretraining, "p-value": _p_text(t_test(a, b, strength)),
-            "Triplet Mean": _four_digits(published_mean(a, strength)),
-            "InfoNCE Mean": _four_digits(published_mean(b, strength)),
-        }
-        for a, b in pairs
-    ]  # fmt: skip
-    note = _T_TESTS + " Difference: triplet less InfoNCE, of test patients' copies."
-    why = "" if pairs else "no backbone was trained with both losses"
-    return StudyTable("table_3", "Comparison of Triplet and InfoNCE", pd.DataFrame(paper), ours, note, why)
+    paper = [(a.backbone.model, a.backbone.pretraining, *_paper_numbers(a, b, strength)) for a, b in pairs]
+    return _comparison_table("table_3", pairs, strength, paper)
 
 
 def _table_4(measured: list[Detector], strength: str) -> StudyTable:
+    """Compare architectures: each by the detector that the paper takes, and by that of validation patients."""
     published = _best_of_model(measured, lambda d: published_mean(d, strength))
     ours_best = _best_of_model(measured, lambda d: d.share(d.chosen(strength), strength, "validation"))
-    pairs = list(combinations(ours_best, 2))
-    tests = paired_tests(pairs, strength)
-    ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
-    paper = [
-        {
-            "Model 1": a.name, "Model 2": b.name, "p-value": _p_text(t_test(a, b, strength)),
-            "Model 1 Mean": _four_digits(published_mean(a, strength)),
-            "Model 2 Mean": _four_digits(published_mean(b, strength)),
-        }
-        for a, b in combinations(published, 2)
-    ]  # fmt: skip
-    note = _T_TESTS + (
-        " Of each architecture the paper takes the pre-training and loss with the largest mean on the copies that it "
-        "then compares; corrected, validation patients choose them, the first of equals, and test patients compare."
-    )
-    why = "" if pairs else "fewer than two architectures were measured"
-    return StudyTable("table_4", "Pairwise comparison of network architectures", pd.DataFrame(paper), ours, note, why)
+    paper = [(a.name, b.name, *_paper_numbers(a, b, strength)) for a, b in combinations(published, 2)]
+    return _comparison_table("table_4", list(combinations(ours_best, 2)), strength, paper)
 
 
 def _training_table(measured: list[Detector], strength: str) -> StudyTable:
+    """Compare each trained detector with its untrained backbone."""
     plain = {d.backbone.name: d for d in measured if d.loss == NO_TRAINING}
     pairs = [(d, plain[d.backbone.name]) for d in measured if d.loss != NO_TRAINING and d.backbone.name in plain]
-    tests = paired_tests(pairs, strength)
-    ours = pd.DataFrame([_comparison_row(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
-    note = (
-        "Not in the paper, which has no untrained detector. Difference: trained less untrained, of test patients' "
-        "copies, each by its own measure. The table also has train copies: what a detector finds more of there it "
-        "learned of these patients."
-    )
-    why = "" if pairs else "no backbone was measured both trained and untrained"
-    return StudyTable("trained", "Trained or not", pd.DataFrame(), ours, note, why)
+    return _comparison_table("trained", pairs, strength)
 
 
-_T_TESTS = (
-    "The paper's p-value is Student's t-test with the measures as replicates (the table also has their means): they "
-    "are readings of one embedding, and the p-value says how measures scatter, not what another patient would show. "
-    "Corrected: exact sign-flip test over patients of who finds which copy, Holm-adjusted over the rows of the table."
-)
+def _paper_numbers(one: Detector, other: Detector, strength: str) -> tuple[str, str, str]:
+    """Return the paper's p-value and the mean of each detector, as it prints them."""
+    means = [digits_text(published_mean(d, strength), 4) for d in (one, other)]
+    return _p_text(t_test(one, other, strength)), *means
 
 
 def t_test(one: Detector, other: Detector, strength: str) -> float:
@@ -193,16 +157,9 @@ def _comparison_row(pair: Pair, test: DetectorComparison, strength: str) -> dict
         measure = d.chosen(strength)
         row |= {f"{which}_measure": measure, f"{which}_detected": d.share(measure, strength, "test")}
         row |= {f"{which}_train": d.share(measure, strength, "train"), f"{which}_mean": published_mean(d, strength)}
-    row |= {
-        "difference": hits.difference.estimate, "difference_low": hits.difference.low,
-        "difference_high": hits.difference.high, "p": hits.p_value, "adjusted": test.adjusted,
-        "n_discordant": hits.n_discordant, "n_patients": hits.difference.n_groups, "p_paper": t_test(a, b, strength),
-    }  # fmt: skip
-    return row
-
-
-def _four_digits(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) and np.isfinite(value) else "n/a"
+    row |= limits("difference", hits.difference) | {"p": hits.p_value, "adjusted": test.adjusted}
+    row |= {"n_discordant": hits.n_discordant, "n_patients": hits.difference.n_groups}
+    return row | {"p_paper": t_test(a, b, strength)}
 
 
 def _p_text(value: float) -> str:
@@ -221,22 +178,9 @@ def measure_tables(measured: Sequence[Detector], strength: str) -> list[StudyTab
         measured: Detectors of the benchmark.
         strength: Strength of the copies.
     """
-    tables = []
-    for loss in LOSSES:
-        rows = _loss_rows([d for d in measured if d.loss == loss and d.chosen(strength)], strength)
-        if rows:
-            title = f"Measures, {LOSS_NAMES[loss]}"
-            tables.append(StudyTable(f"measures_{loss}", title, pd.DataFrame(), pd.DataFrame(rows), _note()))
-    return tables
-
-
-def _note() -> str:
-    return (
-        "Means over the detectors of a loss. The paper's interval is of the spread between networks, with the degrees "
-        "of freedom of all measures together; limits on test are over patients, for these detectors. The chosen "
-        "measure is the one that detects most copies of validation patients, the first where several detect as many; "
-        "the others are compared with it copy by copy on test patients, Holm-adjusted within the loss."
-    )
+    able = [d for d in measured if d.chosen(strength)]
+    by_loss = {loss: _loss_rows([d for d in able if d.loss == loss], strength) for loss in LOSSES}
+    return [fill_table(LAYOUT, f"measures_{loss}", rows) for loss, rows in by_loss.items() if rows]
 
 
 def fitted_table(measured: Sequence[Detector], strength: str) -> StudyTable:
@@ -246,10 +190,7 @@ def fitted_table(measured: Sequence[Detector], strength: str) -> StudyTable:
         way = re.sub(r"[\d.e+-]+", "", m.words)  # whatever the numbers are
         row = rows.setdefault((m.measure, way), {"measure": m.measure, "n": 0, "words": m.words})
         row["n"] = int(str(row["n"])) + 1
-    ours = pd.DataFrame([rows[key] for key in sorted(rows)])
-    note = "Fitted once on training images, for each detector, and frozen; numbers are those of the first detector."
-    return StudyTable("fitted", "Measures as they were fitted", pd.DataFrame(), ours, note,
-                      "" if rows else "no detector was measured")  # fmt: skip
+    return fill_table(LAYOUT, "fitted", [rows[key] for key in sorted(rows)])
 
 
 def refused_table(measured: Sequence[Detector], strength: str) -> StudyTable:
@@ -261,10 +202,7 @@ def refused_table(measured: Sequence[Detector], strength: str) -> StudyTable:
                 first = {"measure": m.measure, "form": form, "n": 0, "detector": m.job.cell.name, "why": why}
                 row = rows.setdefault((form, m.measure), first)
                 row["n"] = int(str(row["n"])) + 1
-    ours = pd.DataFrame([rows[key] for key in sorted(rows)])
-    note = "A measure without a form is left out of that form's means and of what it may choose from."
-    return StudyTable("refused", "Measures that are not defined", pd.DataFrame(), ours, note,
-                      "" if rows else "every measure is defined for every detector, in both forms")  # fmt: skip
+    return fill_table(LAYOUT, "refused", [rows[key] for key in sorted(rows)])
 
 
 def _loss_rows(measured: list[Detector], strength: str) -> list[dict[str, object]]:
@@ -286,9 +224,7 @@ def _loss_rows(measured: list[Detector], strength: str) -> list[dict[str, object
     tests = {t.first: t for t in compare_pairs(pairs, hits, _source(measured, strength))}
     for row in rows:
         if (test := tests.get(str(row["measure"]))) is not None:
-            d = test.hits.difference
-            row |= {"difference": d.estimate, "difference_low": d.low, "difference_high": d.high}
-            row |= {"p": test.hits.p_value, "adjusted": test.adjusted}
+            row |= limits("difference", test.hits.difference) | {"p": test.hits.p_value, "adjusted": test.adjusted}
         row["chosen"] = row["measure"] == chosen
     return sorted(rows, key=lambda r: -np.nan_to_num(float(str(r.get("detected", np.nan))), nan=-1.0))
 
@@ -300,9 +236,9 @@ def _row(measured: list[Detector], measure: str, strength: str, n_values: int) -
     row["n_detectors"] = len(able)
     if not able:
         return row
-    limits = mean_share(_stack(able, measure, strength), _source(able, strength))
-    row |= {"detected": limits.estimate, "detected_low": limits.low, "detected_high": limits.high}
-    row |= {"n_patients": limits.n_groups, "validation": _mean(able, measure, strength, "validation")}
+    detected = mean_share(_stack(able, measure, strength), _source(able, strength))
+    row |= limits("detected", detected)
+    row |= {"n_patients": detected.n_groups, "validation": _mean(able, measure, strength, "validation")}
     row["nearest"] = float(_stack(able, measure, strength, lambda p: p.nearest_is_source).mean())
     row["flagged"] = float(np.mean([d.false_flags(measure, strength, "test").estimate for d in able]))
     return row

@@ -1,5 +1,7 @@
 """Numbers as the papers print them."""
 
+import numpy as np
+
 from memorisk.report.columns import MINUS, is_missing
 
 NONE = "n/a"
@@ -23,6 +25,11 @@ def signed_number(value: object, digits: int = 2) -> str:
 def plain_number(value: object, digits: int) -> str:
     """Format a number without a plus sign."""
     return NONE if is_missing(value) else _minus(f"{float(str(value)):.{digits}f}")
+
+
+def digits_text(value: object, digits: int) -> str:
+    """Format a computed number with a hyphen for a minus sign; anything that is no finite number is "n/a"."""
+    return f"{value:.{digits}f}" if isinstance(value, float) and np.isfinite(value) else NONE
 
 
 def share_text(value: object) -> str:

@@ -16,7 +16,7 @@ from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.workload import Progress
-from memorisk.studies.engine.tables import MOST_ROWS, TABLES, StudyTable, TableLayout, table_frames, tables_markdown
+from memorisk.studies.engine.tables import MOST_ROWS, TABLES, StudyTable, table_frames, tables_markdown
 
 REPORT = "report.html"
 NOT_RUN_YET = "not run yet"
@@ -92,8 +92,6 @@ class StudyReport:
 
     page: Page
     """Page of the study."""
-    layout: TableLayout
-    """Layout of its tables."""
     frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """Further numbers that belong to no table, by the name of their file."""
     opening: Sequence[str] = ()
@@ -165,7 +163,7 @@ def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) 
         for name, frame in {**report.frames, **table_frames(result.tables)}.items():
             if len(frame.columns):
                 write_table(folder / f"{name}.parquet", frame)
-        write_text(folder / f"{TABLES}.md", tables_markdown(result.tables, report.layout, report.opening))
+        write_text(folder / f"{TABLES}.md", tables_markdown(result.tables, report.opening))
         write_text(run / REPORT, render_page(report.page))
         object.__setattr__(result, "folder", study.out)
         run.log("finished", failed=result.failed)

@@ -1,10 +1,11 @@
 """Tables of a study: their files, their Markdown, their blocks on a page.
 
-A table has two forms: the paper's layout, with text in every cell, and the corrected numbers with their intervals. A
-`TableLayout` describes how a study shows them, in Markdown and on its page alike.
+A table has two forms: the paper's layout, with text in every cell, and the corrected numbers with their intervals.
+`fill_table` joins the rows of a study to the table's schema (`layout`), which says how they are shown, in Markdown and
+on its page alike.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import pandas as pd
 from memorisk.report.blocks import Block, Callout, Column, Heading, Name, Paragraph, Steps, Strong, Table
 from memorisk.report.columns import FORMATS, column_texts, is_missing
 from memorisk.report.text import visible
+from memorisk.studies.engine.layout import StudyLayout, TableSchema
 
 TABLES = "tables"
 MOST_ROWS = 40
@@ -42,12 +44,37 @@ class StudyTable:
     """Rows that the study has and the table lacks, one line each."""
     extra: dict[str, pd.DataFrame] = field(default_factory=dict)
     """Further numbers that belong to it, as those of its figures, by name."""
+    layout: StudyLayout = field(default_factory=StudyLayout)
+    """Schemas of the study."""
+    columns: Sequence[Column] = ()
+    """Columns of the corrected numbers, where they differ from run to run; else those of the schema."""
+
+    @property
+    def schema(self) -> TableSchema:
+        """Return the schema of the table."""
+        return self.layout.tables.get(self.name, TableSchema())
 
     @property
     def heading(self) -> str:
         """Format the heading as in "Table 3. Distinctiveness manipulation"; the title alone without a number."""
         number = self.name.removeprefix("table_")
         return f"Table {number}. {self.title}" if number != self.name else self.title
+
+    def views(self) -> Iterator["View"]:
+        """Yield the corrected numbers, then the frames that belong to them."""
+        schema, own = self.schema, f"{self.name}_ours"
+        title = CORRECTED if len(self.paper.columns) else schema.caption or INTERVALS
+        yield View(title, self.ours, self._shown(self.ours, self.columns or schema.columns), own)
+        if schema.again is not None:
+            yield View(schema.again.title, self.ours, self._shown(self.ours, schema.again.columns), own)
+        for name, frame in self.extra.items():
+            form = self.layout.frames.get(name)
+            if form is not None and form.title:
+                columns = self._shown(frame, form.columns)
+                yield View(form.title, frame, columns, f"{self.name}_{name}", form.with_figure)
+
+    def _shown(self, frame: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
+        return list(columns) if self.layout.empty_columns else filled_columns(frame, columns)
 
 
 class View(NamedTuple):
@@ -58,48 +85,63 @@ class View(NamedTuple):
     columns: Sequence[Column]
     file: str
     """Name of the Parquet file that holds all of them."""
+    with_figure: bool = False
+    """Whether a figure of the page shows them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableLayout:
-    """Layout of a study's tables."""
+Rows = pd.DataFrame | Iterable[Mapping[str, Any]]
+"""Rows of a table: a frame, or one mapping per row."""
 
-    columns: Mapping[str, Sequence[Column]]
-    """Columns of the corrected numbers, by the table's name, and of further frames, by theirs."""
-    captions: Mapping[str, str] = field(default_factory=dict)
-    """Captions on the page of tables without intervals, by name."""
-    extra: Mapping[str, str] = field(default_factory=dict)
-    """Titles of further frames that are shown, by their name."""
-    with_figures: frozenset[str] = frozenset()
-    """Further frames that the page shows with their figures and not here."""
-    again: Mapping[str, tuple[str, Sequence[Column]]] = field(default_factory=dict)
-    """Title and columns of a second look at the corrected numbers, by the table's name."""
-    note: str = "How it is made. "
-    """Note before a table's own."""
-    empty_columns: bool = False
-    """Whether columns that hold nothing are shown."""
 
-    def shown(self, frame: pd.DataFrame, name: str) -> list[Column]:
-        """Return the columns of a frame that hold something.
+def fill_table(
+    layout: StudyLayout,
+    name: str,
+    ours: Rows,
+    *,
+    paper: Rows | Sequence[Sequence[str]] = (),
+    note: Sequence[str] = (),
+    why_empty: str = "",
+    missing: Sequence[str] = (),
+    extra: Mapping[str, pd.DataFrame] | None = None,
+    columns: Sequence[Column] = (),
+) -> StudyTable:
+    """Fill a table of a study; one without rows says why.
 
-        Args:
-            frame: Numbers of the table.
-            name: Name of the frame in `columns`.
-        """
-        return [c for c in self.columns[name] if self.empty_columns or has_values(frame, c.source)]
+    Args:
+        layout: Schemas of the study.
+        name: Name of the table in them.
+        ours: Rows with the corrected numbers.
+        paper: Rows of the table as the paper prints it, under the headings of the schema where they have none.
+        note: Sentences after the note of the schema.
+        why_empty: Reason why there are no rows, in place of the schema's.
+        missing: Rows that the study has and the table lacks, one line each.
+        extra: Further numbers that belong to it, by name.
+        columns: Columns, where they differ from run to run.
+    """
+    schema, numbers = layout.tables[name], _frame(ours)
+    lines = paper if isinstance(paper, pd.DataFrame) else list(paper)
+    printed = _frame(lines, schema.paper if len(lines) or not len(numbers) else ())
+    why = "" if len(numbers) else why_empty or schema.empty
+    words = " ".join([schema.note, *note])
+    return StudyTable(
+        name, schema.title, printed, numbers, words, why, tuple(missing), dict(extra or {}), layout, columns
+    )
 
-    def views(self, table: StudyTable) -> Iterator[View]:
-        """Yield the corrected numbers, then the frames that belong to them."""
-        title = CORRECTED if len(table.paper.columns) else self.captions.get(table.name, INTERVALS)
-        yield View(title, table.ours, self.shown(table.ours, table.name), f"{table.name}_ours")
-        if table.name in self.again:
-            title, columns = self.again[table.name]
-            yield View(title, table.ours, [c for c in columns if has_values(table.ours, c.source)],
-                       f"{table.name}_ours")  # fmt: skip
-        for name in table.extra:
-            if name in self.extra:
-                frame = table.extra[name]
-                yield View(self.extra[name], frame, self.shown(frame, name), f"{table.name}_{name}")
+
+def _frame(rows: Rows | Sequence[Sequence[str]], headings: Sequence[str] = ()) -> pd.DataFrame:
+    if isinstance(rows, pd.DataFrame):
+        return rows
+    return pd.DataFrame(list(rows), columns=pd.Index(headings) if headings else None)
+
+
+def filled_columns(frame: pd.DataFrame, columns: Iterable[Column]) -> list[Column]:
+    """Return the columns of a frame that hold something.
+
+    Args:
+        frame: Numbers of a table.
+        columns: Columns that may be shown.
+    """
+    return [column for column in columns if has_values(frame, column.source)]
 
 
 def table_frames(tables: Sequence[StudyTable]) -> dict[str, pd.DataFrame]:
@@ -112,24 +154,23 @@ def table_frames(tables: Sequence[StudyTable]) -> dict[str, pd.DataFrame]:
     return {name: frame for name, frame in every.items() if len(frame.columns)}
 
 
-def tables_markdown(tables: Sequence[StudyTable], layout: TableLayout, opening: Sequence[str] = ()) -> str:
+def tables_markdown(tables: Sequence[StudyTable], opening: Sequence[str] = ()) -> str:
     """Format all tables as Markdown.
 
     Args:
         tables: Tables in their order.
-        layout: Layout of the tables.
         opening: Paragraphs before the tables.
     """
-    blocks = [*opening, *(block for table in tables for block in _markdown(table, layout))]
+    blocks = [*opening, *(block for table in tables for block in _markdown(table))]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _markdown(table: StudyTable, layout: TableLayout) -> list[str]:
+def _markdown(table: StudyTable) -> list[str]:
     blocks = [f"## {table.heading}"]
     if table.why_empty:
         blocks.append(f"Empty: {table.why_empty}.")
     else:
-        first, *others = layout.views(table)
+        first, *others = table.views()
         if len(table.paper.columns):
             blocks += ["As the paper prints it:", markdown_table(table.paper), "Corrected, intervals are 95 %:"]
         blocks.append(markdown_table(first.frame, first.columns))
@@ -139,17 +180,16 @@ def _markdown(table: StudyTable, layout: TableLayout) -> list[str]:
     return [*blocks, "\n".join(f"- {escape_markdown(line)}" for line in table.missing)]
 
 
-def table_blocks(layout: TableLayout, *tables: StudyTable) -> list[Block]:
+def table_blocks(*tables: StudyTable) -> list[Block]:
     """Lay out tables on the page: the paper's layout where there is one, the corrected numbers, and how they are made.
 
     Args:
-        layout: Layout of the tables.
         *tables: Tables, one after the other.
     """
-    return [block for table in tables for block in _blocks(table, layout)]
+    return [block for table in tables for block in _blocks(table)]
 
 
-def _blocks(table: StudyTable, layout: TableLayout) -> list[Block]:
+def _blocks(table: StudyTable) -> list[Block]:
     blocks: list[Block] = [Heading(table.heading)]
     if table.why_empty:
         blocks.append(Paragraph(f"Empty: {table.why_empty}."))
@@ -157,11 +197,10 @@ def _blocks(table: StudyTable, layout: TableLayout) -> list[Block]:
         if len(table.paper.columns):
             columns = [Column(source=str(c), heading=str(c), row_heading=i == 0) for i, c in enumerate(table.paper)]
             blocks.append(_block(View("As the paper prints it.", table.paper, columns, f"{table.name}_paper")))
-        beside = {f"{table.name}_{name}" for name in layout.with_figures}
-        views = [view for view in layout.views(table) if view.file not in beside]
-        blocks += [_block(View(view.title, texts_as_missing(view.frame), view.columns, view.file)) for view in views]
+        views = [view for view in table.views() if not view.with_figure]
+        blocks += [_block(view._replace(frame=texts_as_missing(view.frame))) for view in views]
         if table.note:
-            blocks.append(Paragraph([Strong(layout.note), Name(table.note)]))
+            blocks.append(Paragraph([Strong(table.layout.note_heading), Name(table.note)]))
     return [*blocks, Steps([Name(line) for line in table.missing])] if table.missing else blocks
 
 

@@ -14,30 +14,35 @@ from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
-    Fact,
-    Facts,
     Figure,
     Gallery,
     Heading,
     Name,
     Page,
     Paragraph,
-    Section,
     Steps,
     Table,
     Thumbnail,
     data_uri,
 )
-from memorisk.report.columns import column_numbers, column_texts, count, percent, power, rows
+from memorisk.report.columns import column_numbers, column_texts, percent, power, rows
 from memorisk.report.figures.histograms import distance_plot
 from memorisk.report.figures.intervals import MOST_ROWS, series_plot
-from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
+from memorisk.studies.engine.pages import lead_blocks, study_page
+from memorisk.studies.engine.rows import rows_of
+from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.generators.config import GeneratorsStudy
 from memorisk.studies.generators.memorization import HELD_OUT, pools
 from memorisk.studies.generators.results import Evaluation, StudyEvaluations
 from memorisk.studies.generators.tables import LAYOUT
 from memorisk.studies.generators.wording import findings, unjudgeable_sets
 
+SHARE_FIGURES = {
+    "memorized_figure": ("n_images", "images", "Memorized share of every generator"),
+    "sizes_figure": ("n_images", "training images", "Memorized share against training-set size"),
+    "steps_figure": ("step", "steps", "Memorized share against steps"),
+}
+"""Column, unit and title of the figures of memorized shares, by name."""
 MOST_DISTANCES = 12
 """Most drawings of figure 3; the table has all generators."""
 
@@ -64,28 +69,13 @@ def _distance_figure(read: Evaluation) -> Figure:
     sentence = (
         f"{percent(nearer)} of generated images lie nearer to the training images than half of the held-out ones."
     )
-    columns = [
-        Column(source="pool", heading="Images", row_heading=True),
-        Column(source="median", heading="Median distance", format="power"),
-        Column(source="n", heading="Images", format="count"),
-    ]
     return Figure(
         svg=distance_plot(drawn, x_title="Distance to the nearest training image"),
         title="Figure 3: distances to the training images",
         caption=[Name(name), ", by ", Name(read.detector), f", seed {read.cell.seed}. {sentence}"],
         alternative=[Name(name), f": {sentence}"],
-        table=Table(frame=medians, columns=columns, caption="The drawn distances in short."),
+        table=Table(frame=medians, columns=LAYOUT.frames["medians"].columns, caption="The drawn distances in short."),
     )
-
-
-def size_figure(table: StudyTable) -> list[Block]:
-    """Draw the memorized share against training-set size."""
-    return _shares(table, "n_images", "training images", "Memorized share against training-set size")
-
-
-def step_figure(table: StudyTable) -> list[Block]:
-    """Draw the memorized share against steps."""
-    return _shares(table, "step", "steps", "Memorized share against steps")
 
 
 def copies_figure(table: StudyTable) -> list[Block]:
@@ -95,27 +85,21 @@ def copies_figure(table: StudyTable) -> list[Block]:
         return []
     first = frame.groupby(["dataset", "arm", "n_images", "detector"], sort=False)["seed"].transform("first")
     own = rows(frame, [a == b for a, b in zip(frame["seed"], first, strict=True)])
-    return _share_figures(own, "copies", "copies", "Flagged patients against copies")
+    return share_figures(own, "copies", "copies", "Flagged patients against copies")
 
 
-def memorized_figure(table: StudyTable) -> list[Block]:
-    """Draw the memorized share of every generator."""
-    return (
-        _share_figures(table.ours, "n_images", "images", "Memorized share of every generator")
-        if len(table.ours)
-        else []
-    )
+def share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> list[Block]:
+    """Draw one figure of shares per data set: one row per arm and value, one series per detector.
 
-
-def _shares(table: StudyTable, column: str, unit: str, title: str) -> list[Block]:
-    return _share_figures(table.ours, column, unit, title) if len(table.ours) else []
-
-
-def _share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> list[Block]:
-    """Draw one figure per data set: one row per arm and value, one series per detector."""
+    Args:
+        frame: Rows with shares.
+        column: Column of the values, for each of which a row is drawn.
+        unit: Unit of the values.
+        title: Title of the figures.
+    """
     figures: list[Block] = []
     for dataset in dict.fromkeys(column_texts(frame, "dataset")):
-        own = rows(frame, [name == dataset for name in column_texts(frame, "dataset")])
+        own = rows_of(frame, dataset=dataset)
         if not np.isfinite(column_numbers(own, "share")).any():  # held-out patients too few for any share
             continue
         detectors = list(dict.fromkeys(column_texts(own, "detector")))
@@ -205,10 +189,6 @@ def _pairs(read: Evaluation) -> list[Thumbnail]:
     return items
 
 
-_IDS = ("sources", "closest")
-"""Tables that name images and patients."""
-
-
 def generators_page(
     study: GeneratorsStudy, reading: StudyEvaluations, tables: Sequence[StudyTable], failed: Mapping[str, str]
 ) -> Page:
@@ -221,75 +201,34 @@ def generators_page(
         failed: Reason why each generator is not there, by name.
     """
     by_name, options = {table.name: table for table in tables}, study.options
-
-    def tables_of(*names: str) -> list[Block]:
-        """Return the blocks of some tables, one after the other."""
-        return table_blocks(LAYOUT, *(by_name[name] for name in names))
-
-    hidden = "Ids of images and patients are left out; tables/ in the study's folder has them."
-    listed = [Paragraph(hidden)] if options.redact else tables_of(*_IDS)
-    sections = [
-        Section(
-            "Who is memorized",
-            [*tables_of("memorized"), *memorized_figure(by_name["memorized"])],
-            "memorized",
-        ),
-        Section("Training-set size", [*tables_of("sizes"), *size_figure(by_name["sizes"])], "sizes"),
-        Section("Steps and epochs", [*tables_of("steps"), *step_figure(by_name["steps"])], "steps"),
-        Section("Copies", [*tables_of("copies"), *copies_figure(by_name["copies"])], "copies"),
-        Section("DiT against GAN", tables_of("generators"), "generators"),
-        Section("Distances", [*tables_of("distances"), *distance_figures(reading)], "distances"),
-        Section("Pseudo-conditions", tables_of("table_3"), "table-3"),
-        Section("Sources and closest pairs", listed, "sources"),
-        Section("What was run", tables_of("trained"), "setup"),
-        Section("How to read this", _how_to_read(), "reading"),
-    ]
     pictures = pair_gallery(reading) if options.gallery and not options.redact else []
-    if pictures:
-        sections.insert(8, Section("Pictures", pictures, "pictures"))
-    held = "images of the training data, as requested" if pictures else "no image"
-    return Page(
-        title="What generators memorize",
-        subtitle="A study of generators of images, by kind, training-set size, copies and epochs",
+    blocks: dict[str, list[Block]] = {
+        name: share_figures(by_name[name.removesuffix("_figure")].ours, *words) for name, words in SHARE_FIGURES.items()
+    }
+    blocks |= {"copies_figure": copies_figure(by_name["copies"]), "figure_3": distance_figures(reading)}
+    blocks["pictures"] = pictures
+    if options.redact:
+        hidden = "Ids of images and patients are left out; tables/ in the study's folder has them."
+        blocks |= {"sources": [Paragraph(hidden)], "closest": []}
+    return study_page(
+        LAYOUT,
+        tables,
+        blocks,
         lead=_lead(reading, by_name, failed),
-        sections=sections,
-        footer=[Paragraph(f"This page holds {held}. Every reading is a row of tables/readings.parquet.")],
-        redacted=study.options.redact,
+        redacted=options.redact,
+        held="images of the training data, as requested" if pictures else "no image",
     )
 
 
 def _lead(reading: StudyEvaluations, by_name: Mapping[str, StudyTable], failed: Mapping[str, str]) -> list[Block]:
     lines = findings(by_name["memorized"].ours, by_name["copies"].ours)
     blocks: list[Block] = [Steps(lines)] if lines else [Paragraph("No generator is finished yet.")]
-    facts = [
-        Fact("Generators", count(len({cell.name for cell in reading.cells} | failed.keys()))),
-        Fact("Finished", count(len(reading.cells) - len(reading.unfinished))),
-        Fact("Data sets", count(len({cell.data.name for cell in reading.cells}))),
-        Fact("Failed", count(len(failed))),
-    ]
-    lead: list[Block] = [Callout("note", "What was memorized?", blocks), Facts(facts)]
+    facts = {
+        "Generators": len({cell.name for cell in reading.cells} | failed.keys()),
+        "Finished": len(reading.cells) - len(reading.unfinished),
+        "Data sets": len({cell.data.name for cell in reading.cells}),
+        "Failed": len(failed),
+    }
     doubts = unjudgeable_sets(reading.table)
-    if doubts:
-        lead.append(Callout("warning", "What cannot be judged", [Steps(doubts)]))
-    return [*lead, *failure_blocks(failed)]
-
-
-def _how_to_read() -> list[Block]:
-    return [
-        Steps(
-            [
-                "Patients are divided before anything is trained. No generator saw an image of those who are "
-                "held out, and their nearest generated image is searched as that of training patients is. Without "
-                "memorization both are equally near, however narrow or wide the generated set.",
-                "A share whose interval holds the rate without memory does not prove that no patient is memorized: a "
-                "copy of one patient among thousands moves no share. The list and the closest pairs look for that.",
-                "More generated images find more: a generator shows what it knows only in enough images. Shares "
-                "compare generators at the same number of images.",
-                "A detector that does not recognise a changed copy does not see it. Several detectors are read "
-                "side by side; none of them was chosen for its result.",
-                "Generators differ in kind, size and settings at once: a table of two kinds compares these two "
-                "trainings, not all that could be made of either.",
-                "Each interval holds 95 % by itself, not all of them at once. The largest of many is a selection.",
-            ]
-        )
-    ]
+    warnings = [Callout("warning", "What cannot be judged", [Steps(doubts)])] if doubts else []
+    return lead_blocks(Callout("note", "What was memorized?", blocks), facts, failed, *warnings)

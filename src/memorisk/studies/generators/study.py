@@ -37,7 +37,7 @@ from memorisk.studies.generators.config import NO_QUALITY, GeneratorsStudy, read
 from memorisk.studies.generators.page import generators_page
 from memorisk.studies.generators.plan import CELLS, MEASUREMENT_SETTINGS, Cell, SetData, plan_cells, prepare_set
 from memorisk.studies.generators.results import StudyEvaluations, read_evaluations
-from memorisk.studies.generators.tables import LAYOUT, generator_tables
+from memorisk.studies.generators.tables import generator_tables
 from memorisk.training.features.extraction import features_cost, passes_per_image
 from memorisk.training.generators.command import classifiers_cost, latents_cost, steps_cost
 from memorisk.training.generators.fold_classifiers import fold_data
@@ -176,7 +176,7 @@ def study_generators(
     def report(result: GeneratorsResult) -> StudyReport:
         """Lay out the page, and every reading as a row."""
         page = generators_page(study, result.reading, result.tables, result.failed)
-        return StudyReport(page=page, layout=LAYOUT, frames={"readings": result.reading.table})
+        return StudyReport(page=page, frames={"readings": result.reading.table})
 
     def run(run: RunFolder, progress: Progress) -> None:
         """Train and read what is not done."""

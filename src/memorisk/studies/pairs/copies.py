@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.images.alterations.families import FAMILIES
+from memorisk.report.blocks import Column, estimate
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
@@ -23,15 +25,14 @@ from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.multiple_testing import holm
 from memorisk.statistics.pairs.auc import macro_average
 from memorisk.statistics.pairs.decisions import identity_difference, identity_share
-from memorisk.studies.engine.study import Study, check_entry, check_study, run_study
-from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.engine.rows import limits, rows_of
+from memorisk.studies.engine.tables import StudyTable, fill_table
+from memorisk.studies.pairs.benchmark import PairKind, PairNumbers, plan_pairs, run_benchmark
 from memorisk.studies.pairs.cells import copies_parts, copy_pairs, run_copies
 from memorisk.studies.pairs.division import TEST, VALIDATION
-from memorisk.studies.pairs.figures import figure_1_frame, read_board
-from memorisk.studies.pairs.options import BenchCopiesOptions, copies_options
-from memorisk.studies.pairs.page import copies_page, pair_study
-from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, copies_cost, plan_of, prepare
-from memorisk.studies.pairs.results import COPIES_COLUMNS, MACRO, PairBenchmark, failures, limits, setup_tables
+from memorisk.studies.pairs.options import BenchCopiesOptions
+from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, copies_cost
+from memorisk.studies.pairs.results import LAYOUTS, MACRO, PairBenchmark, ranked
 from memorisk.studies.pairs.scores import RULE_WORDS, RULES, CopiesScores, read_copies
 
 ALL = "all, strongest"
@@ -54,14 +55,8 @@ def figure_4_table(measured: Sequence[CopiesScores]) -> StudyTable:
                 intervals.append(identity_share(share, m.groups[dataset]))
                 row: dict[str, object] = {"detector": m.name, "rule": RULE_WORDS[rule], "dataset": dataset}
                 recalls.append({**row, **limits("recall", intervals[-1]), **_image_shares(share, m.groups[dataset])})
-            rows += _add_macro(recalls, {"recall": intervals}, len(m.datasets))
-    note = (
-        "The threshold of every detector comes from validation patients by one rule. At 50 % specificity half of the "
-        "pairs of two patients count as copies: the rule compares detectors and is not a filter. Families are averaged "
-        "within an image, images within a patient, patients within a data set."
-    )
-    why = "" if rows else "no detector was measured"
-    return StudyTable("figure_4", "Strongest copies", pd.DataFrame(), pd.DataFrame(rows), note, why)
+            rows += _add_macro(recalls, intervals, len(m.datasets))
+    return fill_table(LAYOUTS["copies"], "figure_4", rows)
 
 
 def recall_frame(measured: Sequence[CopiesScores]) -> pd.DataFrame:
@@ -92,26 +87,14 @@ def _recall_rows(m: CopiesScores, rule: str, family: str, place: int, strength: 
         row: dict[str, object] = {"detector": m.name, "rule": RULE_WORDS[rule], "dataset": dataset}
         row |= {"family": family, "strength": strength, **limits("recall", intervals[-1])}
         recalls.append({**row, **_image_shares(hit, m.groups[dataset]), "n_undefined": undefined})
-    return _add_macro(recalls, {"recall": intervals}, len(m.datasets))
-
-
-def overall(frame: pd.DataFrame, datasets: int) -> pd.DataFrame:
-    """Return the rows of the macro average; with one data set, its rows.
-
-    Args:
-        frame: Table with a column ``dataset``.
-        datasets: Number of data sets.
-    """
-    if not len(frame) or datasets < 2:
-        return frame
-    return frame.take(np.flatnonzero(frame["dataset"] == MACRO).tolist())
+    return _add_macro(recalls, intervals, len(m.datasets))
 
 
 def strongest_table(figure_5: pd.DataFrame) -> StudyTable:
     """Tabulate the recall of the strongest copies: one row per detector and threshold, one column per family.
 
     Args:
-        figure_5: Rows of `recall_frame` after `overall`.
+        figure_5: Rows of `recall_frame`, macro-averaged where there are several data sets.
     """
     rows: dict[tuple[str, str], dict[str, object]] = {}
     for record in figure_5.to_dict("records"):  # from the weakest to the strongest: the last one stays
@@ -121,10 +104,17 @@ def strongest_table(figure_5: pd.DataFrame) -> StudyTable:
         family = str(record["family"])
         names = ("recall", "recall_low", "recall_high")
         row |= {name.replace("recall", family): record[name] for name in names}
-    ours = pd.DataFrame(list(rows.values()))
-    note = "The strongest of each family; every strength is in tables/recall.parquet and in figure 5."
-    why = "" if rows else "no detector was measured"
-    return StudyTable("strongest", "Strongest copies by family", pd.DataFrame(), ours, note, why)
+    return fill_table(LAYOUTS["copies"], "strongest", rows.values(), columns=strongest_columns())
+
+
+def strongest_columns() -> list[Column]:
+    """Return the columns of the table by family: those of its schema, and one for each family."""
+    of_families = [estimate(family, f"{_heading(family)} [95 %]", "percent") for family in FAMILIES]
+    return [*LAYOUTS["copies"].tables["strongest"].columns, *of_families]
+
+
+def _heading(family: str) -> str:
+    return family.upper() if family == "jpeg" else family.capitalize()
 
 
 def thresholds_table(measured: Sequence[CopiesScores]) -> StudyTable:
@@ -148,13 +138,7 @@ def thresholds_table(measured: Sequence[CopiesScores]) -> StudyTable:
                         over = m.scores(TEST, dataset, "positive") >= cut.value
                         row |= limits("sensitivity", identity_share(over, groups[pairs.positive.first].astype(str)))
                 rows.append(row)
-    note = (
-        "The last columns say what a threshold does to pairs of test patients, who did not make it. A mean of other "
-        "data sets' thresholds (--no-identities mean), on the raw scale of the scores as the paper takes it, keeps no "
-        "specificity: where it is far from the others', recall does not compare."
-    )
-    why = "" if rows else "no detector was measured"
-    return StudyTable("thresholds", "Thresholds", pd.DataFrame(), pd.DataFrame(rows), note, why)
+    return fill_table(LAYOUTS["copies"], "thresholds", rows)
 
 
 def differences_table(measured: Sequence[CopiesScores], reference: str) -> StudyTable:
@@ -169,13 +153,8 @@ def differences_table(measured: Sequence[CopiesScores], reference: str) -> Study
     if base is not None:
         kinds = [(rule, families) for families in ((ALL,), base.families) for rule in RULES]
         rows = [row for rule, families in kinds for row in _comparison_rows(measured, base, rule, families)]
-    note = (
-        "Difference: macro average, every patient alike, with a paired interval over patients. p: exact sign-flip test "
-        "over patients of who recognises how many of their copies; Holm-adjusted over the detectors, and over "
-        "detectors and families."
-    )
-    why = "" if rows else ("the reference was not measured" if base is None else "only one detector was measured")
-    return StudyTable("differences", "Less the reference", pd.DataFrame(), pd.DataFrame(rows), note, why)
+    why = LAYOUTS["copies"].sentences["no_reference"] if base is None else ""
+    return fill_table(LAYOUTS["copies"], "differences", rows, why_empty=why)
 
 
 def _comparison_rows(
@@ -216,14 +195,12 @@ def _image_shares(hit: np.ndarray, groups: np.ndarray) -> dict[str, object]:
 
 
 def _add_macro(
-    rows: list[dict[str, object]], intervals: dict[str, list[JackknifeInterval]], datasets: int
+    rows: list[dict[str, object]], recalls: Sequence[JackknifeInterval], datasets: int
 ) -> list[dict[str, object]]:
     """Return the rows and the macro average of several data sets; it is missing where a data set has no threshold."""
     if datasets < 2 or len(rows) < datasets:
         return rows
-    macro: dict[str, object] = {**rows[0], "dataset": MACRO}
-    for name, each in intervals.items():
-        macro |= limits(name, macro_average(each))
+    macro: dict[str, object] = {**rows[0], "dataset": MACRO, **limits("recall", macro_average(recalls))}
     macro["recall_paper"] = float(np.mean([float(str(row["recall_paper"])) for row in rows]))
     for name in ("n_images", "n_identities"):
         macro[name] = sum(int(str(row[name])) for row in rows)
@@ -251,12 +228,7 @@ def benchmark_copies(
         InputError: A setting, a detector or the images are refused; nothing was written.
         MemoriskError: The run broke; what is done is kept.
     """
-    folder, options = Path(out), copies_options(settings)
-    check_entry(folder, options, tables_only=tables_only)
-    other = None if options.reid is None else read_board(options.reid, "reid")
-    return run_study(
-        _study(_prepare(images, folder, options, progress), options, other), progress, tables_only=tables_only
-    )
+    return run_benchmark(_COPIES, images, Path(out), settings, progress, tables_only=tables_only)
 
 
 def plan_copies(
@@ -273,25 +245,15 @@ def plan_copies(
     Raises:
         InputError: As `benchmark_copies`.
     """
-    options = copies_options(settings)
-    ready = _prepare(images, Path(out), options, progress)
-    check_study(_study(ready, options, None))
-    return plan_of(ready, lambda cell: copies_cost(cell, options))
+    return plan_pairs(_COPIES, images, Path(out), settings, progress)
 
 
-def _study(ready: BenchmarkSetup, options: BenchCopiesOptions, other: pd.DataFrame | None) -> Study[PairBenchmark]:
-    return pair_study(
-        ready, "copies", run_copies, lambda: _read(ready, options, other), copies_page, test_images=options.test_images
-    )
-
-
-def _prepare(images: str | Path, out: Path, options: BenchCopiesOptions, progress: Progress) -> BenchmarkSetup:
-    """Prepare the benchmark of copies.
+def _check(ready: BenchmarkSetup) -> None:
+    """Refuse features that are computed already, and images without validation patients.
 
     Raises:
-        InputError: As `prepare`; also for features that are computed already, and without validation patients.
+        InputError: There are such.
     """
-    ready = prepare(images, out, options, copies_parts(options), progress)
     for contender in ready.contenders:
         if contender.detector is not None and contender.detector.source.kind == "saved":
             raise InputError(
@@ -303,46 +265,27 @@ def _prepare(images: str | Path, out: Path, options: BenchCopiesOptions, progres
             f"{one_line(ready.store.manifest.name)} has no validation patients to make thresholds from: draw a split "
             "(splits redraw), or name some images val in the given one"
         )
-    return ready
 
 
-def _read(ready: BenchmarkSetup, options: BenchCopiesOptions, reid: pd.DataFrame | None) -> PairBenchmark:
+def _numbers(ready: BenchmarkSetup, options: BenchCopiesOptions) -> PairNumbers:
     """Compute every number from the finished cells."""
     measured = read_copies(ready.cells, options.chosen_families())
-    recall, n_sets = recall_frame(measured), len(ready.division.names)
-    figure_5 = overall(recall, n_sets)
-    strongest, apart = figure_4_table(measured), differences_table(measured, ready.reference)
-    tables = [strongest, strongest_table(figure_5), apart, thresholds_table(measured), *setup_tables(ready)]
-    board = _board(measured, overall(strongest.ours, n_sets), apart.ours, options)
-    figures = {"recall": recall, "figure_5": figure_5}
-    if reid is not None:
-        figures["figure_1"] = figure_1_frame(reid, board)
-    return PairBenchmark(
-        kind="copies",
-        source=ready.store.manifest.name,
-        options=options,
-        reference=ready.reference,
-        board=board,
-        tables=tables,
-        figures=figures,
-        columns=COPIES_COLUMNS,
-        failed=failures(ready.cells),
-        missing=ready.missing,
-        division=ready.division,
-    )
+    several = len(ready.division.names) > 1
+    recall, figure_4 = recall_frame(measured), figure_4_table(measured)
+    figure_5, strongest = (rows_of(f, dataset=MACRO) if several else f for f in (recall, figure_4.ours))
+    apart = differences_table(measured, ready.reference)
+    tables = [figure_4, strongest_table(figure_5), apart, thresholds_table(measured)]
+    board = _board(measured, strongest, apart.ours, options)
+    return PairNumbers(board, tables, {"recall": recall, "figure_5": figure_5})
 
 
 def _board(
     measured: Sequence[CopiesScores], strongest: pd.DataFrame, apart: pd.DataFrame, options: BenchCopiesOptions
 ) -> pd.DataFrame:
     """Return one row per detector: its macro average, or its only data set."""
-    if not measured:
-        return pd.DataFrame()
     by = {(str(r["detector"]), str(r["rule"])): r for r in strongest.to_dict("records")}
-    beside = {
-        str(r["first"]): r for r in apart.to_dict("records")
-        if r["family"] == ALL and r["rule"] == RULE_WORDS["specificity"]
-    }  # fmt: skip
+    compared = rows_of(apart, family=ALL, rule=RULE_WORDS["specificity"])
+    beside = {str(r["first"]): r for r in compared.to_dict("records")}
     rows = []
     for m in measured:
         first, second = (by.get((m.name, RULE_WORDS[rule]), {}) for rule in RULES)
@@ -353,10 +296,7 @@ def _board(
         columns = ("difference", "difference_low", "difference_high", "p", "adjusted")
         row |= {k: v for k, v in beside.get(m.name, {}).items() if k in columns}
         rows.append(row | _specificity(m) | {"dimension": m.cell.described.get("dimension")})
-    board = pd.DataFrame(rows)
-    by_name = "recall_paper" if options.protocol == "paper" else "recall"
-    order = np.argsort(-board[by_name].to_numpy(dtype=float), kind="stable")
-    return board.take(order.tolist()).reset_index(drop=True)
+    return ranked(rows, "recall_paper" if options.protocol == "paper" else "recall")
 
 
 def _specificity(m: CopiesScores) -> dict[str, float]:
@@ -368,3 +308,16 @@ def _specificity(m: CopiesScores) -> dict[str, float]:
     if not intervals:
         return {}
     return limits("specificity", intervals[0] if len(intervals) == 1 else macro_average(intervals))
+
+
+_COPIES = PairKind(
+    name="copies",
+    options=BenchCopiesOptions,
+    other="reid",
+    parts=copies_parts,
+    work=run_copies,
+    cost=copies_cost,
+    check=_check,
+    numbers=_numbers,
+    fixed=("test_images",),
+)

@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.alterations.families import ALL_FAMILIES
-from memorisk.report.blocks import Block, Column, Figure, Inline, Name, Paragraph, Table
-from memorisk.report.columns import column_numbers, column_texts, count, decimal, estimate_arrays, percent, rows
+from memorisk.report.blocks import Block, Figure, Inline, Name, Paragraph, Table
+from memorisk.report.columns import column_numbers, column_texts, count, decimal, estimate_arrays, percent
 from memorisk.report.figures.curves import MOST_DETECTORS, strength_plot
 from memorisk.report.figures.histograms import score_plot
 from memorisk.report.figures.intervals import joint_plot, series_plot
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table
-from memorisk.studies.pairs.results import MACRO, PairBenchmark
+from memorisk.studies.engine.rows import distinct, rows_of
+from memorisk.studies.pairs.results import PairBenchmark, overall
 from memorisk.studies.pairs.scores import RULE_WORDS
 
 MOST_HISTOGRAMS = 12
@@ -35,7 +36,7 @@ def joint_figure(result: PairBenchmark) -> list[Block]:
         column_texts(frame, "detector"), x, y, column_numbers(frame, "dimension"), x_title="Re-identification: AUC",
         y_title="Copies: recall at the strongest",
     )  # fmt: skip
-    table = Table(frame=frame, columns=list(result.columns["figure_1"]), caption="The drawn numbers.")
+    table = Table(frame=frame, columns=result.layout.frames["figure_1"].columns, caption="The drawn numbers.")
     caption = (
         "Macro averages with their 95 % intervals; a larger point is a longer vector. A detector for both tasks lies "
         "in the upper right corner."
@@ -58,15 +59,13 @@ def score_figures(result: PairBenchmark, thresholds: pd.DataFrame) -> list[Block
     if not len(frame):
         return [Paragraph("No detector compares one against all.")]
     blocks: list[Block] = []
-    keys = list(dict.fromkeys(zip(column_texts(frame, "detector"), column_texts(frame, "dataset"), strict=True)))
+    keys = distinct(frame, "detector", "dataset")
     for detector, dataset in keys[:MOST_HISTOGRAMS]:
-        own = rows(frame, (frame["detector"] == detector).to_numpy() & (frame["dataset"] == dataset).to_numpy())
+        own = rows_of(frame, detector=detector, dataset=dataset)
         edges = np.r_[column_numbers(own, "from"), column_numbers(own, "to")[-1]]
         same, different, below = (column_numbers(own, name) for name in ("same", "different", "different_below"))
-        marks = {
-            str(r["at"]): float(r["threshold"]) for r in thresholds.to_dict("records")
-            if r["detector"] == detector and r["dataset"] == dataset
-        }  # fmt: skip
+        thresholds_here = rows_of(thresholds, detector=detector, dataset=dataset)
+        marks = {str(r["at"]): float(r["threshold"]) for r in thresholds_here.to_dict("records")}
         counts = {"of one patient": same, "of two patients": different}
         svg = score_plot(edges, counts, x_title="Score", marks=marks)
         under = int(below.sum())
@@ -83,11 +82,13 @@ def score_figures(result: PairBenchmark, thresholds: pd.DataFrame) -> list[Block
 
 def strongest_figure(result: PairBenchmark) -> list[Block]:
     """Draw figure 4: recall of the strongest copies, both thresholds, macro-averaged."""
-    frame = _overall(result.table("figure_4").ours)
+    if not len(result.board):
+        return []
+    frame = overall(result.table("figure_4").ours)
     names = [str(name) for name in result.board["detector"]]
     series = {}
     for rule, words in RULE_WORDS.items():
-        by = {str(r["detector"]): r for r in frame.to_dict("records") if r["rule"] == words}
+        by = {str(r["detector"]): r for r in rows_of(frame, rule=words).to_dict("records")}
         picked = [
             [float(by[n][c]) if n in by else np.nan for n in names] for c in ("recall", "recall_low", "recall_high")
         ]
@@ -116,8 +117,9 @@ def strength_figures(result: PairBenchmark) -> list[Block]:
     if result.reference in names and result.reference not in chosen:
         chosen[-1] = result.reference
     blocks: list[Block] = []
+    columns = result.layout.frames["figure_5"].columns
     for family in dict.fromkeys(column_texts(frame, "family")):
-        own = [r for r in frame.to_dict("records") if r["family"] == family and r["rule"] == RULE_WORDS["specificity"]]
+        own = rows_of(frame, family=family, rule=RULE_WORDS["specificity"]).to_dict("records")
         strengths = list(dict.fromkeys(float(r["strength"]) for r in own))
         by = {(str(r["detector"]), float(r["strength"])): float(r["recall"]) for r in own}
         lines = {name: [by.get((name, s), np.nan) for s in strengths] for name in chosen}
@@ -125,11 +127,6 @@ def strength_figures(result: PairBenchmark) -> list[Block]:
         words: list[Inline] = []
         for name, values in lines.items():
             words += [Name(name), f": {percent(values[-1])} at the strongest. "]
-        columns = [
-            Column(source="detector", heading="Detector", row_heading=True),
-            Column(source="strength", heading="Strength", format="short"),
-            Column(source="recall", heading="Recall [95 %]", format="percent", interval=("recall_low", "recall_high")),
-        ]
         table = Table(frame=pd.DataFrame(own), columns=columns, caption="The drawn numbers, of all detectors.")
         caption = "Threshold of 50 % specificity on validation pairs; mean over data sets, every patient alike."
         if len(names) > len(chosen):
@@ -137,12 +134,6 @@ def strength_figures(result: PairBenchmark) -> list[Block]:
         title = f"Figure 5: {family}"
         blocks.append(Figure(svg=svg, title=title, caption=caption, alternative=words, table=table))
     return blocks
-
-
-def _overall(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the macro average; with one data set, its rows."""
-    macro = (frame["dataset"] == MACRO).to_numpy(dtype=bool)
-    return rows(frame, macro) if macro.any() else frame
 
 
 BOARD = Path("tables") / "leaderboard.parquet"

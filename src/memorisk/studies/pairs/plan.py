@@ -6,6 +6,7 @@ The cost of a detector counts passes, features, listed pairs and searches over a
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -152,16 +153,15 @@ def reid_cost(cell: Cell) -> Cost:
     return _features(cell) + Cost(pairs=pairs)
 
 
-def copies_cost(cell: Cell, options: BenchCopiesOptions) -> Cost:
+def copies_cost(cell: Cell) -> Cost:
     """Estimate the cost of a detector's missing results in the benchmark of copies.
 
     Copies with the same pixels are embedded once, so that passes are a bound.
 
     Args:
         cell: Cell of the detector.
-        options: Options of the benchmark.
     """
-    d = cell.division
+    d, options = cell.division, cast(BenchCopiesOptions, cell.options)
     copied = sum(len(sampled_rows(cell, name)) for name in d.names)
     n_copies = copied * sum(
         len(FAMILIES[name]) for name in copies_parts(options) if name in set(cell.missing) - {PAIRS}

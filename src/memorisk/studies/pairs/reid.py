@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 from memorisk.models.lcmem import LatentConfig
-from memorisk.report.columns import rows
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
@@ -30,20 +29,20 @@ from memorisk.statistics.pairs.decisions import (
     sensitivity_threshold,
     specificity_at_sensitivity,
 )
-from memorisk.studies.engine.study import Study, check_entry, check_study, run_study
-from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.engine.number_texts import digits_text
+from memorisk.studies.engine.rows import limits
+from memorisk.studies.engine.tables import StudyTable, fill_table
+from memorisk.studies.pairs.benchmark import PairKind, PairNumbers, plan_pairs, run_benchmark
 from memorisk.studies.pairs.cells import REID_PARTS, run_reid
 from memorisk.studies.pairs.detectors import section_place
 from memorisk.studies.pairs.division import TEST, part_pairs
-from memorisk.studies.pairs.figures import figure_1_frame, read_board
-from memorisk.studies.pairs.options import BenchReidOptions, reid_options
-from memorisk.studies.pairs.page import pair_study, reid_page
-from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, plan_of, prepare, reid_cost
-from memorisk.studies.pairs.results import MACRO, REID_COLUMNS, PairBenchmark, failures, limits, setup_tables
+from memorisk.studies.pairs.options import BenchReidOptions
+from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, reid_cost
+from memorisk.studies.pairs.results import LAYOUTS, MACRO, PairBenchmark, overall, ranked
 from memorisk.studies.pairs.scores import FORMS, PairScores, ReidScores, pool_sets, read_reid
 
 _SUFFIX = {"corrected": "", "paper": "_paper"}
-_GRID = {"backbone": "Backbone", "augmentation": "Augmentation", "bce_share": "α", "latent": "Latent"}
+_DESIGN = ("backbone", "augmentation", "bce_share", "latent")
 _STAGE_TWO = "Rotate, Flip, Blur, Noise, Brightness, Contrast, JPEG"
 _FORM_WORDS = {"corrected": "every patient alike", "paper": "every pair alike"}
 
@@ -55,20 +54,9 @@ def table_2(measured: Sequence[ReidScores], sensitivity: float) -> StudyTable:
         measured: Finished detectors of the benchmark.
         sensitivity: Sensitivity at which the specificity is read.
     """
-    rows = [
-        row
-        for m in sorted(measured, key=lambda m: section_place(m.contender.section))
-        for row in _rows_of(m, sensitivity)
-    ]
-    ours = pd.DataFrame(rows)
-    note = (
-        "As printed: every pair counts alike, and a negative's second image is any other patient's. Corrected: every "
-        "patient counts one, intervals are delete-one-patient jackknives. Below 299 patients with pairs no "
-        "specificity at 99 % sensitivity can be measured: it is read at the lowest positive pair, with the lower limit "
-        "of the sensitivity that this has."
-    )
-    return StudyTable("table_2", "Re-identification across data sets", _table_2_paper(ours), ours, note,
-                      "" if rows else "no detector was measured")  # fmt: skip
+    by_section = sorted(measured, key=lambda m: section_place(m.contender.section))
+    ours = pd.DataFrame([row for m in by_section for row in _rows_of(m, sensitivity)])
+    return fill_table(LAYOUTS["reid"], "table_2", ours, paper=_table_2_paper(ours))
 
 
 def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
@@ -115,8 +103,8 @@ def _table_2_paper(ours: pd.DataFrame) -> pd.DataFrame:
         row = rows.setdefault(str(r["detector"]), {"Method": str(r["detector"]), "Section": str(r["section"])})
         short = "Macro Avg." if r["dataset"] == MACRO else str(r["dataset"])
         row |= {
-            f"{short} AUC": _three_digits(r["auc_paper"]),
-            f"{short} Specificity": _three_digits(r["specificity_paper"]),
+            f"{short} AUC": digits_text(r["auc_paper"], 3),
+            f"{short} Specificity": digits_text(r["specificity_paper"], 3),
         }
     return pd.DataFrame(list(rows.values()))
 
@@ -129,11 +117,9 @@ def differences(measured: Sequence[ReidScores], reference: str) -> StudyTable:
         reference: Name of the detector that the others are compared with.
     """
     base = next((m for m in measured if m.name == reference), None)
-    others = [m for m in measured if base is not None and m is not base]
-    rows = [row for m in others for row in _comparison_rows(m, base)] if base is not None else []
-    note = "The same pairs for both; each patient is left out of both at once. An interval without 0 tells them apart."
-    why = "" if rows else ("the reference was not measured" if base is None else "only one detector was measured")
-    return StudyTable("differences", "Less the reference", pd.DataFrame(), pd.DataFrame(rows), note, why)
+    rows = [row for m in measured if base is not None and m is not base for row in _comparison_rows(m, base)]
+    why = LAYOUTS["reid"].sentences["no_reference"] if base is None else ""
+    return fill_table(LAYOUTS["reid"], "differences", rows, why_empty=why)
 
 
 def _comparison_rows(m: ReidScores, base: ReidScores) -> list[dict[str, object]]:
@@ -161,30 +147,22 @@ def table_4(measured: Sequence[ReidScores]) -> StudyTable:
     Args:
         measured: Finished detectors of the benchmark.
     """
-    heads = [m for m in measured if np.isfinite(m.at_half)]
     ours, paper = [], []
-    for m in heads:
+    for m in (m for m in measured if np.isfinite(m.at_half)):
         for form in FORMS:
             every = pool_sets([some.listed(form) for some in m.test.values()])
             decisions = pair_decisions(every.score >= m.at_half, *every[1:4], weight=every.weight)
             auc = pair_auc(*every[:4], weights=every.weight).interval
-            names = ("accuracy", "f1", "precision", "recall")
+            each = {name: getattr(decisions, name) for name in ("accuracy", "f1", "precision", "recall")} | {"auc": auc}
             row: dict[str, object] = {"detector": m.name, **_design(m), "form": _FORM_WORDS[form]}
             row["n_pairs"] = len(every.score)
-            for name in names:
-                row |= limits(name, getattr(decisions, name))
-            ours.append(row | limits("auc", auc))
+            for name, interval in each.items():
+                row |= limits(name, interval)
+            ours.append(row)
             if form == "paper":
-                heads_of = ("Accuracy", "F1-Score", "Precision", "Recall")
-                each = {h: _four_digits(getattr(decisions, n).estimate) for h, n in zip(heads_of, names, strict=True)}
-                design = {_GRID[name]: value for name, value in _design(m).items()}
-                paper.append({"Detector": m.name, **design, **each, "AUC": _four_digits(auc.estimate)})
-    note = (
-        "Micro-averaged: pairs of all data sets together, so that scores of different data sets meet one threshold. "
-        "A pair is called positive from a probability of one half on; detectors without a head have no probability."
-    )
-    why = "" if ours else "no detector with a head was measured"
-    return StudyTable("table_4", "Decisions at P = 0.5", pd.DataFrame(paper), pd.DataFrame(ours), note, why)
+                numbers = [digits_text(interval.estimate, 4) for interval in each.values()]
+                paper.append((m.name, *_design(m).values(), *numbers))
+    return fill_table(LAYOUTS["reid"], "table_4", ours, paper=paper)
 
 
 def _design(m: ReidScores) -> dict[str, str]:
@@ -192,7 +170,7 @@ def _design(m: ReidScores) -> dict[str, str]:
     detector = m.contender.detector.detector if m.contender.detector is not None else None
     config = None if detector is None else detector.config
     if not isinstance(config, LatentConfig):
-        return dict.fromkeys(_GRID, "")
+        return dict.fromkeys(_DESIGN, "")
     sees = _STAGE_TWO if config.stage == 2 else ""
     own = "SWN" if float(config.recipe.get("sample_normalisation") or 0) > 0 else ""
     share = config.recipe.get("bce_share")
@@ -233,18 +211,9 @@ def false_matches(measured: Sequence[ReidScores], sensitivity: float) -> StudyTa
                     **limits("matched", identity_share(hit, groups)),
                 }
                 rows.append(row | {"n_patients": len(np.unique(groups))})
-    unpaired = [m.name for m in measured if m.why_no_pairs]
-    note = (
-        "Exact, all pairs of test images of a data set. What a filter would reject of new, real images: the more there "
-        "are to compare with, the more are matched. Intervals are over the patients of the images that are "
-        "compared, with the others as they are."
-    )
-    if unpaired:
-        note += (
-            f" Not of {', '.join(unpaired)}: {measured[[m.name for m in measured].index(unpaired[0])].why_no_pairs}."
-        )
-    why = "" if rows else "no detector compares one against all"
-    return StudyTable("false_matches", "False matches, one against all", pd.DataFrame(), pd.DataFrame(rows), note, why)
+    unpaired = [m for m in measured if m.why_no_pairs]
+    note = [f"Not of {', '.join(m.name for m in unpaired)}: {unpaired[0].why_no_pairs}."] if unpaired else []
+    return fill_table(LAYOUTS["reid"], "false_matches", rows, note=note)
 
 
 def figure_6_frame(measured: Sequence[ReidScores]) -> pd.DataFrame:
@@ -261,22 +230,10 @@ def figure_6_frame(measured: Sequence[ReidScores]) -> pd.DataFrame:
             edges = m.all_pairs[f"{place}/edges"]
             different = m.all_pairs[f"{place}/different"].copy()
             below = int(m.all_pairs[f"{place}/n_different"]) - int(different.sum())
-            rows += [
-                {
-                    "detector": m.name, "dataset": dataset, "from": edges[i], "to": edges[i + 1],
-                    "same": int(same), "different": int(other), "different_below": below if i == 0 else 0,
-                }
-                for i, (same, other) in enumerate(zip(m.all_pairs[f"{place}/same"], different, strict=True))
-            ]  # fmt: skip
+            for i, (same, other) in enumerate(zip(m.all_pairs[f"{place}/same"], different, strict=True)):
+                row = {"detector": m.name, "dataset": dataset, "from": edges[i], "to": edges[i + 1]}
+                rows.append(row | {"same": int(same), "different": int(other), "different_below": 0 if i else below})
     return pd.DataFrame(rows)
-
-
-def _three_digits(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) and np.isfinite(value) else "n/a"
-
-
-def _four_digits(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) and np.isfinite(value) else "n/a"
 
 
 @takes_settings(BenchReidOptions)
@@ -300,12 +257,7 @@ def benchmark_reid(
         InputError: A setting, a detector or the images are refused; nothing was written.
         MemoriskError: The run broke; what is done is kept.
     """
-    folder, options = Path(out), reid_options(settings)
-    check_entry(folder, options, tables_only=tables_only)
-    other = None if options.copies is None else read_board(options.copies, "copies")
-    return run_study(
-        _study(_prepare(images, folder, options, progress), options, other), progress, tables_only=tables_only
-    )
+    return run_benchmark(_REID, images, Path(out), settings, progress, tables_only=tables_only)
 
 
 def plan_reid(
@@ -322,79 +274,53 @@ def plan_reid(
     Raises:
         InputError: As `benchmark_reid`.
     """
-    options = reid_options(settings)
-    ready = _prepare(images, Path(out), options, progress)
-    check_study(_study(ready, options, None))
-    return plan_of(ready, reid_cost)
+    return plan_pairs(_REID, images, Path(out), settings, progress)
 
 
-def _study(ready: BenchmarkSetup, options: BenchReidOptions, other: pd.DataFrame | None) -> Study[PairBenchmark]:
-    return pair_study(ready, "reid", run_reid, lambda: _read(ready, options, other), reid_page)
-
-
-def _prepare(images: str | Path, out: Path, options: BenchReidOptions, progress: Progress) -> BenchmarkSetup:
-    """Prepare the benchmark of re-identification.
+def _check(ready: BenchmarkSetup) -> None:
+    """Refuse images in which no test patient has two.
 
     Raises:
-        InputError: As `prepare`; also where no test patient has two images.
+        InputError: The images are such.
     """
-    ready = prepare(images, out, options, REID_PARTS, progress)
-    if not part_pairs(ready.division, TEST, ready.division.names, seed=options.seed):
+    if not part_pairs(ready.division, TEST, ready.division.names, seed=ready.options.seed):
         raise InputError(
             f"{one_line(ready.store.manifest.name)}: no test patient has two different images, so that "
             "re-identification has nothing to test. Name the patient of each image (group_column, group_from), or run "
             "bench copies"
         )
-    return ready
 
 
-def _read(ready: BenchmarkSetup, options: BenchReidOptions, copies: pd.DataFrame | None) -> PairBenchmark:
+def _numbers(ready: BenchmarkSetup, options: BenchReidOptions) -> PairNumbers:
     """Compute every number from the finished cells."""
     measured = read_reid(ready.cells)
     main, apart = table_2(measured, options.sensitivity), differences(measured, ready.reference)
-    tables = [main, apart, table_4(measured), false_matches(measured, options.sensitivity), *setup_tables(ready)]
-    board = _board(measured, main, apart, options)
-    figures = {"figure_6": figure_6_frame(measured)}
-    if copies is not None:
-        figures["figure_1"] = figure_1_frame(board, copies)
-    return PairBenchmark(
-        kind="reid",
-        source=ready.store.manifest.name,
-        options=options,
-        reference=ready.reference,
-        board=board,
-        tables=tables,
-        figures=figures,
-        columns=REID_COLUMNS,
-        failed=failures(ready.cells),
-        missing=ready.missing,
-        division=ready.division,
-    )
+    tables = [main, apart, table_4(measured), false_matches(measured, options.sensitivity)]
+    return PairNumbers(_board(measured, main, apart, options), tables, {"figure_6": figure_6_frame(measured)})
 
 
 def _board(
     measured: Sequence[ReidScores], main: StudyTable, apart: StudyTable, options: BenchReidOptions
 ) -> pd.DataFrame:
     """Return one row per detector: its macro average, or its only data set."""
-    if not measured:
-        return pd.DataFrame()
-    records = []
-    by = {str(r["first"]): r for r in _overall(apart.ours).to_dict("records")}
+    by = {str(r["first"]): r for r in overall(apart.ours).to_dict("records")}
     dimension = {m.name: m.cell.described.get("dimension") for m in measured}
-    for row in _overall(main.ours).to_dict("records"):
+    records = []
+    for row in overall(main.ours).to_dict("records"):
         name = str(row["detector"])
-        columns = {k: v for k, v in row.items() if k not in ("dataset", "sensitivity_low")}
-        beside = {k: v for k, v in by.get(name, {}).items() if k.startswith("difference")}
+        columns = {str(k): v for k, v in row.items() if k not in ("dataset", "sensitivity_low")}
+        beside = {str(k): v for k, v in by.get(name, {}).items() if str(k).startswith("difference")}
         records.append({**columns, **beside, "dimension": dimension[name]})
-    suffix = "_paper" if options.protocol == "paper" else ""
-    board = pd.DataFrame(records)
-    order = np.argsort(-board[f"auc{suffix}"].to_numpy(dtype=float), kind="stable")
-    return board.take(order.tolist()).reset_index(drop=True)
+    return ranked(records, "auc_paper" if options.protocol == "paper" else "auc")
 
 
-def _overall(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the macro average; with one data set, its rows."""
-    if not len(frame):
-        return frame
-    macro = (frame["dataset"] == MACRO).to_numpy(dtype=bool)
-    return rows(frame, macro) if macro.any() else frame
+_REID = PairKind(
+    name="reid",
+    options=BenchReidOptions,
+    other="copies",
+    parts=lambda _: REID_PARTS,
+    work=run_reid,
+    cost=reid_cost,
+    check=_check,
+    numbers=_numbers,
+)

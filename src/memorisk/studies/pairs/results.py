@@ -1,6 +1,6 @@
-"""Result of a benchmark before it is laid out: its numbers, its findings in sentences, columns of its tables.
+"""Result of a benchmark before it is laid out: its numbers, and its findings in sentences.
 
-The sentences are for the terminal, the page and Markdown alike. Columns hold estimates with their limits.
+The sentences are for the terminal, the page and Markdown alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,16 +8,19 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from memorisk.images.alterations.families import FAMILIES
-from memorisk.report.blocks import Column, estimate, number, words
-from memorisk.report.columns import decimal, is_missing, percent
-from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.report.columns import column_texts, decimal, is_missing, largest_first, percent
+from memorisk.report.columns import rows as chosen_rows
+from memorisk.studies.engine.layout import StudyLayout, read_layout
 from memorisk.studies.engine.study import FinishedStudy
-from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.engine.tables import StudyTable, fill_table
 from memorisk.studies.pairs.cells import Cell
 from memorisk.studies.pairs.division import TEST, VALIDATION, Division, part_pairs
 from memorisk.studies.pairs.options import Options
 from memorisk.studies.pairs.plan import BenchmarkSetup
+
+MACRO = "Macro average"
+LAYOUTS = {kind: read_layout(__package__, "setup", kind) for kind in ("reid", "copies")}
+"""Schemas of the tables and the page of each benchmark."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -36,65 +39,68 @@ class PairBenchmark(FinishedStudy):
     """Leaderboard with one row per detector, the best first (`frames`)."""
     figures: dict[str, pd.DataFrame]
     """Numbers of the figures that are in no table, by name."""
-    columns: Mapping[str, Sequence[Column]]
-    """Columns of the tables."""
     missing: dict[str, str]
     """Baselines of the paper that are not at hand, and what to give to have them."""
     division: Division
     """Division of the patients."""
 
+    @property
+    def layout(self) -> StudyLayout:
+        """Return the schemas of its tables and its page."""
+        return LAYOUTS[self.kind]
 
-def setup_tables(ready: BenchmarkSetup) -> list[StudyTable]:
+
+def overall(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the macro average; with one data set, its rows.
+
+    Args:
+        frame: Table with a column ``dataset``.
+    """
+    macro = [dataset == MACRO for dataset in column_texts(frame, "dataset")]
+    return chosen_rows(frame, macro) if any(macro) else frame
+
+
+def ranked(rows: Sequence[Mapping[str, object]], column: str) -> pd.DataFrame:
+    """Return a leaderboard in the order of a column, the largest first, equal ones in their order."""
+    board = pd.DataFrame(list(rows))
+    return largest_first(board, column).reset_index(drop=True) if len(board) else board
+
+
+def setup_tables(ready: BenchmarkSetup, layout: StudyLayout) -> list[StudyTable]:
     """Tabulate the parts, what was run, and which baselines are missing.
 
     Args:
         ready: Benchmark before anything is computed.
+        layout: Schemas of the benchmark.
     """
-    return [_parts_table(ready), _detector_table(ready.cells), _missing_table(ready.missing)]
+    missing = [{"detector": name, "give": give} for name, give in ready.missing.items()]
+    rows = {"parts": _part_rows(ready), "detectors": [_detector_row(cell) for cell in ready.cells], "missing": missing}
+    return [fill_table(layout, name, of_table) for name, of_table in rows.items()]
 
 
-def _parts_table(ready: BenchmarkSetup) -> StudyTable:
+def _part_rows(ready: BenchmarkSetup) -> list[dict[str, object]]:
     d, rows = ready.division, []
     for part in (VALIDATION, TEST):
         pairs = {p.dataset: p for p in part_pairs(d, part, d.names, seed=ready.options.seed)}
         for name in d.names:
             row: dict[str, object] = {"dataset": name, "part": part, "images": len(d.rows(part, name))}
             row |= {"patients": d.patients(part, name), "repeated": d.repeated(part, name), "pairs": 0}
-            if name in pairs:
-                listed_pairs = pairs[name]
-                row |= {
-                    "pairs": len(listed_pairs.weight),
-                    "largest": listed_pairs.largest_share,
-                    "identical": listed_pairs.identical,
-                }
+            if listed := pairs.get(name):
+                row |= {"pairs": len(listed.weight), "largest": listed.largest_share, "identical": listed.identical}
             rows.append(row)
-    note = (
-        "Validation patients make the thresholds, test patients are judged. Positive pairs grow with the square of a "
-        "patient's images: the last columns say how much of them the eight patients with most images own."
-    )
-    return StudyTable("parts", "Who is asked", pd.DataFrame(), pd.DataFrame(rows), note)
+    return rows
 
 
-def _detector_table(cells: Sequence[Cell]) -> StudyTable:
-    rows = []
-    for cell in cells:
-        row: dict[str, object] = {"detector": cell.name, "state": "measured" if cell.done else "not run"}
-        row |= {"compares": cell.contender.compares}
-        if cell.done:
-            description = cell.described
-            row |= {name: description.get(name) for name in ("dimension", "weights", "preprocessing")}
-            row["notes"] = " ".join(description.get("notes") or [])
-        elif cell.failure:
-            row |= {"state": "failed", "notes": cell.failure}
-        rows.append(row)
-    note = "A detector that failed is tried again by the same command."
-    return StudyTable("detectors", "Detectors", pd.DataFrame(), pd.DataFrame(rows), note)
-
-
-def _missing_table(missing: Mapping[str, str]) -> StudyTable:
-    rows = [{"detector": name, "give": give} for name, give in missing.items()]
-    why = "" if rows else "no requested baseline is missing"
-    return StudyTable("missing", "Baselines that are not at hand", pd.DataFrame(), pd.DataFrame(rows), "", why)
+def _detector_row(cell: Cell) -> dict[str, object]:
+    row: dict[str, object] = {"detector": cell.name, "state": "measured" if cell.done else "not run"}
+    row |= {"compares": cell.contender.compares}
+    if cell.done:
+        description = cell.described
+        row |= {name: description.get(name) for name in ("dimension", "weights", "preprocessing")}
+        row["notes"] = " ".join(description.get("notes") or [])
+    elif cell.failure:
+        row |= {"state": "failed", "notes": cell.failure}
+    return row
 
 
 def failures(cells: Sequence[Cell]) -> dict[str, str]:
@@ -183,156 +189,3 @@ def _share(row: dict, name: str) -> str:
     if is_missing(row.get(f"{name}_low")):
         return percent(row[name])
     return f"{percent(row[name])} (95 %: {percent(row[f'{name}_low'])} to {percent(row[f'{name}_high'])})"
-
-
-MACRO = "Macro average"
-
-
-def limits(name: str, interval: JackknifeInterval) -> dict[str, float]:
-    """Return an estimate with its limits as columns.
-
-    Args:
-        name: Name of the estimate's column.
-        interval: Interval of the estimate, with NaN where it is not known.
-    """
-    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
-
-
-def _family(name: str) -> str:
-    """Format a family as a heading."""
-    return name.upper() if name == "jpeg" else name.capitalize()
-
-
-DETECTOR = words("detector", "Detector", row=True)
-SET = words("dataset", "Data set")
-_SETUP: Mapping[str, Sequence[Column]] = {
-    "parts": (
-        words("dataset", "Data set", row=True),
-        words("part", "Part"),
-        number("images", "Images", "count"),
-        number("patients", "Patients", "count"),
-        number("repeated", "With two or more images", "count"),
-        number("pairs", "Positive pairs", "count"),
-        number("largest", "Of the eight with most", "percent"),
-        number("identical", "Identical pairs left out", "count"),
-    ),
-    "detectors": (
-        DETECTOR,
-        words("state", "State"),
-        number("dimension", "Numbers an image", "count"),
-        words("compares", "Compares by", wide=True),
-        words("weights", "Weights"),
-        words("preprocessing", "Images", wide=True),
-        words("notes", "Notes", wide=True),
-    ),
-    "missing": (words("detector", "Method", row=True), words("give", "What to give to have it", wide=True)),
-    "figure_1": (
-        DETECTOR,
-        estimate("auc", "Re-identification: AUC [95 %]", "decimal"),
-        estimate("recall", "Copies: recall at the strongest [95 %]", "percent"),
-        number("dimension", "Numbers an image", "count"),
-    ),
-}  # fmt: skip
-REID_COLUMNS: Mapping[str, Sequence[Column]] = {
-    **_SETUP,
-    "leaderboard": (
-        DETECTOR,
-        estimate("auc", "AUC [95 %]", "decimal"),
-        estimate("specificity", "Specificity [95 %]", "percent"),
-        estimate("auc_paper", "AUC, every pair alike", "decimal"),
-        number("specificity_paper", "Specificity, every pair alike", "percent"),
-        estimate("difference", "AUC less the reference's [95 %]", "decimal"),
-        number("dimension", "Numbers an image", "count"),
-    ),
-    "table_2": (
-        words("section", "Section"),
-        DETECTOR,
-        SET,
-        estimate("auc", "AUC [95 %]", "decimal"),
-        estimate("specificity", "Specificity [95 %]", "percent"),
-        words("at", "which is", wide=True),
-        estimate("auc_paper", "AUC, every pair alike [95 %]", "decimal"),
-        number("specificity_paper", "Specificity, every pair alike", "percent"),
-        number("n_identities", "Patients", "count"),
-        number("n_pairs", "Positive pairs", "count"),
-    ),
-    "differences": (
-        words("first", "Detector", row=True),
-        words("second", "less the reference"),
-        SET,
-        estimate("difference", "Difference of AUC [95 %]", "decimal"),
-        estimate("difference_paper", "Every pair alike [95 %]", "decimal"),
-        number("n_identities", "Patients", "count"),
-    ),
-    "table_4": (
-        DETECTOR,
-        words("backbone", "Backbone"),
-        words("augmentation", "Augmentation", wide=True),
-        words("bce_share", "α"),
-        words("latent", "Latent"),
-        words("form", "Pairs count"),
-        estimate("accuracy", "Accuracy [95 %]", "percent"),
-        estimate("f1", "F1 [95 %]", "percent"),
-        estimate("precision", "Precision [95 %]", "percent"),
-        estimate("recall", "Recall [95 %]", "percent"),
-        estimate("auc", "AUC [95 %]", "decimal"),
-        number("n_pairs", "Pairs", "count"),
-    ),
-    "false_matches": (
-        DETECTOR,
-        SET,
-        words("at", "Threshold"),
-        number("threshold", "Score", "short"),
-        estimate("sensitivity", "Positive pairs found [95 %]", "percent"),
-        number("n_matched", "Images matched", "count"),
-        number("n_images", "of", "count"),
-        estimate("matched", "Images matched, patients alike [95 %]", "percent"),
-        number("n_patients", "Patients", "count"),
-    ),
-}  # fmt: skip
-COPIES_COLUMNS: Mapping[str, Sequence[Column]] = {
-    **_SETUP,
-    "leaderboard": (
-        DETECTOR,
-        estimate("recall", "Recall of the strongest copies [95 %]", "percent"),
-        estimate("recall_95", "at the threshold of 95 % recall [95 %]", "percent"),
-        number("recall_paper", "Every image alike", "percent"),
-        estimate("difference", "less the reference's [95 %]", "percent"),
-        number("adjusted", "p, Holm", "probability"),
-        estimate("specificity", "New pairs distinguished [95 %]", "percent"),
-    ),
-    "figure_4": (
-        DETECTOR,
-        words("rule", "Threshold"),
-        SET,
-        estimate("recall", "Recall at the strongest [95 %]", "percent"),
-        number("recall_paper", "Every image alike", "percent"),
-        number("n_identities", "Patients", "count"),
-        number("n_images", "Images", "count"),
-    ),
-    "strongest": (
-        DETECTOR,
-        words("rule", "Threshold"),
-        *(estimate(family, f"{_family(family)} [95 %]", "percent") for family in FAMILIES),
-    ),
-    "differences": (
-        words("first", "Detector", row=True),
-        words("second", "less the reference"),
-        words("rule", "Threshold"),
-        words("family", "Copies by"),
-        estimate("difference", "Difference of recall [95 %]", "percent"),
-        number("p", "p", "probability"),
-        number("adjusted", "p, Holm", "probability"),
-        number("n_discordant", "Patients who decide", "count"),
-        number("n_identities", "of", "count"),
-    ),
-    "thresholds": (
-        DETECTOR,
-        SET,
-        words("rule", "Rule"),
-        number("threshold", "Score", "short"),
-        words("made_from", "Made from", wide=True),
-        estimate("specificity", "New test pairs distinguished [95 %]", "percent"),
-        estimate("sensitivity", "Test pairs of one patient found [95 %]", "percent"),
-    ),
-}  # fmt: skip

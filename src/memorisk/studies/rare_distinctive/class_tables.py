@@ -22,25 +22,10 @@ from memorisk.studies.engine.number_texts import (
     signed_number,
     thousands_text,
 )
-from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.engine.tables import StudyTable, fill_table
 from memorisk.studies.rare_distinctive.rarity import class_table, rarity_across, rarity_table, table_one
-from memorisk.studies.rare_distinctive.results import StudyCell, StudyReading
+from memorisk.studies.rare_distinctive.results import LAYOUT, StudyCell, StudyReading
 
-NO_CELL = "no cell is finished"
-_RARITY_NOTE = (
-    "The paper's rho counts images as independent and its sign test counts cells that share data sets; ours permutes "
-    "frequencies over classes, tests class means and takes the data set as the unit, each with the smallest p it "
-    "could have had."
-)
-_CLASSES_NOTE = (
-    "The paper gives means alone; ours have intervals over patients and trainings, and no tier below ten scored "
-    "patients."
-)
-_ATTACKS_NOTE = (
-    "The best of several attacks is chosen on the images it is judged by, so the paper's column is optimistic; ours is "
-    "one attack chosen beforehand, the loss difference, which the paper names as its strongest, with its interval over "
-    "patients. It needs the twin, which an attacker does not have."
-)
 _FORMS = {
     ("other_seeds",): "other seeds, loss threshold",
     ("strongest", "other_seeds"): "other seeds, loss difference",
@@ -57,10 +42,9 @@ def table_1(reading: StudyReading, *, draws: int, seed: int) -> StudyTable:
         draws: Number of random permutations where not all are visited.
         seed: Random seed of the permutations.
     """
-    title = "Rarity and memorization: Spearman's rho of class frequency and M, mean ± s.d. over seeds"
     cells = [cell.rarity for cell in reading.cells]
     if not cells:
-        return _empty("table_1", title, _RARITY_NOTE, ["Model"], NO_CELL)
+        return fill_table(LAYOUT, "table_1", ())
     ours = rarity_table(cells, draws=draws, seed=seed)
     with_rare = [cell.dataset for cell in cells if cell.rare_scored]
     left_out = [name for name in reading.datasets if name not in with_rare]
@@ -71,7 +55,7 @@ def table_1(reading: StudyReading, *, draws: int, seed: int) -> StudyTable:
         extra["across"] = rarity_across(cells, draws=draws, seed=seed)
     except InputError as error:
         missing.append(f"over cells: {error}")
-    return StudyTable("table_1", title, _printed_rho(printed), ours, _RARITY_NOTE, missing=tuple(missing), extra=extra)
+    return fill_table(LAYOUT, "table_1", ours, paper=_printed_rho(printed), missing=missing, extra=extra)
 
 
 def _printed_rho(table: pd.DataFrame) -> pd.DataFrame:
@@ -86,20 +70,19 @@ def _printed_rho(table: pd.DataFrame) -> pd.DataFrame:
 
 def table_5(reading: StudyReading) -> StudyTable:
     """Tabulate the mean M of each class in every architecture."""
-    title = "Per-class memorization M"
     if not reading.cells:
-        return _empty("table_5", title, _CLASSES_NOTE, ["Class", "Freq. %", "n"], NO_CELL)
+        return fill_table(LAYOUT, "table_5", ())
     printed, missing = [], []
     for dataset in reading.datasets:
         try:
             printed += _class_rows(reading, dataset)
         except InputError as error:
             missing.append(f"{one_line(dataset, 60)}: {error}")
-    paper = pd.DataFrame(printed or None, columns=None if printed else pd.Index(["Class", "Freq. %", "n"]))
+    paper = pd.DataFrame(printed or None, columns=None if printed else pd.Index(LAYOUT.tables["table_5"].paper))
     if len(reading.datasets) == 1:
         paper = paper.drop(columns="Dataset", errors="ignore")
     ours = pd.concat([_class_figures(cell) for cell in reading.cells], ignore_index=True)
-    return StudyTable("table_5", title, paper.fillna("n/a"), ours, _CLASSES_NOTE, missing=tuple(missing))
+    return fill_table(LAYOUT, "table_5", ours, paper=paper.fillna("n/a"), missing=missing)
 
 
 def _class_rows(reading: StudyReading, dataset: str) -> list[dict[str, str]]:
@@ -134,27 +117,20 @@ def _class_figures(cell: StudyCell) -> pd.DataFrame:
 
 def table_8(reading: StudyReading) -> StudyTable:
     """Tabulate attacks by class, by the paper's strongest; ``extra["agreement"]`` compares M with them (figure 4a)."""
-    title = "Membership inference by class: the best attack's AUC and mean M"
-    headings = ["Dataset", "Class", "Freq. %", "MIA AUC", "M(x)"]
-    if not reading.cells:
-        return _empty("table_8", title, _ATTACKS_NOTE, headings, NO_CELL)
     printed, ours = [], []
     for cell in reading.cells:
         table = largest_first(_attack_figures(cell), "best_auc")
         ours.append(table)
-        over_images = dict(
-            zip(column_texts(cell.rarity.classes, "label"), column_numbers(cell.rarity.classes, "mean"), strict=True)
-        )
+        classes = cell.rarity.classes
+        over_images = dict(zip(column_texts(classes, "label"), column_numbers(classes, "mean"), strict=True))
         for row in table.to_dict("records"):
-            where = f"{cell.dataset} ({cell.architecture})"
-            m = over_images[str(row["label"])]
+            label, m = str(row["label"]), over_images[str(row["label"])]
             values = (share_text(row["frequency"]), plain_number(row["best_auc"], 3), signed_number(m))
-            printed.append(dict(zip(headings, (where, str(row["label"]), *values), strict=True)))
-    paper = pd.DataFrame(printed, columns=pd.Index(headings))
+            printed.append((f"{cell.dataset} ({cell.architecture})", label, *values))
     agreement, missing = _agreement(reading.cells)
     extra = {} if agreement.empty else {"agreement": agreement}
-    frame = pd.concat(ours, ignore_index=True)
-    return StudyTable("table_8", title, paper, frame, _ATTACKS_NOTE, missing=tuple(missing), extra=extra)
+    frame = pd.concat(ours, ignore_index=True) if ours else ()
+    return fill_table(LAYOUT, "table_8", frame, paper=printed, missing=missing, extra=extra)
 
 
 def _attack_figures(cell: StudyCell) -> pd.DataFrame:
@@ -200,8 +176,8 @@ def _agreement(cells: Sequence[StudyCell]) -> tuple[pd.DataFrame, list[str]]:
                 continue
             row: dict[str, Any] = {"dataset": cell.dataset, "architecture": cell.architecture, "form": form_words}
             for name in ("difference", "spearman"):
-                limits = form[name]
-                row |= {name: limits["estimate"], f"{name}_low": limits["low"], f"{name}_high": limits["high"]}
+                ends = form[name]
+                row |= {name: ends["estimate"], f"{name}_low": ends["low"], f"{name}_high": ends["high"]}
             row |= {name: form[name] for name in ("success_high", "success_low", "n_high", "n_low")}
             records.append(row)
     return pd.DataFrame(records), missing
@@ -217,10 +193,6 @@ def _heading(name: str, row: dict[str, Any]) -> str:
     return f"{name} (name)" if name in row else name
 
 
-def _empty(name: str, title: str, note: str, headings: list[str], why: str) -> StudyTable:
-    return StudyTable(name, title, pd.DataFrame(columns=pd.Index(headings)), pd.DataFrame(), note, why_empty=why)
-
-
 DOMAINS = {
     "ham10000": "Dermatology",
     "chestxray14": "Radiology",
@@ -231,13 +203,6 @@ DOMAINS = {
 """Domains of the paper's data sets, by their readers' names in letters and digits; other data sets have no domain
 here."""
 
-_DATASETS_NOTE = (
-    "Images of one patient are not independent, so that ours counts patients, and the images of which M says anything."
-)
-_RECIPES_NOTE = (
-    "The paper names the pre-training, not the weights, and leaves open the normalisation and the device; ours is what "
-    "ran."
-)
 _SETTINGS = (
     *("epochs", "lr", "optimizer", "schedule", "batch_size", "weight_decay", "class_weights", "augment", "head"),
     *("normalise", "precision", "regime", "device", "threads"),
@@ -246,16 +211,14 @@ _SETTINGS = (
 
 def table_9(reading: StudyReading) -> StudyTable:
     """Tabulate the data sets."""
-    title = "Data sets"
-    headings = ["Dataset", "Domain", "Classes", "Images", "Imbalance", "Rarest class"]
     cells = [next(c for c in reading.cells if c.dataset == name) for name in reading.datasets]
     ours = pd.DataFrame([_dataset_row(cell) for cell in cells])
     printed = []
     for cell, row in zip(cells, ours.to_dict("records"), strict=True):
         size = thousands_text(int(row["n_images"]))
         rarest = f"{row['rarest']} ({share_text(row['rarest_share'])}%)"
-        values = (cell.dataset, _domain(cell), str(row["n_classes"]), size, f"1 : {row['imbalance']:.0f}", rarest)
-        printed.append(dict(zip(headings, values, strict=True)))
+        imbalance = f"1 : {row['imbalance']:.0f}"
+        printed.append((cell.dataset, _domain(cell), str(row["n_classes"]), size, imbalance, rarest))
     hashes = {cell.dataset: cell.result.verdict.get("data_hash") for cell in cells}
     others = [c for c in reading.cells if c.result.verdict.get("data_hash") != hashes[c.dataset]]
     missing = [f"{c.name}: its images or groups are others than those counted here" for c in others]
@@ -264,8 +227,7 @@ def table_9(reading: StudyReading) -> StudyTable:
         for c in cells
         if not c.result.summary.get("groups_given")
     ]
-    paper = pd.DataFrame(printed, columns=pd.Index(headings))
-    return StudyTable("table_9", title, paper, ours, _DATASETS_NOTE, "" if cells else NO_CELL, tuple(missing))
+    return fill_table(LAYOUT, "table_9", ours, paper=printed, missing=missing)
 
 
 def _dataset_row(cell: StudyCell) -> dict[str, Any]:
@@ -307,8 +269,6 @@ def _domain(cell: StudyCell) -> str:
 
 def table_10(reading: StudyReading) -> StudyTable:
     """Tabulate how each architecture was trained; one row for each recipe where data sets differ in it."""
-    title = "Training by architecture"
-    headings = ["Architecture", "Pretraining", "Epochs", "Learning rate"]
     recipes: dict[tuple[str, ...], dict[str, str]] = {}
     for cell in reading.cells:
         row = _recipe(cell)
@@ -318,11 +278,9 @@ def table_10(reading: StudyReading) -> StudyTable:
         else:
             recipes[key] = row | {"datasets": one_line(cell.dataset, 60)}
     order = sorted(recipes.values(), key=lambda row: reading.architectures.index(row["architecture"]))
-    ours = pd.DataFrame(order)
     lines = [(row["architecture"], row["pretraining"], row["epochs"], row["lr_printed"]) for row in order]
-    paper = pd.DataFrame(list(dict.fromkeys(lines)), columns=pd.Index(headings))
-    ours = ours.drop(columns=["pretraining", "lr_printed"], errors="ignore")
-    return StudyTable("table_10", title, paper, ours, _RECIPES_NOTE, "" if recipes else NO_CELL)
+    ours = pd.DataFrame(order).drop(columns=["pretraining", "lr_printed"], errors="ignore")
+    return fill_table(LAYOUT, "table_10", ours, paper=list(dict.fromkeys(lines)))
 
 
 def _recipe(cell: StudyCell) -> dict[str, str]:

@@ -36,8 +36,7 @@ from memorisk.runs.errors import one_line
 from memorisk.scores.memorization import memorization
 from memorisk.studies.engine.number_texts import regime_name
 from memorisk.studies.engine.tables import StudyTable
-from memorisk.studies.rare_distinctive.results import READ_ERRORS, StudyRuns
-from memorisk.studies.rare_distinctive.tables import COLUMNS
+from memorisk.studies.rare_distinctive.results import LAYOUT, READ_ERRORS, StudyRuns
 
 Tables = Mapping[str, StudyTable]
 IntervalColumns = tuple[str, str, str]
@@ -81,7 +80,7 @@ def figure_2(tables: Tables) -> list[Block]:
                 caption=[*_cell_words(dataset, architecture), ". Bands are 95 % intervals over patients."],
                 alternative=f"Of {count(len(own))} layers, {count(apart)} have a difference of high and low M whose "
                 "interval leaves out 0; that bands overlap does not show that there is none.",
-                table=Table(frame=own, columns=COLUMNS["layers"], caption="Every layer."),
+                table=Table(frame=own, columns=LAYOUT.frames["layers"].columns, caption="Every layer."),
             )
         )
     return blocks
@@ -124,7 +123,7 @@ def _by_regime(own: pd.DataFrame, dataset: str) -> Figure:
         title="Figure 3 (a). Each class under each regime.",
         caption=["Data set ", Name(dataset), ", largest mean of the first regime first.", _shorten(labels)],
         alternative=_highest(with_names, "regime", "label", MEAN),
-        table=Table(frame=with_names, columns=COLUMNS["by_regime"], caption="Every class and regime."),
+        table=Table(frame=with_names, columns=LAYOUT.frames["by_regime"].columns, caption="Every class and regime."),
     )
 
 
@@ -153,7 +152,7 @@ def figure_4a(tables: Tables) -> list[Block]:
             "difference. The paper's form sets the loss difference against M from the attacked models, which is the "
             f"same number: it agrees even where nothing is memorized.{_shorten(labels)}",
             alternative=_highest(with_names, "form", "cell", ends),
-            table=Table(frame=agreement, columns=COLUMNS["agreement"], caption="Every form."),
+            table=Table(frame=agreement, columns=LAYOUT.frames["agreement"].columns, caption="Every form."),
         )
     ]
 

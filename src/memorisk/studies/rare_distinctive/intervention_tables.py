@@ -19,77 +19,52 @@ from memorisk.studies.engine.number_texts import (
     share_text,
     signed_number,
 )
-from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.engine.rows import distinct, rows_of
+from memorisk.studies.engine.tables import StudyTable, fill_table
 from memorisk.studies.rare_distinctive.rarity_cells import Cell
-from memorisk.studies.rare_distinctive.results import StudyCell, StudyDefence, StudyReading
+from memorisk.studies.rare_distinctive.results import LAYOUT, StudyCell, StudyDefence, StudyReading
 
 METRICS = {"ratio": "centroid_ratio", "intra": "intra_centroid_dist", "nearest_other": "nearest_other_class_dist"}
 """Names of scores in the paper (A.4), in the order of table 7."""
 
 _RHO = "Spearman ρ"
-_DISTINCTIVENESS_NOTE = (
-    "The paper's centroid holds the image itself, so that rarity leaks in, and its p counts images as independent; the "
-    "pairwise form compares with other patients' images only, and its interval and p are over patients."
-)
-_INTERVENTION_NOTE = (
-    "The percentage grows without bound where little was remembered before, and the architecture shown is the one with "
-    "the largest effect, which is a selection; ours are all of them, as differences with intervals, next to what "
-    "retraining alone does. The paper's means are over images, as in table 5; ours weigh patients alike."
-)
-_INTERVENTION_IN_FULL_NOTE = (
-    "Cohen's d takes before and after as independent images, but they are the same, so the table adds the paired d_z, "
-    "the untargeted classes and what retraining alone does; on images that are grey already the "
-    "intervention is refused."
-)
 
 
 def table_2(reading: StudyReading) -> StudyTable:
     """Tabulate atypicality against M: the ratio of distances, raw and within classes, one column per architecture."""
-    title = "Atypicality (cosine distance in frozen features) against M: the ratio of distances"
     every = _associations(reading)
-    ours = rows(every, [m == METRICS["ratio"] for m in column_texts(every, "metric")])
+    ours = rows_of(every, metric=METRICS["ratio"])
     printed = []
-    for place in dict.fromkeys(zip(column_texts(ours, "dataset"), column_texts(ours, "features"), strict=True)):
-        own = rows(
-            ours, [p == place for p in zip(column_texts(ours, "dataset"), column_texts(ours, "features"), strict=True)]
-        )
+    for dataset, features in distinct(ours, "dataset", "features"):
+        own = rows_of(ours, dataset=dataset, features=features)
         for name, column in (("raw", "paper_rho"), ("within-class resid.", "paper_rho_residual")):
             by_model = dict(zip(column_texts(own, "architecture"), column_numbers(own, column), strict=True))
             values = {a: signed_number(by_model.get(a), 3) for a in dict.fromkeys(column_texts(ours, "architecture"))}
-            printed.append({"Dataset": place[0], "Features": place[1], _RHO: name} | values)
+            printed.append({"Dataset": dataset, "Features": features, _RHO: name} | values)
     paper = pd.DataFrame(printed or None, columns=None if printed else pd.Index([_RHO]))
-    paper = _without_constant(paper, ("Dataset", "Features"))
-    return _distinctiveness_table("table_2", title, paper, ours, reading, {})
+    return _distinctiveness_table("table_2", _without_constant(paper, ("Dataset", "Features")), ours, reading, {})
 
 
 def table_7(reading: StudyReading) -> StudyTable:
     """Tabulate every metric; distances by layer (figure 2) and probes are ``extra``."""
-    title = "Atypicality against M, every metric"
     every = _associations(reading)
-    order = []
-    for metric in METRICS.values():
-        of_metric = rows(every, [m == metric for m in column_texts(every, "metric")])
-        order.append(largest_first(of_metric, "paper_rho"))
-    ours = pd.concat(order, ignore_index=True)
+    each = [largest_first(rows_of(every, metric=metric), "paper_rho") for metric in METRICS.values()]
+    ours = pd.concat(each, ignore_index=True)
     values = (("raw ρ", "paper_rho"), ("residualised ρ", "paper_rho_residual"))
     printed = {
-        "Dataset": column_texts(ours, "dataset"),
-        "Features": column_texts(ours, "features"),
-        "Architecture": column_texts(ours, "architecture"),
-        "Metric": column_texts(ours, "metric"),
+        **{name.capitalize(): column_texts(ours, name) for name in ("dataset", "features", "architecture", "metric")},
         **{heading: [signed_number(v, 3) for v in column_numbers(ours, column)] for heading, column in values},
     }
     paper = _without_constant(pd.DataFrame(printed), ("Dataset", "Features"))
     extra = {"layers": _number_layers(reading.cells, "distances"), "probes": _probes(reading.cells)}
-    return _distinctiveness_table("table_7", title, paper, ours, reading, {k: v for k, v in extra.items() if len(v)})
+    return _distinctiveness_table("table_7", paper, ours, reading, {k: v for k, v in extra.items() if len(v)})
 
 
 def _distinctiveness_table(
-    name: str, title: str, paper: pd.DataFrame, ours: pd.DataFrame, reading: StudyReading, extra: dict[str, Any]
+    name: str, paper: pd.DataFrame, ours: pd.DataFrame, reading: StudyReading, extra: dict[str, pd.DataFrame]
 ) -> StudyTable:
-    missing = tuple(f"{cell.name}: {cell.unexplained}" for cell in reading.cells if cell.unexplained)
-    why = "" if len(ours) else "no finished cell was explained: run memorisk explain on the cells"
-    return StudyTable(name, title, paper, ours, _DISTINCTIVENESS_NOTE, why, missing, extra)
+    missing = [f"{cell.name}: {cell.unexplained}" for cell in reading.cells if cell.unexplained]
+    return fill_table(LAYOUT, name, ours, paper=paper, missing=missing, extra=extra)
 
 
 def _associations(reading: StudyReading) -> pd.DataFrame:
@@ -166,21 +141,17 @@ def _number_layers(cells: Sequence[StudyCell], name: str) -> pd.DataFrame:
 
 def table_3(reading: StudyReading) -> StudyTable:
     """Tabulate the intervention on its target classes."""
-    title = "Distinctiveness manipulation: memorization of the changed classes"
-    headings = ["Dataset", "Class", "Change", "d", "Basis"]
     every = _interventions(reading)
     ours = rows(every, booleans(every, "targeted"))
     printed = [
-        dict(zip(headings, (*_place(row), _change(row), _effect(row), row["basis"] or "n/a"), strict=True))
+        (*_place(row), _change(row), _effect(row), row["basis"] or "n/a")
         for row in _largest_change(ours).to_dict("records")
     ]
-    paper = pd.DataFrame(printed, columns=pd.Index(headings))
-    return _intervention_table("table_3", title, paper, ours, _INTERVENTION_NOTE, reading)
+    return fill_table(LAYOUT, "table_3", ours, paper=printed, missing=_without_intervention(reading))
 
 
 def table_6(reading: StudyReading) -> StudyTable:
     """Tabulate the intervention in full: the changed classes as printed, every class in ours."""
-    title = "Distinctiveness manipulation in full"
     ours = _interventions(reading)
     targeted = rows(ours, booleans(ours, "targeted"))
     names = list(dict.fromkeys(column_texts(targeted, "intervention")))
@@ -194,15 +165,11 @@ def table_6(reading: StudyReading) -> StudyTable:
         line = (*_place(row), *values, _change(row), _effect(row), row["basis"] or "n/a")
         printed.append(dict(zip(headings, line, strict=True)))
     paper = pd.DataFrame(printed, columns=pd.Index(headings))
-    return _intervention_table("table_6", title, paper, ours, _INTERVENTION_IN_FULL_NOTE, reading)
+    return fill_table(LAYOUT, "table_6", ours, paper=paper, missing=_without_intervention(reading))
 
 
-def _intervention_table(
-    name: str, title: str, paper: pd.DataFrame, ours: pd.DataFrame, note: str, reading: StudyReading
-) -> StudyTable:
-    missing = tuple(f"{cell.name}: no intervention in this run" for cell in reading.cells if cell.intervention is None)
-    why = "" if len(ours) else "no finished cell had an intervention (--intervene)"
-    return StudyTable(name, title, paper, ours, note, why, missing)
+def _without_intervention(reading: StudyReading) -> list[str]:
+    return [f"{cell.name}: no intervention in this run" for cell in reading.cells if cell.intervention is None]
 
 
 def _interventions(reading: StudyReading) -> pd.DataFrame:
@@ -248,48 +215,31 @@ def _without_constant(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame
     return frame.drop(columns=[n for n in names if n in frame and len(set(column_texts(frame, n))) <= 1])
 
 
-NO_DEFENCE = "no comparison of regimes is finished (defences)"
-_NOTE = (
-    "The paper's accuracies look like those on members, and so are these in its layout; ours are on images that no "
-    "model saw, against always answering the commonest class, and follow one class instead of each regime's worst, "
-    "with the epsilon promised and what canaries prove of it."
-)
-_FULL_NOTE = (
-    "As table 4; the worst class is the largest of several means and differs from regime to regime, so that comparing "
-    "worst with worst flatters the defence: ours follow the first regime's worst class, with intervals."
-)
-
-
 def table_4(reading: StudyReading) -> StudyTable:
     """Tabulate the worst class by regime; each private regime has its smallest epsilon, as printed."""
-    headings = ["Dataset", "Regime", "Acc. %", "Worst-class M(x)"]
     printed = []
     for defence in reading.defences:
-        for row in defence.table.to_dict("records"):
-            if row["regime"] in smallest_budgets(column_texts(defence.table, "regime")):
-                accuracy = _accuracy(defence, str(row["regime"]))
-                label, m = _worst_class(defence.cells[str(row["regime"])])
-                worst = f"{label} {signed_number(m)}"
-                values = (defence.dataset, regime_name(str(row["regime"]), short=True), accuracy, worst)
-                printed.append(dict(zip(headings, values, strict=True)))
-    title = "Mitigation: accuracy and the most memorized class"
-    return _table("table_4", title, headings, printed, _NOTE, reading, {})
+        regimes = column_texts(defence.table, "regime")
+        smallest = smallest_budgets(regimes)
+        for regime in (regime for regime in regimes if regime in smallest):
+            label, m = _worst_class(defence.cells[regime])
+            worst = f"{label} {signed_number(m)}"
+            printed.append((defence.dataset, regime_name(regime, short=True), _accuracy(defence, regime), worst))
+    return fill_table(LAYOUT, "table_4", _regimes(reading), paper=printed)
 
 
 def table_11(reading: StudyReading) -> StudyTable:
     """Tabulate every regime; the classes under each (figure 3a) are ``extra["by_regime"]``."""
-    headings = ["Dataset", "Regime", "Acc. %", "Mean M(x)", "Worst class", "M(x)"]
     printed = []
     for defence in reading.defences:
-        for row in defence.table.to_dict("records"):
-            name = str(row["regime"])
-            label, m = _worst_class(defence.cells[name])
-            mean = float(np.nanmean(defence.cells[name].m, axis=0).mean())
-            values = (_accuracy(defence, name), signed_number(mean), label, signed_number(m))
-            printed.append(dict(zip(headings, (defence.dataset, regime_name(name), *values), strict=True)))
+        for regime in column_texts(defence.table, "regime"):
+            label, m = _worst_class(defence.cells[regime])
+            mean = float(np.nanmean(defence.cells[regime].m, axis=0).mean())
+            values = (_accuracy(defence, regime), signed_number(mean), label, signed_number(m))
+            printed.append((defence.dataset, regime_name(regime), *values))
     classes = [_by_regime(defence) for defence in reading.defences]
     extra = {"by_regime": pd.concat(classes, ignore_index=True)} if classes else {}
-    return _table("table_11", "Mitigation, every regime", headings, printed, _FULL_NOTE, reading, extra)
+    return fill_table(LAYOUT, "table_11", _regimes(reading), paper=printed, extra=extra)
 
 
 def smallest_budgets(regimes: Sequence[str]) -> list[str]:
@@ -316,15 +266,8 @@ def _accuracy(defence: StudyDefence, regime: str) -> str:
     return plain_number(100 * defence.accuracy_members[regime], 1)
 
 
-def _table(
-    name: str,
-    title: str,
-    headings: list[str],
-    printed: list[dict[str, str]],
-    note: str,
-    reading: StudyReading,
-    extra: dict[str, pd.DataFrame],
-) -> StudyTable:
+def _regimes(reading: StudyReading) -> pd.DataFrame:
+    """Return the rows of every comparison of regimes."""
     each = [
         defence.table.assign(
             dataset=defence.dataset,
@@ -332,9 +275,7 @@ def _table(
         )
         for defence in reading.defences
     ]
-    ours = pd.concat(each, ignore_index=True) if each else pd.DataFrame()
-    why = "" if each else NO_DEFENCE
-    return StudyTable(name, title, pd.DataFrame(printed, columns=pd.Index(headings)), ours, note, why, (), extra)
+    return pd.concat(each, ignore_index=True) if each else pd.DataFrame()
 
 
 def _by_regime(defence: StudyDefence) -> pd.DataFrame:

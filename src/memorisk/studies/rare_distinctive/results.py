@@ -23,9 +23,13 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import read_json, read_table
 from memorisk.runs.folder import read_config
+from memorisk.studies.engine.layout import read_layout
 from memorisk.studies.rare_distinctive.rarity_cells import Cell, cell_from_run
 
 Part = TypeVar("Part")
+
+LAYOUT = read_layout(__package__, "study")
+"""Schemas of the tables and the page."""
 
 DEFENCES = "defences"
 """Name of a comparison of regimes, which follows that of its data set."""

@@ -33,9 +33,9 @@ from memorisk.runs.workload import Progress, no_progress
 from memorisk.studies.engine.runner import named_progress, run_cells
 from memorisk.studies.engine.study import NOT_RUN_YET, FinishedStudy, Study, StudyReport, check_entry, run_study
 from memorisk.studies.rare_distinctive.config import StudyConfig, read_study, slug
-from memorisk.studies.rare_distinctive.page import study_page
+from memorisk.studies.rare_distinctive.page import rarity_page
 from memorisk.studies.rare_distinctive.results import DEFENCES, StudyRuns, part_name
-from memorisk.studies.rare_distinctive.tables import LAYOUT, study_tables
+from memorisk.studies.rare_distinctive.tables import study_tables
 
 _REPORT_FIELDS = "gallery redact pseudonym_key fail_on level correction notice attack_gate"
 _EXTENSION_FIELDS = "seeds models placebo intervene classes canary_pairs regime epsilon target target_classes"
@@ -172,7 +172,7 @@ def study_rare_distinctive(
 
     def report(result: StudyResult) -> StudyReport:
         """Lay out the page."""
-        return StudyReport(page=study_page(result.runs, result.tables), layout=LAYOUT)
+        return StudyReport(page=rarity_page(result.runs, result.tables))
 
     engine_study = Study(
         out=folder, settings=own_settings, identity=own_settings["run"], run=run, read=read, report=report

@@ -15,15 +15,12 @@ from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
-    Fact,
-    Facts,
     Figure,
     Gallery,
     Inline,
     Name,
     Page,
     Paragraph,
-    Section,
     Steps,
     Strong,
     Table,
@@ -39,15 +36,15 @@ from memorisk.report.columns import (
     largest_first,
     percent,
     probability,
-    rows,
 )
 from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
+from memorisk.studies.engine.pages import lead_blocks, study_page
+from memorisk.studies.engine.rows import distinct, rows_of
+from memorisk.studies.engine.tables import StudyTable, table_blocks
 from memorisk.studies.unique_features.config import LEVEL, PLAIN, UniqueStudy
 from memorisk.studies.unique_features.plan import INFLUENCE, RANDOM, arm_columns, network_words
-from memorisk.studies.unique_features.results import StudyAnswers, TrainingAnswers
-from memorisk.studies.unique_features.tables import LAYOUT
+from memorisk.studies.unique_features.results import LAYOUT, StudyAnswers, TrainingAnswers
 
 Finding = Sequence[Inline]
 
@@ -73,7 +70,9 @@ def findings(white: pd.DataFrame, black: pd.DataFrame) -> list[Finding]:
         black: Corrected table 2: M of canaries by self-influence.
     """
     lines: list[Finding] = []
-    for dataset, network in dict.fromkeys([*_arms(black), *_arms(white)]):
+    for dataset, network in dict.fromkeys(
+        [*distinct(black, "dataset", "network"), *distinct(white, "dataset", "network")]
+    ):
         white_row, black_row = _row(white, dataset, network), _row(black, dataset, network)
         parts = [*_measure_sentences(black_row, *_BLACK), *_measure_sentences(white_row, *_WHITE)]
         if not parts:
@@ -116,12 +115,8 @@ def _measure_sentences(row: dict, column: str, sentence: str, alone: str) -> lis
     return [(sentence + (alone if _is_number(row.get("found")) else "")).format_map(written) + "."]
 
 
-def _arms(table: pd.DataFrame) -> list[tuple[str, str]]:
-    return list(zip(column_texts(table, "dataset"), column_texts(table, "network"), strict=True))
-
-
 def _row(table: pd.DataFrame, dataset: str, network: str) -> dict:
-    own = rows(table, [arm == (dataset, network) for arm in _arms(table)])
+    own = rows_of(table, dataset=dataset, network=network)
     return own.to_dict("records")[0] if len(own) else {}
 
 
@@ -236,8 +231,7 @@ def _by_arm(frame: pd.DataFrame | None) -> list[tuple[str, pd.DataFrame]]:
     """Return a frame's parts by data set and network."""
     if frame is None or not len(frame):
         return []
-    pairs = list(zip(column_texts(frame, "dataset"), column_texts(frame, "network"), strict=True))
-    return [(f"{d}, {n}", rows(frame, [pair == (d, n) for pair in pairs])) for d, n in dict.fromkeys(pairs)]
+    return [(f"{d}, {n}", rows_of(frame, dataset=d, network=n)) for d, n in distinct(frame, "dataset", "network")]
 
 
 def _figure(svg: str, number: str, name: str, frame: pd.DataFrame, columns: tuple[str, ...], caption: str) -> Figure:
@@ -297,14 +291,6 @@ def _thumbnail(reading: StudyAnswers, answer: TrainingAnswers, score: str, value
     return Thumbnail(data_uri=data_uri(picture), caption=words)
 
 
-_PROTOCOLS = {
-    "paper": "One seed for all models of a run and no references, as published: what is significant here is so by rank "
-    "among the mark's controls, which rejects fixed letters too often or too rarely (docs/results/mark_level.md).",
-    "corrected": "Every model has a seed of its own, and the canary models are compared with references, trained alike "
-    "without the mark. Tables in the paper's layout are its statistics of these models.",
-}
-
-
 def unique_page(
     study: UniqueStudy, reading: StudyAnswers, tables: Sequence[StudyTable], failed: dict[str, str]
 ) -> Page:
@@ -317,34 +303,25 @@ def unique_page(
         failed: Reasons why trainings are not there, by name.
     """
     by_name = {table.name: table for table in tables}
-
-    def tables_of(*names: str) -> list[Block]:
-        """Return the blocks of some tables, one after the other."""
-        return table_blocks(LAYOUT, *(by_name[name] for name in names))
-
-    sections = [
-        Section("Is a mark remembered that was seen once?", tables_of("table_2"), "black-box"),
-        Section("The white-box score", [*tables_of("table_1"), *redraw_figures(by_name["seeds"])], "white-box"),
-        Section("Regularisers", [*tables_of("table_3"), *variant_notes(reading)], "regularisers"),
-        Section("Chance of the training", [*tables_of("seeds"), *seed_figures(by_name["seeds"], study)], "seeds"),
-        Section("Early or late?", epoch_figures(by_name["epochs"]) or tables_of("epochs"), "epochs"),
-        Section("Influential images", tables_of("influence", "before_after"), "influence"),
-        Section("Where it is stored", [*tables_of("latents"), *latent_figures(by_name["latents"])], "latents"),
-        Section("What was run", [*_mark(study), *tables_of("networks")], "setup"),
-        Section("How to read this", _how_to_read(), "reading"),
-    ]
-    pictures = canary_gallery(reading) if study.options.gallery and not study.options.redact else []
-    if pictures:
-        sections.insert(3, Section("Canaries", pictures, "canaries"))
-    names = "" if study.options.redact else "It names the mark, which may be a person's name. "
-    held = "images of the training data, as requested" if pictures else "no image; images are named by their row"
-    return Page(
-        title="Unique features",
-        subtitle="Does a network remember a mark that it saw once? A study on canaries",
+    hidden = study.options.redact
+    pictures = canary_gallery(reading) if study.options.gallery and not hidden else []
+    blocks = {
+        "figure_4": redraw_figures(by_name["seeds"]),
+        "variants": variant_notes(reading),
+        "gallery": pictures,
+        "figures_3a_5_6": seed_figures(by_name["seeds"], study),
+        "epochs": epoch_figures(by_name["epochs"]) or table_blocks(by_name["epochs"]),
+        "figure_3b": latent_figures(by_name["latents"]),
+        "mark": _mark(study),
+    }
+    return study_page(
+        LAYOUT,
+        tables,
+        blocks,
         lead=_lead(study, reading, by_name, failed),
-        sections=sections,
-        footer=[Paragraph(f"{names}This page holds {held}. Every model is a row of tables/models.parquet.")],
-        redacted=study.options.redact,
+        redacted=hidden,
+        names="" if hidden else "It names the mark, which may be a person's name. ",
+        held="images of the training data, as requested" if pictures else "no image; images are named by their row",
     )
 
 
@@ -355,23 +332,20 @@ def _lead(
     lines = findings(by_name["table_1"].ours, by_name["table_2"].ours)
     if lines:
         blocks.append(Steps(lines))
-    facts = [
-        Fact("Models trained", count(len(reading.answers))),
-        Fact("Data sets", count(len(reading.sets))),
-        Fact("Canary models", count(sum(a.marked for a in reading.answers))),
-        Fact("Networks that failed", count(len(failed))),
-    ]
-    lead: list[Block] = [Callout("note", "Was the mark remembered?", blocks), Facts(facts)]
+    facts = {
+        "Models trained": len(reading.answers),
+        "Data sets": len(reading.sets),
+        "Canary models": sum(a.marked for a in reading.answers),
+        "Networks that failed": len(failed),
+    }
     doubts = chance_level_networks(by_name["networks"].ours)
-    if doubts:
-        lead.append(Callout("warning", "Networks that learned nothing", [Steps(doubts)]))
-    return [*lead, *failure_blocks(failed)]
+    warnings = [Callout("warning", "Networks that learned nothing", [Steps(doubts)])] if doubts else []
+    return lead_blocks(Callout("note", "Was the mark remembered?", blocks), facts, failed, *warnings)
 
 
 def _protocol(study: UniqueStudy) -> str:
-    if study.protocol == "corrected" and not study.options.references:
-        return "No references were trained: nothing here says what models do that never saw the mark."
-    return _PROTOCOLS[study.protocol]
+    alone = study.protocol == "corrected" and not study.options.references
+    return LAYOUT.sentences["no_references" if alone else study.protocol]
 
 
 def _mark(study: UniqueStudy) -> list[Block]:
@@ -380,23 +354,3 @@ def _mark(study: UniqueStudy) -> list[Block]:
     if options.redact:
         return [Paragraph("The mark is left out; config.yaml in the study's folder names it.")]
     return [Paragraph(["Mark: ", Name(options.mark), f", {options.place}, opacity {options.opacity:g}."])]
-
-
-def _how_to_read() -> list[Block]:
-    return [
-        Steps(
-            [
-                "A canary is the one training image that carries the mark. A reference is a model trained alike, "
-                "without it. Canary models and references differ in nothing else, so that what tells them apart is "
-                "the mark.",
-                "“Remembered” means that the p of all canaries together is at most 5 % or that the white-box "
-                "difference lies above 0: of networks that remember nothing up to one in thirteen.",
-                "“Found alone” is a test of one model against all references at 5 %: without any "
-                "memory one in twenty is found; it needs 19 references. They share these, so that such findings come "
-                "together or not at all; the p of all canaries together is one test.",
-                "M is a natural logarithm: 0.69 is twice as sensitive to the mark, beyond what references are.",
-                "What is true of canaries drawn at random need not hold for a given image.",
-                "Each interval holds 95 % by itself, not all of them at once. The largest of many is a selection.",
-            ]
-        )
-    ]

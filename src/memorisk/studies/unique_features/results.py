@@ -11,9 +11,13 @@ import scipy
 from memorisk.report.columns import column_texts, rows
 from memorisk.statistics.memorization.mark_rank import MarkRank, rank_mark, rank_p
 from memorisk.studies.engine.cells import Arrays, read_result
+from memorisk.studies.engine.layout import read_layout
 from memorisk.studies.unique_features.config import LEVEL
 from memorisk.studies.unique_features.dataset import SetData
 from memorisk.studies.unique_features.plan import BASE, REFERENCE, REPEAT, Arm, Training
+
+LAYOUT = read_layout(__package__, "study")
+"""Schemas of the tables and the page."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,8 @@ from memorisk.report.columns import column_numbers, column_texts
 from memorisk.report.columns import rows as rows_of
 from memorisk.statistics.memorization.mark_contrasts import mean_limits, pearson, pearson_p, seed_share
 from memorisk.statistics.rank_statistics import spearman
-from memorisk.studies.engine.tables import StudyTable
+from memorisk.studies.engine.rows import limits
+from memorisk.studies.engine.tables import StudyTable, fill_table
 from memorisk.studies.unique_features.plan import (
     BASE,
     INFLUENCE,
@@ -19,9 +20,8 @@ from memorisk.studies.unique_features.plan import (
     Arm,
     arm_columns,
 )
-from memorisk.studies.unique_features.results import StudyAnswers
+from memorisk.studies.unique_features.results import LAYOUT, StudyAnswers
 
-_NOTHING = pd.DataFrame()
 SCORES = {"m_w": "M_w", "m_paper": "M as published", "t": "M"}
 """Scores compared between trainings of one image; M less the references' mean is the same up to a constant."""
 LEAST_CANARIES = 10
@@ -47,14 +47,8 @@ def seed_table(reading: StudyAnswers) -> StudyTable:
                 }
             )  # fmt: skip
         images.append(_scores_by_image(arm, table))
-    note = (
-        "Share: of the variance of a score, what stays when the same image is trained on anew with other seeds "
-        "(intraclass correlation). Near 0 not the canary decides whether the mark is remembered, but the training; "
-        "below 0 trainings of one image differ more than images do."
-    )
-    why = "" if rows else "no network trains canaries at random"
     extra = {"images": pd.concat(images, ignore_index=True)} if images else {}
-    return StudyTable("seeds", "Seeds", _NOTHING, pd.DataFrame(rows), note, why, extra=extra)
+    return fill_table(LAYOUT, "seeds", rows, extra=extra)
 
 
 def _scores_by_run(table: pd.DataFrame, score: str) -> np.ndarray:
@@ -93,24 +87,16 @@ def epoch_table(reading: StudyAnswers) -> StudyTable:
         shortest = min(len(a.arrays["profile_t"]) for a in [*own, *others])
         for epoch in range(shortest):
             t, r = (np.array([a.arrays["profile_t"][epoch] for a in group]) for group in (own, others))
-            limits = mean_limits(t, r if len(r) else None)
-            paper = mean_limits([a.arrays["profile_m"][epoch] for a in own])
             loss = float(np.mean([a.arrays["validation"][epoch] for a in own]))
             rows.append(
                 {
-                    **arm_columns(arm), "epoch": epoch + 1, "m": limits.estimate, "m_low": limits.low,
-                    "m_high": limits.high,
-                    "m_paper": paper.estimate, "m_paper_low": paper.low, "m_paper_high": paper.high,
+                    **arm_columns(arm), "epoch": epoch + 1, **limits("m", mean_limits(t, r if len(r) else None)),
+                    **limits("m_paper", mean_limits([a.arrays["profile_m"][epoch] for a in own])),
                     "m_paper_references": float(np.mean([a.arrays["profile_m"][epoch] for a in others] or [np.nan])),
                     "validation": loss, "n_models": len(own), "n_references": len(others),
                 }
             )  # fmt: skip
-    note = (
-        "Up to the epoch in which the first of these models was stopped. M is taken among 19 controls and one draw of "
-        "random patches. Limits are of each epoch by itself."
-    )
-    why = "" if rows else "no network that is characterised has finished canaries at random"
-    return StudyTable("epochs", "M by epoch", _NOTHING, pd.DataFrame(rows), note, why)
+    return fill_table(LAYOUT, "epochs", rows)
 
 
 def self_influence_table(reading: StudyAnswers) -> StudyTable:
@@ -135,14 +121,7 @@ def self_influence_table(reading: StudyAnswers) -> StudyTable:
                     "agreement": spearman(before, retrained) if again else float("nan"),
                 }
             )  # fmt: skip
-    note = (
-        "The same training, seed and order, with the mark on this one image. “Retrained” is the image's "
-        "self-influence in a training with another seed and no mark: images chosen for a high value fall by chance "
-        "alone. “Place” is the share of all unmarked training images below the value after. “Agreement” is Spearman's "
-        "rho of self-influence between the two unmarked trainings, over all images."
-    )
-    why = "" if rows else "no network is characterised"
-    return StudyTable("before_after", "Self-influence before and after", _NOTHING, pd.DataFrame(rows), note, why)
+    return fill_table(LAYOUT, "before_after", rows)
 
 
 def latent_table(reading: StudyAnswers) -> StudyTable:
@@ -158,16 +137,8 @@ def latent_table(reading: StudyAnswers) -> StudyTable:
         rows.append(arm_columns(arm) | _chosen_latent(mark, random, without))
         frame = pd.DataFrame({"latent": np.arange(mark.shape[1]), "mark": mark.mean(0), "random": random.mean(0)})
         drawn.append(frame.assign(without=without.mean(0), **arm_columns(arm)))
-    note = (
-        "Models of one start, each with the mark on another image, and as many with a control of the mark on the same "
-        "image. The paper takes latents that the mark excites and a random patch does not: a mark's own shape may do "
-        "that in a model that never saw it. The latent here is the one that the mark excites most above what it does "
-        "in the models with a control, in one half of the images; its numbers are of the other half, since the "
-        "largest of many is large by chance."
-    )
-    why = "" if rows else "no network is characterised with at least four canaries"
     extra = {"by_latent": pd.concat(drawn, ignore_index=True)} if drawn else {}
-    return StudyTable("latents", "A latent for the mark", _NOTHING, pd.DataFrame(rows), note, why, extra=extra)
+    return fill_table(LAYOUT, "latents", rows, extra=extra)
 
 
 def _chosen_latent(mark: np.ndarray, random: np.ndarray, without: np.ndarray) -> dict[str, object]:
@@ -175,12 +146,10 @@ def _chosen_latent(mark: np.ndarray, random: np.ndarray, without: np.ndarray) ->
     columns: dict[str, object] = {"n_latents": mark.shape[1], "n_chosen": len(mark[0::2]), "n_models": len(mark[1::2])}
     for name, excess in (("", mark - without), ("paper_", mark - random)):
         best = int(np.argmax(excess[0::2].mean(axis=0)))
-        held = mean_limits((mark - without)[1::2, best])
         columns |= {
             f"{name}latent": best, f"{name}mark": float(mark[1::2, best].mean()),
             f"{name}random": float(random[1::2, best].mean()), f"{name}without": float(without[1::2, best].mean()),
-            f"{name}excess": held.estimate, f"{name}excess_low": held.low, f"{name}excess_high": held.high,
-        }  # fmt: skip
+        } | limits(f"{name}excess", mean_limits((mark - without)[1::2, best]))  # fmt: skip
     return columns
 
 
@@ -195,22 +164,10 @@ def influence_table(reading: StudyAnswers) -> StudyTable:
             x, y = column_numbers(table, "self_influence"), column_numbers(table, score)
             if len(x) < LEAST_CANARIES:
                 continue
-            r = pearson(x, y)
             top, bottom = (y[chosen == which] for which in ("highest", "lowest"))
-            apart = mean_limits(top, bottom)
-            rows.append(
-                {
-                    **arm_columns(arm), "score": words, "r": r.estimate, "r_low": r.low, "r_high": r.high,
-                    "p": pearson_p(x, y), "apart": apart.estimate, "apart_low": apart.low, "apart_high": apart.high,
-                    "n_canaries": len(x),
-                }
-            )  # fmt: skip
-    note = (
-        "Canaries are the extremes of self-influence, so that r is mostly the difference of two groups, which the "
-        "table also has: mean score of the highest less that of the lowest."
-    )
-    why = "" if rows else "no network trains ten canaries of the highest and lowest self-influence"
-    return StudyTable("influence", "Self-influence and M", _NOTHING, pd.DataFrame(rows), note, why)
+            row = {**arm_columns(arm), "score": words, **limits("r", pearson(x, y)), "p": pearson_p(x, y)}
+            rows.append({**row, **limits("apart", mean_limits(top, bottom)), "n_canaries": len(x)})
+    return fill_table(LAYOUT, "influence", rows)
 
 
 def setup_table(reading: StudyAnswers) -> StudyTable:
@@ -233,9 +190,4 @@ def setup_table(reading: StudyAnswers) -> StudyTable:
                 "transparent": float(max(a.arrays["transparent"] for a in answers)),
             }
         )  # fmt: skip
-    note = (
-        "Accuracy is on the validation images, which also decided "
-        "when to stop; “majority” is what always naming the commonest class gives. “Opacity 0” is the largest KL of a "
-        "mark that cannot be seen: rounding, or the probing is broken."
-    )
-    return StudyTable("networks", "What was run", _NOTHING, pd.DataFrame(rows), note, "" if rows else "nothing yet")
+    return fill_table(LAYOUT, "networks", rows)

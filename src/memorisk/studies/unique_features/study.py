@@ -25,7 +25,7 @@ from memorisk.studies.unique_features.dataset import SetData, prepare_set
 from memorisk.studies.unique_features.page import unique_page
 from memorisk.studies.unique_features.plan import BASE, Arm, Planner, Training, run_training
 from memorisk.studies.unique_features.results import StudyAnswers, read_answers
-from memorisk.studies.unique_features.tables import LAYOUT, unique_tables
+from memorisk.studies.unique_features.tables import unique_tables
 from memorisk.training.classifiers.fit import check_fit
 
 __all__ = ["UniqueResult", "read_unique", "study_unique_features"]
@@ -105,7 +105,7 @@ def study_unique_features(
     def report(result: UniqueResult) -> StudyReport:
         """Lay out the page, and every model as a row."""
         page = unique_page(study, result.reading, result.tables, failed)
-        return StudyReport(page=page, layout=LAYOUT, frames={"models": result.reading.models})
+        return StudyReport(page=page, frames={"models": result.reading.models})
 
     engine_study = Study(out=folder, settings=config, identity=_identity(study), run=run, read=read, report=report)
     return run_study(engine_study, progress, tables_only=tables_only)

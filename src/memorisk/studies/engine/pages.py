@@ -1,0 +1,62 @@
+"""Page of a study: what its schema says, with the tables, figures and findings of a run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memorisk.report.blocks import Block, Callout, Fact, Facts, Page, Paragraph, Section, Steps, Text
+from memorisk.report.columns import count
+from memorisk.studies.engine.layout import StudyLayout
+from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
+
+
+def study_page(
+    layout: StudyLayout,
+    tables: Sequence[StudyTable],
+    blocks: Mapping[str, Sequence[Block]],
+    *,
+    lead: Sequence[Block],
+    subtitle: Text = "",
+    redacted: bool = False,
+    **values: Any,
+) -> Page:
+    """Lay out the page of a study in the order of its schema; the last section says how to read it.
+
+    Args:
+        layout: Schemas of the study.
+        tables: Tables of the study.
+        blocks: What else its sections show, as figures, by name; in place of a table of the same name.
+        lead: Blocks before the contents.
+        subtitle: Subtitle, in place of the schema's.
+        redacted: Whether ids and images are left out.
+        **values: Values of the names in braces in the schema's sentences.
+    """
+    page, shown = layout.page, {table.name: table_blocks(table) for table in tables} | dict(blocks)
+    sections = [Section(s.title, [b for name in s.shows for b in shown[name]], s.id) for s in page.sections]
+    optional = {s.id for s in page.sections if s.optional}
+    reading: list[Text] = [sentence.format_map(values) for sentence in page.reading]
+    return Page(
+        title=page.title,
+        subtitle=subtitle or page.subtitle,
+        lead=lead,
+        sections=[
+            *(section for section in sections if section.blocks or section.id not in optional),
+            Section("How to read this", [Steps(reading)], "reading"),
+        ],
+        footer=[Paragraph(page.footer.format_map(values))],
+        redacted=redacted,
+    )
+
+
+def lead_blocks(
+    answer: Callout, facts: Mapping[str, int | Fact], failed: Mapping[str, str], *warnings: Callout
+) -> list[Block]:
+    """Lay out the blocks before the contents: the answer, numbers to remember, warnings, and failures.
+
+    Args:
+        answer: Answer to the question of the study.
+        facts: Numbers by name.
+        failed: Reason of each failure, by name.
+        *warnings: What limits the answer.
+    """
+    items = [fact if isinstance(fact, Fact) else Fact(name, count(fact)) for name, fact in facts.items()]
+    return [answer, Facts(items), *warnings, *failure_blocks(failed)]
