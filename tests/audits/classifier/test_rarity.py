@@ -38,13 +38,12 @@ def cell(architecture, dataset="HAM10000", sizes=HAM, means=None, seeds=2, seed=
 def test_table_5_of_the_paper_comes_back_in_its_layout():
     cells = [cell(name, means=means) for name, means in TABLE_5.items()]
     table = class_table(cells, sort_by="ViT")
-    assert table.columns.tolist() == ["class", "frequency", "n", "ViT", "MedSAM", "why"]
+    assert table.columns.tolist() == ["class", "frequency", "n", "ViT", "MedSAM"]
     assert table["class"].tolist() == ["akiec", "mel", "bkl", "df", "bcc", "nv", "vasc"]
     assert table["n"].tolist() == [49, 167, 165, 18, 77, 1006, 21]
     np.testing.assert_allclose(table["ViT"], [2.56, 1.95, 1.51, 0.87, 0.73, 0.13, 0.12])
     assert (100 * table["frequency"]).round(1).tolist() == [3.3, 11.1, 11.0, 1.2, 5.1, 66.9, 1.4]
     assert class_table(cells, sort_by="MedSAM")["class"].iloc[0] == "df"
-    assert set(table["why"]) == {""}
 
 
 def test_table_1_is_laid_out_as_printed_with_ours_beside():
@@ -66,9 +65,6 @@ def test_table_1_is_laid_out_as_printed_with_ours_beside():
     assert row["mw_smallest_p"] == pytest.approx(1 / 35)
     assert np.isnan(row["mw_low"])
     assert "3 rare and 4 common classes" in row["why"]
-    assert table_one(table, "class_rho", None).loc[0, "HAM10000"] == f"{row['class_rho']:.3f}"
-    with pytest.raises(InputError, match="unknown column"):
-        table_one(table, "rho")
 
 
 def test_across_cells_the_units_are_data_sets_and_classes():
@@ -108,15 +104,6 @@ def test_a_data_set_whose_rare_class_was_not_scored_does_not_vote():
     assert signs["why"].tolist() == ["no class below 5 % was scored: small"] * 2
 
 
-def test_classes_of_few_patients_can_be_left_out_of_our_model():
-    found = rarity_across([cell("r", scale=4)], draws=99, min_groups=10).set_index("statistic")
-    model = found.loc["class mean ~ log frequency + data set + architecture + (1|class)"]
-    assert model["n_units"] == 5  # df and vasc have 4 and 5 images
-    assert "2 class means of fewer than 10 patients left out" in model["why"]
-    with pytest.raises(InputError, match="lower min_groups"):
-        rarity_across([cell("r", scale=4)], min_groups=10_000)
-
-
 def test_what_is_not_scored_is_left_out_and_said():
     full = cell("r", scale=4)
     holed = full.m.copy()
@@ -133,9 +120,7 @@ def test_what_is_not_scored_is_left_out_and_said():
     table = rarity_table([part], draws=99)
     assert table.loc[0, "n_classes"] == 6
     assert "1 of 7 classes have no scored image" in table.loc[0, "why"]
-    listed = class_table([part])
-    assert listed["class"].iloc[-1] == "df"
-    assert listed["why"].iloc[-1] == "no scored image in r"
+    assert class_table([part], sort_by="r")["class"].iloc[-1] == "df"
     single = rarity_table([cell("r", scale=4, seeds=1)], draws=99).loc[0]
     assert np.isnan(single["paper_sd"])
     assert "one seed" in single["why"]
@@ -148,12 +133,6 @@ def test_cells_that_do_not_belong_together_are_refused():
         rarity_table([cell("r"), cell("r")])
     with pytest.raises(InputError, match="of different images"):
         rarity_across([cell("r"), cell("v", sizes=HAM | {"nv": 900})])
-    with pytest.raises(InputError, match="choose one with dataset="):
-        class_table([cell("r"), cell("r", "other")])
-    with pytest.raises(InputError, match="unknown data set"):
-        class_table([cell("r")], dataset="HAM")
-    with pytest.raises(InputError, match="unknown architecture"):
-        class_table([cell("r")], sort_by="v")
     with pytest.raises(InputError, match="class 'df' has no frequency"):
         cell("r", frequency={name: 0.1 for name in HAM if name != "df"})
     with pytest.raises(InputError, match="nothing to relate"):
@@ -206,7 +185,7 @@ def test_a_run_of_the_digits(small_run):
     across = rarity_across([found], draws=199)
     assert across["n_units"].iloc[:2].tolist() == [1, 1]
     assert across["smallest_one_sided"].iloc[:2].tolist() == [0.5, 0.5]
-    assert class_table([found]).shape == (10, 5)
+    assert class_table([found], sort_by=found.architecture).shape == (10, 4)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

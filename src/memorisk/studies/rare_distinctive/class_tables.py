@@ -22,6 +22,7 @@ from memorisk.studies.engine.number_texts import (
     signed_number,
     thousands_text,
 )
+from memorisk.studies.engine.rows import rows_of
 from memorisk.studies.engine.tables import StudyTable, fill_table
 from memorisk.studies.rare_distinctive.rarity import class_table, rarity_across, rarity_table, table_one
 from memorisk.studies.rare_distinctive.results import LAYOUT, StudyCell, StudyReading
@@ -138,8 +139,8 @@ def _attack_figures(cell: StudyCell) -> pd.DataFrame:
     of_paper = [name for name, spec in ATTACKS.items() if not spec.control]
     records = []
     for row in cell.result.per_class.to_dict("records"):
-        own = rows(attacks, [name == row["label"] for name in column_texts(attacks, "label")])
-        chosen = rows(own, [name == STRONGEST for name in column_texts(own, "attack")]).to_dict("records")
+        own = rows_of(attacks, label=row["label"])
+        chosen = rows_of(own, attack=STRONGEST).to_dict("records")
         fixed: dict[str, Any] = dict(chosen[0]) if chosen else {}
         best = largest_first(rows(own, [name in of_paper for name in column_texts(own, "attack")]), "auc").head(1)
         best_auc = float(column_numbers(best, "auc")[0]) if len(best) else float("nan")

@@ -27,7 +27,16 @@ from memorisk.report.blocks import (
     Thumbnail,
     data_uri,
 )
-from memorisk.report.columns import booleans, column_numbers, column_texts, count, decimal, largest_first, rows
+from memorisk.report.columns import (
+    booleans,
+    column_numbers,
+    column_texts,
+    count,
+    decimal,
+    estimate_arrays,
+    largest_first,
+    rows,
+)
 from memorisk.report.figures.curves import layer_plot
 from memorisk.report.figures.intervals import MOST_ROWS, Limits, difference_plot, series_plot, tradeoff_plot
 from memorisk.report.figures.memorization import frequency_plot
@@ -35,6 +44,7 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import one_line
 from memorisk.scores.memorization import memorization
 from memorisk.studies.engine.number_texts import regime_name
+from memorisk.studies.engine.rows import distinct, rows_of
 from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.rare_distinctive.results import LAYOUT, READ_ERRORS, StudyRuns
 
@@ -51,7 +61,7 @@ def figure_1(tables: Tables) -> list[Block]:
     if every.empty:
         return []
     dataset = column_texts(every, "dataset")[0]
-    own = _cell_place(every, "dataset", dataset)
+    own = rows_of(every, dataset=dataset)
     labels = list(dict.fromkeys(column_texts(own, "label")))
     series = _series(own, "architecture", "label", labels, MEAN)
     return [
@@ -68,9 +78,9 @@ def figure_2(tables: Tables) -> list[Block]:
     """Draw the distance of the twins' activations by layer, at high and at low M, for each explained cell."""
     every = tables["table_7"].extra.get("layers", pd.DataFrame())
     blocks: list[Block] = []
-    for dataset, architecture in _cells(every):
-        own = _cell_place(_cell_place(every, "dataset", dataset), "architecture", architecture)
-        bands = {f"{b} M": _limits(own, (b, f"{b}_low", f"{b}_high")) for b in ("high", "low")}
+    for dataset, architecture in distinct(every, "dataset", "architecture"):
+        own = rows_of(every, dataset=dataset, architecture=architecture)
+        bands = {f"{band} M": estimate_arrays(own, band) for band in ("high", "low")}
         low, high = column_numbers(own, "difference_low"), column_numbers(own, "difference_high")
         apart = int(np.sum((low > 0) | (high < 0)))
         blocks.append(
@@ -91,10 +101,10 @@ def figure_3(tables: Tables) -> list[Block]:
     ours, classes = tables["table_11"].ours, tables["table_11"].extra.get("by_regime", pd.DataFrame())
     blocks: list[Block] = []
     for dataset in dict.fromkeys(column_texts(ours, "dataset")):
-        own = _cell_place(ours, "dataset", dataset)
-        blocks.append(_by_regime(_cell_place(classes, "dataset", dataset), dataset))
+        own = rows_of(ours, dataset=dataset)
+        blocks.append(_by_regime(rows_of(classes, dataset=dataset), dataset))
         names = [regime_name(name) for name in column_texts(own, "regime")]
-        accuracy, m = (_limits(own, (c, f"{c}_low", f"{c}_high")) for c in ("accuracy", "mean_m"))
+        accuracy, m = (estimate_arrays(own, name) for name in ("accuracy", "mean_m"))
         alternative: list[Inline] = []
         for i, name in enumerate(names):
             values = [float(np.asarray(v)[i]) for v in (accuracy[0], m[0])]
@@ -112,7 +122,7 @@ def figure_3(tables: Tables) -> list[Block]:
 
 def _by_regime(own: pd.DataFrame, dataset: str) -> Figure:
     with_names = own.assign(regime=[regime_name(name) for name in column_texts(own, "regime")])
-    first = _cell_place(with_names, "regime", column_texts(with_names, "regime")[0])
+    first = rows_of(with_names, regime=column_texts(with_names, "regime")[0])
     labels = column_texts(largest_first(first, "mean"), "label")
     return Figure(
         svg=series_plot(
@@ -195,13 +205,13 @@ def figure_6(tables: Tables) -> list[Block]:
         return []
     dataset = column_texts(every, "dataset")[0]
     title = "Figure 6. Every class under the intervention, changed or not."
-    return _differences(_cell_place(every, "dataset", dataset), title, with_dataset=False)
+    return _differences(rows_of(every, dataset=dataset), title, with_dataset=False)
 
 
 def _differences(every: pd.DataFrame, title: str, *, with_dataset: bool) -> list[Block]:
     blocks: list[Block] = []
     for architecture in dict.fromkeys(column_texts(every, "architecture")):
-        own = _cell_place(every, "architecture", architecture)
+        own = rows_of(every, architecture=architecture)
         labels = column_texts(own, "label")
         if with_dataset:
             labels = [f"{d}: {label}" for d, label in zip(column_texts(own, "dataset"), labels, strict=True)]
@@ -237,10 +247,9 @@ def figure_8(tables: Tables) -> list[Block]:
     every = tables["table_5"].ours
     blocks: list[Block] = []
     for dataset in dict.fromkeys(column_texts(every, "dataset")):
-        of_set = _cell_place(every, "dataset", dataset)
+        of_set = rows_of(every, dataset=dataset)
         panels = [
-            _frequency(_cell_place(of_set, "architecture", a))
-            for a in dict.fromkeys(column_texts(of_set, "architecture"))
+            _frequency(rows_of(of_set, architecture=a)) for a in dict.fromkeys(column_texts(of_set, "architecture"))
         ]
         blocks.append(panels[0])
         if len(panels) > 1:
@@ -275,7 +284,7 @@ def _series(frame: pd.DataFrame, by: str, row: str, labels: Sequence[str], ends:
     """Return estimates and limits of each series, [rows] each; NaN where a series has no such row."""
     by_name: dict[str, Limits] = {}
     for name in dict.fromkeys(column_texts(frame, by)):
-        own = _cell_place(frame, by, name)
+        own = rows_of(frame, **{by: name})
         place = {label: i for i, label in enumerate(column_texts(own, row))}
         at = np.array([place.get(label, -1) for label in labels], dtype=np.intp)
         columns = [np.append(column_numbers(own, column), np.nan)[at] for column in ends]
@@ -287,22 +296,14 @@ def _highest(frame: pd.DataFrame, by: str, row: str, ends: IntervalColumns) -> T
     """Describe the row with the highest value of each series."""
     words: list[Inline] = []
     for name in dict.fromkeys(column_texts(frame, by)):
-        top = largest_first(_cell_place(frame, by, name), ends[0]).head(1)
+        top = largest_first(rows_of(frame, **{by: name}), ends[0]).head(1)
         value, low, high = (_interval_words(column_numbers(top, column)[0]) for column in ends)
         words += [Name(name), ": highest in ", Name(column_texts(top, row)[0]), f", {value} ({low} to {high}). "]
     return words or "Nothing is drawn."
 
 
-def _cell_place(frame: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
-    return rows(frame, [v == value for v in column_texts(frame, column)]).reset_index(drop=True)
-
-
 def _limits(frame: pd.DataFrame, ends: IntervalColumns) -> Limits:
     return column_numbers(frame, ends[0]), column_numbers(frame, ends[1]), column_numbers(frame, ends[2])
-
-
-def _cells(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(zip(column_texts(frame, "dataset"), column_texts(frame, "architecture"), strict=True)))
 
 
 def _with_cell_names(frame: pd.DataFrame) -> pd.DataFrame:

@@ -87,18 +87,8 @@ def _associations(reading: StudyReading) -> pd.DataFrame:
 def _association(
     cell: StudyCell, features: str, metric: str, ours: dict[Any, Any], paper: dict[Any, Any]
 ) -> dict[str, Any]:
-    columns = (
-        "rho",
-        "low",
-        "high",
-        "rho_residual",
-        "low_residual",
-        "high_residual",
-        "p",
-        "smallest_p",
-        "n",
-        "n_groups",
-    )
+    residual = ("rho_residual", "low_residual", "high_residual")
+    columns = ("rho", "low", "high", *residual, "p", "smallest_p", "n", "n_groups")
     return {
         "dataset": cell.dataset,
         "architecture": cell.architecture,

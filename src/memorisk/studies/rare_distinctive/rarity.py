@@ -13,20 +13,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memorisk.report.columns import column_numbers, column_texts, rows
-from memorisk.runs.errors import InputError, unknown_name
+from memorisk.report.columns import column_numbers, column_texts
 from memorisk.statistics.memorization.rarity import ClassRarity, ImageRarity, class_rarity, image_rarity, rho_per_seed
 from memorisk.statistics.memorization.rarity_models import FrequencySlope, class_mean_model, paper_model
 from memorisk.statistics.rank_statistics import MannWhitney, SignTest, sign_test
 from memorisk.studies.rare_distinctive.rarity_cells import (
     NAN,
-    RARE_BELOW,
     Cell,
-    cell_from_run,
     check_same_classes,
     distinct_cells,
     limit_or_nan,
-    make_cell,
     missing_ranks_reason,
     rare_against_common,
 )
@@ -38,7 +34,7 @@ ACROSS = (
 )
 
 
-def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0, min_groups: int = 1) -> pd.DataFrame:
+def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0) -> pd.DataFrame:
     """Compute the statistics over cells, one row per statistic (columns ``ACROSS``).
 
     * sign test of the cells' mean rho: the paper's; of the data sets' mean rho: ours, since cells share data sets.
@@ -53,7 +49,6 @@ def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0, mi
         cells: Cells, one per architecture and data set.
         draws: Number of random permutations where not all are visited.
         seed: Random seed of the permutations.
-        min_groups: Least number of scored patients of a class; our model leaves smaller classes out.
 
     Raises:
         InputError: The list of cells is empty, has two of one architecture and data set, or runs of one data set with
@@ -62,7 +57,7 @@ def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0, mi
     every = distinct_cells(cells)
     for name in {c.dataset for c in every}:
         check_same_classes([c for c in every if c.dataset == name])
-    records = [*_sign_rows(every), *_our_rows(every, draws, seed, min_groups), *_paper_rows(every)]
+    records = [*_sign_rows(every), *_our_rows(every, draws, seed), *_paper_rows(every)]
     records += [_rank_row(cell) for cell in every]
     return pd.DataFrame(records).reindex(columns=list(ACROSS))
 
@@ -100,20 +95,14 @@ def _sign_row(test: SignTest, form: str, unit: str, why: str) -> dict[str, Any]:
     }
 
 
-def _our_rows(cells: Sequence[Cell], draws: int, seed: int, min_groups: int) -> list[dict[str, Any]]:
+def _our_rows(cells: Sequence[Cell], draws: int, seed: int) -> list[dict[str, Any]]:
     table = pd.concat(
         [c.scored.assign(architecture=c.architecture, dataset=c.dataset) for c in cells], ignore_index=True
     )
-    used = rows(table, column_numbers(table, "n_groups") >= min_groups)
-    if used.empty:
-        raise InputError(f"no class has {min_groups} scored patients: lower min_groups")
-    label, dataset, architecture = (column_texts(used, name) for name in ("label", "dataset", "architecture"))
-    mean, frequency = column_numbers(used, "mean"), column_numbers(used, "frequency")
+    label, dataset, architecture = (column_texts(table, name) for name in ("label", "dataset", "architecture"))
+    mean, frequency = column_numbers(table, "mean"), column_numbers(table, "frequency")
     fit = class_mean_model(mean, frequency, label, dataset, architecture, draws=draws, seed=seed)
-    left_out = f"{len(table) - len(used)} class means of fewer than {min_groups} patients left out"
-    why = [fit.why, left_out if len(used) < len(table) else ""]
     model = _slope_row(fit, "class mean ~ log frequency + data set + architecture + (1|class)", "ours", "all cells")
-    model["why"] = "; ".join(w for w in why if w)
     if fit.permutation is None:
         return [model]
     test = fit.permutation
@@ -202,19 +191,6 @@ def _mean(values: NDArray[np.float64]) -> float:
     return float(finite.mean()) if len(finite) else NAN
 
 
-__all__ = [
-    "ACROSS",
-    "RARE_BELOW",
-    "Cell",
-    "cell_from_run",
-    "class_table",
-    "make_cell",
-    "rarity_across",
-    "rarity_table",
-    "table_one",
-]
-
-
 def rarity_table(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0) -> pd.DataFrame:
     """Compute table 1 of the paper, one row per cell, with the corrected columns.
 
@@ -290,23 +266,14 @@ def _reason(cell: Cell, images: ImageRarity, classes: ClassRarity, ranks: MannWh
     return [*reasons, *missing_ranks_reason(ranks)]
 
 
-def table_one(table: pd.DataFrame, column: str = "paper_rho", spread: str | None = "paper_sd") -> pd.DataFrame:
+def table_one(table: pd.DataFrame) -> pd.DataFrame:
     """Return the printed layout of table 1: one row per architecture, one column per data set, "mean ± s.d.".
 
     Args:
         table: Table of ``rarity_table``.
-        column: Column that is printed.
-        spread: Column behind ±; None for none.
-
-    Raises:
-        InputError: The table has no such column.
     """
-    for name in (column, *([spread] if spread else [])):
-        if name not in table.columns:
-            raise unknown_name("column", name, [str(c) for c in table.columns])
     text = []
-    around_all = column_numbers(table, spread) if spread else np.full(len(table), NAN)
-    for value, around in zip(column_numbers(table, column), around_all, strict=True):
+    for value, around in zip(column_numbers(table, "paper_rho"), column_numbers(table, "paper_sd"), strict=True):
         rho = "" if np.isnan(value) else f"{value:.3f}"
         text.append(rho if np.isnan(around) or not rho else f"{rho} ± {around:.3f}")
     wide = table.assign(text=text).pivot(index="architecture", columns="dataset", values="text").fillna("")
@@ -316,42 +283,27 @@ def table_one(table: pd.DataFrame, column: str = "paper_rho", spread: str | None
     return order.rename_axis(columns=None).reset_index()
 
 
-def class_table(cells: Iterable[Cell], *, dataset: str | None = None, sort_by: str | None = None) -> pd.DataFrame:
+def class_table(cells: Sequence[Cell], *, sort_by: str) -> pd.DataFrame:
     """Return table 5 of the paper: one row per class with its mean M in every architecture, largest first.
 
     Args:
-        cells: Cells of one data set, or of several with ``dataset`` given.
-        dataset: Name of the data set; needed where there are several.
-        sort_by: Name of the architecture whose means order the rows; the first if not given.
+        cells: Cells of one data set, one per architecture.
+        sort_by: Name of the architecture whose means order the rows.
 
     Returns:
-        Table with ``class, frequency, n``, one column per architecture, ``why``. n is that of ``sort_by``.
+        Table with ``class, frequency, n``, one column per architecture. n is that of ``sort_by``.
 
     Raises:
-        InputError: There are several data sets and none is chosen, or a name is unknown.
+        InputError: The cells are of different images.
     """
-    every = distinct_cells(cells)
-    names = list(dict.fromkeys(c.dataset for c in every))
-    if dataset is None and len(names) > 1:
-        raise InputError(f"the cells are of {len(names)} data sets ({', '.join(names[:5])}): choose one with dataset=")
-    if dataset is not None and dataset not in names:
-        raise unknown_name("data set", dataset, names)
-    chosen = [c for c in every if c.dataset == (dataset or names[0])]
-    architectures = [c.architecture for c in chosen]
-    if sort_by is not None and sort_by not in architectures:
-        raise unknown_name("architecture", sort_by, architectures)
-    check_same_classes(chosen)
-    first = chosen[architectures.index(sort_by)] if sort_by else chosen[0]
+    check_same_classes(cells)
+    first = next(cell for cell in cells if cell.architecture == sort_by)
     table = pd.DataFrame(
         {
             "class": column_texts(first.classes, "label"),
             "frequency": column_numbers(first.classes, "frequency"),
             "n": first.classes["n"].to_numpy(),
-            **{cell.architecture: column_numbers(cell.classes, "mean") for cell in chosen},
+            **{cell.architecture: column_numbers(cell.classes, "mean") for cell in cells},
         }
     )
-    absent = np.stack([np.isnan(column_numbers(table, name)) for name in architectures], axis=1)
-    table["why"] = [
-        f"no scored image in {', '.join(np.array(architectures)[row])}" if row.any() else "" for row in absent
-    ]
-    return table.sort_values(first.architecture, ascending=False, kind="stable", ignore_index=True)
+    return table.sort_values(sort_by, ascending=False, kind="stable", ignore_index=True)
