@@ -76,6 +76,17 @@ class Pseudonyms:
         hashes = pseudonyms(ids, self.key)
         return np.array([hashes[i] for i in ids], dtype=object)
 
+    def ordered(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+        """Sort the rows of a table by pseudonyms, where there are some: the old order would tell the order of the ids.
+
+        Args:
+            table: Table under pseudonyms.
+            *columns: Columns to sort by.
+        """
+        if self.key is None:
+            return table
+        return table.sort_values(list(columns), kind="stable").reset_index(drop=True)
+
     def source(self, name: str) -> str:
         """Return the pseudonym of a data set, named after its folder or file; empty and built-in names stay."""
         return name if self.key is None or name in ("", "digits") else self._hidden(name)

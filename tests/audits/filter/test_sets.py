@@ -46,6 +46,7 @@ def knowing(hashes: list[str], groups: list[str], *, alike: bool = True, given: 
 
     stub = SimpleNamespace(
         seen_parts=seen_parts,
+        earlier=None,
         config=SimpleNamespace(groups_given=given),
         seen=pd.DataFrame({"part": "training", "pixel_hash": hashes or ["none"], "group_hash": "x"}),
     )
@@ -218,7 +219,7 @@ def test_families_by_name() -> None:
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
     for settings, words in (
-        ({"calibration": "a", "calibration_split": "test"}, "both say which images calibrate"),
+        ({"calibration": "a", "calibration_split": "test"}, "both name the same part"),
         ({"train_split": "train"}, "goes with calibration_split"),
         ({"calibration_split": "train"}, "name two parts"),
         ({"threshold": "much"}, "give a score"),

@@ -119,7 +119,7 @@ def test_a_hopeless_threshold_is_told_and_tried_once(hopeless: Result, place: Pa
     assert len(v["what_would_decide"]) == len(set(v["what_would_decide"]))
     assert "no place was tried again" in page_of(place, "hopeless")
     monkeypatch.setattr(rounds, "BLOCK", 8)
-    honest, calls, copies = rounds.DrawScreening.block, [], f"{HERE}:some_identical"
+    honest, calls, copies = rounds.screen_block, [], f"{HERE}:some_identical"
 
     def killed(*arguments):
         """Fail at the third block."""
@@ -129,7 +129,7 @@ def test_a_hopeless_threshold_is_told_and_tried_once(hopeless: Result, place: Pa
         return honest(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(rounds.DrawScreening, "block", killed)
+        patch.setattr(rounds, "screen_block", killed)
         with pytest.raises(MemoriskError, match="killed"):
             run(place, "resumed", copies, batch=8, progress=lambda *call: said.append(call), **HOPELESS)
     drawing = [stage for stage, _, _ in said if stage.startswith(rounds.STAGE)]

@@ -147,7 +147,7 @@ def test_a_killed_loop_goes_on_to_the_same_bytes(place: Path, whole: Result, mon
             raise MemoriskError("killed")
         return honest(*arguments, **names)
 
-    part, name = (rounds.DrawScreening, "block") if broken_at == "screening" else (synthesizing, "write_json")
+    part, name = (rounds, "screen_block") if broken_at == "screening" else (synthesizing, "write_json")
     honest = getattr(part, name)
     with monkeypatch.context() as patch:
         patch.setattr(part, name, broken)

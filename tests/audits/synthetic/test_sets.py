@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.comparison.sets import SetReading, Sets, decode_sets, read_manifests
+from memorisk.audits.comparison.sets import Sets, decode_sets, read_manifests
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import no_progress
@@ -16,8 +16,7 @@ from tests.audits.synthetic.making import parts, store_of
 
 def read(train, synthetic, held=None, **settings) -> Sets:
     options = synthetic_options(settings)
-    reading = SetReading(options.of_real(), options.of_synthetic(), options.trained_on, options.held_out_split)
-    return decode_sets(read_manifests(train, synthetic, held, reading, no_progress), no_progress)
+    return decode_sets(read_manifests(train, synthetic, held, options, no_progress), no_progress)
 
 
 def folder_of(root: Path, images: np.ndarray, names: list[str]) -> Path:
@@ -116,7 +115,7 @@ def test_what_cannot_be_audited(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="one training patient"):
         read(store_of(train, tmp_path, "train", groups=["a"] * 4), made)
     for settings, words in (
-        ({"sample": 5}, "here are three"),
+        ({"sample": 5}, "several are compared here"),
         ({"held_out": "x", "held_out_split": "test"}, "give one of them"),
         ({"held_out_split": "train"}, "name two parts"),
         ({"recall": 1.0}, "between 0 and 1"),

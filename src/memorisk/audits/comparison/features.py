@@ -7,9 +7,8 @@ would no longer be those of a random split.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,6 +33,96 @@ from memorisk.training.features.matrix import Features, load_features
 FITTED_IMAGES = 1 << 13
 """Largest number of images on which a comparison by parts is fitted: memory does not grow with the set. Of more
 images every second, third and so on is taken, of both parts alike."""
+
+
+def _finite(values: np.ndarray) -> Any:
+    return np.isfinite(values).all(axis=1)
+
+
+def _zero(values: np.ndarray) -> Any:
+    return ~values.any(axis=1)
+
+
+def _constant(values: np.ndarray) -> Any:
+    return (values == values[:, :1]).all(axis=1)
+
+
+UNDEFINED: Mapping[str, tuple[str, Callable[[np.ndarray], Any]]] = {
+    **dict.fromkeys(("cosine", "jensenshannon", "whitened"), ("zero", _zero)),
+    "correlation": ("all one number", _constant),
+}
+"""Rows for which a measure has no distance, in words and as a condition, by its name."""
+
+
+class EncodingOptions(Protocol):
+    """Settings by which images are encoded."""
+
+    @property
+    def input_size(self) -> int | None:
+        """Side in pixels of the input."""
+        ...
+
+    @property
+    def normalise(self) -> str | None:
+        """Mean and deviation of the input."""
+        ...
+
+    @property
+    def precision(self) -> str:
+        """Arithmetic of the network."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Device to compute on."""
+        ...
+
+
+def encode(
+    detector: PairDetector,
+    store: ImageStore,
+    reference: ImageStore,
+    options: EncodingOptions,
+    progress: Progress,
+    *,
+    sized: bool = True,
+    as_copies: bool = False,
+) -> Features:
+    """Compute features of images by a detector, or read them from the cache folder.
+
+    Args:
+        detector: Detector that compares images.
+        store: The images.
+        reference: Images that components are fitted on.
+        options: Settings of the command.
+        progress: Called with (stage, done, total).
+        sized: Whether the input's size and normalisation in the settings are about this detector.
+        as_copies: Whether the images are compared as copies of others alone.
+
+    Raises:
+        InputError: Features are not available.
+    """
+    return detector.features(
+        store,
+        reference=reference,
+        size=options.input_size if sized else None,
+        normalise=options.normalise if sized else None,
+        device=options.device,
+        precision=options.precision,
+        as_copies=as_copies,
+        progress=progress,
+    )
+
+
+def notes_without_images(features: Features) -> tuple[str, ...]:
+    """Return the notes of features but those of checks, which name images."""
+    of_images = set(features.checks.sentences(features.ids, features.values.shape[1]))
+    return tuple(note for note in features.described.notes if note not in of_images)
+
+
+def feature_identity(described: FeatureDescription) -> dict[str, Any]:
+    """Return what a later command may not change of features in a run folder."""
+    return {name: getattr(described, name) for name in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,20 +242,25 @@ def measure_features(
     source = detector.source
     if source.kind == "saved":
         return _saved(sets, source, options)
-    load = partial(_load, detector, options=options, reference=sets.real, progress=progress)
-    train = load(sets.train, what="training images")
-    ours = load(
-        hidden.store, as_copies=True, what="synthetic images" + (" and planted copies" if len(hidden.of_plants) else "")
-    )
-    held = None if sets.held is None else load(sets.held, what="held-out images")
+    own = len(options.sources) > 1 and source.kind == "detector"  # a detector among others has its own size
+
+    def load(store: ImageStore, what: str, *, as_copies: bool = False) -> Features:
+        """Compute the features of one set, with its name in the progress."""
+        named = _named_progress(progress, what)
+        return encode(detector, store, sets.real, options, named, sized=not own, as_copies=as_copies)
+
+    train = load(sets.train, "training images")
+    made = "synthetic images and planted copies" if len(hidden.of_plants) else "synthetic images"
+    ours = load(hidden.store, made, as_copies=True)
+    held = None if sets.held is None else load(sets.held, "held-out images")
     real = np.concatenate([train.values, *([] if held is None else [held.values])])
-    place = {value: row for row, value in reversed(list(enumerate(sets.real.pixel_hashes)))}
+    place = first_rows(sets.real.pixel_hashes)
     n = len(train.values)
     features = FeatureTables(
         train=real[:n],
         held=real[n:],
-        synthetic=_values_by_pixels(ours.values, hidden.of_set, hidden.store.pixel_hashes, real, place),
-        plants=_values_by_pixels(ours.values, hidden.of_plants, hidden.store.pixel_hashes, real, place),
+        synthetic=values_by_pixels(ours.values, hidden.of_set, hidden.store.pixel_hashes, real, place),
+        plants=values_by_pixels(ours.values, hidden.of_plants, hidden.store.pixel_hashes, real, place),
         described=train.described,
         weak=source.kind in ("pixels", "pca"),
         notes=(*_notes(train, source), *detector_notes(detector, sets)),
@@ -177,7 +271,17 @@ def measure_features(
     return features
 
 
-def _values_by_pixels(
+def _named_progress(progress: Progress, what: str) -> Progress:
+    """Return a progress whose stages name the images."""
+    return lambda stage, done, total: progress(f"{stage}: {what}", done, total)
+
+
+def first_rows(hashes: np.ndarray) -> dict[str, int]:
+    """Return the first row of each content by its hash."""
+    return {value: row for row, value in reversed(list(enumerate(hashes)))}
+
+
+def values_by_pixels(
     values: np.ndarray, rows: np.ndarray, hashes: np.ndarray, real: np.ndarray, place: Mapping[str, int]
 ) -> np.ndarray:
     """Return features of some rows, [n, d]; those of the real image where the pixels match. A large table is on disk.
@@ -218,33 +322,6 @@ def fit_similarity(detector: PairDetector, found: FeatureTables, sets: Sets) -> 
     return detector.similarity(np.concatenate([part[::step] for part in parts]))
 
 
-def _load(
-    detector: PairDetector,
-    store: ImageStore,
-    *,
-    options: SyntheticOptions,
-    reference: ImageStore,
-    progress: Progress,
-    what: str,
-    as_copies: bool = False,
-) -> Features:
-    def counted(stage: str, done: int, total: int) -> None:
-        """Report progress with the name of the images."""
-        progress(f"{stage}: {what}", done, total)
-
-    own = len(options.sources) > 1 and detector.source.kind == "detector"  # which has its own size
-    return detector.features(
-        store,
-        reference=reference,
-        size=None if own else options.input_size,
-        normalise=None if own else options.normalise,
-        device=options.device,
-        precision=options.precision,
-        as_copies=as_copies,
-        progress=counted,
-    )
-
-
 def _saved(sets: Sets, source: FeatureSource, options: SyntheticOptions) -> FeatureTables:
     """Read features that were computed elsewhere: of the images that are there, hence without plants."""
     ours = load_features(sets.train, source)
@@ -264,20 +341,18 @@ def _saved(sets: Sets, source: FeatureSource, options: SyntheticOptions) -> Feat
 
 
 def _notes(found: Features, source: FeatureSource) -> tuple[str, ...]:
-    """Return the encoder's notes; those of its checks name images, which are refused or do no harm."""
-    of_images = set(found.checks.sentences(found.ids, found.values.shape[1]))
-    notes = [note for note in found.described.notes if note not in of_images]
-    if source.kind == "pca" and source.weights is not None:
-        notes.append(
-            "The principal components were fitted before. If that was on training images without the held-out ones, "
-            "they are nearer to the former, and the p-values are not to be trusted."
-        )
-    return tuple(notes)
+    """Return the encoder's notes, and one on principal components that were fitted elsewhere."""
+    fitted_before = (
+        "The principal components were fitted before. If that was on training images without the held-out ones, "
+        "they are nearer to the former, and the p-values are not to be trusted."
+    )
+    before = source.kind == "pca" and source.weights is not None
+    return (*notes_without_images(found), *([fitted_before] if before else []))
 
 
 def _refuse_not_finite(found: FeatureTables, sets: Sets) -> None:
     for ids, values in _parts(found, sets):
-        bad = _rows_where(values, lambda x: ~np.isfinite(x).all(axis=1))
+        bad = np.flatnonzero(~_where(values, _finite))
         if len(bad):
             raise InputError(
                 f"{plural(len(bad), 'image has', 'images have')} features that are not finite ({listed(ids[bad])}); "
@@ -287,13 +362,9 @@ def _refuse_not_finite(found: FeatureTables, sets: Sets) -> None:
 
 def _refuse_degenerate(name: str, found: FeatureTables, sets: Sets) -> None:
     """Refuse, by their ids, images for which a measure is undefined."""
-    for ids, values in _parts(found, sets):
-        if name in ("cosine", "jensenshannon", "whitened"):
-            bad, what = _rows_where(values, lambda x: ~x.any(axis=1)), "zero"
-        elif name == "correlation":
-            bad, what = _rows_where(values, lambda x: (x == x[:, :1]).all(axis=1)), "all one number"
-        else:
-            return
+    for ids, values in _parts(found, sets) if name in UNDEFINED else ():
+        what, condition = UNDEFINED[name]
+        bad = np.flatnonzero(_where(values, condition))
         if len(bad):
             raise InputError(
                 f"{plural(len(bad), 'image has', 'images have')} features that are {what}, where {name} is undefined "
@@ -302,11 +373,23 @@ def _refuse_degenerate(name: str, found: FeatureTables, sets: Sets) -> None:
             )
 
 
-def _rows_where(values: np.ndarray, bad: Callable[[np.ndarray], Any]) -> np.ndarray:
-    """Find rows of a table of which something is true, one block at a time."""
+def comparable(values: np.ndarray, detector: PairDetector) -> np.ndarray:
+    """Return whether a detector can compare each vector, [n]: it is finite, and the measure is defined for it.
+
+    Args:
+        values: Features of the detector, [n, d].
+        detector: Detector that compares them.
+    """
+    good = _where(values, _finite)
+    undefined = None if detector.source.by_parts else UNDEFINED.get(detector.measure or "")
+    return good if undefined is None else good & ~_where(values, undefined[1])
+
+
+def _where(values: np.ndarray, condition: Callable[[np.ndarray], Any]) -> np.ndarray:
+    """Return of which rows of a table something is true, [n], computed one block at a time."""
     step = rows_per_block(values.shape[1])
-    blocks = [np.flatnonzero(bad(values[first : first + step])) + first for first in range(0, len(values), step)]
-    return np.concatenate([np.empty(0, np.intp), *blocks])
+    blocks = [np.asarray(condition(values[first : first + step])) for first in range(0, len(values), step)]
+    return np.concatenate([np.empty(0, dtype=bool), *blocks])
 
 
 def _parts(found: FeatureTables, sets: Sets) -> Sequence[tuple[np.ndarray, np.ndarray]]:

@@ -45,8 +45,8 @@ class KnownPatients:
         return self.patients / self.of
 
 
-def known_patients(detector: Detector | LatentDetector, store: ImageStore) -> KnownPatients | None:
-    """Count the patients of a part that a detector knows: by pixels where stored alike, and by patient.
+def known_images(detector: Detector | LatentDetector, store: ImageStore) -> np.ndarray | None:
+    """Find the images of people that a detector was trained or chosen on: by pixels where stored alike, and by patient.
 
     Where patients are not given, on either side, their place is taken by names of files, which occur anywhere: then
     pixels alone are compared.
@@ -56,16 +56,29 @@ def known_patients(detector: Detector | LatentDetector, store: ImageStore) -> Kn
         store: Images of one part.
 
     Returns:
-        The count; None where there is nothing to compare by.
+        Whether each image is of a known person, [N]; None where there is nothing to compare by.
     """
     overlap = detector.seen_parts(store)
-    is_known = overlap.part != ""
-    if not (detector.config.groups_given and store.manifest.groups_given):
-        if not overlap.pixels_compared:
-            return None
-        is_known = np.isin(store.pixel_hashes.astype(str), detector.seen["pixel_hash"].tolist())
-        if detector.earlier is not None:
-            is_known |= detector.earlier.parts(store).part != ""
+    if detector.config.groups_given and store.manifest.groups_given:
+        return np.asarray(overlap.part != "", dtype=bool)
+    if not overlap.pixels_compared:
+        return None
+    is_known = np.isin(store.pixel_hashes.astype(str), detector.seen["pixel_hash"].tolist())
+    if detector.earlier is not None:
+        is_known |= detector.earlier.parts(store).part != ""
+    return is_known
+
+
+def known_patients(detector: Detector | LatentDetector, store: ImageStore) -> KnownPatients | None:
+    """Count the patients of a part that a detector knows; None where there is nothing to compare by.
+
+    Args:
+        detector: Detector with its hashes.
+        store: Images of one part.
+    """
+    is_known = known_images(detector, store)
+    if is_known is None:
+        return None
     groups = store.manifest.groups.astype(str)
     return KnownPatients(len(np.unique(groups[is_known])), len(np.unique(groups)))
 

@@ -1,70 +1,69 @@
-"""Rules that settings of audits of generated images must keep: several sets, one held out, saved features of all."""
+"""Settings that name the parts of a comparison: training, synthetic and new images, and their saved features."""
 
-from typing import Protocol
+from pathlib import Path
+from typing import ClassVar, Protocol
 
+from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.runs.errors import InputError
 
 
-class _Sampled(Protocol):
+class PartOptions(ImageOptions):
+    """How training, synthetic and new images are found and read, for the settings of a command to derive from."""
+
+    NEW: ClassVar[str] = "held_out"
+    """Setting that names the images of people whom the generator never saw; with ``_split`` a part of TRAIN."""
+    train_split: str | None
+
     @property
-    def sample(self) -> object: ...
+    def new_split(self) -> str | None:
+        """Return the given split of TRAIN that the generator never saw; None where it is a source of its own."""
+        return getattr(self, f"{self.NEW}_split")
+
+    @property
+    def trained_on(self) -> str:
+        """Return the given split that the generator was trained on; it counts only together with `new_split`."""
+        return self.train_split or "train"
+
+    def of_real(self) -> ImageOptions:
+        """Return how training and new images are read."""
+        return image_options(self)
+
+    def of_synthetic(self) -> ImageOptions:
+        """Return how synthetic images are read: as the real ones, but without their columns and patterns."""
+        return of_synthetic_images(self)
+
+    def validate(self) -> None:
+        """Check how images are read, that each part is named once and none is sampled, and that two splits differ.
+
+        Raises:
+            InputError: A part is named twice, a split is missing or named for both parts, or a sample is given.
+        """
+        ImageOptions.validate(self)
+        split = f"{self.NEW}_split"
+        if self.sample is not None:
+            raise InputError("sample draws from one set of images, and several are compared here: name smaller sets")
+        if self.new_split is None:
+            if self.train_split is not None:
+                raise InputError(f"train_split goes with {split}: name the part of TRAIN that the generator never saw")
+            return
+        if getattr(self, self.NEW, None) is not None:
+            raise InputError(f"{self.NEW} and {split} both name the same part: give one of them")
+        if self.new_split == self.trained_on:
+            raise InputError(f"{split} and train_split are both {self.trained_on!r}; name two parts of TRAIN")
 
 
-class _HeldOut(Protocol):
+class _FeatureFiles(Protocol):
+    """Settings that name files with features of synthetic and held-out images."""
+
     @property
-    def held_out(self) -> object: ...
+    def synthetic_features(self) -> Path | None: ...
+    @property
+    def held_out_features(self) -> Path | None: ...
     @property
     def held_out_split(self) -> str | None: ...
 
 
-class _Divided(_HeldOut, Protocol):
-    @property
-    def train_split(self) -> str | None: ...
-
-
-class _Featured(Protocol):
-    @property
-    def synthetic_features(self) -> object: ...
-    @property
-    def held_out_features(self) -> object: ...
-    @property
-    def held_out_split(self) -> str | None: ...
-
-
-def refuse_sample(options: _Sampled) -> None:
-    """Refuse a sample, since it would be drawn from one set only.
-
-    Raises:
-        InputError: The options name a sample.
-    """
-    if options.sample is not None:
-        raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
-
-
-def refuse_two_held_out(options: _HeldOut) -> None:
-    """Refuse held-out images that are named as a set and as a part of TRAIN.
-
-    Raises:
-        InputError: Both settings are given.
-    """
-    if options.held_out is not None and options.held_out_split is not None:
-        raise InputError("held_out and held_out_split both say which images are held out: give one of them")
-
-
-def check_held_out(options: _Divided) -> None:
-    """Require that held-out images are named once, and are another part of TRAIN than the training images.
-
-    Raises:
-        InputError: The images are named twice, or a split is missing or named for both parts.
-    """
-    refuse_two_held_out(options)
-    if options.train_split is not None and options.held_out_split is None:
-        raise InputError("train_split goes with held_out_split: which part of TRAIN is held out?")
-    if options.held_out_split is not None and options.held_out_split == (options.train_split or "train"):
-        raise InputError(f"held_out_split and train_split are both {options.held_out_split!r}; name two parts of TRAIN")
-
-
-def check_saved_features(options: _Featured, *, saved: bool, held_out: bool) -> None:
+def check_saved_features(options: _FeatureFiles, *, saved: bool, held_out: bool) -> None:
     """Require files of features for all sets, or for none.
 
     Args:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from memorisk.images.identity import IdDoubt, look_alike_doubt, look_alikes_across
+from memorisk.audits.comparison.options import PartOptions
+from memorisk.images.identity import DoubtedIds, IdDoubt, look_alike_doubt, look_alikes_across
 from memorisk.images.manifest import Manifest, shared_study_doubts
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import StackedImages, few_levels_note
@@ -162,8 +163,68 @@ def _range(store: ImageStore, rows: np.ndarray) -> np.ndarray:
 TRAIN, SYNTHETIC, HELD_OUT = "training", "synthetic", "held out"
 
 
+class ComparedParts:
+    """Knowledge of the people of a comparison, from the manifests of its parts."""
+
+    @property
+    def manifests(self) -> tuple[Manifest, Manifest | None, Manifest | None]:
+        """Return the manifests of training, new and synthetic images; None for a part that there is not.
+
+        The ids of synthetic images mean nothing. They have no manifest here where they do not come from files.
+        """
+        raise NotImplementedError
+
+    @property
+    def real_manifests(self) -> list[Manifest]:
+        """Return the manifests of the real parts."""
+        return [manifest for manifest in self.manifests[:2] if manifest is not None]
+
+    @property
+    def groups_given(self) -> bool:
+        """Return whether every real part names the patient of each image."""
+        return all(manifest.groups_given for manifest in self.real_manifests)
+
+    @property
+    def n_without_group(self) -> int:
+        """Return the number of real images that have no patient id."""
+        return sum(manifest.n_without_group for manifest in self.real_manifests)
+
+    def knowledge(self, *, one_image_per_patient: bool) -> dict[str, Any]:
+        """Return what is known of the people, as numbers of a result.
+
+        Args:
+            one_image_per_patient: Whether the user asserts that no patient has two images.
+        """
+        return {
+            "patients_known": (self.groups_given and not self.n_without_group) or one_image_per_patient,
+            "patients_by_word": one_image_per_patient and not self.groups_given,
+            "n_without_patient": self.n_without_group if self.groups_given else 0,
+            "ids": DoubtedIds.of(self.id_doubts),
+        }
+
+    @property
+    def id_doubts(self) -> tuple[IdDoubt, ...]:
+        """Return the doubts about the identities in the real images, each once."""
+        train, new, synthetic = self.manifests
+        doubts = [doubt for manifest in self.real_manifests for doubt in manifest.id_doubts]
+        doubts += [] if new is None else shared_study_doubts(train, new)
+        real_studies = {study for manifest in self.real_manifests for study in manifest.studies} - {""}
+        studies = real_studies & set(() if synthetic is None else synthetic.studies)
+        if studies:
+            count = plural(len(studies), "study of real images is", "studies of real images are")
+            doubts.append(
+                IdDoubt(
+                    "study-of-synthetic",
+                    f"{count} that of synthetic images, too, which may be real images",
+                    "synthetic images without headers of real ones, and no real images among them",
+                    tuple(sorted(studies)),
+                )
+            )
+        return tuple(dict.fromkeys(doubts))
+
+
 @dataclass(frozen=True, eq=False)
-class Sets:
+class Sets(ComparedParts):
     """Sets of images that are compared."""
 
     train: ImageStore
@@ -208,59 +269,9 @@ class Sets:
         return np.isin(who, who[rows])
 
     @property
-    def groups_given(self) -> bool:
-        """Return whether both real parts name the patient of each image."""
-        return self.train.manifest.groups_given and (self.held is None or self.held.manifest.groups_given)
-
-    @property
-    def n_without_group(self) -> int:
-        """Return the number of real images that have no patient id."""
-        return self.train.manifest.n_without_group + (0 if self.held is None else self.held.manifest.n_without_group)
-
-    @property
-    def id_doubts(self) -> tuple[IdDoubt, ...]:
-        """Return the doubts about the identities in the real images, each once."""
-        held = None if self.held is None else self.held.manifest
-        return doubts_of_sets(self.train.manifest, held, self.synthetic.manifest)
-
-
-def doubts_of_sets(train: Manifest, held: Manifest | None, synthetic: Manifest | None = None) -> tuple[IdDoubt, ...]:
-    """Find the doubts about the identities in the real images of a comparison, each once.
-
-    Args:
-        train: Training images, with their ids.
-        held: Held-out images; None without.
-        synthetic: Synthetic images, whose own ids mean nothing; None where they do not come from files.
-    """
-    real = [train] if held is None else [train, held]
-    doubts = [doubt for manifest in real for doubt in manifest.id_doubts]
-    doubts += [] if held is None else shared_study_doubts(train, held)
-    real_studies = {study for manifest in real for study in manifest.studies} - {""}
-    studies = real_studies & set(() if synthetic is None else synthetic.studies)
-    if studies:
-        count = plural(len(studies), "study of real images is", "studies of real images are")
-        doubts.append(
-            IdDoubt(
-                "study-of-synthetic",
-                f"{count} that of synthetic images, too, which may be real images",
-                "synthetic images without headers of real ones, and no real images among them",
-                tuple(sorted(studies)),
-            )
-        )
-    return tuple(dict.fromkeys(doubts))
-
-
-@dataclass(frozen=True)
-class SetReading:
-    """Options by which three sets are read: training, synthetic, and real ones that the generator never saw."""
-
-    real: ImageOptions
-    """Options of both real sets."""
-    synthetic: ImageOptions
-    trained_on: str
-    """Given split of TRAIN that the generator was trained on; counts only together with ``unseen_split``."""
-    unseen_split: str | None
-    """Given split of TRAIN that it never saw; None where such images are a source of their own, or none."""
+    def manifests(self) -> tuple[Manifest, Manifest | None, Manifest | None]:
+        """Return the manifests of the training, held-out and synthetic images."""
+        return self.train.manifest, None if self.held is None else self.held.manifest, self.synthetic.manifest
 
 
 @dataclass(frozen=True)
@@ -273,14 +284,15 @@ class Manifests:
     """Real images that the generator never saw; None without."""
     notes: tuple[str, ...]
     """Assumptions and omissions, one sentence for each."""
-    reading: SetReading
+    options: PartOptions
+    """How the images are read."""
 
 
 def read_manifests(
     train: Source,
     synthetic: Source,
     unseen: Source | None,
-    reading: SetReading,
+    options: PartOptions,
     progress: Progress,
     *,
     unseen_are_null: bool = True,
@@ -291,7 +303,7 @@ def read_manifests(
         train: Images that the generator was trained on.
         synthetic: Images that the generator made.
         unseen: Real images that the generator never saw.
-        reading: Options by which the images are read.
+        options: How the images are found and read.
         progress: Called with (stage, done, total).
         unseen_are_null: Whether training patients are ranked among unseen ones: there must be two, and no patient in
             both parts.
@@ -300,13 +312,13 @@ def read_manifests(
         InputError: A source cannot be read, a split does not exist, or patients are in both real parts.
     """
     progress("reading the manifests", 0, 0)
-    ours = read_source(train, reading.real)
+    ours = read_source(train, options.of_real())
     notes: list[str] = []
     theirs: Manifest | ImageStore | None = None
-    if reading.unseen_split is not None:
-        ours, theirs, notes = split_source(ours, reading.trained_on, reading.unseen_split)
+    if options.new_split is not None:
+        ours, theirs, notes = split_source(ours, options.trained_on, options.new_split)
     else:
-        theirs = None if unseen is None else read_source(unseen, reading.real)
+        theirs = None if unseen is None else read_source(unseen, options.of_real())
         if len(names := given_splits(manifest_of(ours))) > 1:
             notes.append(f"TRAIN has splits ({listed(names)}): all of its images are taken for training images.")
     if unseen_are_null:
@@ -316,7 +328,27 @@ def read_manifests(
         if theirs is not None:
             notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
     notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
-    return Manifests(ours, read_source(synthetic, reading.synthetic), theirs, tuple(dict.fromkeys(notes)), reading)
+    made = read_source(synthetic, options.of_synthetic())
+    return Manifests(ours, made, theirs, tuple(dict.fromkeys(notes)), options)
+
+
+def decode_parts(opened: Manifests, new: str, progress: Progress) -> dict[str, ImageStore]:
+    """Decode the three sets to one size and as many channels.
+
+    Args:
+        opened: The sources.
+        new: Name of the images that the generator never saw.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: Images cannot be read, or differ in size.
+    """
+    real, synthetic = opened.options.of_real(), opened.options.of_synthetic()
+    return decode_alike(
+        {TRAIN: opened.train, SYNTHETIC: opened.synthetic, new: opened.unseen},
+        {TRAIN: real, SYNTHETIC: synthetic, new: real},
+        progress,
+    )
 
 
 def decode_sets(opened: Manifests, progress: Progress) -> Sets:
@@ -325,29 +357,17 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
     Raises:
         InputError: Images cannot be read, differ in size, or no held-out patient is left.
     """
-    stores = decode_alike(
-        {TRAIN: opened.train, SYNTHETIC: opened.synthetic, HELD_OUT: opened.unseen},
-        {TRAIN: opened.reading.real, SYNTHETIC: opened.reading.synthetic, HELD_OUT: opened.reading.real},
-        progress,
-    )
+    stores = decode_parts(opened, HELD_OUT, progress)
     dark = [note for part, store in stores.items() for note in few_levels_note(store.images, f"{part} images")]
     notes = [*opened.notes, *_unread_notes(stores), *dark]
     held, images, patients, hashes = stores.get(HELD_OUT), 0, 0, frozenset[str]()
     if held is not None:
         held, images, patients, hashes = separate_held_out(stores[TRAIN], held)
     progress("looking for pages and frames that are left out", 0, 0)
-    plane = opened.reading.real.slice_plane
-    n_frames_left = tuple(sum(uncovered_frames(stores[part].manifest, plane).values()) for part in (TRAIN, SYNTHETIC))
-    return Sets(
-        stores[TRAIN],
-        stores[SYNTHETIC],
-        held,
-        images,
-        patients,
-        hashes,
-        tuple(notes),
-        (n_frames_left[0], n_frames_left[1]),
+    ours, theirs = (
+        sum(uncovered_frames(stores[part].manifest, opened.options.slice_plane).values()) for part in (TRAIN, SYNTHETIC)
     )
+    return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes), (ours, theirs))
 
 
 def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:

@@ -8,21 +8,29 @@ calibration image and a detector), ``calibration`` (the pairs behind the thresho
 Pictures are made only when the user requests them: a training image, a synthetic one, their difference.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from memorisk.audits.comparison.compared import labels_note
+from memorisk.audits.comparison.features import display_names, notes_without_images
 from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, side_by_side
-from memorisk.audits.filter.calibration import CalibratedThreshold
-from memorisk.audits.filter.decisions import Decision, Diversity, exposed_patients
+from memorisk.audits.comparison.sets import n_unread
+from memorisk.audits.filter.choice import Choice
+from memorisk.audits.filter.decisions import (
+    Decision,
+    Diversity,
+    diversity,
+    exposed_patients,
+    real_share,
+    synthetic_share,
+)
 from memorisk.audits.filter.families import Family, not_promised
 from memorisk.audits.filter.options import FilterOptions, ScreeningOptions
 from memorisk.audits.filter.result import (
     Calibration,
     DetectorSummary,
-    FamilyCost,
     FamilyCount,
     FilterNumbers,
     FilterSummary,
@@ -34,13 +42,12 @@ from memorisk.audits.filter.result import (
     ScreeningSetup,
     SetNames,
 )
-from memorisk.audits.filter.screening import Screening, ScreeningDetector, detector_names
+from memorisk.audits.filter.screening import Screening, ScreeningDetector
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
 from memorisk.audits.filter.wording import REASONS
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.identity import DoubtedIds
 from memorisk.report.columns import column_texts
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
@@ -56,12 +63,10 @@ class FilterEvidence:
 
     sets: FilterSets
     detectors: Sequence[PairDetector]
-    families: Sequence[Family]
-    counted: Sequence[MissGuarantee]
-    """Guarantee of each family, with the number of identities that there are and that it needs."""
+    choice: Choice
+    """Families of the guarantee, with their thresholds and costs."""
     decision: Decision
     opened: Sequence[ScreeningDetector] = ()
-    calibrated: Sequence[CalibratedThreshold] = ()
     screened: Screening | None = None
     synthetic: Proportion | None = None
     """Share of the synthetic images that the detectors reject."""
@@ -72,13 +77,30 @@ class FilterEvidence:
     diversity: Sequence[Diversity] = ()
     audited: FinalAudit | None = None
     """Audit of the kept set; None where nothing was kept."""
-    costs: Sequence[FamilyCost] = ()
-    """Costs of the families that were tried."""
 
-    @property
-    def missing(self) -> int:
-        """Number of identities that are missing for the guarantee, in the family that lacks most."""
-        return max((guarantee.missing for guarantee in self.counted), default=0)
+    def with_screening(
+        self, opened: Sequence[ScreeningDetector], screened: Screening, chosen: Mapping[str, np.ndarray], seed: int
+    ) -> "FilterEvidence":
+        """Return the evidence with the scores of all images, and what they cost.
+
+        Args:
+            opened: Detectors that screened.
+            screened: Scores of all images.
+            chosen: Rows of synthetic images whose diversity is measured, by name; the share that is rejected is counted
+                among the first.
+            seed: Seed from which images are drawn for comparisons.
+        """
+        before = next(iter(chosen.values()))
+        real, rejected = real_share(screened.real, screened.thresholds, self.sets, seed)
+        return replace(
+            self,
+            opened=opened,
+            screened=screened,
+            synthetic=synthetic_share(screened, before),
+            real=real,
+            real_rejected=rejected,
+            diversity=diversity(screened, chosen, self.sets, seed),
+        )
 
 
 def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseudonyms) -> Result:
@@ -91,17 +113,13 @@ def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseu
     """
     tables = FilterTables(evidence, names)
     numbers = numbers_of(evidence, options)
-    further = {"guarantees": tables.guarantees(), "calibration": tables.calibration()}
-    if evidence.screened is not None:
-        further |= {"scores": tables.scores(), "real_images": tables.real_images()}
-        further |= {"detectors": tables.detectors(), "diversity": tables.diversity()}
     result = Result(
         per_image=tables.per_image(),
         per_group=tables.per_group(),
         per_class=tables.per_class(),
         summary=to_json(_summary(evidence, numbers, options, names)),
         verdict=kept_verdict("filter", numbers, options) | numbers.in_verdict(),
-        tables=further,
+        tables=tables.further(),
     )
     return names.without_paths(result)
 
@@ -119,7 +137,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
         sets=ScreenedSets(
             n_train_images=len(groups),
             n_train_patients=len(np.unique(groups)),
-            n_train_unread=sets.unread_training,
+            n_train_unread=n_unread(sets.train),
             n_synthetic_images=len(decision.reason) + extra,
             n_kept_images=int(decision.kept.sum()),
             n_rejected_images=len(decision.reason) + extra - int(decision.kept.sum()),
@@ -137,12 +155,12 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
         promise=Promise(
             miss_rate=options.miss_rate,
             confidence=options.confidence,
-            shared_by=evidence.counted[0].detectors,
-            families=tuple(family.words for family in evidence.families),
-            kinds=tuple(family.name for family in evidence.families),
-            not_promised=tuple(not_promised(evidence.families)),
-            costs=tuple(evidence.costs),
-            n_missing_patients=evidence.missing,
+            shared_by=evidence.choice.counted[0].detectors,
+            families=tuple(family.words for family in evidence.choice.families),
+            kinds=tuple(family.name for family in evidence.choice.families),
+            not_promised=tuple(not_promised(evidence.choice.families)),
+            costs=evidence.choice.costs,
+            n_missing_patients=evidence.choice.missing,
             lacking=tuple(
                 FamilyCount(
                     family=family.name,
@@ -150,18 +168,15 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
                     needed=guarantee.needed,
                     missing=guarantee.missing,
                 )
-                for family, guarantee in zip(evidence.families, evidence.counted, strict=True)
+                for family, guarantee in zip(evidence.choice.families, evidence.choice.counted, strict=True)
             ),
             threshold_by="user" if options.threshold else "guarantee" if screened is not None else None,
-            detectors=tuple(detector_names(evidence.detectors)),
+            detectors=display_names(evidence.detectors),
             thresholds=() if screened is None else tuple(screened.thresholds),
             guarantee=guarantee_words(evidence, options),
             unseen=tuple(sets.unseen),
         ),
-        patients_known=(sets.groups_given and not sets.n_without_group) or options.one_image_per_patient,
-        n_without_patient=sets.n_without_group if sets.groups_given else 0,
-        patients_by_word=options.one_image_per_patient and not sets.groups_given,
-        ids=DoubtedIds.of(sets.id_doubts),
+        **sets.knowledge(one_image_per_patient=options.one_image_per_patient),
         exposed=exposed_patients(screened, groups),
         synthetic_rejected=evidence.synthetic,
         real_rejected=evidence.real,
@@ -184,9 +199,9 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
 
 def guarantee_words(evidence: FilterEvidence, options: ScreeningOptions) -> str | None:
     """Return the guarantee in METHODS' words, of all families together; None without a guarantee."""
-    if options.threshold or evidence.missing or evidence.screened is None:
+    if options.threshold or evidence.choice.missing or evidence.screened is None:
         return None
-    return families_words(evidence.families, evidence.counted)
+    return families_words(evidence.choice.families, evidence.choice.counted)
 
 
 def families_words(families: Sequence[Family], counted: Sequence[MissGuarantee]) -> str:
@@ -239,17 +254,10 @@ def described_detectors(opened: Sequence[ScreeningDetector]) -> tuple[DetectorSu
             compares=one.similarity.words,
             at_half=one.similarity.at_half,
             top=one.top,
-            notes=_notes(one),
+            notes=notes_without_images(one.train),
         )
         for one in opened
     )
-
-
-def _notes(opened: ScreeningDetector) -> tuple[str, ...]:
-    """Return the encoder's notes; those of its checks name images, which are refused or rejected."""
-    features = opened.train
-    of_images = set(features.checks.sentences(features.ids, features.values.shape[1]))
-    return tuple(note for note in features.described.notes if note not in of_images)
 
 
 def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[Pair, PairPicture]:

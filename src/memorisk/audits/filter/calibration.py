@@ -178,7 +178,7 @@ def calibrate(
     for family in families:
         pairs = draw_pairs(family, store, options.seed)
         for place, detector in enumerate(opened):
-            score = _scores(detector, store, pairs, options, progress)
+            score = _scores(detector, store, pairs, progress)
             group = store.manifest.groups.astype(str)[pairs.first]
             readings = _readings(score, group, sets, shared, options)
             thresholds.append(CalibratedThreshold(place, family, group, pairs.strength, score, readings))
@@ -209,17 +209,15 @@ def _readings(
     )
 
 
-def _scores(
-    opened: ScreeningDetector, store: ImageStore, pairs: PositivePairs, options: ScreeningOptions, progress: Progress
-) -> np.ndarray:
+def _scores(opened: ScreeningDetector, store: ImageStore, pairs: PositivePairs, progress: Progress) -> np.ndarray:
     """Return the score of each pair, [n].
 
     A pair that cannot be compared gets the highest score: such an image is rejected, hence not missed.
     """
     if not len(pairs):
         return np.empty(0)
-    first = opened.features(store, options, progress).values
-    second = first if pairs.copies is None else opened.features(pairs.copies, options, progress).values
+    first = opened.features(store, progress).values
+    second = first if pairs.copies is None else opened.features(pairs.copies, progress).values
     one, other = first[pairs.first], second[pairs.second]
     good = opened.usable(one) & opened.usable(other)
     score = np.full(len(pairs), opened.top)

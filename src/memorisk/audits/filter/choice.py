@@ -69,8 +69,17 @@ class Choice:
 
     families: tuple[Family, ...]
     counted: tuple[MissGuarantee, ...]
-    calibrated: tuple[CalibratedThreshold, ...]
+    """Guarantee of each family, with the number of identities that there are and that it needs."""
+    calibrated: tuple[CalibratedThreshold, ...] = ()
     costs: tuple[FamilyCost, ...] = ()
+    thresholds: tuple[float, ...] = ()
+    """Threshold of each detector: the smallest of its families', or the given one; none where no family is promised,
+    and where identities are missing."""
+
+    @property
+    def missing(self) -> int:
+        """Return the number of identities that are missing, in the family that lacks most."""
+        return max((guarantee.missing for guarantee in self.counted), default=0)
 
 
 def count_candidates(sets: FilterSets, n_detectors: int, options: ScreeningOptions) -> Candidates:
@@ -128,7 +137,7 @@ def choose_families(
     Raises:
         InputError: Features are not available.
     """
-    matched = screen(opened, sets, [math.inf] * len(opened), options, progress)
+    matched = screen(opened, sets, [math.inf] * len(opened), progress)
     chosen: list[tuple[Family, MissGuarantee, list[CalibratedThreshold]]] = []
     costs: list[FamilyCost] = []
     for alternatives, counted in zip(candidates.alternatives, candidates.counted, strict=True):
@@ -141,9 +150,10 @@ def choose_families(
                 chosen.append((family, counted, calibrated))
                 break
     calibrated = sorted((each for _, _, part in chosen for each in part), key=lambda each: each.detector)
+    thresholds = guaranteed_thresholds(calibrated, len(opened)) if chosen else []
     return Choice(
         tuple(family for family, _, _ in chosen), tuple(part for _, part, _ in chosen), tuple(calibrated),
-        tuple(costs),
+        tuple(costs), tuple(thresholds),
     )  # fmt: skip
 
 
@@ -153,38 +163,29 @@ def choose_thresholds(
     candidates: Candidates,
     options: ScreeningOptions,
     progress: Progress,
-) -> tuple[Choice, list[float]]:
-    """Return the choice of families, and a threshold of each detector: the smallest of its families', or the given one.
-
-    No family is promised, and the list of thresholds is empty, where no family can be detected at an acceptable cost.
-
-    Args:
-        opened: Detectors, opened for screening.
-        sets: Sets with calibration images, as for `choose_families`.
-        candidates: Candidates of `count_candidates`, with enough people.
-        options: Miss rate, confidence, seed, device; where the user gives thresholds, nothing is chosen.
-        progress: Called with (stage, done, total).
+) -> Choice:
+    """Choose families and thresholds, or take the thresholds that the user gave; arguments as for `choose_families`.
 
     Raises:
         InputError: Features are not available.
     """
     if not options.threshold:
-        choice = choose_families(opened, sets, candidates, options, progress)
-        return choice, guaranteed_thresholds(choice.calibrated, len(opened)) if choice.families else []
+        return choose_families(opened, sets, candidates, options, progress)
     calibrated = calibrate(opened, sets, candidates.families, candidates.shared, options, progress)
     pairs = zip(options.thresholds, opened, strict=True)
-    thresholds = [one.similarity.at_half if value is None else value for value, one in pairs]
-    return Choice(candidates.families, candidates.counted, tuple(calibrated)), thresholds
+    thresholds = tuple(one.similarity.at_half if value is None else value for value, one in pairs)
+    return Choice(candidates.families, candidates.counted, tuple(calibrated), thresholds=thresholds)
 
 
 def _cost(family: Family, thresholds: list[float], matched: Screening, sets: FilterSets, seed: int) -> FamilyCost:
     """Count what the thresholds of one family leave out."""
     at_these = replace(matched, thresholds=tuple(thresholds))
+    new, _ = real_share(matched.real, thresholds, sets, seed)
     return FamilyCost(
         family=family.words,
         thresholds=tuple(thresholds),
         synthetic=synthetic_share(at_these) if len(matched.identical) else None,
-        new=real_share(at_these, sets, seed)[0],
+        new=new,
         promised=False,
     )
 

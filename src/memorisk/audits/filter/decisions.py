@@ -8,13 +8,13 @@ diversity before and after, and the share of real images that would be rejected.
 copies of no patient, and show which share is rejected without being a copy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from memorisk.audits.filter.result import ExposedPatients
-from memorisk.audits.filter.screening import Screening
+from memorisk.audits.filter.screening import Matches, Screening, reaching
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.wording import NOT_FILTERED, PIXELS, SCORE, UNREADABLE
 from memorisk.statistics.copies.calibration import one_per_group
@@ -96,11 +96,14 @@ class Diversity:
     """IRS of a random part as large as the smallest of these sets, since IRS grows with the number of images."""
 
 
-def real_share(screened: Screening, sets: FilterSets, seed: int) -> tuple[Proportion | None, np.ndarray]:
+def real_share(
+    matches: Sequence[Matches], thresholds: Sequence[float], sets: FilterSets, seed: int
+) -> tuple[Proportion | None, np.ndarray]:
     """Share of new patients whose real image would be rejected, one random image each.
 
     Args:
-        screened: Scores of all images.
+        matches: Matches of the calibration images, by detector.
+        thresholds: Threshold of each detector.
         sets: Sets that give the patients.
         seed: Seed from which the image of each patient is drawn.
 
@@ -110,31 +113,25 @@ def real_share(screened: Screening, sets: FilterSets, seed: int) -> tuple[Propor
     """
     if sets.calibration is None:
         return None, np.empty(0, dtype=bool)
-    rejected = np.array(np.any(screened.reaches(screened.real), axis=0))
+    rejected = np.array(np.any(reaching(matches, thresholds), axis=0))
     each = rejected[_one_row_per_patient(sets, seed)]
     return clopper_pearson(int(each.sum()), len(each)), rejected
 
 
-def synthetic_share(screened: Screening) -> Proportion:
-    """Share of the synthetic images that reach a threshold, with its interval over images."""
-    rejected = np.any(screened.reaches(screened.synthetic), axis=0)
-    return clopper_pearson(int(rejected.sum()), len(rejected))
-
-
-def diversity(screened: Screening, is_kept: np.ndarray, sets: FilterSets, seed: int) -> list[Diversity]:
-    """Compute the IRS before and after, and of real images of new patients, one each, by every detector.
+def synthetic_share(screened: Screening, chosen: np.ndarray | None = None) -> Proportion:
+    """Share of synthetic images that reach a threshold, with its interval over images.
 
     Args:
         screened: Scores of all images.
-        is_kept: Whether each readable synthetic image is kept, [S].
-        sets: Sets that give the training images and the patients.
-        seed: Seed from which images are drawn.
+        chosen: Rows of the images that are counted, [n]; None for all.
     """
-    return diversity_of(screened, {"before": np.arange(len(is_kept)), "kept": np.flatnonzero(is_kept)}, sets, seed)
+    rejected = np.any(screened.reaches(screened.synthetic), axis=0)
+    rejected = rejected if chosen is None else rejected[chosen]
+    return clopper_pearson(int(rejected.sum()), len(rejected))
 
 
-def diversity_of(screened: Screening, chosen: Mapping[str, np.ndarray], sets: FilterSets, seed: int) -> list[Diversity]:
-    """Compute the diversity of any synthetic images, as `diversity` does.
+def diversity(screened: Screening, chosen: Mapping[str, np.ndarray], sets: FilterSets, seed: int) -> list[Diversity]:
+    """Compute the IRS of selections of images, and of real images of new patients, one each, by every detector.
 
     Args:
         screened: Scores of all images.

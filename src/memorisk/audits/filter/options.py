@@ -4,13 +4,13 @@ The same class is the command line, the YAML file and the Python keywords.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from memorisk.audits.comparison.options import refuse_sample
+from memorisk.audits.comparison.options import PartOptions
 from memorisk.audits.filter.families import parse_families
 from memorisk.images.alterations.options import PlantKinds, PromisedFamilies
 from memorisk.images.alterations.plants import planted_kinds
-from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
+from memorisk.images.options import ImageOptions
 from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
@@ -36,8 +36,10 @@ AUTO, HALF = "auto", "half"
     images="calibration calibration_split calibration_unseen",
 )
 @dataclass(frozen=True, kw_only=True)
-class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
+class ScreeningOptions(ReportOptions, PartOptions, ClusterOptions):
     """Options that a filter and a loop around one share; the options for reading images apply to all sets."""
+
+    NEW: ClassVar[str] = "calibration"
 
     detector: tuple[str, ...] = (DEFAULT_DETECTOR,)
     """Detector that compares images: default (comes with memorisk), a folder of `train detector`, or an encoder
@@ -83,18 +85,11 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
         Raises:
             InputError: A value is outside what its field allows.
         """
-        ImageOptions.validate(self)
+        PartOptions.validate(self)
         self.check_cluster()
-        refuse_sample(self)
         check_between(self, "miss_rate", "confidence")
         check_seeds(self, "seed")
         self._check_lists()
-        if self.calibration is not None and self.calibration_split is not None:
-            raise InputError("calibration and calibration_split both say which images calibrate: give one of them")
-        if self.train_split is not None and self.calibration_split is None:
-            raise InputError("train_split goes with calibration_split: which part of TRAIN calibrates?")
-        if self.calibration_split is not None and self.calibration_split == self.trained_on:
-            raise InputError(f"calibration_split and train_split are both {self.trained_on!r}; name two parts of TRAIN")
         if self.families:
             parse_families(self.families)
         planted_kinds(self.plant_kinds)
@@ -119,18 +114,9 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
                 _number(value)
 
     @property
-    def trained_on(self) -> str:
-        """The given split that the generator was trained on."""
-        return self.train_split or "train"
-
-    @property
     def thresholds(self) -> tuple[float | None, ...]:
         """Scores that were given, one for each detector; None for P = 0.5."""
         return tuple(None if value == HALF else _number(value) for value in self.threshold)
-
-    def of_real(self) -> ImageOptions:
-        """Return how training and calibration images are read."""
-        return image_options(self)
 
     def of_synthetic(self) -> ImageOptions:
         """Return how synthetic images are read: without the columns and patterns of real ones, all frames of a stack.
@@ -138,7 +124,7 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
         Unreadable ones are listed instead of refused, since they are rejected.
         """
         listed: dict[str, Any] = {"skip_unreadable": True, "skip_missing": True, "frames": "all", "frame_step": 1}
-        return replace(of_synthetic_images(self), **listed)
+        return replace(PartOptions.of_synthetic(self), **listed)
 
 
 @dataclass(frozen=True, kw_only=True)

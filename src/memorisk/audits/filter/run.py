@@ -25,22 +25,24 @@ from typing import Annotated, Any
 import numpy as np
 
 from memorisk.audits.comparison.compared import training_labels
+from memorisk.audits.comparison.features import display_names, feature_identity
 from memorisk.audits.comparison.set_audit import SetAudit
 from memorisk.audits.comparison.sets import Source, source_name
 from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter, closest_pairs
 from memorisk.audits.filter.choice import (
     Candidates,
+    Choice,
     choose_families,
     choose_thresholds,
     count_candidates,
     refuse_unaffordable,
 )
-from memorisk.audits.filter.decisions import Decision, decide_kept, diversity, real_share, synthetic_share
+from memorisk.audits.filter.decisions import Decision, decide_kept
 from memorisk.audits.filter.final_audit import audit_kept, auditor_names, plan_audit
 from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.result import KEPT, Exclusions, FamilyCost, FamilyCount
-from memorisk.audits.filter.screening import detector_names, open_detectors, open_screening, screen
+from memorisk.audits.filter.screening import open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.runner import REPORT, run_audit
@@ -129,7 +131,7 @@ def describe_sets(
             if what != "synthetic"
         },
         exclusions=sets.exclusions,
-        detectors=tuple(detector_names(detectors)),
+        detectors=display_names(detectors),
         families=tuple(
             FamilyCount(family=f.words, identities=c.n_identities, needed=c.needed, missing=c.missing)
             for f, c in zip(families, counted, strict=True)
@@ -322,18 +324,14 @@ class FilterAudit(SetAudit[_FilterInputs, FilterEvidence, Result]):
     def identity(self, evidence: FilterEvidence) -> dict[str, Any]:
         """Return images, features and settings."""
         sets, options = evidence.sets, self.options
-        features = [
-            {k: getattr(o.train.described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
-            for o in evidence.opened
-        ]
         return {
             "training": sets.train.data_hash,
             "synthetic": sets.synthetic.data_hash,
             "unreadable": len(sets.unread),
             "calibration": None if sets.calibration is None else sets.calibration.data_hash,
             "detectors": [detector.name for detector in evidence.detectors],
-            "features": features,
-            "families": [family.words for family in evidence.families],
+            "features": [feature_identity(one.train.described) for one in evidence.opened],
+            "families": [family.words for family in evidence.choice.families],
             "miss_rate": options.miss_rate,
             "confidence": options.confidence,
             "threshold": list(options.threshold),
@@ -380,19 +378,16 @@ def gather_evidence(
         InputError: Features are not available.
     """
     if not options.threshold and not candidates.enough:
-        return FilterEvidence(sets, detectors, candidates.families, candidates.counted, decide_kept(sets, None))
+        choice = Choice(candidates.families, candidates.counted)
+        return FilterEvidence(sets, detectors, choice, decide_kept(sets, None))
     opened = open_screening(detectors, sets, options, progress)
-    choice, thresholds = choose_thresholds(opened, sets, candidates, options, progress)
+    choice = choose_thresholds(opened, sets, candidates, options, progress)
     refuse_unaffordable(choice, opened)
-    screened = screen(opened, sets, thresholds, options, progress)
-    decision = decide_kept(sets, screened)
-    real, rejected = real_share(screened, sets, options.seed)
-    spread = diversity(screened, decision.of_readable(len(sets.synthetic.images)), sets, options.seed)
-    share = synthetic_share(screened)
-    return FilterEvidence(
-        sets, detectors, choice.families, choice.counted, decision, opened, choice.calibrated, screened, share, real,
-        rejected, spread, costs=choice.costs,
-    )  # fmt: skip
+    screened = screen(opened, sets, choice.thresholds, progress)
+    decision, n = decide_kept(sets, screened), len(sets.synthetic.images)
+    chosen = {"before": np.arange(n), "kept": np.flatnonzero(decision.of_readable(n))}
+    evidence = FilterEvidence(sets, detectors, choice, decision)
+    return evidence.with_screening(opened, screened, chosen, options.seed)
 
 
 def _write_kept_set(

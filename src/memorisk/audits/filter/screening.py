@@ -9,9 +9,11 @@ must be new to it, as they must be to a trained detector.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from memorisk.audits.comparison.features import comparable, display_names, encode
 from memorisk.audits.filter.options import HALF, ScreeningOptions
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.wording import NO_SCORE, PIXELS, SCORE
@@ -29,6 +31,19 @@ _SIZED = ("network", "transformers")
 
 
 @dataclass(frozen=True, eq=False)
+class Matches:
+    """The training image most alike to each of some images, by one detector."""
+
+    score: np.ndarray
+    """Score of each image and its training image, [n]; NaN for images that cannot be compared."""
+    row: np.ndarray
+    """Row of the training image, [n]; -1 for images that cannot be compared."""
+    second: np.ndarray
+    """Score of the most alike training image of another patient, [n], where the first reaches the threshold; else NaN;
+    -inf without another patient."""
+
+
+@dataclass(frozen=True, eq=False)
 class ScreeningDetector:
     """A detector with the training images' features."""
 
@@ -40,24 +55,46 @@ class ScreeningDetector:
     """Features of the training images."""
     similarity: Similarity
     """Larger is more alike."""
+    options: ScreeningOptions
 
     @property
     def top(self) -> float:
         """Score of an image and itself: the bias of a head, 0 for minus a distance."""
         return 0.0 if self.detector.head is None else float(self.detector.head.bias)
 
-    def features(self, store: ImageStore, options: ScreeningOptions, progress: Progress) -> Features:
+    def features(self, store: ImageStore, progress: Progress) -> Features:
         """Return features of any images, computed or read from the cache folder."""
-        return _features(self.detector, store, self.train_store, options, progress)
+        return _features(self.detector, store, self.train_store, self.options, progress)
 
     def usable(self, values: np.ndarray) -> np.ndarray:
-        """Return whether a vector can be compared, [n]: it is finite, and the measure is defined for it."""
-        good = np.array(np.isfinite(values).all(axis=1))
-        if self.detector.measure in ("cosine", "jensenshannon"):
-            good &= values.any(axis=1)
-        elif self.detector.measure == "correlation":
-            good &= ~(values == values[:, :1]).all(axis=1)
-        return good
+        """Return whether a vector can be compared, [n]."""
+        return comparable(values, self.detector)
+
+    def matches(self, store: ImageStore, threshold: float, progress: Progress) -> Matches:
+        """Find the training image that is most alike to each image of a store.
+
+        Args:
+            store: Images to compare.
+            threshold: Threshold from which on the next patient is searched as well.
+            progress: Called with (stage, done, total).
+
+        Raises:
+            InputError: Features are not available.
+        """
+        values, train = self.features(store, progress).values, self.train.values
+        search = partial(self.similarity.nearest, device=str(check_device(self.options.device)))
+        progress("comparing", 0, 0)
+        good, n = np.flatnonzero(self.usable(np.asarray(values))), len(values)
+        score, row, second = np.full(n, np.nan), np.full(n, -1), np.full(n, np.nan)
+        if len(good):
+            nearest = search(values[good], train)
+            score[good], row[good] = nearest.scores[:, 0] + 0.0, nearest.rows[:, 0]  # no minus zero
+        reaching = np.flatnonzero(score >= threshold)
+        if len(reaching):
+            patients = self.train_store.manifest.groups.astype(str)
+            same = (patients[row[reaching]], patients)
+            second[reaching] = search(values[reaching], train, exclude_same=same).scores[:, 0]
+        return Matches(score, row, second)
 
 
 def open_detectors(options: ScreeningOptions) -> list[PairDetector]:
@@ -81,16 +118,6 @@ def open_detectors(options: ScreeningOptions) -> list[PairDetector]:
     return detectors
 
 
-def detector_names(detectors: Sequence[PairDetector]) -> list[str]:
-    """Name the detectors in a report, with numbers where folders have one name.
-
-    Args:
-        detectors: Detectors in the order in which they were given.
-    """
-    names = [detector.name for detector in detectors]
-    return [name if names.count(name) == 1 else f"{name} ({i + 1})" for i, name in enumerate(names)]
-
-
 def open_screening(
     detectors: Sequence[PairDetector], sets: FilterSets, options: ScreeningOptions, progress: Progress
 ) -> list[ScreeningDetector]:
@@ -100,9 +127,9 @@ def open_screening(
         InputError: Features are not available, or some training images cannot be compared (listed).
     """
     screening = []
-    for name, detector in zip(detector_names(detectors), detectors, strict=True):
+    for name, detector in zip(display_names(detectors), detectors, strict=True):
         train = _features(detector, sets.train, sets.train, options, progress)
-        opened = ScreeningDetector(name, detector, sets.train, train, detector.similarity(train.values))
+        opened = ScreeningDetector(name, detector, sets.train, train, detector.similarity(train.values), options)
         bad = np.flatnonzero(~opened.usable(train.values))
         if len(bad):
             raise InputError(
@@ -117,28 +144,18 @@ def _features(
     detector: PairDetector, store: ImageStore, reference: ImageStore, options: ScreeningOptions, progress: Progress
 ) -> Features:
     sized = detector.source.kind in _SIZED or len(options.detector) == 1  # alone it says what is wrong itself
-    return detector.features(
-        store,
-        reference=reference,
-        size=options.input_size if sized else None,
-        normalise=options.normalise if sized else None,
-        device=options.device,
-        precision=options.precision,
-        progress=progress,
-    )
+    return encode(detector, store, reference, options, progress, sized=sized)
 
 
-@dataclass(frozen=True, eq=False)
-class Matches:
-    """The training image most alike to each of some images, by one detector."""
+def reaching(matches: Sequence[Matches], thresholds: Sequence[float]) -> np.ndarray:
+    """Return whether an image reaches the threshold, [D, n], detector by detector.
 
-    score: np.ndarray
-    """Score of each image and its training image, [n]; NaN for images that cannot be compared."""
-    row: np.ndarray
-    """Row of the training image, [n]; -1 for images that cannot be compared."""
-    second: np.ndarray
-    """Score of the most alike training image of another patient, [n], where the first reaches the threshold; else NaN;
-    -inf without another patient."""
+    Args:
+        matches: Matches of the images, by detector.
+        thresholds: Threshold of each detector.
+    """
+    pairs = zip(matches, thresholds, strict=True)
+    return np.array([np.nan_to_num(m.score, nan=-np.inf) >= threshold for m, threshold in pairs], dtype=bool)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +178,7 @@ class Screening:
 
     def reaches(self, matches: Sequence[Matches]) -> np.ndarray:
         """Return whether an image reaches the threshold, [D, n], detector by detector."""
-        pairs = zip(matches, self.thresholds, strict=True)
-        return np.array([np.nan_to_num(m.score, nan=-np.inf) >= threshold for m, threshold in pairs], dtype=bool)
+        return reaching(matches, self.thresholds)
 
     @property
     def reason(self) -> np.ndarray:
@@ -197,11 +213,7 @@ class Screening:
 
 
 def screen(
-    opened: Sequence[ScreeningDetector],
-    sets: FilterSets,
-    thresholds: Sequence[float],
-    options: ScreeningOptions,
-    progress: Progress,
+    opened: Sequence[ScreeningDetector], sets: FilterSets, thresholds: Sequence[float], progress: Progress
 ) -> Screening:
     """Compare the synthetic images, and the calibration images, with the whole training set.
 
@@ -209,60 +221,26 @@ def screen(
         opened: Detectors, with the training images' features.
         sets: Images to compare.
         thresholds: Threshold of each detector.
-        options: Settings of the comparison.
         progress: Called with (stage, done, total).
 
     Raises:
         InputError: Features are not available.
     """
-    calibration = sets.calibration
     return Screening(
         thresholds=tuple(thresholds),
-        synthetic=matches(opened, sets.synthetic, sets, thresholds, options, progress),
-        real=() if calibration is None else matches(opened, calibration, sets, thresholds, options, progress),
+        synthetic=matches_of(sets.synthetic, opened, thresholds, progress),
+        real=matches_of(sets.calibration, opened, thresholds, progress),
         same=same_pixels(sets.synthetic, sets.train),  # images of one value only count, too
     )
 
 
-def matches(
-    opened: Sequence[ScreeningDetector],
-    store: ImageStore,
-    sets: FilterSets,
-    thresholds: Sequence[float],
-    options: ScreeningOptions,
-    progress: Progress,
+def matches_of(
+    store: ImageStore | None, opened: Sequence[ScreeningDetector], thresholds: Sequence[float], progress: Progress
 ) -> tuple[Matches, ...]:
-    """Find the training image that is most alike to each image of a store, by each detector.
+    """Find the training image that is most alike to each image of a store, by each detector; none without a store.
 
-    Arguments and errors are those of `screen`.
+    Other arguments and errors are those of `screen`.
     """
-    pairs = zip(opened, thresholds, strict=True)
-    return tuple(_matches(one, store, cut, sets=sets, options=options, progress=progress) for one, cut in pairs)
-
-
-def _matches(
-    opened: ScreeningDetector,
-    store: ImageStore,
-    threshold: float,
-    *,
-    sets: FilterSets,
-    options: ScreeningOptions,
-    progress: Progress,
-) -> Matches:
-    values = opened.features(store, options, progress).values
-    train, device = opened.train.values, str(check_device(options.device))
-    patients = sets.train.manifest.groups.astype(str)
-    progress("comparing", 0, 0)
-    good = np.flatnonzero(opened.usable(np.asarray(values)))
-    n = len(values)
-    score, row, second = np.full(n, np.nan), np.full(n, -1), np.full(n, np.nan)
-    if len(good):
-        nearest = opened.similarity.nearest(values[good], train, device=device)
-        score[good], row[good] = nearest.scores[:, 0] + 0.0, nearest.rows[:, 0]  # no minus zero
-    reaching = np.flatnonzero(score >= threshold)
-    if len(reaching):
-        same = (patients[row[reaching]], patients)
-        second[reaching] = opened.similarity.nearest(values[reaching], train, exclude_same=same, device=device).scores[
-            :, 0
-        ]
-    return Matches(score, row, second)
+    if store is None:
+        return ()
+    return tuple(one.matches(store, cut, progress) for one, cut in zip(opened, thresholds, strict=True))

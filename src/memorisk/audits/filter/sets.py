@@ -8,21 +8,24 @@ look-alikes are one person, so that a few people under invented names do not pas
 cautious of both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.knowledge import known_images
 from memorisk.audits.comparison.sets import (
+    SYNTHETIC,
+    TRAIN,
+    ComparedParts,
     Manifests,
-    SetReading,
     Source,
-    decode_alike,
-    doubts_of_sets,
+    decode_parts,
     is_blank,
     manifest_of,
+    n_unread,
     read_manifests,
     select_rows,
 )
@@ -30,7 +33,7 @@ from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import ExcludedIdentities, Exclusions, LookAlikeCounts
 from memorisk.images.copies.duplicates import equal_sets, linked_groups
 from memorisk.images.copies.near_copies import near_copies, near_copies_between, rule_of_stores, same_pixels, thumbnails
-from memorisk.images.identity import IdDoubt, look_alikes_across
+from memorisk.images.identity import look_alikes_across
 from memorisk.images.manifest import Manifest
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
@@ -98,10 +101,8 @@ def new_identities(
     named |= np.isin(calibration.manifest.studies, sorted({*train.manifest.studies} - {""}))
     groups, first = _people(calibration)
     shared = np.flatnonzero(same_pixels(calibration, train).row >= 0)
-    by_detector = np.zeros(len(theirs), dtype=bool)
-    for detector in detectors:
-        images_known = known_images(detector, calibration)
-        by_detector |= False if images_known is None else images_known
+    known = [images for _, images in _known_by(detectors, calibration) if images is not None]
+    by_detector = np.any([np.zeros(len(theirs), dtype=bool), *known], axis=0)
     counted, gone = [], np.zeros(len(theirs), dtype=bool)
     for reason in (np.flatnonzero(named), shared[~is_blank(calibration, shared)], by_detector):
         of_reason = np.isin(groups, groups[reason]) & ~gone
@@ -183,21 +184,11 @@ def look_alikes(names: np.ndarray, alike: Likeness) -> LookAlikes:
     )
 
 
-def known_images(detector: PairDetector, store: ImageStore) -> np.ndarray | None:
-    """Return which images are of identities that a detector was trained or chosen on, [N]; None if unknown.
-
-    Where patients are not given, on either side, their place is taken by names of files, which occur anywhere: then
-    pixels alone are compared.
-    """
-    trained = detector.detector
-    if trained is None:
-        return np.zeros(len(store.images), dtype=bool)
-    parts = trained.seen_parts(store)
-    if trained.config.groups_given and store.manifest.groups_given:
-        return np.asarray(parts.part != "", dtype=bool)
-    if not parts.pixels_compared:
-        return None
-    return np.isin(store.pixel_hashes.astype(str), trained.seen["pixel_hash"].tolist())
+def _known_by(detectors: Sequence[PairDetector], store: ImageStore) -> Iterator[tuple[str, np.ndarray | None]]:
+    """Yield each trained detector's name and the images of people that it knows, [N]; None where that is unknown."""
+    for detector in detectors:
+        if detector.detector is not None:
+            yield detector.name, known_images(detector.detector, store)
 
 
 def _people(store: ImageStore) -> tuple[np.ndarray, np.ndarray]:
@@ -229,13 +220,13 @@ def _with_groups(store: ImageStore, groups: np.ndarray) -> ImageStore:
     return replace(store, manifest=replace(store.manifest, table=table))
 
 
-TRAIN, SYNTHETIC, CALIBRATION = "training", "synthetic", "calibration"
+CALIBRATION = "calibration"
 _UNREAD = ("image", "path", "reason")
 
 
 @dataclass(frozen=True, eq=False)
-class FilterSets:
-    """Sets that are compared."""
+class FilterSets(ComparedParts):
+    """Sets that a filter compares."""
 
     train: ImageStore
     synthetic: ImageStore
@@ -259,31 +250,14 @@ class FilterSets:
     """Bytes of all images of the three as they are stored, those that are left out among them."""
 
     @property
-    def groups_given(self) -> bool:
-        """Return whether the real parts say whose each image is."""
-        return self.train.manifest.groups_given and (self.calibration is None or self.calibration.manifest.groups_given)
-
-    @property
-    def n_without_group(self) -> int:
-        """Number of real images that have no patient id."""
-        others = 0 if self.calibration is None else self.calibration.manifest.n_without_group
-        return self.train.manifest.n_without_group + others
-
-    @property
-    def id_doubts(self) -> tuple[IdDoubt, ...]:
-        """Doubts about who is who among the real images, each once."""
-        calibration = None if self.calibration is None else self.calibration.manifest
-        return doubts_of_sets(self.train.manifest, calibration, self.asked)
+    def manifests(self) -> tuple[Manifest, Manifest | None, Manifest | None]:
+        """Return the manifests of the training, calibration and all synthetic images."""
+        return self.train.manifest, None if self.calibration is None else self.calibration.manifest, self.asked
 
     @property
     def exclusions(self) -> Exclusions:
         """Return who does not calibrate, who was counted once, and who looks alike."""
         return Exclusions(left_out=self.left_out, n_merged_patients=self.merged, look_alikes=self.alike.counts)
-
-    @property
-    def unread_training(self) -> int:
-        """Number of training images that could not be read: copies of these are not found."""
-        return len(self.train.skipped) + len(self.train.manifest.unread)
 
 
 def open_manifests(
@@ -294,8 +268,7 @@ def open_manifests(
     Raises:
         InputError: A source cannot be read, or a split does not exist.
     """
-    reading = SetReading(options.of_real(), options.of_synthetic(), options.trained_on, options.calibration_split)
-    return read_manifests(train, synthetic, calibration, reading, progress, unseen_are_null=False)
+    return read_manifests(train, synthetic, calibration, options, progress, unseen_are_null=False)
 
 
 def decode_sets(
@@ -312,24 +285,17 @@ def decode_sets(
     Raises:
         InputError: Real images cannot be read, no synthetic one can, or sizes differ.
     """
-    stores = decode_alike(
-        {TRAIN: opened.train, SYNTHETIC: opened.synthetic, CALIBRATION: opened.unseen},
-        {TRAIN: opened.reading.real, SYNTHETIC: opened.reading.synthetic, CALIBRATION: opened.reading.real},
-        progress,
-    )
+    stores = decode_parts(opened, CALIBRATION, progress)
     train, calibration = stores[TRAIN], stores.get(CALIBRATION)
     left_out, merged, alike, unseen, notes = ExcludedIdentities(), 0, LookAlikes(), [], list(opened.notes)
     if calibration is not None:
-        skipped = len(calibration.skipped) + len(calibration.manifest.unread)
-        if skipped:
+        if skipped := n_unread(calibration):
             notes.append(f"{skipped:,} calibration images could not be read or have no file; they take no part.")
         new = new_identities(train, calibration, detectors, progress)
         calibration, left_out, merged, alike = new.store, new.left_out, new.merged, new.alike
         notes += new.notes
         if not calibration_unseen:
-            unseen = [
-                d.name for d in detectors if d.detector is not None and known_images(d, stores[CALIBRATION]) is None
-            ]
+            unseen = [name for name, images in _known_by(detectors, stores[CALIBRATION]) if images is None]
     manifest = manifest_of(opened.synthetic)
     return FilterSets(
         train=train,
@@ -349,11 +315,10 @@ def decode_sets(
 def _of_training(train: ImageStore, detectors: Sequence[PairDetector]) -> list[str]:
     """Find whether detectors know the training patients, which the guarantee then does not cover."""
     groups, notes = train.manifest.groups.astype(str), []
-    for detector in detectors:
-        rows = known_images(detector, train)
+    for name, rows in _known_by(detectors, train):
         if rows is not None and rows.any():
             notes.append(
-                f"The detector {detector.name} was trained or chosen on {len(set(groups[rows])):,} of "
+                f"The detector {name} was trained or chosen on {len(set(groups[rows])):,} of "
                 f"{len(set(groups)):,} training patients. The guarantee is of new identities; of these it says nothing."
             )
     return notes

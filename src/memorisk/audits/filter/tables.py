@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.screening import Matches, detector_names
+from memorisk.audits.comparison.features import display_names
+from memorisk.audits.filter.screening import Matches, reaching
 from memorisk.audits.filter.wording import PIXELS, SCORE, UNREADABLE
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.copies.near_copies import ORIENTATIONS
@@ -25,7 +26,15 @@ class FilterTables:
         self.image, self.known = names.names(sets.asked.images), set(sets.asked.images)
         self.train_image = names.names(sets.train.manifest.images)
         self.patient = names.names(sets.train.manifest.groups)
-        self.names = detector_names(evidence.detectors)
+        self.names = list(display_names(evidence.detectors))
+
+    def further(self) -> dict[str, pd.DataFrame]:
+        """Return the tables besides those of images, patients and classes, by name."""
+        tables = {"guarantees": self.guarantees(), "calibration": self.calibration()}
+        if self.e.screened is not None:
+            tables |= {"scores": self.scores(), "real_images": self.real_images()}
+            tables |= {"detectors": self.detectors(), "diversity": self.diversity()}
+        return tables
 
     def per_image(self) -> pd.DataFrame:
         """Return a row for each synthetic image, those that could not be read among them."""
@@ -47,7 +56,7 @@ class FilterTables:
             table.insert(5, "detail", np.array(detail, dtype=object))
         more = self._without_row()
         whole = pd.concat([table, more], ignore_index=True) if len(more) else table
-        return self._ordered(whole, "image")
+        return self.key.ordered(whole, "image")
 
     def _match(self, rows: np.ndarray, read: np.ndarray, n: int) -> dict[str, np.ndarray]:
         """Return the training image that is shown next to each image, with its score."""
@@ -159,7 +168,8 @@ class FilterTables:
     def _pairs(self, images: np.ndarray, groups: np.ndarray | None, every: tuple[Matches, ...]) -> pd.DataFrame:
         assert self.e.screened is not None
         parts = []
-        for name, threshold, matches in zip(self.names, self.e.screened.thresholds, every, strict=True):
+        reaches = reaching(every, self.e.screened.thresholds)
+        for name, reached, matches in zip(self.names, reaches, every, strict=True):
             matched = matches.row >= 0
             part = {"image": self.key.names(images)}
             part |= {} if groups is None else {"group": self.key.names(groups)}
@@ -168,10 +178,10 @@ class FilterTables:
                 "score": matches.score,
                 "nearest_image": np.where(matched, self.train_image[matches.row], ""),
                 "nearest_group": np.where(matched, self.patient[matches.row], ""),
-                "reaches": np.nan_to_num(matches.score, nan=-np.inf) >= threshold,
+                "reaches": reached,
             }
             parts.append(pd.DataFrame(part))
-        return self._ordered(pd.concat(parts, ignore_index=True), "detector", "image")
+        return self.key.ordered(pd.concat(parts, ignore_index=True), "detector", "image")
 
     def calibration(self) -> pd.DataFrame:
         """Return a row for each positive pair and a detector."""
@@ -187,25 +197,23 @@ class FilterTables:
                     "missed": np.zeros(len(c.score), bool) if thresholds is None else c.score < thresholds[c.detector],
                 }
             )
-            for c in self.e.calibrated
+            for c in self.e.choice.calibrated
         ]
-        return (
-            self._ordered(pd.concat(parts, ignore_index=True), "detector", "family", "group")
-            if parts
-            else pd.DataFrame()
-        )
+        if not parts:
+            return pd.DataFrame()
+        return self.key.ordered(pd.concat(parts, ignore_index=True), "detector", "family", "group")
 
     def guarantees(self) -> pd.DataFrame:
         """Return a row for each detector and a family; before scores are known, a row for each family."""
         rows = [
             {"detector": "", "family": family.name, "words": family.words, **_counts(guarantee)}
-            for family, guarantee in zip(self.e.families, self.e.counted, strict=True)
+            for family, guarantee in zip(self.e.choice.families, self.e.choice.counted, strict=True)
         ]
-        if not self.e.calibrated:
+        if not self.e.choice.calibrated:
             return pd.DataFrame(rows)
         assert self.e.screened is not None
         rows = []
-        for c in self.e.calibrated:
+        for c in self.e.choice.calibrated:
             missed = c.missed(self.e.screened.thresholds[c.detector])
             rows.append(
                 {
@@ -263,12 +271,6 @@ class FilterTables:
             for one in self.e.diversity
         ]
         return pd.DataFrame(rows)
-
-    def _ordered(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
-        """Sort rows by pseudonyms, where there are some: the old order would tell the order of the ids."""
-        if self.key.key is None:
-            return table
-        return table.sort_values(list(columns), kind="stable").reset_index(drop=True)
 
 
 def _counts(guarantee) -> dict[str, int]:

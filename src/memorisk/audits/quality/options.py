@@ -4,12 +4,11 @@ The same class is the command line, the YAML file and the Python keywords.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memorisk.audits.comparison.options import check_held_out, refuse_sample
-from memorisk.images.options import ImageOptions
+from memorisk.audits.comparison.options import PartOptions
 from memorisk.report.options import PseudonymOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
@@ -39,7 +38,7 @@ FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage", 
     statistics="figures level seed",
 )
 @dataclass(frozen=True, kw_only=True)
-class QualityOptions(PseudonymOptions, ImageOptions, ClusterOptions):
+class QualityOptions(PseudonymOptions, PartOptions, ClusterOptions):
     """Settings of `memorisk quality`; how images are read is the same for all three sets."""
 
     held_out: str | None = None
@@ -85,14 +84,12 @@ class QualityOptions(PseudonymOptions, ImageOptions, ClusterOptions):
         Raises:
             InputError: A value is outside what its field allows.
         """
-        ImageOptions.validate(self)
+        PartOptions.validate(self)
         self.check_cluster()
-        refuse_sample(self)
         check_between(self, "level")
         check_seeds(self, "seed", below=1 << 31)
         check_counts(self, classifier_epochs=1, classifier_seeds=1, batch_size=2, threads=1)
         self._check_lists()
-        check_held_out(self)
         if self.classifier is not None and self.held_out is None and self.held_out_split is None:
             raise InputError("classifier is tested on held-out real images: name them with held_out or held_out_split")
 
@@ -110,11 +107,6 @@ class QualityOptions(PseudonymOptions, ImageOptions, ClusterOptions):
         for figure in self.figures:
             if figure not in FIGURES:
                 raise unknown_name("figure", figure, FIGURES)
-
-    def of_images(self) -> dict[str, Any]:
-        """Return how the three sets are found and read, by the names of `memorisk audit synthetic`."""
-        names = [f.name for f in fields(ImageOptions)] + ["held_out_split", "train_split"]
-        return {name: getattr(self, name) for name in names}
 
 
 def quality_options(settings: Mapping[str, Any]) -> QualityOptions:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.audits.comparison.features import feature_identity
 from memorisk.audits.comparison.options import check_saved_features
 from memorisk.audits.comparison.set_audit import SetAudit
 from memorisk.audits.comparison.sets import (
-    SetReading,
     Sets,
     Source,
     decode_sets,
@@ -37,7 +37,6 @@ from memorisk.audits.quality.transfer import (
 )
 from memorisk.audits.runner import REPORT, run_audit
 from memorisk.images.identity import DoubtedIds
-from memorisk.images.options import image_options, of_synthetic_images
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.report.page import render_page
 from memorisk.runs.checksums import remove_recorded
@@ -146,11 +145,8 @@ class QualityAudit(SetAudit[_QualityInputs, _QualityEvidence, Quality]):
     def read(self, names: Pseudonyms, progress: Progress) -> _QualityInputs:
         """Decode the images, and refuse feature spaces and classifiers that do not fit them."""
         options, (train, synthetic, held_out) = self.options, self.sources.values()
-        reading = SetReading(
-            image_options(options), of_synthetic_images(options), options.train_split or "train", options.held_out_split
-        )
         held_out = options.held_out if held_out is None else held_out
-        sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), progress)
+        sets = decode_sets(read_manifests(train, synthetic, held_out, options, progress), progress)
         spaces = _sources(options, sets)
         transfer = None
         if options.classifier is not None:
@@ -170,13 +166,11 @@ class QualityAudit(SetAudit[_QualityInputs, _QualityEvidence, Quality]):
     def identity(self, evidence: _QualityEvidence) -> dict[str, Any]:
         """Return the images, the features and the settings of figures and trainings."""
         options, sets = self.options, evidence.sets
-        described = (features.described for _, features in evidence.tables)
-        names = ("encoder", "weights_fingerprint", "preprocessing", "precision")
         return {
             "training": sets.train.data_hash,
             "synthetic": sets.synthetic.data_hash,
             "held_out": None if sets.held is None else sets.held.data_hash,
-            "features": [{name: getattr(one, name) for name in names} for one in described],
+            "features": [feature_identity(features.described) for _, features in evidence.tables],
             "figures": list(options.figures),
             "seed": options.seed,
             "level": options.level,

@@ -8,7 +8,6 @@ images bound.
 images are drawn once more, and not written.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -24,13 +23,13 @@ from memorisk.audits.filter.analysis import (
     set_names,
 )
 from memorisk.audits.filter.choice import Choice
-from memorisk.audits.filter.decisions import Decision, diversity_of, real_share
+from memorisk.audits.filter.decisions import Decision
 from memorisk.audits.filter.result import KEPT
-from memorisk.audits.filter.screening import Matches, ScreeningDetector
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthesize.ledger import Ledger, StoredForm
+from memorisk.audits.synthesize.ledger import Ledger
+from memorisk.audits.synthesize.loop import Loop
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.result import (
     LoopNumbers,
@@ -41,15 +40,11 @@ from memorisk.audits.synthesize.result import (
 )
 from memorisk.audits.synthesize.verdict import is_hopeless, loop_verdict
 from memorisk.images.store import store_of_pixels
-from memorisk.models.generators.generators import Generator
-from memorisk.models.settings import GeneratorConfig
 from memorisk.report.columns import booleans, column_texts, rows
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
-from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.pairs.guarantee import RegeneratedCopies, regenerated_copies
-from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.generators.draws import draw, image_name
 
 
@@ -57,12 +52,7 @@ from memorisk.training.generators.draws import draw, image_name
 class LoopEvidence:
     """Everything that a report needs."""
 
-    config: GeneratorConfig
-    """Configuration of the generator."""
-    source: str
-    """Source that identifies the generator's weights."""
-    doubts: tuple[str, ...]
-    """Doubts of `sets.RealSets`."""
+    loop: Loop
     filtered: FilterEvidence
     """Evidence of everything drawn, as a filter judged it."""
     ledger: Ledger | None = None
@@ -73,51 +63,32 @@ class LoopEvidence:
     """A row of the paper's table 3."""
 
 
-def filter_evidence(
-    ledger: Ledger,
-    sets: FilterSets,
-    detectors: Sequence[PairDetector],
-    choice: Choice,
-    opened: Sequence[ScreeningDetector],
-    thresholds: Sequence[float],
-    real: tuple[Matches, ...],
-    seed: int,
-) -> FilterEvidence:
-    """Return everything drawn as evidence of a filter; "before" are the first draws of every place.
+def undrawn_evidence(loop: Loop) -> LoopEvidence:
+    """Return the evidence of a loop that may not begin, since identities are missing."""
+    candidates, nothing = loop.candidates, Decision(np.empty(0, dtype=np.int64), np.empty(0, dtype=object))
+    sets = _with_drawn(loop, np.zeros((0, *loop.train.images.shape[1:]), np.uint8))
+    choice = Choice(candidates.families, candidates.counted)
+    return LoopEvidence(loop, FilterEvidence(sets, loop.detectors, choice, nothing))
 
-    Args:
-        ledger: Ledger of the loop.
-        sets: The real images.
-        detectors: Detectors as they were named.
-        choice: Families that the guarantee covers.
-        opened: Detectors, opened for screening.
-        thresholds: Threshold of each detector.
-        real: Matches of the calibration images.
-        seed: Seed from which images are drawn for comparisons.
-    """
-    plan, reason, train = ledger.plan, ledger.reason, sets.train
-    no_pixels = np.broadcast_to(np.zeros(1, np.uint8), (len(plan), *train.images.shape[1:]))
+
+def filter_evidence(loop: Loop, ledger: Ledger) -> FilterEvidence:
+    """Return everything drawn as evidence of a filter; "before" are the first draws of every place."""
+    plan, choice, calibrated = ledger.plan, loop.calibrated.choice, loop.calibrated
+    assert choice is not None
+    no_pixels = np.broadcast_to(np.zeros(1, np.uint8), (len(plan), *loop.train.images.shape[1:]))
     ids, labels = plan["image"].tolist(), plan["class"].tolist()
-    drawn = store_of_pixels(no_pixels, train, "drawn images", ids=ids, labels=labels, hashes=ledger.hashes)
-    sets = replace(sets, synthetic=drawn, asked=drawn.manifest)
-    screened = ledger.screened(thresholds, real)
-    share, rejected = real_share(screened, sets, seed)
-    first = np.any(screened.reaches(screened.synthetic), axis=0)[ledger.first]
-    return FilterEvidence(
-        sets,
-        detectors,
-        choice.families,
-        choice.counted,
-        Decision(np.arange(len(plan)), reason),
-        opened,
-        choice.calibrated,
-        screened,
-        clopper_pearson(int(first.sum()), len(first)),
-        share,
-        rejected,
-        diversity_of(screened, {"first draws": ledger.first, "kept": ledger.kept}, sets, seed),
-        costs=choice.costs,
-    )
+    sets = _with_drawn(loop, no_pixels, ids=ids, labels=labels, hashes=ledger.hashes)
+    decision = Decision(np.arange(len(plan)), ledger.reason)
+    screened = ledger.screened(choice.thresholds, calibrated.real)
+    chosen = {"first draws": ledger.first, "kept": ledger.kept}
+    evidence = FilterEvidence(sets, loop.detectors, choice, decision)
+    return evidence.with_screening(calibrated.opened, screened, chosen, loop.options.seed)
+
+
+def _with_drawn(loop: Loop, pixels: np.ndarray, **more: Any) -> FilterSets:
+    """Return the sets of the loop with drawn images as the synthetic ones; further arguments as `store_of_pixels`."""
+    drawn = store_of_pixels(pixels, loop.train, "drawn images", **more)
+    return replace(loop.sets, synthetic=drawn, asked=drawn.manifest)
 
 
 def bound_copies(ledger: Ledger, options: SynthesizeOptions) -> RegeneratedCopies:
@@ -145,56 +116,50 @@ class DrawnNames(Pseudonyms):
                         dtype=object)  # fmt: skip
 
 
-def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseudonyms) -> Result:
+def analyse_loop(evidence: LoopEvidence, names: Pseudonyms) -> Result:
     """Compute numbers, verdict and tables.
 
     Args:
         evidence: Evidence of the loop.
-        options: Options of the run.
         names: Pseudonyms, which replace ids of real images or leave them.
     """
-    numbers, filtered, ledger = loop_numbers(evidence, options), evidence.filtered, evidence.ledger
+    numbers, options = loop_numbers(evidence), evidence.loop.options
     pseudonyms = drawn_image_names(evidence, names)
-    filter_tables = FilterTables(filtered, pseudonyms)
-    tables = {"guarantees": filter_tables.guarantees(), "calibration": filter_tables.calibration()}
-    per_image = filter_tables.per_image()
-    if ledger is not None:
-        per_image = _ledger(per_image, evidence, pseudonyms, options)
-        tables |= {
-            "scores": filter_tables.scores(),
-            "real_images": filter_tables.real_images(),
-            "detectors": filter_tables.detectors(),
-        }
-        tables |= {"diversity": filter_tables.diversity(), "attempts": _attempts(per_image)}
+    filter_tables = FilterTables(evidence.filtered, pseudonyms)
+    tables, per_image = filter_tables.further(), filter_tables.per_image()
+    if evidence.ledger is not None:
+        per_image = _ledger(per_image, evidence, evidence.ledger, pseudonyms)
+        tables["attempts"] = _attempts(per_image)
     result = Result(
         per_image=per_image,
         per_group=filter_tables.per_group(),
         per_class=filter_tables.per_class(),
-        summary=to_json(_summary(evidence, numbers, options, names)),
+        summary=to_json(_summary(evidence, numbers, names)),
         verdict=loop_verdict(numbers, options),
         tables=tables,
     )
     return names.without_paths(result)
 
 
-def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> LoopNumbers:
+def loop_numbers(evidence: LoopEvidence) -> LoopNumbers:
     """Return the numbers behind the verdict."""
-    ledger = evidence.ledger
+    loop, ledger = evidence.loop, evidence.ledger
+    options, config = loop.options, loop.generator.config
     drawn = 0 if ledger is None else len(ledger.plan)
     n_kept = 0 if ledger is None else len(ledger.kept)
     paired = ledger is not None and bool(np.isfinite(ledger.of_source).any())
     of_source = 0
     if ledger is not None and paired:
-        thresholds = np.array(evidence.filtered.screened.thresholds)[:, None]  # pyright: ignore[reportOptionalMemberAccess]
+        thresholds = np.array(loop.thresholds)[:, None]
         of_source = int((ledger.of_source >= thresholds).any(axis=0).sum())
     attempts = 0 if ledger is None else int(ledger.plan["attempt"].to_numpy().max()) + 1
     hopeless = is_hopeless(evidence.filtered.real)
     return LoopNumbers(
         filter=numbers_of(evidence.filtered, options),
-        generator=evidence.config.name,
-        generator_source=evidence.source,
-        conditioned_on=evidence.config.conditioned_on,
-        conditioning=evidence.config.conditioning,
+        generator=config.name,
+        generator_source=loop.generator.source,
+        conditioned_on=config.conditioned_on,
+        conditioning=config.conditioning,
         n_asked=options.images,
         n_drawn=drawn,
         n_empty=0 if ledger is None else options.images - n_kept,
@@ -205,7 +170,7 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> LoopNumb
         paired=paired,
         n_of_source=of_source,
         copies=evidence.copies,
-        doubts=evidence.doubts,
+        doubts=loop.real.doubts,
         table_three=evidence.table_three,
     )
 
@@ -234,10 +199,8 @@ def drawn_image_names(evidence: LoopEvidence, names: Pseudonyms) -> DrawnNames:
     return DrawnNames(names.key, frozenset(drawn), paths=names.paths)
 
 
-def _ledger(table: pd.DataFrame, evidence: LoopEvidence, names: Pseudonyms, options: SynthesizeOptions) -> pd.DataFrame:
+def _ledger(table: pd.DataFrame, evidence: LoopEvidence, ledger: Ledger, names: Pseudonyms) -> pd.DataFrame:
     """Return the ledger: what a filter says of each image, with its place, attempt, seed and source, in order."""
-    ledger = evidence.ledger
-    assert ledger is not None
     plan, of_source = ledger.plan, ledger.of_source
     more = pd.DataFrame(
         {
@@ -249,15 +212,15 @@ def _ledger(table: pd.DataFrame, evidence: LoopEvidence, names: Pseudonyms, opti
         }
     )
     if len(of_source) > 1:
-        for place, matches in enumerate(evidence.filtered.screened.synthetic):  # pyright: ignore[reportOptionalMemberAccess]
-            more[f"score_{place + 1}"] = matches.score
+        for place in range(len(of_source)):
+            more[f"score_{place + 1}"] = ledger.score(place)
     if np.isfinite(of_source).any():
         for place, score in enumerate(of_source):
             more["of_source" if len(of_source) == 1 else f"of_source_{place + 1}"] = score
     table = table.drop(columns=["path", "detail"], errors="ignore")
     joined = table.merge(more, on="image", how="left", validate="one_to_one")
     written = np.where(joined["kept"], [f"{KEPT}/{image_name(int(n))}.png" for n in joined["number"]], "")
-    if options.keep_rejected:
+    if evidence.loop.options.keep_rejected:
         written = np.where(joined["kept"], written, [f"{REJECTED}/{image}.png" for image in joined["image"]])
     joined.insert(1, "path", written.astype(object))
     return joined.sort_values(["number", "attempt"], kind="stable").reset_index(drop=True)
@@ -271,15 +234,13 @@ def _attempts(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"attempt": np.arange(len(drawn)) + 1, **columns})
 
 
-def _summary(
-    evidence: LoopEvidence, numbers: LoopNumbers, options: SynthesizeOptions, names: Pseudonyms
-) -> LoopSummary:
-    sets = evidence.filtered.sets
+def _summary(evidence: LoopEvidence, numbers: LoopNumbers, names: Pseudonyms) -> LoopSummary:
+    sets, options, config = evidence.filtered.sets, evidence.loop.options, evidence.loop.generator.config
     return LoopSummary(
-        names=set_names(sets, evidence.config.name, names),
+        names=set_names(sets, config.name, names),
         shape=sets.train.images.shape[1:],
         numbers=numbers,
-        generator=replace(evidence.config, details={}),
+        generator=replace(config, details={}),
         sampling=options.sampling(),
         setup=LoopSetup(
             features=described_detectors(evidence.filtered.opened),
@@ -290,33 +251,18 @@ def _summary(
     )
 
 
-def rejected_pairs(
-    result: Result,
-    ledger: Ledger,
-    sets: FilterSets,
-    form: StoredForm,
-    generator: Generator,
-    names: Pseudonyms,
-    options: SynthesizeOptions,
-    device: str,
-) -> dict[Pair, PairPicture]:
+def rejected_pairs(loop: Loop, ledger: Ledger, result: Result, names: Pseudonyms) -> dict[Pair, PairPicture]:
     """Return pictures of the pair that exposes each patient most, the closest first, by the ids in the report.
 
     Args:
-        result: Result whose tables name the pairs.
+        loop: Loop whose generator draws the images again.
         ledger: Ledger that gives seeds and conditions.
-        sets: Sets that give the training images.
-        form: Form in which images were compared.
-        generator: Generator that draws the images again.
+        result: Result whose tables name the pairs.
         names: Pseudonyms that the tables were written with.
-        options: Options by which the generator draws.
-        device: Device of the generator.
     """
     images = set(column_texts(result.per_group.head(MAX_PICTURES), "synthetic_image"))
-    plan = ledger.plan
-    chosen = rows(plan, [str(image) in images for image in plan["image"]]).reset_index(drop=True)
+    chosen = rows(ledger.plan, [str(image) in images for image in ledger.plan["image"]]).reset_index(drop=True)
     if not len(chosen):
         return {}
-    pixels = form.pixels(draw(generator, chosen, options.sampling(), device))
-    again = store_of_pixels(pixels, sets.train, "drawn images", ids=chosen["image"].tolist())
-    return closest_pairs(replace(sets, synthetic=again), result, names)
+    pixels = loop.real.form.pixels(draw(loop.generator, chosen, loop.options.sampling(), loop.device))
+    return closest_pairs(_with_drawn(loop, pixels, ids=chosen["image"].tolist()), result, names)

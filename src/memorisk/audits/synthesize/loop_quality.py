@@ -7,19 +7,16 @@ image was conditioned on, or, of a generator without pairs, with any training im
 without probabilities at a threshold that the user gave: nothing says that such a score means one identity.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from memorisk.audits.filter.screening import ScreeningDetector
 from memorisk.audits.synthesize.ledger import Ledger
+from memorisk.audits.synthesize.loop import Loop
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.result import Limits, TableThreeRow
-from memorisk.audits.synthesize.rounds import quality_features
 from memorisk.audits.synthesize.table_three import OF_LOOP
 from memorisk.images.store import ImageStore
-from memorisk.models.settings import GeneratorConfig
 from memorisk.runs.environment import check_device
 from memorisk.runs.workload import Progress
 from memorisk.scores.similarity import Similarity
@@ -67,42 +64,25 @@ class MemRateDetector:
         return self.similarity.nearest(some, base, device=str(check_device(options.device))).scores[:, 0]
 
 
-def table_three_row(
-    ledger: Ledger,
-    train: ImageStore,
-    reference: ImageStore | None,
-    config: GeneratorConfig,
-    opened: Sequence[ScreeningDetector],
-    thresholds: Sequence[float],
-    auditor: PairDetector | None,
-    quality: PairDetector,
-    options: SynthesizeOptions,
-    progress: Progress,
-) -> TableThreeRow | None:
+def table_three_row(loop: Loop, ledger: Ledger, progress: Progress) -> TableThreeRow | None:
     """Return a row of table 3; None where fewer than two images were kept.
 
     Args:
+        loop: Loop with its thresholds.
         ledger: Ledger of the loop.
-        train: Training images.
-        reference: Real images of new people.
-        config: Configuration of the generator.
-        opened: The detectors that chose.
-        thresholds: Threshold of each of these detectors.
-        auditor: Detector that audits the kept set.
-        quality: Detector whose features FID and IRS are computed from.
-        options: Seed and device.
         progress: Called with (stage, done, total).
 
     Raises:
         InputError: Features are not available.
     """
+    train, reference, config = loop.train, loop.sets.calibration, loop.generator.config
     if len(ledger.kept) < _MIN_IMAGES:
         return None
-    of_train = quality_features(quality, train, train, options, progress)
+    of_train = loop.quality_features(train, progress=progress)
     values = {"before": ledger.quality[ledger.first], "kept": ledger.quality[ledger.kept]}
     group = {what: np.arange(len(some)) for what, some in values.items()}
     if reference is not None:
-        values["reference"] = np.asarray(quality_features(quality, reference, train, options, progress).values)
+        values["reference"] = np.asarray(loop.quality_features(reference, progress=progress).values)
         group["reference"] = reference.manifest.groups.astype(str)
     good = {what: np.isfinite(some).all(axis=1) for what, some in values.items()}
     values = {what: some[good[what]] for what, some in values.items()}
@@ -111,11 +91,11 @@ def table_three_row(
     if n < _MIN_IMAGES:
         return None
     base = np.asarray(of_train.values)
-    by = quality.similarity(base)
-    figures = _figures(values, group, base, train.manifest.groups.astype(str), by, n, options, progress)
-    judge = _memrate_detector(opened, thresholds, auditor, by, options)
+    by = loop.quality.similarity(base)
+    figures = _figures(loop, values, group, base, by, n, progress)
+    judge = _memrate_detector(loop, by)
     paired = bool(np.isfinite(ledger.of_source).any())
-    rates = {} if judge is None else _memrates(judge, ledger, opened[0], train, base, reference, paired, options)
+    rates = {} if judge is None else _memrates(loop, judge, ledger, base, paired=paired)
     return TableThreeRow(
         generator=config.name,
         conditioning=config.conditioning or CONDITION_NAMES[config.conditioned_on],
@@ -126,23 +106,23 @@ def table_three_row(
         figures=figures | {"MemRate": rates},
         memorized_by="" if judge is None else judge.name,
         memorized_at="" if judge is None else judge.words,
-        no_rate=_NO_RATE.format(name=opened[0].name) if judge is None else "",
+        no_rate=_NO_RATE.format(name=loop.calibrated.opened[0].name) if judge is None else "",
         paired=paired,
     )
 
 
 def _figures(
+    loop: Loop,
     values: dict[str, np.ndarray],
     group: dict[str, np.ndarray],
     base: np.ndarray,
-    whose: np.ndarray,
     by: Similarity,
     n: int,
-    options: SynthesizeOptions,
     progress: Progress,
 ) -> dict[str, dict[str, Limits]]:
     """Return FID and IRS of each set, from an equal number of images, drawn at random."""
-    rng = np.random.default_rng([_STREAM, options.seed])
+    rng, whose = np.random.default_rng([_STREAM, loop.options.seed]), loop.train.manifest.groups.astype(str)
+    device = str(check_device(loop.options.device))
     chosen = {what: np.sort(rng.permutation(len(some))[:n]) for what, some in values.items()}
     figures: dict[str, dict[str, Limits]] = {"FID": {}, "IRS": {}}
     for what, rows in chosen.items():
@@ -150,47 +130,34 @@ def _figures(
         some = values[what][rows]
         fid = frechet_distance(base, some, whose, group[what][rows])
         figures["FID"][what] = _limits(fid)
-        nearest = by.nearest(some, base, device=str(check_device(options.device))).rows[:, 0]
+        nearest = by.nearest(some, base, device=device).rows[:, 0]
         figures["IRS"][what] = _limits(irs_of(nearest, len(base)))
     return figures
 
 
-def _memrate_detector(
-    opened: Sequence[ScreeningDetector],
-    thresholds: Sequence[float],
-    auditor: PairDetector | None,
-    by: Similarity,
-    options: SynthesizeOptions,
-) -> MemRateDetector | None:
+def _memrate_detector(loop: Loop, by: Similarity) -> MemRateDetector | None:
     """Choose the auditor if it gives probabilities and its features are there, else the first detector that chose.
 
     None where that one gives no probabilities and its threshold is not calibrated.
     """
-    half = "P above 0.5"
+    half, auditor, first = "P above 0.5", loop.auditor, loop.calibrated.opened[0]
     if auditor is not None and auditor.head is not None and by.at_half == by.at_half:
         return MemRateDetector(auditor.name, by, by.at_half, half, auditor, of_features=True)
-    first = opened[0]
     if first.similarity.at_half == first.similarity.at_half:
         return MemRateDetector(
             first.name, first.similarity, first.similarity.at_half, half, first.detector, of_features=False
         )
-    if options.threshold:
+    if loop.options.threshold:
         return None
-    threshold = float(np.nextafter(thresholds[0], -np.inf))
+    threshold = float(np.nextafter(loop.thresholds[0], -np.inf))
     return MemRateDetector(first.name, first.similarity, threshold, OF_LOOP, first.detector, of_features=False)
 
 
 def _memrates(
-    judge: MemRateDetector,
-    ledger: Ledger,
-    first: ScreeningDetector,
-    train: ImageStore,
-    base: np.ndarray,
-    reference: ImageStore | None,
-    paired: bool,
-    options: SynthesizeOptions,
+    loop: Loop, judge: MemRateDetector, ledger: Ledger, base: np.ndarray, *, paired: bool
 ) -> dict[str, Limits]:
     """Return the MemRate of the first draws, of the kept images, and of real images of new people."""
+    options, train, reference = loop.options, loop.train, loop.sets.calibration
     place = {str(image): row for row, image in enumerate(train.manifest.images)}
     source = np.array([place.get(str(image), -1) for image in ledger.plan["source"]], dtype=np.int64)
     patients, rates = train.manifest.groups.astype(str), {}
@@ -202,8 +169,8 @@ def _memrates(
             score = ledger.of_source[0][rows] if paired else ledger.score(0)[rows]
         rates[what] = _limits(memorization_rate(score > judge.threshold, patients[source[rows]] if paired else None))
     if reference is not None:
-        ours = base if judge.of_features else first.train.values
-        values = quality_features(judge.detector, reference, train, options).values
+        ours = base if judge.of_features else loop.calibrated.opened[0].train.values
+        values = loop.quality_features(reference, judge.detector).values
         beside = _beside(train, reference, options.seed) if paired else None
         score = judge.scores(np.asarray(values), ours, beside, options)
         rates["reference"] = _limits(memorization_rate(score > judge.threshold, reference.manifest.groups.astype(str)))

@@ -10,23 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import numpy as np
-import pandas as pd
-
 from memorisk.audits.comparison.pictures import MAX_PICTURES
-from memorisk.audits.filter.choice import Candidates
-from memorisk.audits.filter.final_audit import plan_audit
 from memorisk.audits.filter.result import Exclusions, FamilyCost, FamilyCount
 from memorisk.audits.filter.run import describe_sets
-from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthesize.loop import Loop
 from memorisk.audits.synthesize.rounds import BLOCK, TRAINING_BESIDE_BLOCK
-from memorisk.audits.synthesize.sets import RealSets
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
-from memorisk.audits.synthetic.run import SyntheticPlan
-from memorisk.images.store import ImageStore, store_of_pixels
-from memorisk.models.generators.generators import Generator
+from memorisk.images.store import ImageStore
 from memorisk.report.numbers import INLINE
-from memorisk.runs.workload import Cost, Progress, total
+from memorisk.runs.workload import Cost, total
 from memorisk.statistics.intervals import Proportion
 from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.engine.devices import limited_threads
@@ -38,87 +30,38 @@ _FLOAT32 = 4
 _BOUNDS = ("images_passed", "images_drawn", "pairs", "bytes_images", "bytes_features")
 
 
-def loop_cost(
-    generator: Generator,
-    places: int,
-    real: RealSets,
-    detectors: Sequence[PairDetector],
-    candidates: Candidates,
-    auditor: PairDetector | None,
-    quality: PairDetector,
-    audit: SyntheticPlan,
-    options: SynthesizeOptions,
-) -> Cost:
-    """Count the work of a whole loop; where identities are missing, only the decoded images.
-
-    Args:
-        generator: Generator that draws.
-        places: Number of places to be filled.
-        real: The real images.
-        detectors: Detectors that choose.
-        candidates: Kinds of copies, and how many identities there are and are needed, of each.
-        auditor: Detector that audits, if one was named.
-        quality: Detector whose features measure quality.
-        audit: Plan of the audit of the kept set.
-        options: Tries, batch, gallery.
-    """
+def loop_cost(loop: Loop) -> Cost:
+    """Count the work of a whole loop; where identities are missing, only the decoded images."""
+    real, options, candidates, places = loop.real, loop.options, loop.candidates, len(loop.plan)
     stored = Cost(bytes_images=real.decoded)
     if not options.threshold and not candidates.enough:
         return stored
-    train, beside = real.filter.train, min(TRAINING_BESIDE_BLOCK, len(real.filter.train.images))
+    train, calibration = loop.train, loop.sets.calibration
+    beside = min(TRAINING_BESIDE_BLOCK, len(train.images))
     blocks = -(-places // max(BLOCK, options.batch))
     screened = options.most_tries * (places + beside * blocks)
     n_pictures = MAX_PICTURES if options.gallery and not options.redact else 0
-    parts = [stored, drawing_cost(generator, options.sampling(), options.most_tries * places + n_pictures)]
-    n_calibration = 0 if real.filter.calibration is None else len(real.filter.calibration.images)
-    for detector in detectors:
-        parts.append(_features(detector, [train, real.filter.calibration], train, screened + candidates.n_copies))
+    parts = [stored, drawing_cost(loop.generator, options.sampling(), options.most_tries * places + n_pictures)]
+    n_calibration = 0 if calibration is None else len(calibration.images)
+    for detector in loop.detectors:
+        parts.append(_features(detector, [train, calibration], train, screened + candidates.n_copies))
         parts.append(Cost(pairs=(3 * n_calibration + 2 * screened) * len(train.images)))
-    parts.append(_quality(real, detectors, auditor, quality, places, screened, options))
-    return total([*parts, audit.cost]) + Cost(at_most=_BOUNDS)
+    parts.append(_quality(loop, screened))
+    return total([*parts, loop.audit.cost]) + Cost(at_most=_BOUNDS)
 
 
-def plan_loop_audit(
-    real: RealSets, places: int, options: SynthesizeOptions, auditors: tuple[str, ...], progress: Progress
-) -> SyntheticPlan:
-    """Plan the audit of the kept set as if every place held another image.
-
-    Args:
-        real: The real images.
-        places: Number of places to be filled.
-        options: Settings of the loop.
-        auditors: Names of detectors.
-        progress: Called with (stage, done, total).
-
-    Raises:
-        InputError: An auditor knows training patients and not calibration ones, or parts cannot be compared.
-    """
-    train, names = real.filter.train, [f"kept {i}" for i in range(places)]
-    blank = np.broadcast_to(np.uint8(0), (places, *train.images.shape[1:]))
-    hashes = np.array(names, dtype=object)
-    store = store_of_pixels(blank, train, "kept images", ids=names, hashes=hashes)
-    return plan_audit(train, store, real.filter.calibration, options, auditors, progress)
-
-
-def _quality(
-    real: RealSets,
-    detectors: Sequence[PairDetector],
-    auditor: PairDetector | None,
-    quality: PairDetector,
-    places: int,
-    screened: int,
-    options: SynthesizeOptions,
-) -> Cost:
+def _quality(loop: Loop, screened: int) -> Cost:
     """Count the work of table 3: features of first draws, kept and new people's images, and their comparison."""
-    train, reference = real.filter.train, real.filter.calibration
+    options, quality, train, reference = loop.options, loop.quality, loop.train, loop.sets.calibration
     plain = options.input_size is None and options.normalise is None
-    shared = plain and quality.source in [detector.source for detector in detectors]
+    shared = plain and quality.source in [detector.source for detector in loop.detectors]
     parts = [Cost() if shared else _features(quality, [train], train, screened)]
+    places = len(loop.plan)
     n, of_new = places, 0
     if reference is not None:
         of_new, n = len(reference.images), min(places, len(reference.images))
         parts += [] if shared else [_features(quality, [reference], train, 0)]
-    by_features = auditor is not None and auditor.head is not None
+    by_features = loop.auditor is not None and loop.auditor.head is not None
     nearest = (2 + (reference is not None)) * n + (2 * places if by_features else 0) + of_new
     return total(parts) + Cost(pairs=nearest * len(train.images))
 
@@ -180,41 +123,19 @@ class SynthesizePlan:
     """Sentences on what was assumed or left out."""
 
 
-def describe_loop(
-    generator: Generator,
-    plan: pd.DataFrame,
-    real: RealSets,
-    detectors: Sequence[PairDetector],
-    candidates: Candidates,
-    costs: tuple[FamilyCost, ...],
-    new: Proportion | None,
-    options: SynthesizeOptions,
-    device: str,
-    auditor: PairDetector | None,
-    quality: PairDetector,
-    audit: SyntheticPlan,
-) -> SynthesizePlan:
+def describe_loop(loop: Loop) -> SynthesizePlan:
     """Draw one batch, count what there is, and say whether the guarantee can be given.
 
     Args:
-        generator: Generator that draws.
-        plan: The first attempt at every place.
-        real: The real images.
-        detectors: Detectors that compare images.
-        candidates: Kinds of copies, and how many identities there are and are needed, of each.
-        costs: Cost of each family's threshold.
-        new: Share of new patients that the thresholds reject; None where it is not known.
-        options: Options of the run.
-        device: Device of the generator.
-        auditor: Detector that audits, if one was named.
-        quality: Detector whose features measure quality.
-        audit: Plan of the audit of the kept set.
+        loop: Loop with its thresholds.
     """
-    of_filter = describe_sets(real.filter, detectors, candidates, audit, costs)
+    options, generator, plan, new = loop.options, loop.generator, loop.plan, loop.calibrated.new
+    costs = () if loop.calibrated.choice is None else loop.calibrated.choice.costs
+    of_filter = describe_sets(loop.sets, loop.detectors, loop.candidates, loop.audit, costs)
     first = plan.iloc[: options.batch]
     begun = time.perf_counter()
     with limited_threads(options.threads):
-        draw(generator, first, options.sampling(), device)
+        draw(generator, first, options.sampling(), loop.device)
     seconds = (time.perf_counter() - begun) * len(plan) / len(first)
     names = plan.loc[plan["class"] != "", "class"].value_counts().sort_index()
     return SynthesizePlan(
@@ -235,9 +156,9 @@ def describe_loop(
         first_batch=len(first),
         seconds=seconds,
         most_seconds=seconds * options.most_tries,
-        cost=loop_cost(generator, len(plan), real, detectors, candidates, auditor, quality, audit, options),
+        cost=loop_cost(loop),
         new_rejected=new,
-        notes=(*real.filter.notes, *real.doubts, *_warned(new)),
+        notes=(*loop.sets.notes, *loop.real.doubts, *_warned(new)),
     )
 
 

@@ -60,7 +60,6 @@ from memorisk.audits.synthetic.tables import SyntheticTables, detector_table, pa
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.alterations.plants import ALL_KINDS
 from memorisk.images.copies.near_copies import NO_PAIRS, near_copies
-from memorisk.images.identity import DoubtedIds
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
@@ -238,10 +237,7 @@ def numbers_of(
         unlike=None if found.unlike is None else PartsTest(**asdict(found.unlike), together=found.unlike.together),
         unlike_by=views[found.unlike_by].name,
         reading=Reading(
-            patients_known=(sets.groups_given and not sets.n_without_group) or options.one_image_per_patient,
-            patients_by_word=options.one_image_per_patient and not sets.groups_given,
-            n_without_patient=sets.n_without_group if sets.groups_given else 0,
-            ids=DoubtedIds.of(sets.id_doubts),
+            **sets.knowledge(one_image_per_patient=options.one_image_per_patient),
             detector_unseen=any(UNKNOWN_TRAINING in view.features.notes for view in views),
             n_synthetic_unread=n_unread(sets.synthetic),
             n_synthetic_blank=int(is_nearly_blank(sets.synthetic).sum()),

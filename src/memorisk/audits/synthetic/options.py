@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from memorisk.audits.comparison.options import check_held_out, refuse_sample
+from memorisk.audits.comparison.options import PartOptions
 from memorisk.images.alterations.options import PlantKinds
 from memorisk.images.alterations.plants import planted_kinds
-from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
 from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
@@ -41,7 +40,7 @@ FAR_SHARE = 0.9
     statistics="plants plant_kinds seed level recall fail_on",
 )
 @dataclass(frozen=True, kw_only=True)
-class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
+class SyntheticOptions(ReportOptions, PartOptions, ClusterOptions):
     """Settings of `memorisk audit synthetic`; how images are read is the same for all three sets."""
 
     held_out: str | None = None
@@ -97,14 +96,12 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
         Raises:
             InputError: A value is outside what its field allows.
         """
-        ImageOptions.validate(self)
+        PartOptions.validate(self)
         self.check_cluster()
-        refuse_sample(self)
         check_between(self, "level", "recall")
         check_counts(self, plants=0)
         assert self.kinds  # every name is one of a kind's
         check_seeds(self, "seed")
-        check_held_out(self)
         if self.detector and (self.features, self.measure) != (DEFAULT_DETECTOR, AUTO):
             raise InputError("detector says what compares images, each with its own measure: leave features and "
                              "measure out")  # fmt: skip
@@ -141,19 +138,6 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
         """
         whole = [source for source in self.sources if source not in DEFAULT_COMPARISONS[1:]]
         return self.level / len(whole or self.sources)
-
-    @property
-    def trained_on(self) -> str:
-        """Return the given split that the generator was trained on."""
-        return self.train_split or "train"
-
-    def of_real(self) -> ImageOptions:
-        """Return how training and held-out images are read."""
-        return image_options(self)
-
-    def of_synthetic(self) -> ImageOptions:
-        """Return how synthetic images are read: as the real ones, but without their columns and patterns."""
-        return of_synthetic_images(self)
 
 
 def synthetic_options(settings: dict[str, Any]) -> SyntheticOptions:

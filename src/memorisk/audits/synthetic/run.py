@@ -22,6 +22,7 @@ from memorisk.audits.comparison.evidence import DetectorView, Pairing, Synthetic
 from memorisk.audits.comparison.features import (
     can_plant,
     display_names,
+    feature_identity,
     fit_similarity,
     measure_features,
     named_detectors,
@@ -36,7 +37,6 @@ from memorisk.audits.comparison.sets import (
     HELD_OUT,
     SYNTHETIC,
     TRAIN,
-    SetReading,
     Sets,
     Source,
     decode_sets,
@@ -169,7 +169,7 @@ def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[
     """List the requirements of a pass that these sets and settings lack, as `synthetic_verdict` words them."""
     if sets.held is None:
         yield NoHeldOut().text
-    if not (sets.groups_given and not sets.n_without_group) and not options.one_image_per_patient:
+    if not sets.knowledge(one_image_per_patient=options.one_image_per_patient)["patients_known"]:
         yield NoPatientIds(n_without=sets.n_without_group).text
     yield from (doubt.why for doubt in sets.id_doubts)
     sources, kinds = sets.train.manifest.groups[plants.source].astype(str), plants.kind.tolist()
@@ -322,8 +322,7 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
         """Decode the images, open the detectors, and read the pairing and the review."""
         options, (train, synthetic, held_out) = self.options, self.sources.values()
         named_detectors(options)
-        reading = SetReading(options.of_real(), options.of_synthetic(), options.trained_on, options.held_out_split)
-        sets = decode_sets(read_manifests(train, synthetic, held_out, reading, progress), progress)
+        sets = decode_sets(read_manifests(train, synthetic, held_out, options, progress), progress)
         detectors = tuple(open_detectors(options, sets))
         for detector in detectors:
             detector_notes(detector, sets)
@@ -344,10 +343,7 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
     def identity(self, evidence: SyntheticEvidence) -> dict[str, Any]:
         """Return images, features and settings; a review may change."""
         sets, pairing, options = evidence.sets, evidence.pairing, self.options
-        features = [
-            {k: getattr(described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
-            for described in (view.features.described for view in evidence.views)
-        ]
+        features = [feature_identity(view.features.described) for view in evidence.views]
         measures = [view.measure for view in evidence.views]
         alone = len(features) == 1
         return {

@@ -66,7 +66,7 @@ class SyntheticTables:
                 "cluster": clusters.cluster,
             }
         )
-        return self._ordered(table, "image")
+        return self.key.ordered(table, "image")
 
     def images_by_detector(self) -> pd.DataFrame:
         """Return one row per detector and synthetic image."""
@@ -121,7 +121,7 @@ class SyntheticTables:
                 **{name: np.array([one[name] for one in by])[at] for name in by[0] if name not in ("listed", "ahead")},
             }
         )
-        return self._ordered(table, "group")
+        return self.key.ordered(table, "group")
 
     def _patient_rows(self, view: DetectorView, found: DetectorFindings) -> dict[str, np.ndarray]:
         d, patients, queries = view.distances, self.found.patients, found.asked
@@ -284,7 +284,7 @@ class SyntheticTables:
                     **{name: pairs[name].to_numpy() for name in ("distance", "other_distance", "lead", "expected")},
                 }
             )
-            parts.append(self._ordered(table, "image", "training_image"))
+            parts.append(self.key.ordered(table, "image", "training_image"))
         return pd.concat(parts, ignore_index=True)
 
     def exposures(self) -> pd.DataFrame:
@@ -402,7 +402,7 @@ class SyntheticTables:
                 **{name: matrix[:, at] for at, name in enumerate(MATRIX)},
             }
         )
-        return self._ordered(table, "image", "training_image")
+        return self.key.ordered(table, "image", "training_image")
 
     def _by_detector(
         self, rows: Callable[[DetectorView, DetectorFindings], dict[str, np.ndarray]], *order: str
@@ -412,17 +412,11 @@ class SyntheticTables:
         for view, one in zip(self.views, self.found.by, strict=True):
             table = pd.DataFrame(rows(view, one))
             table.insert(0, "detector", np.array([view.name] * len(table), dtype=object))
-            parts.append(self._ordered(table, *order) if order else table)
+            parts.append(self.key.ordered(table, *order) if order else table)
         return pd.concat(parts, ignore_index=True)
 
     def _plant_distances(self, view: int, kind: str) -> np.ndarray:
         return self.views[view].distances.plant_source[self.plant.kind == kind]
-
-    def _ordered(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
-        """Sort rows by pseudonyms, where there are some: the old order would reveal the order of the ids."""
-        if self.key.key is None:
-            return table
-        return table.sort_values(list(columns), kind="stable").reset_index(drop=True)
 
 
 def _kinds(plants: Plants, shares: Mapping[str, Proportion], kinds: Sequence[str]) -> pd.DataFrame:
@@ -513,7 +507,7 @@ def paired_table(
                 "memorized": scores.memorized,
             }
         )
-        parts.append(table if names.key is None else table.sort_values(["image"], kind="stable"))
+        parts.append(names.ordered(table, "image"))
     return pd.concat(parts, ignore_index=True)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.features import comparable
 from memorisk.audits.quality.figures import measure_quality
 from memorisk.audits.watch.evaluations import LISTED_COLUMNS
 from memorisk.audits.watch.options import AUTO, WatchOptions
@@ -77,7 +78,7 @@ def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
     Returns:
         The distances; None where no drawn image takes part.
     """
-    usable = np.flatnonzero(_usable(drawn, real.detector.measure))
+    usable = np.flatnonzero(comparable(drawn, real.detector))
     if not len(usable):
         return None
     queries = np.concatenate([real.train_features.values, real.held_features.values])
@@ -162,16 +163,6 @@ def evaluation_fields(nearness: Nearness | None) -> dict[str, Any]:
         "train_least": nearness.least[0],
         "held_least": nearness.least[1],
     }
-
-
-def _usable(features: np.ndarray, measure: str | None) -> np.ndarray:
-    """Return whether the measure knows distances of these rows, [S]."""
-    good = np.isfinite(features).all(axis=1)
-    if measure in ("cosine", "jensenshannon"):
-        good = good & features.any(axis=1)
-    elif measure == "correlation":
-        good = good & (features != features[:, :1]).any(axis=1)
-    return np.asarray(good)
 
 
 def _listed(distances: Distances, queries: ReversedQueries, real: RealImages) -> pd.DataFrame:

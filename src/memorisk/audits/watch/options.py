@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
+from memorisk.audits.comparison.options import PartOptions
 from memorisk.models.settings import DEFAULT_DETECTOR, SamplingOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import Device, Domain, HeldOutSplit, InputSize, Normalise, Precision, TrainSplit, grouped
@@ -92,7 +92,7 @@ class WatchSettings(SamplingOptions):
 
 @grouped("images", essential="held_out_split")
 @dataclass(frozen=True, kw_only=True)
-class WatchOptions(ImageOptions, WatchSettings):
+class WatchOptions(PartOptions, WatchSettings):
     """Settings of `memorisk watch`; images are read in the same way for training and held-out ones."""
 
     held_out_split: HeldOutSplit = None
@@ -104,27 +104,8 @@ class WatchOptions(ImageOptions, WatchSettings):
         Raises:
             InputError: A value is outside what its field allows.
         """
-        ImageOptions.validate(self)
+        PartOptions.validate(self)
         WatchSettings.validate(self)
-        if self.sample is not None:
-            raise InputError("sample draws from one set of images, and a watch compares several: name smaller sets")
-        if self.train_split is not None and self.held_out_split is None:
-            raise InputError("train_split goes with held_out_split: which part is held out?")
-        if self.held_out_split is not None and self.held_out_split == self.trained_on:
-            raise InputError(f"held_out_split and train_split are both {self.trained_on!r}; name two parts")
-
-    @property
-    def trained_on(self) -> str:
-        """The given split that the generator is trained on."""
-        return self.train_split or "train"
-
-    def of_real(self) -> ImageOptions:
-        """Return how training and held-out images are read."""
-        return image_options(self)
-
-    def of_synthetic(self) -> ImageOptions:
-        """Return how folders of drawn images are read: as the real ones, but without their columns and patterns."""
-        return of_synthetic_images(self)
 
 
 def watch_options(settings: dict[str, Any]) -> WatchOptions:

@@ -8,21 +8,21 @@ Images in memory become an image store: what a training draws, and real images t
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.features import encode, first_rows, values_by_pixels
 from memorisk.audits.comparison.knowledge import detector_notes
 from memorisk.audits.comparison.sets import (
     HELD_OUT,
     TRAIN,
+    ComparedParts,
     Sets,
     Source,
     decode_alike,
-    doubts_of_sets,
     manifest_of,
     n_unread,
     read_source,
@@ -116,7 +116,7 @@ Images = Source | np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class RealImages:
+class RealImages(ComparedParts):
     """Real images that every look compares drawn images with."""
 
     train: ImageStore
@@ -133,9 +133,14 @@ class RealImages:
     """Bytes of images that were decoded for it; 0 of what was handed in decoded."""
 
     @property
+    def manifests(self) -> tuple[Manifest, Manifest | None, Manifest | None]:
+        """Return the manifests of the training and held-out images; drawn images have none."""
+        return self.train.manifest, self.held.manifest, None
+
+    @property
     def ids(self) -> DoubtedIds:
         """Doubts about the identities of the images."""
-        return DoubtedIds.of(doubts_of_sets(self.train.manifest, self.held.manifest))
+        return DoubtedIds.of(self.id_doubts)
 
     @property
     def n_train(self) -> int:
@@ -227,12 +232,9 @@ def draw_features(real: RealImages, drawn: ImageStore, options: WatchOptions, pr
         cache=False,
         progress=progress,
     )
-    values = np.array(computed.values)
-    for store, features in ((real.held, real.held_features), (real.train, real.train_features)):
-        place = {value: row for row, value in reversed(list(enumerate(store.pixel_hashes)))}
-        for row, value in enumerate(drawn.pixel_hashes):
-            if value in place:
-                values[row] = features.values[place[value]]
+    of_real = np.concatenate([real.train_features.values, real.held_features.values])
+    place = first_rows(real.both.pixel_hashes)
+    values = values_by_pixels(computed.values, np.arange(len(drawn.images)), drawn.pixel_hashes, of_real, place)
     return replace(computed, values=values)
 
 
@@ -255,16 +257,7 @@ def _with_features(
 ) -> RealImages:  # fmt: skip
     detector = _detector(options)
     sets = Sets(train, train, held, 0, 0, shared, ())
-    load = partial(
-        detector.features,
-        reference=sets.real,
-        size=options.input_size,
-        normalise=options.normalise,
-        device=options.device,
-        precision=options.precision,
-        progress=progress,
-    )
-    ours, theirs = load(train), load(held)
+    ours, theirs = (encode(detector, store, sets.real, options, progress) for store in (train, held))
     for what, features in (("training", ours), ("held-out", theirs)):
         if not np.isfinite(features.values).all():
             raise InputError(f"{what} images have features that are not finite; leave them out")

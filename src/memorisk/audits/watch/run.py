@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from memorisk.audits.comparison.features import UNDEFINED
 from memorisk.audits.watch.evaluations import EvaluationLog
 from memorisk.audits.watch.measurements import NO_FID
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
@@ -38,8 +39,6 @@ from memorisk.training.features.extraction import features_cost, passes_per_imag
 from memorisk.training.generators.generation import kind_cost
 from memorisk.training.generators.options import TrainGeneratorOptions
 from memorisk.training.generators.snapshots import STOP
-
-_UNDEFINED = ("cosine", "jensenshannon", "correlation")
 
 
 def watch_cost(
@@ -73,7 +72,7 @@ def watch_cost(
     if n is None:
         return cost + Cost(images_drawn=None if kind else 0, images_passed=None, pairs=None)
     drawn = kind_cost(kind, watch.options.sampling(), n) if kind else Cost()
-    loose = ["pairs"] if passes or real.detector.measure in _UNDEFINED else []
+    loose = ["pairs"] if passes or real.detector.measure in UNDEFINED else []
     loose += ["images_passed"] if passes else []
     if bound:
         loose = ["images_drawn", "images_passed", "pairs"]
