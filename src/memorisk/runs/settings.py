@@ -201,6 +201,16 @@ def written_settings(options: type, config: Mapping[str, Any]) -> dict[str, Any]
     return settings
 
 
+def fields_of(kind: type, settings: Any) -> dict[str, Any]:
+    """Return the values that settings have for the fields of a dataclass, by name.
+
+    Args:
+        kind: The dataclass.
+        settings: Settings with all of its fields, and perhaps more.
+    """
+    return {field.name: getattr(settings, field.name) for field in fields(kind)}
+
+
 def setting_names(options: Any) -> list[str]:
     """Return the names of the fields of a dataclass of settings."""
     return [field.name for field in fields(options)]

@@ -130,10 +130,10 @@ def images_of(similarity: float | None = 0.9, n_near_left: int = 0) -> Any:
     )
 
 
-def findings(*cuts: Any, dismissed: int = 0, p: float = math.nan, one_each: bool = False, unlike: Any = True) -> Any:
+def findings(*cuts: Any, dismissed: int = 0, p: float | None = None, one_each: bool = False, unlike: Any = True) -> Any:
     by = [SimpleNamespace(singled=SimpleNamespace(near=near, lead=lead)) for near, lead in cuts]
     asked = SimpleNamespace(counted=SimpleNamespace(one_each=one_each))
-    pixels = SimpleNamespace(dismissed_near=dismissed, dismissed_near_p=p)
+    pixels = SimpleNamespace(n_dismissed_near_pairs=dismissed, dismissed_near_p=p)
     return SimpleNamespace(by=by, asked=asked, pixels=pixels, unlike=unlike)
 
 

@@ -89,8 +89,8 @@ def test_five_images_a_training_patient_are_no_copy(tmp_path: Path) -> None:
     counted = set(asked[0].counted.train.tolist())
     other, one = next(row for row in range(300) if row not in counted), min(counted)
     near = [audited(tmp_path, 0, "euclidean", 5, row).pixels for row in (other, one)]
-    assert [pixels.near_train for pixels in near] == [1, 1]
-    assert np.isnan(near[0].near_p)
+    assert [pixels.n_near_train_patients for pixels in near] == [1, 1]
+    assert near[0].near_p is None
     assert near[1].near_p == pytest.approx(N_TRAIN / (N_TRAIN + N_HELD))
 
 

@@ -6,6 +6,7 @@ the negative of a detector's likeness: that of a measure, or minus the logit of 
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,8 @@ from memorisk.statistics.copies.tails import neighbour_leads
 from memorisk.statistics.exchangeability import image_counts
 
 FloatArray = np.ndarray
-_STAGES = 6
+_SEARCHES = 9
+"""Number of searches of an audit with held-out images and plants."""
 _NEAREST = 16
 """Number of neighbours searched so that a third patient is among them: patients with so many near images are rare."""
 
@@ -196,100 +198,140 @@ def measure_distances(
     Raises:
         InputError: The measure does not take some rows, or the device is not there.
     """
+    search = _Search(similarity, device, progress)
+    held, train = sets.held, search.both_ways(found.synthetic, found.train)
+    nearest, distance = train.few.rows[:, 0].copy(), -train.few.scores[:, 0]
     patients = sets.train.manifest.groups.astype(str)
-
-    def ask(queries: np.ndarray, references: np.ndarray, stage: int, exclude=None) -> tuple[np.ndarray, np.ndarray]:
-        """Return distance and row of the source nearest to each copy."""
-        progress("comparing", stage, _STAGES)
-        return _nearest(similarity, queries, references, exclude, device)
-
-    def ask_few(queries: np.ndarray, references: np.ndarray, stage: int) -> Nearest:
-        """Return the candidates of each query."""
-        progress("comparing", stage, _STAGES)
-        return _few_nearest(similarity, queries, references, device)
-
-    def ask_both(references: np.ndarray, stage: int) -> tuple[Nearest, np.ndarray, np.ndarray]:
-        """Return the candidates of each synthetic image, and distance and row of the one nearest to each real image."""
-        progress("comparing", stage, _STAGES)
-        return _both_ways(similarity, found.synthetic, references, device)
-
-    def ask_second(
-        few: Nearest, references: np.ndarray, whose: np.ndarray, stage: int
-    ) -> tuple[FloatArray, np.ndarray]:
-        """Return distance and row of the real image of another patient nearest to each synthetic image."""
-        progress("comparing", stage, _STAGES)
-        return _second_nearest(similarity, few, found.synthetic, references, whose, device)
-
-    of_synthetic, train, train_nearest = ask_both(found.train, 0)  # tables one by one: together they would be copied
-    of_held, of_plants = ask_few(found.held, found.train, 1), ask_few(found.plants, found.train, 1)
-    synthetic, ours = -of_synthetic.scores[:, 0], of_synthetic.rows[:, 0].copy()
-    second, second_nearest = ask_second(of_synthetic, found.train, patients, 2)
+    second, second_nearest = search.second(train.few, found.synthetic, found.train, patients)
     for row, rest in review.left_for(sets):
-        if {ours[row], second_nearest[row]} - set(rest) and len(rest):
+        if {nearest[row], second_nearest[row]} - set(rest) and len(rest):
             one, of_left = found.synthetic[row : row + 1], found.train[rest]
-            synthetic[row], ours[row] = _next_of(rest, *ask(one, of_left, 2))
-            exclude = patients[ours[row : row + 1]], patients[rest]
-            second[row], second_nearest[row] = _next_of(rest, *ask(one, of_left, 2, exclude=exclude))
-    among = ask(found.train, found.train, 3, exclude=(patients, patients))[0] if compares_real else None
-    among_real = among_rows = made_held_nearest = held_nearest = np.empty(0, dtype=np.int64)
-    among_lead = made_held = made_held_second = held = np.empty(0)
-    made_held_few = np.empty((0, CANDIDATES), dtype=np.int64)
-    logits, others = isinstance(similarity, HeadSimilarity), np.full(len(found.plants), np.inf)
-    if len(found.plants):
-        others, _ = ask(found.plants, found.train, 2, exclude=(patients[plants.source], patients))
-    if sets.held is not None:
-        held_patients = sets.held.manifest.groups.astype(str)
-        of_made_held, held, held_nearest = ask_both(found.held, 3)
-        made_held, made_held_few = -of_made_held.scores[:, 0], of_made_held.rows
-        made_held_nearest = made_held_few[:, 0]
-        made_held_second, _ = ask_second(of_made_held, found.held, held_patients, 3)
-        others = np.minimum(others, ask(found.plants, found.held, 3)[0])
-        if compares_real:
-            progress("comparing", 4, _STAGES)
-            among_real, among_lead, among_rows = _real_neighbours(found, similarity, sets, logits, device)
-    standing, standing_nearest = _undismissed_nearest(found, similarity, sets, review, train, train_nearest)
-    progress("comparing", _STAGES - 1, _STAGES)
+            distance[row], nearest[row] = _next_of(rest, *search.nearest(one, of_left))
+            exclude = patients[nearest[row : row + 1]], patients[rest]
+            second[row], second_nearest[row] = _next_of(rest, *search.nearest(one, of_left, exclude=exclude))
+    of_held, of_plants = search.few(found.held, found.train), search.few(found.plants, found.train)
+    new = _NO_HELD if held is None else search.both_ways(found.synthetic, found.held)
+    of_whom = np.empty(0, dtype=str) if held is None else held.manifest.groups.astype(str)
+    standing, standing_nearest = _undismissed_nearest(found, similarity, sets, review, train)
+    among, (among_real, among_lead, among_rows) = None, _NO_NEIGHBOURS
+    if compares_real:
+        among, _ = search.nearest(found.train, found.train, exclude=(patients, patients))
+        if held is not None:
+            among_real, among_lead, among_rows = _real_neighbours(search, found, sets)
     return Distances(
-        train=train,
-        train_nearest=train_nearest,
+        train=train.distance,
+        train_nearest=train.nearest,
         standing=standing,
         standing_nearest=standing_nearest,
-        held=held,
-        held_nearest=held_nearest,
-        synthetic=synthetic,
-        nearest=ours,
+        held=new.distance,
+        held_nearest=new.nearest,
+        synthetic=distance,
+        nearest=nearest,
         second=second,
-        synthetic_held=made_held,
-        synthetic_held_nearest=made_held_nearest,
-        synthetic_held_second=made_held_second,
+        synthetic_held=-new.few.scores[:, 0],
+        synthetic_held_nearest=new.few.rows[:, 0],
+        synthetic_held_second=search.second(new.few, found.synthetic, found.held, of_whom)[0],
         plants=-of_plants.scores[:, 0],
         plant_source=_to_source(found, similarity, plants, patients),
-        plant_other=others,
+        plant_other=_to_others(search, found, plants, patients),
         held_to_train=-of_held.scores[:, 0],
         held_to_train_nearest=of_held.rows[:, 0],
         among_train=among,
         among_real=among_real,
         among_lead=among_lead,
         among_rows=among_rows,
-        logits=logits,
-        candidates=Candidates(of_synthetic.rows, of_plants.rows, of_held.rows, made_held_few),
+        logits=search.logits,
+        candidates=Candidates(train.few.rows, of_plants.rows, of_held.rows, new.few.rows),
         second_nearest=second_nearest,
         of_parts=isinstance(similarity, PartsSimilarity),
     )
 
 
+def _no_candidates() -> Nearest:
+    return Nearest(np.empty((0, CANDIDATES), np.int64), np.empty((0, CANDIDATES)))
+
+
+@dataclass(frozen=True, eq=False)
+class _BothWays:
+    """Candidates of each copy, and distance and row of the copy nearest to each source."""
+
+    few: Nearest
+    distance: FloatArray
+    nearest: np.ndarray
+
+
+_NO_HELD = _BothWays(_no_candidates(), np.empty(0), np.empty(0, dtype=np.int64))
+_NO_NEIGHBOURS = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64)
+
+
+@dataclass(eq=False)
+class _Search:
+    """Searches of one detector, of which each reports its progress."""
+
+    similarity: Similarity
+    device: str
+    progress: Progress
+    done: int = 0
+
+    @property
+    def logits(self) -> bool:
+        """Return whether distances are minus the logits of a head."""
+        return isinstance(self.similarity, HeadSimilarity)
+
+    def nearest(
+        self, queries: np.ndarray, references: np.ndarray, *, exclude: Any = None
+    ) -> tuple[FloatArray, np.ndarray]:
+        """Return distance and row of the reference nearest to each query."""
+        return _nearest(self.begin(), queries, references, exclude, self.device)
+
+    def few(self, queries: np.ndarray, references: np.ndarray) -> Nearest:
+        """Return the candidates of each query, [n, CANDIDATES]; rows are -1 where there are fewer."""
+        if not len(queries):
+            return _no_candidates()
+        n = min(CANDIDATES, len(references))
+        return _widened(self.begin().nearest(queries, references, n, device=self.device))
+
+    def both_ways(self, copies: np.ndarray, sources: np.ndarray) -> _BothWays:
+        """Return the candidates of each copy, and the copy nearest to each source."""
+        similarity = self.begin()
+        if isinstance(similarity, PartsSimilarity) and len(copies) and len(sources):
+            few, back = similarity.nearest_both_ways(copies, sources, min(CANDIDATES, len(sources)))
+            return _BothWays(_widened(few), -back.scores[:, 0], back.rows[:, 0])
+        few = self.few(copies, sources)
+        return _BothWays(few, *_nearest(similarity.reversed, sources, copies, None, self.device))
+
+    def second(
+        self, few: Nearest, copies: np.ndarray, sources: np.ndarray, whose: np.ndarray
+    ) -> tuple[FloatArray, np.ndarray]:
+        """Return distance and row of the source of another patient than the nearest one's; inf and -1 for none.
+
+        The candidates hold it nearly always. Copies whose candidates are all of one patient search once more.
+        """
+        if not len(few.rows):
+            return np.empty(0), np.empty(0, dtype=np.int64)
+        first = whose[few.rows[:, 0]]
+        other = (whose[few.rows] != first[:, None]) & (few.rows >= 0)
+        place, every = other.argmax(axis=1), np.arange(len(other))
+        distance, row = -few.scores[every, place], few.rows[every, place]
+        again = np.flatnonzero(~other.any(axis=1))
+        if len(again):
+            distance[again], row[again] = self.nearest(copies[again], sources, exclude=(first[again], whose))
+        return distance, row
+
+    def begin(self) -> Similarity:
+        """Report a further search, and return the similarity that it uses."""
+        self.progress("comparing", min(self.done, _SEARCHES), _SEARCHES)
+        self.done += 1
+        return self.similarity
+
+
 def _undismissed_nearest(
-    found: FeatureTables,
-    similarity: Similarity,
-    sets: Sets,
-    review: Review,
-    distance: FloatArray,
-    nearest: np.ndarray,
+    found: FeatureTables, similarity: Similarity, sets: Sets, review: Review, nearest: _BothWays
 ) -> tuple[FloatArray, np.ndarray]:
     """Return distance and row of the nearest synthetic image of each training image, without dismissed pairs."""
-    standing, at = distance.copy(), nearest.copy()
+    standing, at = nearest.distance.copy(), nearest.nearest.copy()
     for row, rest in review.left_of(sets):
-        standing[row] = distance.max()
+        standing[row] = nearest.distance.max()
         if len(rest):
             d, place = _nearest(similarity.reversed, found.train[row : row + 1], found.synthetic[rest], None, "cpu")
             standing[row], at[row] = d[0], rest[place[0]]
@@ -302,20 +344,13 @@ def _next_of(left: np.ndarray, distance: FloatArray, place: np.ndarray) -> tuple
 
 
 def _nearest(
-    similarity: Similarity, queries: np.ndarray, references: np.ndarray, exclude, device: str
+    similarity: Similarity, queries: np.ndarray, references: np.ndarray, exclude: Any, device: str
 ) -> tuple[FloatArray, np.ndarray]:
     """Return distance and row of the nearest reference."""
     if not len(queries):
         return np.empty(0), np.empty(0, dtype=np.int64)
     neighbours = similarity.nearest(queries, references, exclude_same=exclude, device=device)
     return -neighbours.scores[:, 0], neighbours.rows[:, 0]
-
-
-def _few_nearest(similarity: Similarity, queries: np.ndarray, references: np.ndarray, device: str) -> Nearest:
-    """Return the candidates of each query, [n, CANDIDATES]; rows are -1 where there are fewer."""
-    if not len(queries):
-        return Nearest(np.empty((0, CANDIDATES), np.int64), np.empty((0, CANDIDATES)))
-    return _widened(similarity.nearest(queries, references, min(CANDIDATES, len(references)), device=device))
 
 
 def _widened(nearest: Nearest) -> Nearest:
@@ -325,39 +360,24 @@ def _widened(nearest: Nearest) -> Nearest:
     )
 
 
-def _both_ways(
-    similarity: Similarity, copies: np.ndarray, sources: np.ndarray, device: str
-) -> tuple[Nearest, FloatArray, np.ndarray]:
-    """Return the candidates of each copy, and distance and row of the copy nearest to each source."""
-    if isinstance(similarity, PartsSimilarity) and len(copies) and len(sources):
-        few, back = similarity.nearest_both_ways(copies, sources, min(CANDIDATES, len(sources)))
-        return _widened(few), -back.scores[:, 0], back.rows[:, 0]
-    return _few_nearest(similarity, copies, sources, device), *_nearest(
-        similarity.reversed, sources, copies, None, device
-    )
+def _to_source(found: FeatureTables, similarity: Similarity, plants: Plants, patients: np.ndarray) -> FloatArray:
+    """Return the distance of each plant to the nearest image of the patient whose image it copies, [P]."""
+    least = []
+    for i, row in enumerate(plants.source):
+        images = found.train[patients == patients[row]]
+        least.append(-similarity.scores(np.repeat(found.plants[i : i + 1], len(images), axis=0), images).max())
+    return np.array(least, dtype=np.float64)
 
 
-def _second_nearest(
-    similarity: Similarity, few: Nearest, copies: np.ndarray, sources: np.ndarray, whose: np.ndarray, device: str
-) -> tuple[FloatArray, np.ndarray]:
-    """Return distance and row of the source of another patient than the nearest one's; inf and -1 for none.
-
-    The candidates hold it nearly always. Copies whose candidates are all of one patient search once more.
-    """
-    first = whose[few.rows[:, 0]]
-    other = (whose[few.rows] != first[:, None]) & (few.rows >= 0)
-    place, every = other.argmax(axis=1), np.arange(len(other))
-    distance, row = -few.scores[every, place], few.rows[every, place]
-    again = np.flatnonzero(~other.any(axis=1))
-    if len(again):
-        exclude = first[again], whose
-        distance[again], row[again] = _nearest(similarity, copies[again], sources, exclude, device)
-    return distance, row
+def _to_others(search: _Search, found: FeatureTables, plants: Plants, patients: np.ndarray) -> FloatArray:
+    """Return the distance of each plant to the nearest real image of any other person, training or held out, [P]."""
+    if not len(found.plants):
+        return np.empty(0)
+    others, _ = search.nearest(found.plants, found.train, exclude=(patients[plants.source], patients))
+    return np.minimum(others, search.nearest(found.plants, found.held)[0]) if len(found.held) else others
 
 
-def _real_neighbours(
-    found: FeatureTables, similarity: Similarity, sets: Sets, logits: bool, device: str
-) -> tuple[np.ndarray, FloatArray, np.ndarray]:
+def _real_neighbours(search: _Search, found: FeatureTables, sets: Sets) -> tuple[np.ndarray, FloatArray, np.ndarray]:
     """Return the nearest image of another patient, its lead, and the rows of the images that count (`Distances`)."""
     assert sets.held is not None
     n, patients = len(found.train), sets.train.manifest.groups.astype(str)
@@ -368,24 +388,22 @@ def _real_neighbours(
     if len(np.unique(rows < n)) < 2:  # patients of one part alone cannot test the split
         return np.empty(0, dtype=np.int64), np.empty(0), rows
     images = np.concatenate([found.train, found.held])[rows]
-    return *_neighbours(similarity, images, np.concatenate([patients, theirs])[rows], logits, device), rows
+    return *_neighbours(search, images, np.concatenate([patients, theirs])[rows]), rows
 
 
-def _neighbours(
-    similarity: Similarity, images: np.ndarray, patients: np.ndarray, logits: bool, device: str
-) -> tuple[np.ndarray, FloatArray]:
+def _neighbours(search: _Search, images: np.ndarray, patients: np.ndarray) -> tuple[np.ndarray, FloatArray]:
     """Return the nearest image of another patient, and by how much it leads the nearest of a third, [R].
 
     Where all of the `_NEAREST` nearest images are one patient's, the last of them represents the third patient's: the
     lead is then smaller than it is.
     """
-    k = min(_NEAREST, len(images))
-    neighbours = similarity.nearest(images, images, k, exclude_same=(patients, patients), device=device)
+    k, same = min(_NEAREST, len(images)), (patients, patients)
+    neighbours = search.begin().nearest(images, images, k, exclude_same=same, device=search.device)
     first, distance = neighbours.rows[:, 0], -neighbours.scores  # [R], [R, k]; inf where there are fewer
     third = (patients[neighbours.rows] != patients[first][:, None]) & (neighbours.rows >= 0)
     finite = np.where(neighbours.rows >= 0, distance, -np.inf).max(axis=1)
     second = np.where(third.any(axis=1), distance[np.arange(len(first)), third.argmax(axis=1)], finite)
-    return first, neighbour_leads(distance[:, 0], second, logits=logits)
+    return first, neighbour_leads(distance[:, 0], second, logits=search.logits)
 
 
 def find_pixel_copies(
@@ -457,12 +475,3 @@ def _plants_with_equal_pixels(sets: Sets, plants: Plants | None) -> np.ndarray:
     shared = np.array([value in sets.shared_hashes for value in sets.train.pixel_hashes[row]], dtype=bool)
     held = np.zeros(plants.n, dtype=bool) if sets.held is None else same_pixels(store, sets.held).row >= 0
     return (row >= 0) & ~shared & ~held & ~is_blank(store, np.arange(plants.n))
-
-
-def _to_source(found: FeatureTables, similarity: Similarity, plants: Plants, patients: np.ndarray) -> FloatArray:
-    """Return the distance of each plant to the nearest image of the patient whose image it copies, [P]."""
-    least = []
-    for i, row in enumerate(plants.source):
-        images = found.train[patients == patients[row]]
-        least.append(-similarity.scores(np.repeat(found.plants[i : i + 1], len(images), axis=0), images).max())
-    return np.array(least, dtype=np.float64)

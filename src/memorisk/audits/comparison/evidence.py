@@ -13,6 +13,7 @@ a training image, counted exactly (`memorisk.scores.pairs`). The pairs of two pa
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,8 @@ from memorisk.statistics.pairs.guarantee import MissGuarantee, miss_guarantee
 
 MISS_RATE = 0.05
 """Share of planted copies that may be missed, where a detector has no probabilities."""
+Pair = tuple[int, int]
+"""Rows of a synthetic and a training image."""
 _STREAM = 59  # keeps these draws apart from others of the same seed
 
 
@@ -313,6 +316,16 @@ class SyntheticEvidence:
     pairing: Pairing | None
     """Training image that each synthetic image was generated from; None where the user named none."""
     review: Review
+
+    @cached_property
+    def confirmed(self) -> list[Pair]:
+        """Pairs that a person confirmed as copies."""
+        return self.review.pairs(self.sets, self.review.confirmed)
+
+    @cached_property
+    def dismissed(self) -> list[Pair]:
+        """Pairs that a person dismissed, which count nowhere else."""
+        return sorted(self.copies.dismissed)
 
 
 def probability(view: DetectorView, distance: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ Pictures are made only when the user requests them: a training image, a syntheti
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from memorisk.audits.comparison.compared import labels_note
 from memorisk.audits.comparison.features import display_names, notes_without_images
 from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, side_by_side
 from memorisk.audits.comparison.sets import n_unread
+from memorisk.audits.filter import result as results
 from memorisk.audits.filter.choice import Choice
 from memorisk.audits.filter.decisions import (
     Decision,
@@ -28,20 +29,6 @@ from memorisk.audits.filter.decisions import (
 )
 from memorisk.audits.filter.families import Family, not_promised
 from memorisk.audits.filter.options import FilterOptions, ScreeningOptions
-from memorisk.audits.filter.result import (
-    Calibration,
-    DetectorSummary,
-    FamilyCount,
-    FilterNumbers,
-    FilterSummary,
-    FinalAudit,
-    Fingerprints,
-    Promise,
-    ScreenedSets,
-    ScreeningSettings,
-    ScreeningSetup,
-    SetNames,
-)
 from memorisk.audits.filter.screening import Screening, ScreeningDetector
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
@@ -52,6 +39,7 @@ from memorisk.report.columns import column_texts
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
+from memorisk.runs.settings import fields_of
 from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.training.detectors.pair_detectors import PairDetector
@@ -75,7 +63,7 @@ class FilterEvidence:
     real_rejected: np.ndarray | None = None
     """Whether each calibration image would be rejected, [M]."""
     diversity: Sequence[Diversity] = ()
-    audited: FinalAudit | None = None
+    audited: results.FinalAudit | None = None
     """Audit of the kept set; None where nothing was kept."""
 
     def with_screening(
@@ -124,7 +112,7 @@ def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseu
     return names.without_paths(result)
 
 
-def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNumbers:
+def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> results.FilterNumbers:
     """Return the numbers behind the verdict."""
     sets, decision, screened = evidence.sets, evidence.decision, evidence.screened
     groups = sets.train.manifest.groups.astype(str)
@@ -132,9 +120,9 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
     extra = len(sets.unread) - int((decision.place < 0).sum())  # files that have no row
     by_reason = {reason: int((decision.reason == reason).sum()) for reason in REASONS}
     by_reason["unreadable"] += extra
-    numbers = FilterNumbers(
+    numbers = results.FilterNumbers(
         units="patients" if sets.groups_given else "images",
-        sets=ScreenedSets(
+        sets=results.ScreenedSets(
             n_train_images=len(groups),
             n_train_patients=len(np.unique(groups)),
             n_train_unread=n_unread(sets.train),
@@ -144,7 +132,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
             rejected=by_reason,
             filtered=screened is not None,
         ),
-        calibration=Calibration(
+        calibration=results.Calibration(
             n_calibration_images=0 if calibration is None else len(calibration.images),
             n_calibration_patients=0
             if calibration is None
@@ -152,7 +140,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
             exclusions=sets.exclusions,
             calibration_given=options.calibration is not None or options.calibration_split is not None,
         ),
-        promise=Promise(
+        promise=results.Promise(
             miss_rate=options.miss_rate,
             confidence=options.confidence,
             shared_by=evidence.choice.counted[0].detectors,
@@ -162,7 +150,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
             costs=evidence.choice.costs,
             n_missing_patients=evidence.choice.missing,
             lacking=tuple(
-                FamilyCount(
+                results.FamilyCount(
                     family=family.name,
                     identities=guarantee.n_identities,
                     needed=guarantee.needed,
@@ -182,7 +170,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> FilterNum
         real_rejected=evidence.real,
         audited=evidence.audited,
         notes=(*sets.notes, *labels_note(sets.asked.labels.tolist(), sets.train.manifest.labels.tolist())),
-        data_hash=Fingerprints(
+        data_hash=results.Fingerprints(
             training=sets.train.data_hash,
             synthetic=sets.synthetic.data_hash,
             calibration=None if calibration is None else calibration.data_hash,
@@ -217,23 +205,23 @@ def families_words(families: Sequence[Family], counted: Sequence[MissGuarantee])
 
 
 def _summary(
-    evidence: FilterEvidence, numbers: FilterNumbers, options: FilterOptions, hidden: Pseudonyms
-) -> FilterSummary:
+    evidence: FilterEvidence, numbers: results.FilterNumbers, options: FilterOptions, hidden: Pseudonyms
+) -> results.FilterSummary:
     sets = evidence.sets
-    return FilterSummary(
+    return results.FilterSummary(
         names=set_names(sets, hidden.source(sets.asked.name), hidden),
         shape=sets.train.images.shape[1:],
         numbers=numbers,
-        setup=ScreeningSetup(
+        setup=results.ScreeningSetup(
             features=described_detectors(evidence.opened),
-            settings=ScreeningSettings(**{f.name: getattr(options, f.name) for f in fields(ScreeningSettings)}),
+            settings=results.ScreeningSettings(**fields_of(results.ScreeningSettings, options)),
             pseudonymised=options.pseudonymise,
             versions=versions(),
         ),
     )
 
 
-def set_names(sets: FilterSets, synthetic: str, hidden: Pseudonyms) -> SetNames:
+def set_names(sets: FilterSets, synthetic: str, hidden: Pseudonyms) -> results.SetNames:
     """Name the sets as a report may.
 
     Args:
@@ -242,13 +230,15 @@ def set_names(sets: FilterSets, synthetic: str, hidden: Pseudonyms) -> SetNames:
         hidden: Pseudonyms, which replace the names of the real sets or leave them.
     """
     calibration = "" if sets.calibration is None else hidden.source(sets.calibration.manifest.name)
-    return SetNames(training=hidden.source(sets.train.manifest.name), synthetic=synthetic, calibration=calibration)
+    return results.SetNames(
+        training=hidden.source(sets.train.manifest.name), synthetic=synthetic, calibration=calibration
+    )
 
 
-def described_detectors(opened: Sequence[ScreeningDetector]) -> tuple[DetectorSummary, ...]:
+def described_detectors(opened: Sequence[ScreeningDetector]) -> tuple[results.DetectorSummary, ...]:
     """Describe each detector as a report does."""
     return tuple(
-        DetectorSummary(
+        results.DetectorSummary(
             detector=one.name,
             sentence=one.train.described.sentence,
             compares=one.similarity.words,

@@ -10,7 +10,7 @@ where ``default`` chose, by whole images, its windows and the details of thumbna
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from memorisk.runs.checksums import SEAL, file_sha256
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import file_fingerprint
+from memorisk.runs.settings import fields_of
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
@@ -138,9 +139,7 @@ def audit_settings(train: ImageStore, options: ScreeningOptions, auditors: tuple
         options: Options of the run.
         auditors: Names of detectors.
     """
-    shared = {
-        f.name: getattr(options, f.name) for kind in (ImageOptions, ReportOptions, ClusterOptions) for f in fields(kind)
-    }
+    shared = fields_of(ImageOptions, options) | fields_of(ReportOptions, options) | fields_of(ClusterOptions, options)
     named = {name: getattr(options, name) for name in _SHARED}
     return shared | named | {"detector": auditors, "channels": int(train.images.shape[3])}
 

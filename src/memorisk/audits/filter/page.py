@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.comparison.closing import DefinitionRows, footer, repeat_blocks, set_name
+from memorisk.audits.comparison.page_parts import DefinitionRows, footer, repeat_blocks, set_rows
 from memorisk.audits.comparison.pictures import Pair, PairPicture, picture_gallery
 from memorisk.audits.filter import wording
 from memorisk.audits.filter.result import DetectorSummary, FilterNumbers, FilterSummary, Promise, ScreeningSetup
@@ -430,16 +430,10 @@ def _missed(n: FilterNumbers) -> tuple[str, str, str]:
 def _setup(s: FilterSummary, redact: bool) -> list[Block]:
     """List the settings that repeat the run."""
     n, sets, calibration = s.numbers, s.numbers.sets, s.numbers.calibration
-    definitions: DefinitionRows = []
-    for title, name, images, units in (
+    compared = (
         ("Training", s.names.training, sets.n_train_images, sets.n_train_patients),
         ("Synthetic", s.names.synthetic, sets.n_synthetic_images, None),
         ("Calibration", s.names.calibration, calibration.n_calibration_images, calibration.n_calibration_patients),
-    ):
-        counted = f"{count(images)} images"
-        counted += f" of {n.terms.counted(units)}" if units is not None and n.units == "patients" else ""
-        definitions.append((title, set_name(name, counted, redact)))
-    height, width, channels = s.shape
-    resize = s.setup.settings.resize
-    definitions.append(("Pixels", f"{height} x {width} x {channels}, by {resize} where they were resized"))
-    return setup_section(n, s.setup, definitions, [], redact)
+    )
+    first = set_rows(compared, n.terms, s.shape, s.setup.settings.resize, redact=redact)
+    return setup_section(n, s.setup, first, [], redact)

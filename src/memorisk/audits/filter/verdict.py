@@ -8,16 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from memorisk.audits.comparison.terms import TrainingUnread
+from memorisk.audits.filter import reasons as why
 from memorisk.audits.filter.options import ScreeningOptions
-from memorisk.audits.filter.reasons import (
-    AllRejected,
-    CalibrationExcluded,
-    DetectorMayKnow,
-    IdentitiesMissing,
-    KnownPeople,
-    ThresholdGiven,
-    UnknownCalibration,
-)
 from memorisk.audits.filter.result import FilterNumbers
 from memorisk.audits.filter.wording import PIXELS, excluded_words, exposed_words
 from memorisk.report.earlier_verdicts import FORMS
@@ -85,14 +77,14 @@ def _not_audited(numbers: FilterNumbers) -> list[Reason]:
     """Return why the run has no kept set to audit."""
     if numbers.sets.filtered:
         ways = tuple(_ways_where_nothing_passed(numbers))
-        return [AllRejected(n_images=numbers.sets.n_synthetic_images, ways_out=ways)]
+        return [why.AllRejected(n_images=numbers.sets.n_synthetic_images, ways_out=ways)]
     promise, units = numbers.promise, numbers.terms.names
     families: dict[tuple[int, int], list[str]] = {}
     for lack in promise.lacking:
         if lack.missing:
             families.setdefault((lack.needed, lack.identities), []).append(lack.family)
     missing = [
-        IdentitiesMissing(
+        why.IdentitiesMissing(
             families=tuple(names),
             n_needed=needed,
             n_present=identities,
@@ -104,7 +96,7 @@ def _not_audited(numbers: FilterNumbers) -> list[Reason]:
         for (needed, identities), names in families.items()
     ]
     excluded = excluded_words(numbers.calibration.exclusions, numbers.terms)
-    return [*missing, *(CalibrationExcluded(excluded=words) for words in excluded)]
+    return [*missing, *(why.CalibrationExcluded(excluded=words) for words in excluded)]
 
 
 def _ways_to_a_set(numbers: FilterNumbers) -> list[str]:
@@ -129,11 +121,11 @@ def promise_doubts(numbers: FilterNumbers) -> list[Reason]:
     if not numbers.sets.filtered:
         return []
     if promise.threshold_by == "user":
-        return [ThresholdGiven()]
+        return [why.ThresholdGiven()]
     unread = numbers.sets.n_train_unread
     return [
-        *([] if numbers.patients_known else [UnknownCalibration(n_without=numbers.n_without_patient)]),
-        *(DetectorMayKnow(detector=name, units=units) for name in promise.unseen),
+        *([] if numbers.patients_known else [why.UnknownCalibration(n_without=numbers.n_without_patient)]),
+        *(why.DetectorMayKnow(detector=name, units=units) for name in promise.unseen),
         *numbers.ids.reasons,
         *_known_people(numbers),
         *([TrainingUnread(n_files=unread)] if unread else []),
@@ -145,7 +137,9 @@ def _known_people(numbers: FilterNumbers) -> list[Reason]:
     real, synthetic = numbers.real_rejected, numbers.synthetic_rejected
     if real is None or synthetic is None or real.low <= max(_HALF, synthetic.high):
         return []
-    return [KnownPeople(rejected_share=real.estimate, synthetic_share=synthetic.estimate, units=numbers.terms.names)]
+    return [
+        why.KnownPeople(rejected_share=real.estimate, synthetic_share=synthetic.estimate, units=numbers.terms.names)
+    ]
 
 
 def _ways_where_missing(numbers: FilterNumbers) -> list[str]:

@@ -8,7 +8,7 @@ images bound.
 images are drawn once more, and not written.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from memorisk.report.columns import booleans, column_texts, rows
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
+from memorisk.runs.settings import fields_of
 from memorisk.statistics.pairs.guarantee import RegeneratedCopies, regenerated_copies
 from memorisk.training.generators.draws import draw, image_name
 
@@ -244,7 +245,7 @@ def _summary(evidence: LoopEvidence, numbers: LoopNumbers, names: Pseudonyms) ->
         sampling=options.sampling(),
         setup=LoopSetup(
             features=described_detectors(evidence.filtered.opened),
-            settings=LoopSettings(**{field.name: getattr(options, field.name) for field in fields(LoopSettings)}),
+            settings=LoopSettings(**fields_of(LoopSettings, options)),
             pseudonymised=options.pseudonymise,
             versions=versions(),
         ),

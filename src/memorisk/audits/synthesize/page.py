@@ -5,7 +5,7 @@ Its fixed wording comes first, apart from the layout, so that a checker of its c
 
 from collections.abc import Mapping
 
-from memorisk.audits.comparison.closing import DefinitionRows, footer, set_name
+from memorisk.audits.comparison.page_parts import DefinitionRows, footer, set_rows
 from memorisk.audits.comparison.pictures import Pair, PairPicture
 from memorisk.audits.filter.page import (
     audit_section,
@@ -233,13 +233,11 @@ def _table_three(row: TableThreeRow | None) -> list[Block]:
 def _setup(s: LoopSummary, redact: bool) -> list[Block]:
     """List the settings that repeat the run."""
     n, sets, calibration = s.numbers, s.numbers.filter.sets, s.numbers.filter.calibration
-    definitions: DefinitionRows = []
-    for title, name, images, units in (
+    compared = (
         ("Training", s.names.training, sets.n_train_images, sets.n_train_patients),
         ("Calibration", s.names.calibration, calibration.n_calibration_images, calibration.n_calibration_patients),
-    ):
-        counted = f"{count(images)} images, {count(units)} {n.filter.units}"
-        definitions.append((title, set_name(name, counted, redact)))
+    )
+    definitions = set_rows(compared, n.filter.terms, s.shape, s.setup.settings.resize, redact=redact)
     generator, settings = s.generator, s.setup.settings
     conditioned = generator.conditioning or generator.conditioned_on
     sampling = s.sampling.told(generator.kind)

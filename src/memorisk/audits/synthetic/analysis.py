@@ -8,7 +8,8 @@ judgements of them), ``clusters``, ``paired`` (synthetic images and their source
 and ``kinds_by_detector``.
 """
 
-from dataclasses import asdict, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -16,9 +17,9 @@ import pandas as pd
 from memorisk.audits.comparison.evidence import PairedFindings, SyntheticEvidence, compare_pairs
 from memorisk.audits.comparison.knowledge import UNKNOWN_TRAINING
 from memorisk.audits.comparison.plants import kinds_promise, missed_kinds
-from memorisk.audits.comparison.review_files import CONFIRM
-from memorisk.audits.comparison.sets import is_blank, is_nearly_blank, n_unread
+from memorisk.audits.comparison.sets import Sets, is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic import result as results
 from memorisk.audits.synthetic.checks import blind_checks
 from memorisk.audits.synthetic.findings import (
     Findings,
@@ -30,31 +31,6 @@ from memorisk.audits.synthetic.findings import (
 from memorisk.audits.synthetic.flags import Clusters, Flag, aligned_flags, copy_clusters, flag_pairs, review_table
 from memorisk.audits.synthetic.kept_alignments import KeptAlignments
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.pixel_counts import LiteratureStatistics
-from memorisk.audits.synthetic.result import (
-    SINGLED_OUT,
-    AlignedPairs,
-    CellTest,
-    Comparison,
-    DetectorRate,
-    DetectorSummary,
-    Fingerprints,
-    HeldOutCounts,
-    Listing,
-    Paired,
-    PartsTest,
-    PixelPairs,
-    PossibleList,
-    Power,
-    Published,
-    Reading,
-    SetCounts,
-    SetNames,
-    Sizes,
-    SyntheticNumbers,
-    SyntheticSettings,
-    SyntheticSummary,
-)
 from memorisk.audits.synthetic.second_look import SecondLook, look_again
 from memorisk.audits.synthetic.tables import SyntheticTables, detector_table, paired_table, spread_table
 from memorisk.audits.synthetic.verdict import synthetic_verdict
@@ -63,9 +39,11 @@ from memorisk.images.copies.near_copies import NO_PAIRS, near_copies
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
+from memorisk.runs.settings import fields_of
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.reversed_queries import ReversedQueries, held_out_needed
 from memorisk.statistics.copies.tails import copies_for_power
+from memorisk.statistics.verdicts.checks import Check
 
 
 def analyse_synthetic(
@@ -86,7 +64,7 @@ def analyse_synthetic(
     """
     distances = [view.distances for view in evidence.views]
     findings = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)
-    paired = _paired(evidence, findings, options)
+    paired = _paired(evidence, options)
     flags = flag_pairs(evidence, findings, paired)
     look = look_again(
         evidence, findings, ((flag.synthetic, flag.train) for flag in flags), options.seed, progress, kept
@@ -135,12 +113,12 @@ def analyse_synthetic(
     return names.without_paths(result)
 
 
-def _paired(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> tuple[PairedFindings, ...]:
+def _paired(evidence: SyntheticEvidence, options: SyntheticOptions) -> tuple[PairedFindings, ...]:
     """Compare the pairs by each detector; return nothing where no image was paired."""
     pairing = evidence.pairing
     if pairing is None:
         return ()
-    left_out = set(found.pixels.dismissed)
+    left_out = set(evidence.dismissed)
     dismissed = np.array([pair in left_out for pair in zip(pairing.synthetic, pairing.train, strict=True)], dtype=bool)
     return tuple(
         compare_pairs(
@@ -154,7 +132,7 @@ def _paired(evidence: SyntheticEvidence, found: Findings, options: SyntheticOpti
 def _clusters(flags: list[Flag], evidence: SyntheticEvidence, found: Findings) -> Clusters:
     """Find the clusters of images that copy the same patients."""
     store, rule = evidence.sets.synthetic, evidence.copies.rule
-    pairs = [(flag.synthetic, flag.train) for flag in flags] + found.pixels.confirmed
+    pairs = [(flag.synthetic, flag.train) for flag in flags] + evidence.confirmed
     first = np.unique(store.pixel_hashes.astype(str), return_index=True)[1]
     alike = NO_PAIRS
     if rule is not None:
@@ -167,15 +145,15 @@ def _clusters(flags: list[Flag], evidence: SyntheticEvidence, found: Findings) -
     )
 
 
-def _paired_numbers(evidence: SyntheticEvidence, paired: tuple[PairedFindings, ...]) -> Paired | None:
+def _paired_numbers(evidence: SyntheticEvidence, paired: tuple[PairedFindings, ...]) -> results.Paired | None:
     """Return MemRate of each detector, with its value on held-out images."""
     if evidence.pairing is None:
         return None
-    return Paired(
+    return results.Paired(
         n_pairs=len(evidence.pairing.train),
         n_unpaired_images=evidence.pairing.unpaired,
         rates=tuple(
-            DetectorRate(
+            results.DetectorRate(
                 detector=view.name,
                 threshold=pairs.threshold,
                 probability=view.has_head,
@@ -199,67 +177,25 @@ def numbers_of(
     paired: tuple[PairedFindings, ...] = (),
     n_clusters: int = 0,
     look: SecondLook | None = None,
-) -> SyntheticNumbers:
+) -> results.SyntheticNumbers:
     """Return the numbers behind the verdict."""
-    sets, queries, views = evidence.sets, found.asked, evidence.views
-    checks = blind_checks(evidence, found, paired, look)
-    train, labels = sets.train.manifest, sets.synthetic.manifest.labels
-    return SyntheticNumbers(
+    sets, queries, checks = evidence.sets, found.asked, blind_checks(evidence, found, paired, look)
+    train, labels, unlike = sets.train.manifest, sets.synthetic.manifest.labels, found.unlike
+    return results.SyntheticNumbers(
         units="patients" if train.groups_given else "images",
         labels_given=bool((train.labels != "").all() and (labels != "").all()),
         notes=tuple(sets.notes),
-        sets=SetCounts(
-            n_train_images=len(found.patients),
-            n_train_patients=len(np.unique(found.patients)),
-            n_synthetic_images=len(sets.synthetic.images),
-            held=None
-            if queries is None
-            else HeldOutCounts(n_held_images=len(found.held_patients), n_held_patients=queries.n_held),
-            n_held_shared_images=sets.shared_images,
-            n_held_shared_patients=sets.shared_patients,
-        ),
+        sets=_set_counts(sets, found),
         level=options.level,
-        listing=None
-        if queries is None
-        else Listing(
-            n_listed_patients=int(found.listed.sum()),
-            n_listed_at_verdict=found.n_listed_at_verdict,
-            n_singled_images=None if SINGLED_OUT in {check.name for check in checks} else int(found.singled.sum()),
-            n_singled_patients=len(found.singled_patients),
-            n_exposing_images=int(found.exposing.sum()),
-            shortest_list_patients=queries.shortest_list,
-            n_ahead_patients=queries.ahead,
-            p_ahead=found.p_ahead,
-        ),
+        listing=None if queries is None else _listing(found, queries, checks),
         one_image_each="" if queries is None else queries.counted.words,
         power=_power(evidence, found, options),
-        pixels=_pixel_pairs(evidence, found),
-        unlike=None if found.unlike is None else PartsTest(**asdict(found.unlike), together=found.unlike.together),
-        unlike_by=views[found.unlike_by].name,
-        reading=Reading(
-            **sets.knowledge(one_image_per_patient=options.one_image_per_patient),
-            detector_unseen=any(UNKNOWN_TRAINING in view.features.notes for view in views),
-            n_synthetic_unread=n_unread(sets.synthetic),
-            n_synthetic_blank=int(is_nearly_blank(sets.synthetic).sum()),
-            n_synthetic_far=found.far,
-            far_by=views[found.far_by].name,
-            n_train_unread=n_unread(sets.train),
-            n_train_blank=int(is_nearly_blank(sets.train).sum()),
-            n_train_frames_left=sets.frames_left[0],
-            n_synthetic_frames_left=sets.frames_left[1],
-            n_synthetic_distinct=len(np.unique(sets.synthetic.pixel_hashes.astype(str))),
-        ),
-        comparison=Comparison(
-            n_plants=evidence.plants.n_required,
-            saved_features=any(view.features.described.state == "saved" for view in views),
-            weak_features=all(view.features.weak for view in views),
-            n_detectors=len(views),
-            n_listing=len(listing_detectors([view.distances for view in views])),
-            detectors=tuple(view.name for view in views),
-            features="; ".join(dict.fromkeys(view.features.described.encoder for view in views)),
-            measure="; ".join(dict.fromkeys(view.measure for view in views)),
-        ),
-        data_hash=Fingerprints(
+        pixels=found.pixels,
+        unlike=None if unlike is None else results.PartsTest(**asdict(unlike), together=unlike.together),
+        unlike_by=evidence.views[found.unlike_by].name,
+        reading=_reading(evidence, found, options),
+        comparison=_comparison(evidence),
+        data_hash=results.Fingerprints(
             training=sets.train.data_hash,
             synthetic=sets.synthetic.data_hash,
             held_out=None if sets.held is None else sets.held.data_hash,
@@ -271,10 +207,72 @@ def numbers_of(
     )
 
 
-def _aligned_pairs(look: SecondLook, found: Findings) -> AlignedPairs:
+def _set_counts(sets: Sets, found: Findings) -> results.SetCounts:
+    held, queries = None, found.asked
+    if queries is not None:
+        held = results.HeldOutCounts(n_held_images=len(found.held_patients), n_held_patients=queries.n_held)
+    return results.SetCounts(
+        n_train_images=len(found.patients),
+        n_train_patients=len(found.unit),
+        n_synthetic_images=len(sets.synthetic.images),
+        held=held,
+        n_held_shared_images=sets.shared_images,
+        n_held_shared_patients=sets.shared_patients,
+    )
+
+
+def _listing(found: Findings, queries: ReversedQueries, checks: Sequence[Check]) -> results.Listing:
+    """Count the patients who are listed or nearer than every held-out one, and the images that are singled out."""
+    blind = results.SINGLED_OUT in {check.name for check in checks}
+    return results.Listing(
+        n_listed_patients=int(found.listed.sum()),
+        n_listed_at_verdict=found.n_listed_at_verdict,
+        n_singled_images=None if blind else int(found.singled.sum()),
+        n_singled_patients=len(found.singled_patients),
+        n_exposing_images=int(found.exposing.sum()),
+        shortest_list_patients=queries.shortest_list,
+        n_ahead_patients=queries.ahead,
+        p_ahead=found.p_ahead,
+    )
+
+
+def _reading(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> results.Reading:
+    """Count what was read and what was not, and say what is known of the people."""
+    sets, views = evidence.sets, evidence.views
+    return results.Reading(
+        **sets.knowledge(one_image_per_patient=options.one_image_per_patient),
+        detector_unseen=any(UNKNOWN_TRAINING in view.features.notes for view in views),
+        n_synthetic_unread=n_unread(sets.synthetic),
+        n_synthetic_blank=int(is_nearly_blank(sets.synthetic).sum()),
+        n_synthetic_far=found.far,
+        far_by=views[found.far_by].name,
+        n_train_unread=n_unread(sets.train),
+        n_train_blank=int(is_nearly_blank(sets.train).sum()),
+        n_train_frames_left=sets.frames_left[0],
+        n_synthetic_frames_left=sets.frames_left[1],
+        n_synthetic_distinct=len(np.unique(sets.synthetic.pixel_hashes.astype(str))),
+    )
+
+
+def _comparison(evidence: SyntheticEvidence) -> results.Comparison:
+    """Describe the detectors that compared the images."""
+    views = evidence.views
+    return results.Comparison(
+        n_plants=evidence.plants.n_required,
+        saved_features=any(view.features.described.state == "saved" for view in views),
+        weak_features=all(view.features.weak for view in views),
+        n_detectors=len(views),
+        n_listing=len(listing_detectors([view.distances for view in views])),
+        detectors=tuple(view.name for view in views),
+        features="; ".join(dict.fromkeys(view.features.described.encoder for view in views)),
+        measure="; ".join(dict.fromkeys(view.measure for view in views)),
+    )
+
+
+def _aligned_pairs(look: SecondLook, found: Findings) -> results.AlignedPairs:
     """Count the pairs that the second look confirms."""
     confirmed = look.confirmed
-    return AlignedPairs(
+    return results.AlignedPairs(
         n_images=look.n_images,
         n_left=look.n_left,
         n_pairs=len(confirmed),
@@ -290,18 +288,18 @@ def _aligned_pairs(look: SecondLook, found: Findings) -> AlignedPairs:
     )
 
 
-def _power(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> Power:
+def _power(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> results.Power:
     """Count the planted copies that were noticed."""
     power, bound = found.power, None if found.bound is None else found.bound.upper
     also = {kind: found.also[kind] for kind in ALL_KINDS if kind in found.also}
     if power is None:
-        return Power(
+        return results.Power(
             recall=None, recall_by_kind=None, fewest_copied_patients=None, plant_kinds=options.kinds, promise=None,
             copies_bound_share=bound, also_tried=also,
         )  # fmt: skip
     by_kind = {kind: power.kinds[kind] for kind in ALL_KINDS if kind in power.kinds}
     missed = missed_kinds(by_kind, options.kinds, options.recall)
-    return Power(
+    return results.Power(
         recall=power.recall,
         recall_by_kind=by_kind,
         fewest_copied_patients=copies_for_power(min(share.low for share in by_kind.values()), options.recall),
@@ -315,41 +313,16 @@ def _power(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptio
     )
 
 
-def _pixel_pairs(evidence: SyntheticEvidence, found: Findings) -> PixelPairs:
-    """Count pairs with equal or nearly equal pixels, and a person's judgements of them."""
-    pixels, rule = found.pixels, evidence.copies.rule
-    return PixelPairs(
-        n_confirmed_pairs=len(pixels.confirmed),
-        n_dismissed_pairs=len(pixels.dismissed),
-        n_dismissed_identical_pairs=len(pixels.dismissed_identical),
-        n_dismissed_identical_images=len({image for image, _ in pixels.dismissed_identical}),
-        n_dismissed_near_pairs=pixels.dismissed_near,
-        dismissed_near_p=None if np.isnan(pixels.dismissed_near_p) else pixels.dismissed_near_p,
-        n_dismissed_patients=found.n_dismissed_patients,
-        n_changed_pairs=len(evidence.review.changed),
-        n_changed_copies=sum(pair.verdict == CONFIRM for pair in evidence.review.changed),
-        n_certain_images=pixels.certain,
-        n_certain_patients=pixels.certain_patients,
-        n_shared_images=pixels.in_both,
-        n_held_images=pixels.held,
-        n_near_train_patients=pixels.near_train,
-        n_near_held_patients=None if found.asked is None else pixels.near_held,
-        near_rule=None if rule is None else rule.words,
-        near_threshold=None if rule is None else rule.chance.similarity,
-        near_p=None if np.isnan(pixels.near_p) else pixels.near_p,
-    )
-
-
 def _summary(
     evidence: SyntheticEvidence,
     found: Findings,
-    numbers: SyntheticNumbers,
+    numbers: results.SyntheticNumbers,
     options: SyntheticOptions,
     names: Pseudonyms,
-) -> SyntheticSummary:
+) -> results.SyntheticSummary:
     sets = evidence.sets
-    return SyntheticSummary(
-        names=SetNames(
+    return results.SyntheticSummary(
+        names=results.SetNames(
             training=names.source(sets.train.manifest.name),
             synthetic=names.source(sets.synthetic.manifest.name),
             held_out=None if sets.held is None else names.source(sets.held.manifest.name),
@@ -358,7 +331,7 @@ def _summary(
         shape=sets.train.images.shape[1:],
         numbers=numbers,
         detectors=tuple(
-            DetectorSummary(
+            results.DetectorSummary(
                 name=view.name,
                 features=replace(view.features.described, notes=view.features.notes),
                 sentence=view.features.described.sentence,
@@ -366,39 +339,27 @@ def _summary(
                 head=view.has_head,
                 itself=None if view.spread is None else view.spread.itself,
                 above_itself_pairs=None if view.spread is None else view.spread.above_itself,
-                published=_published(one.published),
+                published=one.published,
             )
             for view, one in zip(evidence.views, found.by, strict=True)
         ),
         plants_asked=evidence.plants.asked,
-        sizes=None if found.asked is None else Sizes(most_images=int(found.asked.n_images.max())),
+        sizes=None if found.asked is None else results.Sizes(most_images=int(found.asked.n_images.max())),
         lists=() if found.asked is None else _lists(found.asked, options),
-        settings=SyntheticSettings(**{f.name: getattr(options, f.name) for f in fields(SyntheticSettings)}),
+        settings=results.SyntheticSettings(**fields_of(results.SyntheticSettings, options)),
         pseudonymised=options.pseudonymise,
         versions=versions(),
     )
 
 
-def _published(found: LiteratureStatistics | None) -> Published | None:
-    """Return the statistics of the literature."""
-    if found is None:
-        return None
-    c_t = found.c_t
-    return Published(
-        wasserstein=found.wasserstein,
-        c_t=None if c_t is None else CellTest(c_t=c_t.c_t, p=c_t.p_value),
-        authentic=found.authentic,
-    )
-
-
-def _lists(asked: ReversedQueries, options: SyntheticOptions) -> tuple[PossibleList, ...]:
+def _lists(asked: ReversedQueries, options: SyntheticOptions) -> tuple[results.PossibleList, ...]:
     """Count the held-out patients that a list of so many copied ones needs, for lengths around what is possible."""
     n = len(asked.unit)
     lengths = {1, *(max(1, round(n * share)) for share in (0.01, 0.05, 0.1, 0.2))}
     if asked.testable:
         lengths.add(asked.shortest_list)
     return tuple(
-        PossibleList(
+        results.PossibleList(
             copied_patients=length,
             share=length / n,
             possible=asked.shortest_list <= length,

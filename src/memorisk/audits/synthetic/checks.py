@@ -73,5 +73,5 @@ def _dismissals(found: Findings) -> Iterator[Check]:
     """Doubt dismissed pairs of images that take no part in the comparison of patients by one image each."""
     pixels = found.pixels
     one_each = found.asked is not None and found.asked.counted.one_each
-    if pixels.dismissed_near and (one_each or math.isnan(pixels.dismissed_near_p)):
-        yield _blind(DISMISSED, "dismissals-not-compared", n_pairs=pixels.dismissed_near)
+    if (n := pixels.n_dismissed_near_pairs) and (one_each or pixels.dismissed_near_p is None):
+        yield _blind(DISMISSED, "dismissals-not-compared", n_pairs=n)

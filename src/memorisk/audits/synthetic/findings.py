@@ -16,12 +16,8 @@ from memorisk.audits.comparison.plants import Plants
 from memorisk.audits.comparison.review import NO_REVIEW, Review
 from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.synthetic.options import FAR_SHARE, SyntheticOptions
-from memorisk.audits.synthetic.pixel_counts import (
-    LiteratureStatistics,
-    PixelCounts,
-    count_pixel_pairs,
-    literature_statistics,
-)
+from memorisk.audits.synthetic.pixel_counts import count_pixel_pairs, literature_statistics
+from memorisk.audits.synthetic.result import PixelPairs, Published
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.planted_copies import (
     CopiesBound,
@@ -122,7 +118,7 @@ class DetectorFindings:
     unlike: NeighbourTest | None
     """Test whether training and held-out images lie apart or together, of the images that count
     (`Distances.among_rows`); None where one part has none, and where real images are not compared with each other."""
-    published: LiteratureStatistics | None
+    published: Published | None
     """Statistics of the literature; None where real images are not compared with each other."""
 
 
@@ -144,8 +140,6 @@ class Findings:
     """Index of the detector by which each patient comes nearest to its list, [U]; 0 without held-out images."""
     exposing: np.ndarray
     """Whether an image exposes a listed patient, [S]."""
-    n_dismissed_patients: int
-    """Number of patients who would be listed, had no pair been dismissed."""
     ahead_by: int
     """Index of the detector with the smallest ``p_ahead``."""
     p_ahead: float
@@ -164,7 +158,7 @@ class Findings:
     """Shares of the other kinds that are noticed."""
     bound: CopiesBound | None
     """Largest share of the set that copies of the planted kinds can be, in any mixture: by the kind found least."""
-    pixels: PixelCounts
+    pixels: PixelPairs
     """Numbers of pairs by pixels."""
     unlike: NeighbourTest | None
     """Test with the smallest p-value of the detectors, times their number."""
@@ -229,7 +223,7 @@ def compute_findings(
     singled, whose = _singled_by_any(distances, by, patients)
     noticed = _noticed(by, copies, plants) if lists else np.zeros(plants.n, bool)
     power, bound, also = _power(noticed, plants, patients, singled, options.seed) if lists else (None, None, {})
-    far = _far(distances, by)
+    far, counted = _far(distances, by), lists[0][0].counted if lists else None
     return Findings(
         by=by,
         patients=patients,
@@ -238,7 +232,6 @@ def compute_findings(
         listed=listed,
         leader=np.array(listing)[np.argmin(near, axis=0)] if near else np.zeros(len(unit), np.int64),
         exposing=exposing,
-        n_dismissed_patients=int((before & ~listed).sum()),
         ahead_by=ahead_by,
         p_ahead=min(1.0, len(listing) * alone[ahead_by]) if lists else math.nan,
         n_listed_at_verdict=int(_any(len(unit), [stands.listed.rejected for stands in at_verdict]).sum()),
@@ -248,7 +241,7 @@ def compute_findings(
         power=power,
         bound=bound,
         also=also,
-        pixels=count_pixel_pairs(sets, copies, patients, held, review, lists[0][0].counted if lists else None),
+        pixels=count_pixel_pairs(sets, copies, review, counted, int((before & ~listed).sum())),
         unlike=_least_alike([one.unlike for one in by]),
         unlike_by=int(np.argmin([math.inf if one.unlike is None else one.unlike.p_value for one in by])),
         far=max(far) if lists else None,

@@ -173,7 +173,7 @@ def review_table(
     for flag in flags:
         pairs.setdefault((flag.synthetic, flag.train), []).append(flag)
     changed = {(pair.synthetic, pair.train): pair.verdict for pair in review.changed}
-    for pair in (*found.pixels.confirmed, *found.pixels.dismissed, *changed):
+    for pair in (*evidence.confirmed, *evidence.dismissed, *changed):
         pairs.setdefault(pair, [])
     synthetic, real = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
     contents = list(zip(sets.synthetic.pixel_hashes[synthetic], sets.train.pixel_hashes[real], strict=True))

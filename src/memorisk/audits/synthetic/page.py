@@ -7,7 +7,7 @@ pairs are closest? What does it rest on, and what was not looked at?
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.comparison.closing import DefinitionRows, footer, repeat_blocks, set_name
+from memorisk.audits.comparison.page_parts import footer, image_columns, repeat_blocks, set_rows
 from memorisk.audits.comparison.pictures import aligned_gallery, picture_gallery
 from memorisk.audits.comparison.plants import least_noticed_kind
 from memorisk.audits.comparison.terms import Terms, p_words, share
@@ -263,13 +263,8 @@ def _exposed(result: Result, summary: SyntheticSummary, pictures: Pictures | Non
 def _singled(result: Result, n: SyntheticNumbers, redact: bool) -> list[Block]:
     """Lay out the pairs that are nearer than chance explains."""
     terms = n.terms
-    names = [
-        words("image", "Synthetic image", row=True),
-        words("training_image", "Training image"),
-        *([words("group", "Patient")] if terms.units == "patients" else []),
-    ]
     columns = [
-        *([] if redact else names),
+        *image_columns(terms, redact=redact),
         *([words("detector", "By", wide=True)] if n.comparison.n_detectors > 1 else []),
         number("distance", "Distance"),
         number("other_distance", "To the next"),
@@ -334,9 +329,7 @@ def _certain(result: Result, summary: SyntheticSummary, redact: bool) -> list[Bl
         f"pixels), as it is, mirrored or turned by quarters{shared}.{whose} No statistics are needed to see that."
     )
     columns = [
-        words("image", "Synthetic image", row=True),
-        words("real_image", "Training image"),
-        *([words("group", "Patient")] if terms.units == "patients" else []),
+        *image_columns(terms, real=("real_image", "Training image")),
         words("orientation", "The synthetic one taken"),
     ]
     table = Table(
@@ -361,18 +354,13 @@ def _rests(summary: SyntheticSummary) -> list[Block]:
 def _setup(s: SyntheticSummary, redact: bool) -> list[Block]:
     """List the settings that repeat the audit."""
     n, sets, held = s.numbers, s.numbers.sets, s.numbers.sets.held
-    settings: DefinitionRows = []
-    for title, name, images, units in (
+    compared = (
         ("Training", s.names.training, sets.n_train_images, sets.n_train_patients),
         ("Synthetic", s.names.synthetic, sets.n_synthetic_images, None),
         ("Held out", s.names.held_out, held and held.n_held_images, held and held.n_held_patients),
-    ):
-        counted = "none" if images is None else f"{count(images)} images"
-        counted += f" of {n.terms.counted(units)}" if units is not None and n.units == "patients" else ""
-        settings.append((title, set_name(name, counted, redact)))
-    height, width, channels = s.shape
+    )
+    settings = set_rows(compared, n.terms, s.shape, s.settings.resize, redact=redact)
     settings += [
-        ("Pixels", f"{height} x {width} x {channels}, by {s.settings.resize} where they were resized"),
         *(("Features", Name(one.sentence)) for one in s.detectors),
         ("Measure", Name(n.comparison.measure)),
         ("Level of the list (q)", f"{n.level:g}"),

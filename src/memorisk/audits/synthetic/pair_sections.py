@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
+from memorisk.audits.comparison.page_parts import image_columns
 from memorisk.audits.comparison.review_files import CONFIRM, DISMISS
 from memorisk.audits.comparison.terms import Terms, share
 from memorisk.audits.synthetic import wording
@@ -138,9 +139,7 @@ def paired_section(
     if redact or not len(chosen):
         return blocks
     pair_columns = [
-        words("image", "Synthetic image", row=True),
-        words("training_image", "Training image"),
-        *([words("group", "Patient")] if terms.units == "patients" else []),
+        *image_columns(terms),
         *([words("detector", "Detector")] if len(table) > 1 else []),
         number("score", "Score"),
         number("probability", "P", "short"),
@@ -208,11 +207,7 @@ def _pair_table(
     """Tabulate pairs by name, with columns of their judgements; nothing in a redacted report."""
     if redact:
         return []
-    names = [
-        words("synthetic_image", "Synthetic image", row=True),
-        words("training_image", "Training image"),
-        *([words("patient", "Patient")] if terms.units == "patients" else []),
-    ]
+    names = image_columns(terms, image="synthetic_image", patient=("patient", "Patient"))
     columns = [*names, *judgement, words("found_by", "Found by", wide=True)]
     return [Table(frame=table, columns=columns, caption=caption, elsewhere="tables/review.parquet", visible_rows=10)]
 
@@ -257,9 +252,7 @@ def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: 
     chosen = rows(table, booleans(table, "confirmed")).sort_values("similarity", ascending=False, kind="stable")
     if len(chosen) and not redact:
         columns = [
-            words("image", "Synthetic image", row=True),
-            words("training_image", "Training image"),
-            *([words("group", "Patient")] if terms.units == "patients" else []),
+            *image_columns(terms),
             words("alignment", "What was done to the training image", wide=True),
             number("similarity", "Similarity"),
             number("overlap", "Overlap", "percent"),

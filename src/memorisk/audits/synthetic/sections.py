@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.page_parts import image_columns
 from memorisk.audits.comparison.pictures import picture_gallery
 from memorisk.audits.comparison.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
@@ -120,17 +121,13 @@ def describing_section(result: Result, summary: SyntheticSummary, redact: bool) 
     """Lay out the columns of single synthetic images, nearest first, by the first detector."""
     n, terms, first = summary.numbers, summary.numbers.terms, summary.detectors[0]
     table = result.per_image.sort_values(["distance", "image"], kind="stable")
-    names = [
-        words("image", "Synthetic image", row=True),
-        words("nearest_image", "Nearest training image"),
-        *([words("nearest_group", "Its patient")] if terms.units == "patients" else []),
-    ]
+    real, patient = ("nearest_image", "Nearest training image"), ("nearest_group", "Its patient")
     with_null = [
         number("nearer_than_new", f"Nearer than new {terms.units}", "percent"),
         number("p_listed", "p if it were a copy", "probability"),
     ]
     columns = [
-        *([] if redact else names),
+        *image_columns(terms, redact=redact, real=real, patient=patient),
         number("distance", "Distance"),
         number("probability", "P", "short")
         if first.head

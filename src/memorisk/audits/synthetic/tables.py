@@ -37,6 +37,7 @@ class SyntheticTables:
             found,
             names,
         )
+        self.confirmed = evidence.confirmed
         self.image = names.names(sets.synthetic.manifest.images)
         self.train_image, self.patient = names.names(sets.train.manifest.images), names.names(found.patients)
         self.held_image = names.names(()) if sets.held is None else names.names(sets.held.manifest.images)
@@ -113,7 +114,7 @@ class SyntheticTables:
                 "listed": findings.listed,
                 "singled_out": np.isin(unit, findings.singled_patients),
                 "listed_by": ["; ".join(name for name, listed in lists if listed[i]) for i in range(len(unit))],
-                "confirmed": np.isin(unit, findings.patients[[real for _, real in findings.pixels.confirmed]]),
+                "confirmed": np.isin(unit, findings.patients[[real for _, real in self.confirmed]]),
                 "ahead": by[findings.ahead_by]["ahead"],
                 "identical": np.isin(unit, pixel),
                 "near": np.isin(unit, findings.patients[self.c.near_train.second]),

@@ -24,46 +24,8 @@ from typing import Any
 
 from memorisk.audits.comparison.plants import missed_kinds, mostly_missed
 from memorisk.audits.comparison.terms import TrainingUnread
+from memorisk.audits.synthetic import reasons as why
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.reasons import (
-    CertainCopy,
-    ChangedCopies,
-    ChangedPairs,
-    ConfirmedPairs,
-    CopiesAtMost,
-    CopiesNoticed,
-    DetectorUnknown,
-    DismissedIdentical,
-    DismissedNear,
-    DismissedPairs,
-    FramesLeft,
-    HeldOutPixels,
-    KindsCovered,
-    LikeTheirSource,
-    ListedPatients,
-    NearerThanHeldOut,
-    NearHeldOut,
-    NearlyIdentical,
-    NoHeldOut,
-    NoneListed,
-    NoneSingledOut,
-    NoPatientIds,
-    NothingPlanted,
-    OneImageEach,
-    OtherKind,
-    OtherKindsMissed,
-    PartsApart,
-    PartsTogether,
-    PlantsMissed,
-    SamePixels,
-    SecondLook,
-    SingledOut,
-    SyntheticBlank,
-    SyntheticRepeated,
-    SyntheticUnread,
-    TooManyNearlyIdentical,
-    TrainingBlank,
-)
 from memorisk.audits.synthetic.result import PixelPairs, Reading, SetCounts, SyntheticNumbers
 from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.report.earlier_verdicts import FORMS
@@ -84,7 +46,7 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
     """
     ids, unlike = numbers.reading.ids.reasons, _unlike(numbers)
     status, reasons = "fail", _failures(numbers)
-    apart = isinstance(unlike, PartsApart)
+    apart = isinstance(unlike, why.PartsApart)
     open_reasons = [_lifting(reasons)] if reasons else []
     if reasons and apart and not numbers.pixels.n_certain:
         status, open_reasons = "undecided", [unlike, *ids]
@@ -94,7 +56,7 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
     elif not reasons and numbers.sets.held is None:
         pixels = numbers.pixels
         doubts = (*_dismissed_copies(pixels), *_changed_copies(pixels), *_near_pairs(numbers), *ids)
-        status, reasons = "undecided", [NoHeldOut(units=numbers.terms.names), *doubts]
+        status, reasons = "undecided", [why.NoHeldOut(units=numbers.terms.names), *doubts]
         open_reasons = reasons
     elif not reasons:
         reasons = open_reasons = _doubts(numbers, options)
@@ -107,7 +69,7 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
         deciding = [*deciding, *_left_after_failure(numbers, options, deciding)]
     reasons = [*reasons, *judged] if failed else [*judged, *reasons]
     if numbers.one_image_each:
-        reasons.append(OneImageEach(note=numbers.one_image_each))
+        reasons.append(why.OneImageEach(note=numbers.one_image_each))
     return {
         "schema": FORMS["synthetic"],
         "audit": "synthetic",
@@ -124,23 +86,23 @@ def _failures(numbers: SyntheticNumbers, *, by_distance: bool = True) -> list[Re
     pixels, listing, units = numbers.pixels, numbers.listing, numbers.terms.names
     reasons: list[Reason] = []
     if n := pixels.n_confirmed_pairs:
-        reasons.append(ConfirmedPairs(n_pairs=n))
+        reasons.append(why.ConfirmedPairs(n_pairs=n))
     if n := pixels.n_certain_images:
         shared, whole = numbers.sets.held is not None, numbers.sets.n_synthetic_images
-        reasons.append(SamePixels(n_images=n, n_synthetic=whole, compared_with_held_out=shared))
+        reasons.append(why.SamePixels(n_images=n, n_synthetic=whole, compared_with_held_out=shared))
     if listing is not None and by_distance:
         if n := listing.n_listed_at_verdict:
-            reasons.append(ListedPatients(n_patients=n, units=units))
+            reasons.append(why.ListedPatients(n_patients=n, units=units))
         if listing.p_ahead <= AHEAD_LEVEL:
-            reasons.append(NearerThanHeldOut(n_patients=listing.n_ahead_patients, p=listing.p_ahead, units=units))
+            reasons.append(why.NearerThanHeldOut(n_patients=listing.n_ahead_patients, p=listing.p_ahead, units=units))
     if pixels.near_p is not None and pixels.near_p <= NEAR_LEVEL:
-        reasons.append(_near(TooManyNearlyIdentical, numbers))
+        reasons.append(_near(why.TooManyNearlyIdentical, numbers))
     return reasons
 
 
 def _lifting(failures: Sequence[Reason]) -> Reason:
     """Return the reason whose remedy lifts a failure: that of certain copies, where there are any."""
-    return next((reason for reason in failures if isinstance(reason, CertainCopy)), failures[0])
+    return next((reason for reason in failures if isinstance(reason, why.CertainCopy)), failures[0])
 
 
 def _left_after_failure(numbers: SyntheticNumbers, options: SyntheticOptions, known: Sequence[str]) -> Iterator[str]:
@@ -149,7 +111,7 @@ def _left_after_failure(numbers: SyntheticNumbers, options: SyntheticOptions, kn
     Doubts of pairs and of single images are not among them, because they may go with what failed.
     """
     if numbers.sets.held is None:
-        held_out = NoHeldOut(units=numbers.terms.names).remedy
+        held_out = why.NoHeldOut(units=numbers.terms.names).remedy
         yield f"{held_out}: without them also a set without copies could not be decided"
         return
     for doubt in (*_little_power(numbers, options), *_comparison(numbers), *_parts(numbers)):
@@ -160,14 +122,14 @@ def _left_after_failure(numbers: SyntheticNumbers, options: SyntheticOptions, kn
 def _judged(pixels: PixelPairs) -> Iterator[Reason]:
     """Yield the decisions of a person, whatever the verdict; they come first, or after the reasons to fail."""
     if n := pixels.n_dismissed_pairs:
-        yield DismissedPairs(
+        yield why.DismissedPairs(
             n_pairs=n,
             n_identical=pixels.n_dismissed_identical_pairs,
             n_near=pixels.n_dismissed_near_pairs,
             n_more_listed=pixels.n_dismissed_patients,
         )
     if n := pixels.n_changed_pairs:
-        yield ChangedPairs(n_pairs=n)
+        yield why.ChangedPairs(n_pairs=n)
 
 
 def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions) -> list[Reason]:
@@ -195,10 +157,10 @@ def _comparison(numbers: SyntheticNumbers) -> Iterator[Reason]:
     if (unlike := _unlike(numbers)) is not None:
         yield unlike
     if not reading.patients_known:
-        yield NoPatientIds(n_without=reading.n_without_patient)
+        yield why.NoPatientIds(n_without=reading.n_without_patient)
     yield from reading.ids.reasons
     if reading.detector_unseen:
-        yield DetectorUnknown()
+        yield why.DetectorUnknown()
 
 
 def _parts(numbers: SyntheticNumbers) -> Iterator[Reason]:
@@ -207,16 +169,16 @@ def _parts(numbers: SyntheticNumbers) -> Iterator[Reason]:
     if n := reading.n_train_unread:  # their copies would not be found
         yield TrainingUnread(n_files=n)
     elif n := reading.n_train_blank:
-        yield TrainingBlank(n_images=n)
+        yield why.TrainingBlank(n_images=n)
     frames = reading.n_synthetic_frames_left, reading.n_train_frames_left
     if any(frames):
-        yield FramesLeft(n_synthetic=frames[0], n_training=frames[1])
+        yield why.FramesLeft(n_synthetic=frames[0], n_training=frames[1])
     yield from check_reasons(numbers.checks, numbers.terms.names)
 
 
 def _changed_copies(pixels: PixelPairs) -> Iterator[Reason]:
     if n := pixels.n_changed_copies:
-        yield ChangedCopies(n_pairs=n)
+        yield why.ChangedCopies(n_pairs=n)
 
 
 def _dismissed_copies(pixels: PixelPairs) -> Iterator[Reason]:
@@ -226,22 +188,22 @@ def _dismissed_copies(pixels: PixelPairs) -> Iterator[Reason]:
     them.
     """
     if n := pixels.n_dismissed_identical_pairs:
-        yield DismissedIdentical(n_pairs=n)
+        yield why.DismissedIdentical(n_pairs=n)
     p = pixels.dismissed_near_p
     if p is not None and p <= NEAR_DOUBT_LEVEL:
-        yield DismissedNear(n_pairs=pixels.n_dismissed_near_pairs, p=p)
+        yield why.DismissedNear(n_pairs=pixels.n_dismissed_near_pairs, p=p)
 
 
 def _singled_out(numbers: SyntheticNumbers) -> Iterator[Reason]:
     listing = numbers.listing
     if listing is not None and (n := listing.n_singled_images):
-        yield SingledOut(n_images=n, n_patients=listing.n_singled_patients, units=numbers.terms.names)
+        yield why.SingledOut(n_images=n, n_patients=listing.n_singled_patients, units=numbers.terms.names)
 
 
 def _aligned(numbers: SyntheticNumbers) -> Iterator[Reason]:
     aligned = numbers.aligned
     if aligned is not None and aligned.n_pairs:
-        yield SecondLook(
+        yield why.SecondLook(
             n_images=aligned.n_confirmed_images,
             n_patients=aligned.n_confirmed_patients,
             n_control_beyond=aligned.n_control_beyond,
@@ -254,13 +216,13 @@ def _little_power(numbers: SyntheticNumbers, options: SyntheticOptions) -> Itera
     power, compared, units = numbers.power, numbers.comparison, numbers.terms.names
     by_kind, planted = power.recall_by_kind, power.plant_kinds
     if power.recall is None or by_kind is None:
-        yield NothingPlanted(saved_features=compared.saved_features, n_asked=options.plants)
+        yield why.NothingPlanted(saved_features=compared.saved_features, n_asked=options.plants)
     elif missed_kinds(by_kind, planted, options.recall) or any(kind not in by_kind for kind in planted):
         needed = power.held_out_patients_for_kinds
         ways = ways_to_power(
             by_kind, planted, options, numbers.sets, weak=compared.weak_features, held_out_needed=needed
         )
-        yield PlantsMissed(
+        yield why.PlantsMissed(
             by_kind=by_kind,
             planted=tuple(planted),
             recall=options.recall,
@@ -322,7 +284,7 @@ def _more_plants(missed: Sequence[Proportion], options: SyntheticOptions, patien
     yield Remedy(way=Way.PLANTS, needed=number, present=options.plants, most=patients)
 
 
-def _near(kind: type[NearlyIdentical], numbers: SyntheticNumbers) -> NearlyIdentical:
+def _near(kind: type[why.NearlyIdentical], numbers: SyntheticNumbers) -> why.NearlyIdentical:
     """Count the patients with a nearly identical synthetic image."""
     pixels = numbers.pixels
     return kind(
@@ -336,16 +298,16 @@ def _near(kind: type[NearlyIdentical], numbers: SyntheticNumbers) -> NearlyIdent
 def _near_pairs(numbers: SyntheticNumbers) -> Iterator[Reason]:
     pixels, p = numbers.pixels, numbers.pixels.near_p
     if pixels.n_near_train_patients and not (pixels.n_near_held_patients and (p is None or p > NEAR_DOUBT_LEVEL)):
-        yield _near(NearlyIdentical, numbers)
+        yield _near(why.NearlyIdentical, numbers)
 
 
 def _held_out_copies(numbers: SyntheticNumbers) -> Iterator[Reason]:
     """Doubt held-out people that the set copies or resembles."""
     pixels, units = numbers.pixels, numbers.terms.names
     if n := pixels.n_held_images:
-        yield HeldOutPixels(n_images=n)
+        yield why.HeldOutPixels(n_images=n)
     if n := pixels.n_near_held_patients:
-        yield NearHeldOut(n_patients=n, units=units)
+        yield why.NearHeldOut(n_patients=n, units=units)
 
 
 def _memorized_pairs(numbers: SyntheticNumbers) -> Iterator[Reason]:
@@ -353,31 +315,31 @@ def _memorized_pairs(numbers: SyntheticNumbers) -> Iterator[Reason]:
     for one in () if numbers.paired is None else numbers.paired.rates:
         rate, held, excess = one.rate, one.held, one.excess
         if rate is not None and held is not None and excess is not None and excess.low > 0:
-            yield LikeTheirSource(rate=rate.estimate, held_out_rate=held.estimate, least_difference=excess.low)
+            yield why.LikeTheirSource(rate=rate.estimate, held_out_rate=held.estimate, least_difference=excess.low)
             return
 
 
-def _unlike(numbers: SyntheticNumbers) -> PartsApart | PartsTogether | None:
+def _unlike(numbers: SyntheticNumbers) -> why.PartsApart | why.PartsTogether | None:
     test, units = numbers.unlike, numbers.terms.names
     if test is None or test.p_value > PREREQUISITE_LEVEL:
         return None
     by = f" by {numbers.unlike_by}" if numbers.comparison.n_detectors > 1 else ""
     if test.together:
-        return PartsTogether(
+        return why.PartsTogether(
             p=test.p_value, by=by, across=test.across, across_expected=test.across_expected, units=units
         )
-    return PartsApart(p=test.p_value, by=by, share=test.share, expected=test.expected, units=units)
+    return why.PartsApart(p=test.p_value, by=by, share=test.share, expected=test.expected, units=units)
 
 
 def _not_looked_at(reading: Reading, n_synthetic: int) -> Iterator[Reason]:
     """Doubt a set with images that were not read or show next to nothing, or of one image again and again."""
     distinct = reading.n_synthetic_distinct
     if n := reading.n_synthetic_unread:
-        yield SyntheticUnread(n_files=n)
+        yield why.SyntheticUnread(n_files=n)
     elif n := reading.n_synthetic_blank:
-        yield SyntheticBlank(n_images=n)
+        yield why.SyntheticBlank(n_images=n)
     elif 2 * distinct < n_synthetic:
-        yield SyntheticRepeated(n_images=n_synthetic, n_different=distinct)
+        yield why.SyntheticRepeated(n_images=n_synthetic, n_different=distinct)
 
 
 def _another_kind(numbers: SyntheticNumbers) -> Iterator[Reason]:
@@ -385,20 +347,20 @@ def _another_kind(numbers: SyntheticNumbers) -> Iterator[Reason]:
     n, n_synthetic = numbers.reading.n_synthetic_far, numbers.sets.n_synthetic_images
     if n is not None and 2 * n > n_synthetic:
         by = f" by {numbers.reading.far_by}" if numbers.comparison.n_detectors > 1 else ""
-        yield OtherKind(n_images=n, n_synthetic=n_synthetic, by=by, units=numbers.terms.names)
+        yield why.OtherKind(n_images=n, n_synthetic=n_synthetic, by=by, units=numbers.terms.names)
 
 
 def _passed(numbers: SyntheticNumbers) -> list[Reason]:
     """List the evidence that a pass rests on."""
     power, units = numbers.power, numbers.terms.names
     reasons: list[Reason] = [
-        KindsCovered(kinds=tuple(power.plant_kinds), also=power.also_tried),
-        NoneListed(units=units),
-        NoneSingledOut(),
-        CopiesNoticed(promise=str(power.promise)),
+        why.KindsCovered(kinds=tuple(power.plant_kinds), also=power.also_tried),
+        why.NoneListed(units=units),
+        why.NoneSingledOut(),
+        why.CopiesNoticed(promise=str(power.promise)),
     ]
     if (bound := power.copies_bound_share) is not None and bound < LARGEST_BOUND:
-        reasons.append(CopiesAtMost(share=bound))
+        reasons.append(why.CopiesAtMost(share=bound))
     if mostly_missed(power.also_tried):
-        reasons.append(OtherKindsMissed(also=power.also_tried))
+        reasons.append(why.OtherKindsMissed(also=power.also_tried))
     return reasons

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.page_parts import DefinitionRows, footer, repeat_blocks
 from memorisk.audits.watch.reasons import RULES
 from memorisk.audits.watch.result import Evaluation, WatchResult, evaluation_table
 from memorisk.audits.watch.verdict import watch_verdict
@@ -57,7 +58,7 @@ def watch_page(result: WatchResult, *, redact: bool = False) -> Page:
         subtitle="Looks at a generator in training",
         lead=_lead(result),
         sections=sections,
-        footer=[Paragraph(_footer(redact))],
+        footer=[Paragraph(footer(versions(), redact))],
         redacted=redact,
     )
 
@@ -274,7 +275,7 @@ def _not_said(result: WatchResult) -> list[Text]:
 def _setup(result: WatchResult, redact: bool) -> list[Block]:
     """List the settings that repeat the watch."""
     o, real = result.options, result.real
-    settings: list[tuple[Text, Text]] = [
+    settings: DefinitionRows = [
         ("Training", f"{count(real.n_train_images)} images of {count(real.n_train_patients)} patients"),
         ("Held out", f"{count(real.n_held_images)} images of {count(real.n_held_patients)} patients"),
         ("Detector", Name(real.detector)),
@@ -286,9 +287,8 @@ def _setup(result: WatchResult, redact: bool) -> list[Block]:
         ("Seed", str(o.seed)),
         *([] if redact else [("Fingerprint, training", Name(real.train_hash))]),
         *([] if redact else [("Fingerprint, held out", Name(real.held_hash))]),
-        *((name, Name(version)) for name, version in versions().items()),
     ]
-    return [Definitions(settings, compact=True)]
+    return repeat_blocks(settings, (), versions(), redact)
 
 
 def _sampling(result: WatchResult) -> list[tuple[Text, Text]]:
@@ -304,8 +304,3 @@ def _spoken(table: pd.DataFrame, column: str, how) -> str:
     points = [(step, value) for step, value in zip(table["step"], table[column], strict=True) if value == value]
     sample = points if len(points) <= 12 else [*points[:6], *points[-6:]]
     return "; ".join(f"step {step:,}: {how(value)}" for step, value in sample) + "."
-
-
-def _footer(redact: bool) -> str:
-    handling = "Ids are left out." if redact else "This file may name training images: handle it as personal data."
-    return f"Made by memorisk {versions().get('memorisk', '')}. {handling} It needs no network and asks for none."

@@ -9,7 +9,7 @@ A watch takes features of the real images once, and at every evaluation images d
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.models.encoders.feature_sources import parse_source
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json
-from memorisk.runs.settings import settings_of, takes_settings
+from memorisk.runs.settings import fields_of, settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.training.features.extraction import features_cost, passes_per_image
 from memorisk.training.generators.generation import kind_cost
@@ -145,7 +145,7 @@ def watch_training(
     kind = open_outputs(place, train, held_out, out, options, progress)
     if not follow and not kind.waiting():
         raise InputError(kind.nothing)
-    settings = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)}
+    settings = fields_of(WatchOptions, kind.options)
     opened = MemorizationWatch(kind.train, kind.held_out, out=kind.out, stop=stop, progress=progress, **settings)
     kind.check(opened.real)
     with opened as watch:
@@ -191,7 +191,7 @@ def plan_watch(
         InputError: As `watch_training`.
     """
     kind = open_outputs(_folder(run), train, held_out, out, watch_options(settings), progress)
-    options = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)}
+    options = fields_of(WatchOptions, kind.options)
     options |= {"quality": NO_FID, "log": (), "log_to": None}
     watch = MemorizationWatch(kind.train, kind.held_out, stop=False, progress=progress, **options)
     kind.check(watch.real)
@@ -319,8 +319,8 @@ def _opened(
         watching.refuse_diffusion("a GAN")  # not at its first look, in the middle of the training
     parts, _ = training_images(str(images), options, progress)
     of_user = watching or WatchSettings()
-    of_watch = WatchOptions(**{field.name: getattr(of_user, field.name) for field in fields(WatchSettings)})
+    of_watch = WatchOptions(**fields_of(WatchSettings, of_user))
     of_watch = plan_evaluations(of_watch, parts.looks, parts.every)
-    every = {field.name: getattr(of_watch, field.name) for field in fields(WatchOptions)} | {"store": options.store}
+    every = fields_of(WatchOptions, of_watch) | {"store": options.store}
     folder = None if planning else Path(out) / WATCH
     return MemorizationWatch(parts.train, parts.validation, out=folder, stop=True, progress=progress, **every)

@@ -10,15 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from memorisk.audits.watch import reasons as why
 from memorisk.audits.watch.options import WatchOptions
-from memorisk.audits.watch.reasons import (
-    BlindLooks,
-    ChanceOfStop,
-    LookByItself,
-    LookShows,
-    RuleOfWatch,
-    StoppedAt,
-)
 from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.report.blocks import Kind
 from memorisk.runs.errors import InputError, plural
@@ -201,8 +194,8 @@ def _by_looks(result: WatchResult) -> WatchVerdict:
     if result.stop is not None:
         return _stopped(result, result.stop)
     look = next((look for look in result.looks if look.exceeded), result.looks[-1])
-    shows, by_itself = shows_memorization(look), LookByItself(n_step=look.step)
-    reasons = (_seen(look, result), *([by_itself] if shows else []), RuleOfWatch(rule=result.rule))
+    shows, by_itself = shows_memorization(look), why.LookByItself(n_step=look.step)
+    reasons = (_seen(look, result), *([by_itself] if shows else []), why.RuleOfWatch(rule=result.rule))
     if not can_stop(result):
         title = "No rule could stop it: nothing was tested"
         title += f", but step {look.step:,} points to memorization" if shows else ""
@@ -230,10 +223,10 @@ def _stopped(result: WatchResult, stop: Evaluation) -> WatchVerdict:
         "Do not release this generator, nor images of it: it draws images nearer to its training patients than chance "
         "explains.",
         (
-            StoppedAt(n_step=stop.step, rule=result.options.stop_on),
-            ChanceOfStop(error=result.options.error),
+            why.StoppedAt(n_step=stop.step, rule=result.options.stop_on),
+            why.ChanceOfStop(error=result.options.error),
             _seen(stop, result),
-            RuleOfWatch(rule=result.rule),
+            why.RuleOfWatch(rule=result.rule),
         ),
         (_EARLIER,),
     )
@@ -244,7 +237,7 @@ def shows_memorization(look: Evaluation) -> bool:
     return look.exceeded or look.share_low > look.nominal or look.listed > 0
 
 
-def blind_looks(options: WatchOptions, looks: Sequence[Evaluation]) -> BlindLooks | None:
+def blind_looks(options: WatchOptions, looks: Sequence[Evaluation]) -> why.BlindLooks | None:
     """Count the looks that could have stopped nothing; None where each could.
 
     Args:
@@ -252,8 +245,8 @@ def blind_looks(options: WatchOptions, looks: Sequence[Evaluation]) -> BlindLook
         looks: Looks of a watch.
     """
     blind = [look.step for look in looks if not could_stop(options, look)]
-    return BlindLooks(n_blind=len(blind), n_looks=len(looks), n_first_step=blind[0]) if blind else None
+    return why.BlindLooks(n_blind=len(blind), n_looks=len(looks), n_first_step=blind[0]) if blind else None
 
 
-def _seen(look: Evaluation, result: WatchResult) -> LookShows:
-    return LookShows(look=look, one_image_each=bool(result.real.one_image_each))
+def _seen(look: Evaluation, result: WatchResult) -> why.LookShows:
+    return why.LookShows(look=look, one_image_each=bool(result.real.one_image_each))
