@@ -22,7 +22,7 @@ from PIL import Image
 from scipy import ndimage
 
 from memorisk.audits.comparison.distances import CANDIDATES
-from memorisk.audits.synthetic.second_look import MOST_IMAGES, REFINED, KeptDetails, largest_strengths, lay_on_nearest
+from memorisk.audits.comparison.second_look import MOST_IMAGES, REFINED, KeptDetails, largest_strengths, lay_on_nearest
 from memorisk.images.alterations.planting import _cast, _sampled, plant_copy
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.alignment import WINDOWS, Alignment, copy_details

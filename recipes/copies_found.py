@@ -10,7 +10,7 @@ where its nearest training image is its source, nearer than 95 % of the held-out
 fits, it fits on training and held-out images alike.
 
 `default` compares in four ways (`memorisk.models.settings.DEFAULT_COMPARISONS`), as an audit does. With the second
-look (`memorisk.audits.synthetic.second_look`) a copy is also found where, of its nearest training images by the four
+look (`memorisk.audits.comparison.second_look`) a copy is also found where, of its nearest training images by the four
 ways, it lies best on its source, and more alike than held-out people do on theirs. Of four or five ways together each
 has 98.75 or 99 % of the held-out people on its other side, so that all together have 95 %.
 
@@ -37,7 +37,7 @@ from PIL import Image
 from scipy import ndimage, stats
 
 from memorisk.audits.comparison.distances import CANDIDATES
-from memorisk.audits.synthetic.second_look import KeptDetails, lay_on_nearest
+from memorisk.audits.comparison.second_look import KeptDetails, lay_on_nearest
 from memorisk.images.copies.alignment import copy_details
 from memorisk.images.copies.near_copies import copy_rule, near_copies, thumbnails
 from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR

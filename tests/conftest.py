@@ -30,7 +30,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def looked_at_nothing(evidence: Any, *_: Any) -> Any:
     """Second look at no image; it has a threshold, so that it is no doubt."""
-    from memorisk.audits.synthetic.second_look import SecondLook
+    from memorisk.audits.comparison.second_look import SecondLook
     from memorisk.images.copies.alignment import WINDOWS
     from memorisk.statistics.copies.alignments import alignment_cut
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from memorisk.audits.comparison.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.rendering import load_result
-from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.images.copies.alignment import Alignment
 from memorisk.images.identity import IdDoubt

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
 
-from memorisk.audits.synthetic import second_look
-from memorisk.audits.synthetic.second_look import KeptDetails
+from memorisk.audits.comparison import second_look
+from memorisk.audits.comparison.second_look import KeptDetails
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore

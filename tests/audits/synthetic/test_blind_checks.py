@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memorisk.audits.comparison import second_look
 from memorisk.audits.release.integrity import open_finished_audit
 from memorisk.audits.release.statement import describe_run
-from memorisk.audits.synthetic import analysis, second_look
+from memorisk.audits.synthetic import analysis
 from memorisk.audits.synthetic.checks import blind_checks
 from memorisk.audits.synthetic.result import SyntheticSummary
 from memorisk.audits.synthetic.run import audit_synthetic

@@ -13,10 +13,10 @@ from memorisk.audits.comparison.distances import measure_distances
 from memorisk.audits.comparison.features import FeatureTables, display_names
 from memorisk.audits.comparison.plants import no_plants
 from memorisk.audits.comparison.sets import Sets
+from memorisk.audits.comparison.terms import SAME_IDENTITY, SET_TO_TRAINING, TWO_IDENTITIES
 from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.run import audit_synthetic, gather_evidence
-from memorisk.audits.synthetic.wording import SAME_IDENTITY, SET_TO_TRAINING, TWO_IDENTITIES
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import no_progress

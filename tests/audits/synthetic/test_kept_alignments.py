@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from memorisk.audits.synthetic import analysis, kept_alignments, second_look
-from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS
+from memorisk.audits.comparison import kept_alignments, second_look
+from memorisk.audits.comparison.kept_alignments import ALIGNMENTS
+from memorisk.audits.synthetic import analysis
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.runs.checksums import record_of
 from memorisk.runs.files import write_text

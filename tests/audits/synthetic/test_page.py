@@ -5,8 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from memorisk.audits.comparison import second_look
 from memorisk.audits.comparison.terms import Terms, p_words, share
-from memorisk.audits.synthetic import analysis, second_look
+from memorisk.audits.synthetic import analysis
 from memorisk.audits.synthetic.run import audit_synthetic
 from tests.audits.synthetic.heads import NAME, use_heads
 from tests.audits.synthetic.making import N_TRAIN, parts, store_of

@@ -6,8 +6,8 @@ import pytest
 
 from memorisk.audits.comparison.pictures import MAX_PICTURES, side_by_side
 from memorisk.audits.synthetic import run as audit_module
-from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
 from memorisk.audits.synthetic.run import audit_synthetic
+from memorisk.audits.synthetic.sections.pictures import Pictures, pair_pictures
 from memorisk.report.result import Result
 from tests.audits.synthetic.heads import NAME, use_heads
 from tests.audits.synthetic.making import parts, store_of

@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memorisk.audits.comparison import second_look
 from memorisk.audits.comparison.plants import no_plants
+from memorisk.audits.comparison.second_look import look_again
 from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic import analysis, second_look
+from memorisk.audits.synthetic import analysis
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.findings import compute_findings, with_alignments
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.page import synthetic_page
-from memorisk.audits.synthetic.pictures import pair_pictures
 from memorisk.audits.synthetic.result import AlignedPairs, SyntheticSummary, WindowCut
 from memorisk.audits.synthetic.run import gather_evidence
-from memorisk.audits.synthetic.second_look import look_again
+from memorisk.audits.synthetic.sections.pictures import pair_pictures
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.copies.alignment import LARGEST_CORRELATION, WINDOWS
 from memorisk.report.numbers import from_json
@@ -65,9 +66,7 @@ def forty_images(monkeypatch: pytest.MonkeyPatch, lay: Callable[..., Any]) -> No
 
 
 def look(evidence, flagged):
-    distances = [view.distances for view in evidence.views]
-    found = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, OPTIONS, evidence.review)
-    return look_again(evidence, found, flagged, seed=0)
+    return look_again(evidence, flagged, seed=0)
 
 
 def test_moved_copies_are_confirmed_and_other_people_are_not(evidence) -> None:
@@ -122,7 +121,7 @@ def test_copies_that_are_confirmed_count_as_noticed(evidence) -> None:
 
 def test_nothing_is_looked_at_without_held_out_images_or_candidates(evidence) -> None:
     without = replace(evidence, sets=replace(evidence.sets, held=None))
-    assert look_again(without, None, [(0, 0)], seed=0) is None  # type: ignore[arg-type]
+    assert look_again(without, [(0, 0)], seed=0) is None
     bare = [replace(view, distances=replace(view.distances, candidates=None)) for view in evidence.views]
     assert look(replace(evidence, views=tuple(bare)), [(0, 0)]) is None
 

@@ -24,7 +24,7 @@ from memorisk.audits.comparison.features import FeatureTables
 from memorisk.audits.comparison.plants import Plants
 from memorisk.audits.comparison.review import Review
 from memorisk.audits.comparison.sets import Sets
-from memorisk.audits.synthetic.wording import SAME_IDENTITY, SET_TO_TRAINING, TWO_IDENTITIES
+from memorisk.audits.comparison.terms import SAME_IDENTITY, SET_TO_TRAINING, TWO_IDENTITIES
 from memorisk.images.columns import read_described
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, listed, one_line, plural

@@ -6,6 +6,9 @@ from memorisk.runs.errors import plural
 from memorisk.statistics.verdicts.reasons import Number, Reason, Words
 from memorisk.statistics.verdicts.units import UnitNames
 
+SAME_IDENTITY, TWO_IDENTITIES, SET_TO_TRAINING = "same identity", "two identities", "synthetic, training"
+"""Kinds of pairs whose logits are counted."""
+
 
 @dataclass(frozen=True)
 class Terms:

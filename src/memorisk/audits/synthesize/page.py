@@ -1,6 +1,6 @@
 """The report of a loop: may the set be shared, what is promised after drawing again, what was rejected, who looked.
 
-Its fixed wording comes first, apart from the layout, so that a checker of its claims reads it in one place.
+Its fixed wording is in ``wording.toml``, apart from the layout.
 """
 
 from collections.abc import Mapping
@@ -48,37 +48,15 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import count, percent
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
+from memorisk.report.texts import read_texts
 
-LOOP = (
-    "For every place an image was drawn, compared with all training images, and, where it was rejected, drawn again "
-    "from another seed: of the same class or condition, up to {tries}."
-)
-SELECTED = (
-    "Each kept image was screened once, at a threshold that was fixed before the first was drawn, so that the promise "
-    "above holds for each drawing: a copy made by {kinds}, as the calibration's, passes with a probability of at most "
-    "{miss}. Drawing again gives a place further chances to be filled by a copy that passes. Over all places, kept "
-    "copies that are made so are at most {odds} times the rejected images, on average over runs; with {rejected} "
-    "rejected and {kept} kept, and the chance in the number of rejections counted in, that is {high} of the "
-    "kept images (95 %, by {places} places). A place that only ever gives such copies is worse off: in {tries} it is "
-    "filled by one with a probability of up to {place}. Places that took many tries are listed in the ledger; look at "
-    "them. Of copies that are made in other ways nothing is promised, however many images were rejected."
-)
-UNBOUNDED = (
-    "No guarantee stands behind the threshold, so that nothing bounds how many copies passed, and every further try "
-    "of a place is another chance for one."
-)
-UNKNOWN = (
-    "Images that the generator was trained on are missing from TRAIN, or could not be read: copies of these pass, "
-    "whatever the threshold, so that nothing bounds how many copies are kept."
-)
-PAIR = (
-    "The generator drew each image from the condition of one training image. That pair is among those compared, and "
-    "{n} of the rejected images reached the threshold with the very image that they were conditioned on."
-)
-TABLE_THREE = (
-    "Before: the first draw of every place, which is the generator without the loop. Kept: after the loop. Reference: "
-    "real images of new people. A rate of memorization is to be read beside what the detector says of new people."
-)
+_TEXTS = read_texts("memorisk.audits.synthesize")
+LOOP: str = _TEXTS["loop"]
+SELECTED: str = _TEXTS["selected"]
+UNBOUNDED: str = _TEXTS["unbounded"]
+UNKNOWN: str = _TEXTS["unknown"]
+PAIR: str = _TEXTS["pair"]
+TABLE_THREE: str = _TEXTS["table_three"]
 
 
 def times_words(n: int) -> str:

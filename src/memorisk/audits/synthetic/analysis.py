@@ -15,8 +15,10 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.comparison.evidence import PairedFindings, SyntheticEvidence, compare_pairs
+from memorisk.audits.comparison.kept_alignments import KeptAlignments
 from memorisk.audits.comparison.knowledge import UNKNOWN_TRAINING
 from memorisk.audits.comparison.plants import kinds_promise, missed_kinds
+from memorisk.audits.comparison.second_look import SecondLook, look_again
 from memorisk.audits.comparison.sets import Sets, is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic import result as results
@@ -29,9 +31,7 @@ from memorisk.audits.synthetic.findings import (
     with_alignments,
 )
 from memorisk.audits.synthetic.flags import Clusters, Flag, aligned_flags, copy_clusters, flag_pairs, review_table
-from memorisk.audits.synthetic.kept_alignments import KeptAlignments
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.second_look import SecondLook, look_again
 from memorisk.audits.synthetic.tables import SyntheticTables, detector_table, paired_table, spread_table
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.alterations.plants import ALL_KINDS
@@ -66,9 +66,7 @@ def analyse_synthetic(
     findings = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)
     paired = _paired(evidence, options)
     flags = flag_pairs(evidence, findings, paired)
-    look = look_again(
-        evidence, findings, ((flag.synthetic, flag.train) for flag in flags), options.seed, progress, kept
-    )
+    look = look_again(evidence, ((flag.synthetic, flag.train) for flag in flags), options.seed, progress, kept)
     if look is not None:
         images = [pair.synthetic for pair in look.confirmed]
         findings = with_alignments(findings, images, look.plants, evidence.plants, options.seed)

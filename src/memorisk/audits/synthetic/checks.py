@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterator
 
 from memorisk.audits.comparison.evidence import PairedFindings, SyntheticEvidence
+from memorisk.audits.comparison.second_look import SecondLook
 from memorisk.audits.synthetic.findings import Findings
 from memorisk.audits.synthetic.result import DISMISSED, NEAR_COPIES, PAIRED, RANDOM_SPLIT, SECOND_LOOK, SINGLED_OUT
-from memorisk.audits.synthetic.second_look import SecondLook
 from memorisk.statistics.copies.tails import MIN_CUT_TAIL, MIN_HELD_OUT
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, Check
 

@@ -17,9 +17,9 @@ import pandas as pd
 from memorisk.audits.comparison.evidence import DetectorView, PairedFindings, SyntheticEvidence
 from memorisk.audits.comparison.review import pair_keys
 from memorisk.audits.comparison.review_files import ANSWERS, COLUMNS, DISMISS
+from memorisk.audits.comparison.second_look import SecondLook
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
-from memorisk.audits.synthetic.second_look import SecondLook
 from memorisk.images.copies.near_copies import thumbnails
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import preceding_units

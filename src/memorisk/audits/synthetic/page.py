@@ -12,7 +12,9 @@ from memorisk.audits.comparison.pictures import aligned_gallery, picture_gallery
 from memorisk.audits.comparison.plants import least_noticed_kind
 from memorisk.audits.comparison.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
-from memorisk.audits.synthetic.pair_sections import (
+from memorisk.audits.synthetic.result import Listing, Paired, PixelPairs, Power, SyntheticNumbers, SyntheticSummary
+from memorisk.audits.synthetic.sections.numbers import describing_section, distance_section, pair_section, power_section
+from memorisk.audits.synthetic.sections.pairs import (
     alignment_section,
     cluster_block,
     confirmed_callout,
@@ -20,9 +22,7 @@ from memorisk.audits.synthetic.pair_sections import (
     review_section,
     unread_block,
 )
-from memorisk.audits.synthetic.pictures import Pictures, suspects
-from memorisk.audits.synthetic.result import Listing, Paired, PixelPairs, Power, SyntheticNumbers, SyntheticSummary
-from memorisk.audits.synthetic.sections import describing_section, distance_section, pair_section, power_section
+from memorisk.audits.synthetic.sections.pictures import Pictures, suspects
 from memorisk.report.blocks import (
     Block,
     Callout,

@@ -229,7 +229,7 @@ class WindowCut:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignedPairs:
-    """The second look: pairs laid on one another (`audits.synthetic.second_look`)."""
+    """The second look: pairs laid on one another (`audits.comparison.second_look`)."""
 
     n_images: int
     """Number of synthetic images that were looked at."""

@@ -28,6 +28,7 @@ from memorisk.audits.comparison.features import (
     named_detectors,
     open_detectors,
 )
+from memorisk.audits.comparison.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.comparison.knowledge import detector_notes
 from memorisk.audits.comparison.plants import Plants, draw_plants, insert_plants, missed_kinds, no_plants
 from memorisk.audits.comparison.review import NO_REVIEW, Review, read_review
@@ -46,11 +47,10 @@ from memorisk.audits.comparison.sets import (
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.runner import REPORT, run_audit
 from memorisk.audits.synthetic.analysis import analyse_synthetic
-from memorisk.audits.synthetic.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
-from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
 from memorisk.audits.synthetic.reasons import NoHeldOut, NoPatientIds
+from memorisk.audits.synthetic.sections.pictures import Pictures, pair_pictures
 from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
 from memorisk.images.copies.near_copies import RULE_IMAGES
 from memorisk.images.options import ImageOptions

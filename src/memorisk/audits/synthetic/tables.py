@@ -10,11 +10,11 @@ import pandas as pd
 
 from memorisk.audits.comparison.evidence import DetectorView, PairedFindings, SyntheticEvidence, probability
 from memorisk.audits.comparison.plants import Plants
+from memorisk.audits.comparison.second_look import SecondLook
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings, listing_detectors
 from memorisk.audits.synthetic.flags import Clusters, singled_pairs
 from memorisk.audits.synthetic.result import MATRIX
-from memorisk.audits.synthetic.second_look import SecondLook
 from memorisk.images.alterations.plants import ALL_KINDS
 from memorisk.images.copies.near_copies import MIRRORED, ORIENTATIONS
 from memorisk.statistics.copies.calibration import group_values

@@ -1,8 +1,8 @@
 """The second look: synthetic images are laid on training images, and the details that coincide are compared.
 
-The second look takes synthetic images of flagged pairs (`flags.flag_pairs`), then those nearest to a training image,
-up to `MOST_IMAGES`. Each is laid on its flagged training images and on its `CANDIDATES` nearest by each detector. The
-alignment is refined for flagged images, for the `REFINED` on which the image lies best in any position, and for the
+The second look takes synthetic images of flagged pairs (`audits.synthetic.flags`), then those nearest to a training
+one, up to `MOST_IMAGES`. Each is laid on its flagged training images and on its `CANDIDATES` nearest by each detector.
+The alignment is refined for flagged images, for the `REFINED` on which the image lies best in any position, and for the
 `REFINED` on which it lies best unmoved. A pair is confirmed beyond a cut of `statistics.copies.alignments`, in windows
 of any size: fewer than `EXPECTED_PAIRS` synthetic images of the whole set are expected there if no one was copied.
 
@@ -27,9 +27,8 @@ from functools import partial
 import numpy as np
 
 from memorisk.audits.comparison.distances import Candidates
-from memorisk.audits.comparison.evidence import SyntheticEvidence
-from memorisk.audits.synthetic.findings import Findings
-from memorisk.audits.synthetic.kept_alignments import KeptAlignments
+from memorisk.audits.comparison.evidence import Pair, SyntheticEvidence
+from memorisk.audits.comparison.kept_alignments import KeptAlignments
 from memorisk.audits.synthetic.result import WindowCut
 from memorisk.images.copies.alignment import (
     LARGEST_CORRELATION,
@@ -47,6 +46,7 @@ from memorisk.images.copies.alignment import (
     unmoved_pose,
 )
 from memorisk.images.pixels import hash_pixels
+from memorisk.images.store import ImageStore
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.alignments import AlignmentCut, alignment_cut
 from memorisk.statistics.copies.calibration import one_per_group
@@ -59,9 +59,6 @@ REFINED = 4
 """Number of candidates that are refined from each kind of start, which costs more than finding a pose."""
 _MOST_FLAGGED = 3  # flagged training images of one synthetic image
 _KEPT = 1024  # details kept in memory: 50 MB at most
-
-Pair = tuple[int, int]
-"""Rows of a synthetic and a training image."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,6 @@ class SecondLook:
 
 def look_again(
     evidence: SyntheticEvidence,
-    found: Findings,
     flagged: Iterable[Pair],
     seed: int,
     progress: Progress = no_progress,
@@ -131,7 +127,6 @@ def look_again(
 
     Args:
         evidence: Evidence of the images.
-        found: Findings from the distances.
         flagged: Rows of the pairs to look at, the most urgent first.
         seed: Seed of the draw of images for the null.
         progress: Called with (stage, done, total).
@@ -155,8 +150,8 @@ def look_again(
         if len(looked) < MOST_IMAGES:
             looked.setdefault(image, [])
     rng = np.random.default_rng([67, seed])
-    people = rng.permutation(one_per_group(found.held_patients, seed=seed))[:MOST_IMAGES]
-    shared = _shared_pixels(evidence.sets.train.images, held_store.images, found, people, seed)
+    people = rng.permutation(one_per_group(held_store.manifest.groups.astype(str), seed=seed))[:MOST_IMAGES]
+    shared = _shared_pixels(evidence.sets.train, held_store, people, seed)
     train, held = KeptDetails(evidence.sets.train.images, shared), KeptDetails(held_store.images, shared)
     null = _largest(
         held_store.images, people, [c.held for c in candidates], train, progress, alignments, "held-out images"
@@ -176,30 +171,23 @@ def look_again(
         pairs += [AlignedPair(image, row, how, bool(cut.confirmed(how.strengths))) for row, how in beyond]
     pairs.sort(key=lambda pair: (-pair.alignment.similarity, pair.synthetic, pair.train))
     near = _as_near(evidence, MOST_IMAGES - min(len(by_image), MOST_IMAGES))
-    plants, kinds = _plants(evidence, found, candidates, train, cut, near, seed, progress, alignments)
+    plants, kinds = _plants(evidence, candidates, train, cut, near, seed, progress, alignments)
     n_left = max(0, len(by_image) - MOST_IMAGES)
     return SecondLook(cut, null, control, tuple(pairs), len(looked), n_left, plants, kinds)
 
 
-def _shared_pixels(
-    train: Sequence[np.ndarray] | np.ndarray,
-    held: Sequence[np.ndarray] | np.ndarray,
-    found: Findings,
-    held_people: np.ndarray,
-    seed: int,
-) -> np.ndarray:
+def _shared_pixels(train: ImageStore, held: ImageStore, held_people: np.ndarray, seed: int) -> np.ndarray:
     """Find the pixels that all real people share, from up to `MOST_IMAGES` people of either part.
 
     Args:
         train: Training images.
         held: Held-out images.
-        found: Findings, with the patients of the training images.
         held_people: Rows of one image of each of some held-out people.
         seed: Seed of the training people that are drawn.
     """
     rng = np.random.default_rng([67, seed, 1])
-    train_people = rng.permutation(one_per_group(found.patients, seed=seed))[:MOST_IMAGES]
-    parts = ((train, train_people), (held, held_people))
+    train_people = rng.permutation(one_per_group(train.manifest.groups.astype(str), seed=seed))[:MOST_IMAGES]
+    parts = ((train.images, train_people), (held.images, held_people))
     return shared_pixels(np.asarray(images[row]) for images, rows in parts for row in rows.tolist())
 
 
@@ -301,7 +289,6 @@ def _largest(
 
 def _plants(
     evidence: SyntheticEvidence,
-    found: Findings,
     candidates: Sequence[Candidates],
     train: KeptDetails,
     cut: AlignmentCut,
@@ -311,17 +298,17 @@ def _plants(
     kept: KeptAlignments,
 ) -> tuple[np.ndarray, dict[str, Proportion]]:
     """Return which of the plants that would be looked at are confirmed with the right person, [P]."""
-    plants = evidence.plants
+    plants, patients = evidence.plants, evidence.sets.train.manifest.groups.astype(str)
     confirmed = np.zeros(plants.n, bool)
     for number, at in enumerate(np.flatnonzero(looked).tolist()):
         progress("laying planted copies on their candidates", number, int(looked.sum()))
         near = _union(each.plants[at] for each in candidates)
         copy = plants.pixels[at]
         aligned = kept(("planted copies", hash_pixels(copy), near), partial(_lay, copy, near, train))
-        whose = found.patients[[row for row, how in aligned if cut.confirmed(how.strengths)]]
-        confirmed[at] = found.patients[plants.source[at]] in whose
+        whose = patients[[row for row, how in aligned if cut.confirmed(how.strengths)]]
+        confirmed[at] = patients[plants.source[at]] in whose
     required = plants.required
-    sources, kinds = found.patients[plants.source[required]], plants.kind[required].tolist()
+    sources, kinds = patients[plants.source[required]], plants.kind[required].tolist()
     return confirmed, plant_power(confirmed[required], sources, kinds=kinds, seed=seed).kinds
 
 

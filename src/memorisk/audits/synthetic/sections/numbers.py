@@ -7,9 +7,9 @@ from memorisk.audits.comparison.page_parts import image_columns
 from memorisk.audits.comparison.pictures import picture_gallery
 from memorisk.audits.comparison.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
-from memorisk.audits.synthetic.pair_sections import detector_block, spread_figures
-from memorisk.audits.synthetic.pictures import Pictures
 from memorisk.audits.synthetic.result import DetectorSummary, Published, SyntheticNumbers, SyntheticSummary
+from memorisk.audits.synthetic.sections.pairs import detector_block, spread_figures
+from memorisk.audits.synthetic.sections.pictures import Pictures
 from memorisk.report.blocks import (
     Block,
     Callout,

@@ -8,10 +8,9 @@ import scipy
 
 from memorisk.audits.comparison.page_parts import image_columns
 from memorisk.audits.comparison.review_files import CONFIRM, DISMISS
-from memorisk.audits.comparison.terms import Terms, share
+from memorisk.audits.comparison.terms import TWO_IDENTITIES, Terms, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.result import DetectorSummary, Paired, SyntheticNumbers, WindowCut
-from memorisk.audits.synthetic.wording import TWO_IDENTITIES
 from memorisk.report.blocks import (
     Block,
     Callout,
