@@ -2,7 +2,7 @@
 
     python recipes/plain_english.py [--show RULE] [--most 40]
 
-Counts, in `src/memorisk`, descriptions that do not begin with their noun, words of the idiolect, "a row an image" where
+Counts, in `src/memorisk` and its files of data, descriptions that do not begin with their noun, words of the idiolect, "a row an image" where
 "one row per image" is meant, descriptions of fewer than three words, and variables that are bare participles; in
 README, CONTRIBUTING and the pages of `docs`, words of the idiolect. Exits with 1 where a count is above its limit in
 `LIMITS`. A limit is only ever lowered.
@@ -35,6 +35,8 @@ PARTICIPLES = {
 SECTION = re.compile(r"(Args|Returns|Yields|Attributes|Raises):$")
 QUOTED = re.compile(r"[“\"`].*?[”\"`]")
 FEWEST_WORDS = 3
+DATA = ("*.yaml", "*.toml")
+"""Files of data whose texts a reader sees."""
 
 Hits = dict[str, list[str]]
 """Places and texts by rule."""
@@ -107,6 +109,19 @@ def count_module(name: str, text: str, hits: Hits) -> None:
                 add("words", at, match[0])
 
 
+def count_data(name: str, text: str, hits: Hits) -> None:
+    """Count the places of a file of data, as the schemas of studies are, that break a rule.
+
+    Args:
+        name: Path of the file, as it is shown.
+        text: Its text.
+        hits: Places by rule, to which those of the file are added.
+    """
+    for at, line in enumerate(text.splitlines(), 1):
+        for rule, pattern in (("words", WORD), ("distributives", DISTRIBUTIVE)):
+            hits[rule] += [f"{name}:{at}: {match[0]}" for match in pattern.finditer(line)]
+
+
 def count_page(name: str, text: str, hits: Hits) -> None:
     """Count the places of a Markdown page that break a rule; code and tables do not count.
 
@@ -133,6 +148,8 @@ def count_project(root: Path = ROOT) -> Hits:
     hits: Hits = defaultdict(list)
     for path in sorted((root / "src").rglob("*.py")):
         count_module(str(path.relative_to(root)), path.read_text(encoding="utf-8"), hits)
+    for path in sorted(path for ending in DATA for path in (root / "src").rglob(ending)):
+        count_data(str(path.relative_to(root)), path.read_text(encoding="utf-8"), hits)
     for path in (root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("*.md"))):
         count_page(str(path.relative_to(root)), path.read_text(encoding="utf-8"), hits)
     return hits

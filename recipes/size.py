@@ -2,7 +2,8 @@
 
     python recipes/size.py
 
-Modules and lines of code (without docstrings, comments and blank lines) of `src/memorisk`, its largest folders, and, by
+Modules and lines of code (without docstrings, comments and blank lines) of `src/memorisk`, lines of its schemas, its
+largest folders, and, by
 a trace of two small audits of image files in this process, the modules with a function that is handed the source: its
 path, a path below it, its `Manifest` or its `ImageStore`. Jobs of other processes are not traced.
 """
@@ -86,12 +87,14 @@ def main() -> None:
     folders = Counter(file.parent for file in files if file.name != "__init__.py")
     print(f"modules: {len(files)}, of them {sum(file.name == '__init__.py' for file in files)} packages")
     print(f"lines of code: {sum(code_lines(file.read_text('utf-8')) for file in files):,}")
+    data = [line for file in SOURCES.rglob("*.yaml") for line in file.read_text("utf-8").splitlines()]
+    print(f"lines of schemas, in files of data: {sum(bool(line.strip()) for line in data):,}")
     for folder, n in folders.most_common(LARGEST):
         print(f"  {folder.relative_to(SOURCES).as_posix()}: {n}")
     with tempfile.TemporaryDirectory() as place:
         root, runs = (Path(place).resolve() / part for part in ("images", "runs"))
-        data = load_digits()
-        for i, (image, label) in enumerate(zip(data.images[:400], data.target[:400], strict=True)):
+        digits = load_digits()
+        for i, (image, label) in enumerate(zip(digits.images[:400], digits.target[:400], strict=True)):
             for part, mine in (("all", True), ("train", i < 200), ("held", 200 <= i < 300), ("made", i >= 300)):
                 if mine:
                     folder = root / part / (str(label) if part == "all" else "")

@@ -41,9 +41,10 @@ def count(rows):
 def test_each_rule_counts_what_breaks_it_and_nothing_of_plain_texts():
     hits, none = defaultdict(list), defaultdict(list)
     RECIPE["count_module"]("a.py", MODULE, hits)
+    RECIPE["count_data"]("a.yaml", "note: Nobody is here, a row an image", hits)
     RECIPE["count_page"]("a.md", "It stands here.\n```\nbeside\n```\n| beside |\n“told” is a word.", hits)
     assert {rule: len(places) for rule, places in hits.items()} == {
-        "openings": 2, "words": 2, "words in docs": 1, "distributives": 1, "participles": 1,
+        "openings": 2, "words": 3, "words in docs": 1, "distributives": 2, "participles": 1,
     }  # fmt: skip
     assert hits["openings"] == ["a.py:5: Of the list.", "a.py:8: Which rows."]
     RECIPE["count_module"]("a.py", PLAIN, none)

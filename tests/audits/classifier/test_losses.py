@@ -276,9 +276,7 @@ def test_a_train_image_that_some_model_did_not_see_is_refused(table, tmp_path):
     """One wrong word took the one memorized patient out of the list: the audit passed."""
     one = table["image"] == table.loc[table["split"] == "canary", "image"].iloc[0]
     table.assign(split=np.where(one, "train", table["split"])).to_parquet(tmp_path / "wrong.parquet")
-    with pytest.raises(
-        InputError, match=r"has split 'train', which every model was trained on, and some"
-    ):
+    with pytest.raises(InputError, match=r"has split 'train', which every model was trained on, and some"):
         audit_losses(tmp_path / "wrong.parquet", out=tmp_path / "run")
 
 
