@@ -2,10 +2,10 @@
 
     python recipes/plain_english.py [--show RULE] [--most 40]
 
-Counts, in `src/memorisk` and its files of data, descriptions that do not begin with their noun, words of the idiolect, "a row an image" where
-"one row per image" is meant, descriptions of fewer than three words, and variables that are bare participles; in
-README, CONTRIBUTING and the pages of `docs`, words of the idiolect. Exits with 1 where a count is above its limit in
-`LIMITS`. A limit is only ever lowered.
+Counts, in `src/memorisk` and its files of data, descriptions that do not begin with their noun, words of the idiolect,
+"a row an image" where "one row per image" is meant, descriptions of fewer than three words, and variables that are bare
+participles; in README, CONTRIBUTING and the pages of `docs`, words of the idiolect. Exits with 1 where a count is above
+its limit in `LIMITS`. A limit is only ever lowered.
 """
 
 import argparse
