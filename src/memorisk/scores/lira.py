@@ -169,57 +169,6 @@ def _exchange(first: FloatArray, second: FloatArray, swap: NDArray[np.bool_]) ->
     bits_second ^= differing
 
 
-def references_per_side(
-    phi: ArrayLike, member: ArrayLike, target: int, *, twin: int | None = None, seed: int = 0
-) -> References:
-    """Draw the same number of references per side for every image from the models other than the target.
-
-    Of K models, each image in half of them, a target that saw x leaves K/2 - 1 IN and K/2 OUT references, and one
-    that did not leaves the reverse. The counts alone then separate members from non-members: with nothing memorized
-    LiRA with a variance per example has an AUC of 0.43 at K = 8. So K/2 - 1 are drawn per side for *every* image;
-    where images are in different numbers of models, ``min(n_in, n_out) - 1``, n counted over all K.
-
-    Args:
-        phi: Values phi (or p, for RMIA) of every model, [K, N].
-        member: Whether each model saw each image, [K, N] bool.
-        target: Row of the model attacked.
-        twin: Row of the target's twin when models come in pairs. It must be complementary to the target, and is left
-            out instead of a random reference (``twin_references`` says why).
-        seed: Seed of the draw.
-
-    Returns:
-        References [R, N], R the largest number per side of any image; NaN beyond an image's own number.
-
-    Raises:
-        InputError: Shapes differ, the target is not a row, or the twin saw an image that the target saw.
-    """
-    values, saw = np.asarray(phi, dtype=np.float64), np.asarray(member, dtype=bool)
-    if values.ndim != 2 or values.shape != saw.shape:
-        raise InputError(f"phi and member must be [models, images]; got {values.shape} and {saw.shape}")
-    if not 0 <= target < len(values) or (twin is not None and not 0 <= twin < len(values)):
-        raise InputError(f"target and twin must be rows of the {len(values)} models; got {target} and {twin}")
-    if twin is not None and (saw[twin] == saw[target]).any():
-        raise InputError("the twin must have seen exactly the images that the target did not")
-    n_in = saw.sum(axis=0)
-    per_side = np.maximum(np.minimum(n_in, len(values) - n_in) - 1, 0)  # [N]
-    left_out = [target] if twin is None else [target, twin]
-    order = np.random.default_rng(seed).random(values.shape)
-    return References(
-        refs_in=_draw(values, saw, left_out, order, per_side), refs_out=_draw(values, ~saw, left_out, order, per_side)
-    )
-
-
-def _draw(
-    values: FloatArray, side: NDArray[np.bool_], left_out: list[int], order: FloatArray, per_side: NDArray[np.intp]
-) -> FloatArray:
-    keys = np.where(side, order, np.inf)
-    keys[left_out] = np.inf
-    first = np.argsort(keys, axis=0)[: int(per_side.max(initial=0))]  # [R, N]
-    drawn = np.take_along_axis(values, first, axis=0)
-    drawn[np.arange(len(first))[:, None] >= per_side] = np.nan
-    return drawn
-
-
 @dataclass(frozen=True)
 class _Fit:
     """Statistics of one side's references that every convention needs, [N] each."""
