@@ -34,6 +34,34 @@ _AS_UTF8 = "save it as UTF-8 (Excel: CSV UTF-8; elsewhere: iconv -f WINDOWS-1252
 _NAME = 128
 """Mean number of characters that a column's name may have, which bounds the length of the first line."""
 _PIECE = 1 << 20
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[;,\t ]*', re.IGNORECASE)
+USUAL_NAMES: dict[str, tuple[str, ...]] = {
+    "path": ("path", "filepath", "imagepath", "relpath", "relativepath", "file", "filename", "imagefile", "dicompath"),
+    "image": (
+        *("image", "imageid", "imageindex", "imagename", "img", "imgid", "imgname", "isicid", "sopinstanceuid"),
+        *("sopuid", "dicomid", "id"),
+    ),
+    "label": (
+        *("label", "labels", "class", "classname", "target", "dx", "diagnosis", "finding", "findings"),
+        *("findinglabel", "findinglabels", "category", "disease", "y"),
+    ),
+    "group": (
+        *("group", "groupid", "patient", "patientid", "subject", "subjectid", "person", "personid", "participantid"),
+        *("identity", "case", "caseid", "lesion", "lesionid", "video", "videoid", "eye", "eyeid"),
+    ),
+    "split": ("split", "subset", "partition"),
+    "dataset": ("dataset", "datasetname"),
+}
+SPLITS = {
+    **dict.fromkeys(("train", "training", "trainset", "tr"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "validate", "dev"), "val"),
+    **dict.fromkeys(("test", "testing", "testset"), "test"),
+}
+NO_FINDING = "none"
+_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+_YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "-1", "-1.0", "", "false", "no"))
+_MARK = r"-?[01](?:\.0*)?"
+_MARKS = re.compile(rf"\[\s*{_MARK}(?:[\s,;]+{_MARK})+\s*\]|{_MARK}(?:\|{_MARK})+")
 
 
 def read_csv(path: Path, *, separators: str = ",", types: Any = str) -> pd.DataFrame:
@@ -68,9 +96,6 @@ def read_csv(path: Path, *, separators: str = ",", types: Any = str) -> pd.DataF
     if not isinstance(table.index, pd.RangeIndex):
         raise InputError(f"{one_line(path)}: its rows have more values than its header has names")
     return table
-
-
-_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[;,\t ]*', re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -173,32 +198,6 @@ def _unpacked(path: Path) -> Iterator[IO[bytes]]:
 
 
 Role = Literal["path", "image", "label", "group", "split", "dataset"]
-
-USUAL_NAMES: dict[str, tuple[str, ...]] = {
-    "path": ("path", "filepath", "imagepath", "relpath", "relativepath", "file", "filename", "imagefile", "dicompath"),
-    "image": (
-        *("image", "imageid", "imageindex", "imagename", "img", "imgid", "imgname", "isicid", "sopinstanceuid"),
-        *("sopuid", "dicomid", "id"),
-    ),
-    "label": (
-        *("label", "labels", "class", "classname", "target", "dx", "diagnosis", "finding", "findings"),
-        *("findinglabel", "findinglabels", "category", "disease", "y"),
-    ),
-    "group": (
-        *("group", "groupid", "patient", "patientid", "subject", "subjectid", "person", "personid", "participantid"),
-        *("identity", "case", "caseid", "lesion", "lesionid", "video", "videoid", "eye", "eyeid"),
-    ),
-    "split": ("split", "subset", "partition"),
-    "dataset": ("dataset", "datasetname"),
-}
-SPLITS = {
-    **dict.fromkeys(("train", "training", "trainset", "tr"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "validate", "dev"), "val"),
-    **dict.fromkeys(("test", "testing", "testset"), "test"),
-}
-NO_FINDING = "none"
-_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][+-]?[0-9]+)?")
-_YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "-1", "-1.0", "", "false", "no"))
 
 
 def plain_name(name: object) -> str:
@@ -429,10 +428,6 @@ def class_texts(values: Sequence[Any], names: Sequence[str] | None, column: str,
         ("|".join(dict.fromkeys(filter(None, map(of, v)))) if v else NO_FINDING) if isinstance(v, list) else of(v)
         for v in values
     ]
-
-
-_MARK = r"-?[01](?:\.0*)?"
-_MARKS = re.compile(rf"\[\s*{_MARK}(?:[\s,;]+{_MARK})+\s*\]|{_MARK}(?:\|{_MARK})+")
 
 
 def _multi_hot(values: Sequence[Any], names: Sequence[str] | None) -> list[list[bool] | None] | None:

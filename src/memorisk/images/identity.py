@@ -49,6 +49,30 @@ _SHEET_ERROR = re.compile(r"#([^\W\d_]+(/0)?[!?]|N/A|N/D|NV|REF|VALUE|NAME|NULL|
 _CROSSED_OUT = re.compile(r"x{3,}", re.IGNORECASE)
 _NUMBER = re.compile(r"([0-9]{1,18})([.,]0+)?")
 _WORDS = re.compile(r"[\W_]+")
+_SCIENTIFIC = re.compile(r"[+-]?\d+([.,]\d*)?[eE][+-]\d+")
+_MONTHS = "jan|feb|m[aä]r|mrz|apr|ma[yi]|jun|jul|aug|sep|o[ck]t|nov|de[cz]"
+_DAY = re.compile(
+    rf"\d{{1,2}}[-. ]+({_MONTHS})\.?([- ]+\d{{2,4}})?|({_MONTHS})-\d{{2,4}}|\d{{4}}-\d\d-\d\d[ T]00:00(:00)?",
+    re.IGNORECASE,
+)
+"""Dates as spreadsheets show or save them: ``1-Mar``, ``Mar-21``, ``1-Mar-21``, ``2021-03-01 00:00:00``."""
+_VALUE = re.compile(r"[0-9]+[.,]0+|[0-9]+([.,][0-9]*)?e\+[0-9]{1,2}")
+"""Whole numbers as programs write them: ``7.0``, ``1.2e+5``."""
+_MARKS = "".join(sorted({*string.punctuation, *string.whitespace} - {*"+<>"}))
+"""Characters that separate or enclose parts of an id; signs are parts."""
+_ENDS = _MARKS.replace("-", "")
+_BETWEEN = re.compile(f"[{re.escape(_MARKS)}]+")
+_DIGIT_BESIDE_LETTER = re.compile(r"(?<=[0-9])-(?=[^0-9-])|(?<=[^0-9-])-(?=[0-9])")
+_OTHER_SCRIPTS = re.compile(r"(\^[^=]*)=.*")
+_LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
+_LATIN = dict(zip("авекмнорстухіјѕԛԝαβεζηικμνορτυχ", "abekmhopctyxijsqwabezhikmnoptyx", strict=True))
+"""Cyrillic and Greek letters, and the Latin ones whose capitals print alike.
+
+Source:
+    ``confusables.txt`` of Unicode Technical Standard 39, capital letters; Python has no such table.
+"""
+_OF_PATIENTS = {"IssuerOfPatientID": "issuer", "PatientBirthDate": "birth date"}
+"""DICOM tags of which a patient has one value, with their names in words."""
 
 
 def normal_id(value: str) -> str:
@@ -132,30 +156,6 @@ def refuse_placeholders(groups: Sequence[str], way_out: str) -> None:
             f"{plural(n, 'image has', 'images have')} the patient id {listed(names, 3)}, which looks like none and "
             f"would make one person of them: leave such ids empty, rename them if they are names{way_out}"
         )
-
-
-_SCIENTIFIC = re.compile(r"[+-]?\d+([.,]\d*)?[eE][+-]\d+")
-_MONTHS = "jan|feb|m[aä]r|mrz|apr|ma[yi]|jun|jul|aug|sep|o[ck]t|nov|de[cz]"
-_DAY = re.compile(
-    rf"\d{{1,2}}[-. ]+({_MONTHS})\.?([- ]+\d{{2,4}})?|({_MONTHS})-\d{{2,4}}|\d{{4}}-\d\d-\d\d[ T]00:00(:00)?",
-    re.IGNORECASE,
-)
-"""Dates as spreadsheets show or save them: ``1-Mar``, ``Mar-21``, ``1-Mar-21``, ``2021-03-01 00:00:00``."""
-_VALUE = re.compile(r"[0-9]+[.,]0+|[0-9]+([.,][0-9]*)?e\+[0-9]{1,2}")
-"""Whole numbers as programs write them: ``7.0``, ``1.2e+5``."""
-_MARKS = "".join(sorted({*string.punctuation, *string.whitespace} - {*"+<>"}))
-"""Characters that separate or enclose parts of an id; signs are parts."""
-_ENDS = _MARKS.replace("-", "")
-_BETWEEN = re.compile(f"[{re.escape(_MARKS)}]+")
-_DIGIT_BESIDE_LETTER = re.compile(r"(?<=[0-9])-(?=[^0-9-])|(?<=[^0-9-])-(?=[0-9])")
-_OTHER_SCRIPTS = re.compile(r"(\^[^=]*)=.*")
-_LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
-_LATIN = dict(zip("авекмнорстухіјѕԛԝαβεζηικμνορτυχ", "abekmhopctyxijsqwabezhikmnoptyx", strict=True))
-"""Cyrillic and Greek letters, and the Latin ones whose capitals print alike.
-
-Source:
-    ``confusables.txt`` of Unicode Technical Standard 39, capital letters; Python has no such table.
-"""
 
 
 @functools.cache
@@ -309,8 +309,6 @@ class DoubtedIds:
 
 
 NO_DOUBT = DoubtedIds()
-_OF_PATIENTS = {"IssuerOfPatientID": "issuer", "PatientBirthDate": "birth date"}
-"""DICOM tags of which a patient has one value, with their names in words."""
 
 
 def header_doubts(patients: Sequence[str], headers: Mapping[str, Sequence[str]]) -> list[IdDoubt]:

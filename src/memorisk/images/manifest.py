@@ -50,6 +50,7 @@ HIDDEN_FILE = "hidden, or left by an operating system, a network drive or an edi
 
 _DOUBTS = "id_doubts"
 """Key of the doubts in the attributes of a saved table."""
+_STREAM = 31  # keeps the random stream of samples apart from those of splits, pairing and training
 
 
 def split_doubts(table: pd.DataFrame) -> tuple[pd.DataFrame, tuple[IdDoubt, ...]]:
@@ -350,9 +351,6 @@ def refuse_leaking_splits(manifest: Manifest, merged: np.ndarray | None = None) 
             f"({listed(sets)}; memorisk images check names the images): leave all but one of them out, or give these "
             "groups one id and one split, or leave the split out"
         )
-
-
-_STREAM = 31  # keeps the random stream of samples apart from those of splits, pairing and training
 
 
 def sample_sizes(counts: np.ndarray, n: int) -> np.ndarray:

@@ -22,6 +22,20 @@ Window = Literal["declared", "percentile", "full"]
 Resize = Literal["squash", "crop", "pad"]
 
 MAX_PIXELS = 100_000_000  # per frame; the largest mammograms have about 30 million, a decoded frame here takes 0.3 GB
+_OF_REAL_IMAGES = (
+    "image_root",
+    "image_column",
+    "path_column",
+    "label_column",
+    "drop_label",
+    "group_column",
+    "split_column",
+    "dataset_column",
+    "labels_csv",
+    "label_from",
+    "group_from",
+)
+"""Settings that name real images; a synthetic image has no person and takes part by its pixels alone."""
 
 
 @grouped("images", essential="layout label_column group_column group_from size")
@@ -112,22 +126,6 @@ class ImageOptions:
             raise InputError("group_from and group_column both say what a group is; give one of them")
         if self.label_from is not None and self.label_column is not None:
             raise InputError("label_from and label_column both say what the label is; give one of them")
-
-
-_OF_REAL_IMAGES = (
-    "image_root",
-    "image_column",
-    "path_column",
-    "label_column",
-    "drop_label",
-    "group_column",
-    "split_column",
-    "dataset_column",
-    "labels_csv",
-    "label_from",
-    "group_from",
-)
-"""Settings that name real images; a synthetic image has no person and takes part by its pixels alone."""
 
 
 def image_options(settings: ImageOptions) -> ImageOptions:

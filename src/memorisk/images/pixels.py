@@ -26,6 +26,10 @@ from memorisk.images.options import ImageOptions, Resize, Window
 from memorisk.images.readers.registry import read_image
 from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
 
+FEW_LEVELS = 32
+"""Grey levels of 256 below which `images check` and the audits name an image: five of its eight bits are in use."""
+_BUFFER_BYTES = 4 << 20
+
 
 def resize_image(image: np.ndarray, size: int, rule: Resize) -> np.ndarray:
     """Resize an image to a square.
@@ -78,10 +82,6 @@ def is_grey(image: np.ndarray) -> bool:
     return bool((first == image[..., 1]).all() and (first == image[..., 2]).all())
 
 
-FEW_LEVELS = 32
-"""Grey levels of 256 below which `images check` and the audits name an image: five of its eight bits are in use."""
-
-
 def grey_levels(image: np.ndarray) -> int:
     """Count the grey levels, of 256, from the darkest to the brightest value of pixels [h, w, c]; 0 without pixels."""
     if not image.size:
@@ -121,9 +121,6 @@ def _scale(image: np.ndarray, height: int, width: int) -> np.ndarray:
         floats = np.asarray(channel.resize((width, height), Image.Resampling.BILINEAR))
         scaled[..., c] = np.clip(np.rint(floats), 0, limit)
     return scaled
-
-
-_BUFFER_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from memorisk.runs.errors import InputError
 Kind = Callable[[np.random.Generator, int], np.ndarray]
 _LEAST_SIDE = 8
 _STREAM = 2400  # keeps these draws apart from other uses of a seed
+_SHARES = (0.25, 0.1, 0.15, 0.13, 0.1, 0.12, 0.05, 0.1)  # of each kind, in their order
 
 
 def procedural_images(n: int, *, seed: int, side: int = 96, first: int = 0) -> np.ndarray:
@@ -223,7 +224,6 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
     {made.__name__: made for made in (dead_leaves, fractal, noise, layers, cells, blobs, waves, threads)}
 )
 """The eight kinds by name."""
-_SHARES = (0.25, 0.1, 0.15, 0.13, 0.1, 0.12, 0.05, 0.1)  # of each kind, in their order
 
 
 def _grey(rng: np.random.Generator, side: int) -> np.ndarray:

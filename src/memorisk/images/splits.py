@@ -32,6 +32,9 @@ _ZERO = 1e-9  # chances this near 0 or 1 are decided
 _OUTCOMES = 1500  # ways to decide the last units that the landing considers together: 3^6 = 729, 2^10 = 1024
 _MOVES, _DRAWS = 500, 5
 _EXCESS_WEIGHT = 1000.0  # an image beyond the allowance weighs more than a part without the class
+PARTS = ("train", "canary", "test")
+NOT_AUDITABLE = "not auditable"
+_STREAM = 21  # keeps the random stream of splits apart from those of pairing and training
 
 
 @dataclass(frozen=True)
@@ -251,11 +254,6 @@ def _repair(problem: Rounding, parts: np.ndarray, rng: np.random.Generator) -> n
 
 def _undecided(chances: np.ndarray) -> np.ndarray:
     return (chances > _ZERO) & (chances < 1 - _ZERO)
-
-
-PARTS = ("train", "canary", "test")
-NOT_AUDITABLE = "not auditable"
-_STREAM = 21  # keeps the random stream of splits apart from those of pairing and training
 
 
 def split_by_group(

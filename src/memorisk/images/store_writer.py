@@ -33,6 +33,10 @@ from memorisk.runs.files import fsync_folder, read_array, read_json, read_table,
 from memorisk.runs.workload import CountProgress
 
 _MIN_IMAGES_FOR_PROCESSES = 200  # images; starting a process costs about as much as decoding this many
+IMAGES, ROWS, META = "images.npy", "rows.parquet", "meta.json"
+_PROBES = 16
+DECODED_IMAGES = "decoded images"
+"""Name of a store's contents, for messages."""
 
 
 def process_count(requested: int | None, sources: Sequence[Source]) -> int:
@@ -80,12 +84,6 @@ def unreadable_error(names: pd.DataFrame, rows: Sequence[int] | np.ndarray, reas
         f"{len(rows):,} of {len(names):,} images cannot be read: {', '.join(examples)}{more}; "
         "mend them, or leave them out by skip_unreadable"
     )
-
-
-IMAGES, ROWS, META = "images.npy", "rows.parquet", "meta.json"
-_PROBES = 16
-DECODED_IMAGES = "decoded images"
-"""Name of a store's contents, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)

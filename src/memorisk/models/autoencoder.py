@@ -42,6 +42,8 @@ _CODE = 1  # part of the identity: a change of what is computed makes new latent
 _INSIDE = (".", "autoencoder", "vae")
 _ATTENTION_LAYERS = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
 _OLD_ATTENTION = re.compile(rf"(.*\.attentions\.\d+)\.({'|'.join(_ATTENTION_LAYERS)})\.(weight|bias)")
+_MOST_LAYERS, _WIDEST = 64, 1 << 16
+"""Most layers of a block and largest value of any other size, far above published networks; larger ones are refused."""
 
 
 class PosteriorMean(nn.Module):
@@ -306,10 +308,6 @@ def _encoder(
         notes=tuple(notes),
         seen=seen,
     )
-
-
-_MOST_LAYERS, _WIDEST = 64, 1 << 16
-"""Most layers of a block and largest value of any other size, far above published networks; larger ones are refused."""
 
 
 def _built(config: Mapping[str, Any], title: str) -> Any:

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 DIMENSION = 128
 _PIXELS_PER_BATCH = 1 << 22
 _LARGEST_BATCH = 256
+_CODE = 1  # part of the identity: a change of what a detector computes makes new features
 
 
 class DetectorNetwork(nn.Module):
@@ -366,9 +367,6 @@ def _read_earlier(folder: Path) -> TrainingRecord:
     if record is None:
         raise InputError(f"{one_line(folder)} holds no whole detector: there is no {EARLIER}/{ORIGIN} in it")
     return record
-
-
-_CODE = 1  # part of the identity: a change of what a detector computes makes new features
 
 
 def open_detector(source: FeatureSource, stored: StoredShape, *, size: int | None, normalise: str | None) -> Encoder:

@@ -25,6 +25,10 @@ from memorisk.runs.errors import InputError, one_line
 
 _SECONDS = 5.0
 _PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "http_proxy", "HTTP_PROXY")
+CONFIG, WEIGHTS, PYTORCH = "config.json", "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.bin"
+_SAFE = (WEIGHTS, f"{WEIGHTS}.index.json", "diffusion_pytorch_model-*.safetensors")
+_OLD = (PYTORCH, f"{PYTORCH}.index.json", "diffusion_pytorch_model-*.bin")
+_LISTED = 3
 
 
 @contextmanager
@@ -61,12 +65,6 @@ def _reachable(endpoint: str) -> bool:
     except OSError:
         return False
     return True
-
-
-CONFIG, WEIGHTS, PYTORCH = "config.json", "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.bin"
-_SAFE = (WEIGHTS, f"{WEIGHTS}.index.json", "diffusion_pytorch_model-*.safetensors")
-_OLD = (PYTORCH, f"{PYTORCH}.index.json", "diffusion_pytorch_model-*.bin")
-_LISTED = 3
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -65,6 +65,10 @@ SPREAD = 0.5
 _REDUCTION = 32
 _HEAD_SUM, _HEAD_BIAS = 40.0, 2.0
 _LEAST_DEVIATION = 1e-3  # of a channel: a constant one is centred and not blown up
+DIMENSION = 512
+ENCODER = "encoder"
+_VALUES_PER_BATCH = 1 << 22
+_LARGEST_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -271,12 +275,6 @@ def new_branch(trunk: Trunk, shape: tuple[int, int, int], form: Form, dimension:
     for parameter in network.trained():
         parameter.requires_grad_(True)
     return network
-
-
-DIMENSION = 512
-ENCODER = "encoder"
-_VALUES_PER_BATCH = 1 << 22
-_LARGEST_BATCH = 256
 
 
 @dataclass(frozen=True, kw_only=True)

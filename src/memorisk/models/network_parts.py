@@ -19,6 +19,8 @@ from torch import nn
 
 from memorisk.runs.errors import InputError, one_line
 
+_LISTED = 5
+
 
 def head_names(model: nn.Module) -> tuple[str, ...]:
     """Return the module names of the classifier head, () where none is known."""
@@ -63,7 +65,6 @@ def _names(model: nn.Module, own: str, timm_key: str) -> tuple[str, ...]:
 
 
 StateDict = dict[str, torch.Tensor]
-_LISTED = 5
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ _LISTED = 3
 
 PUBLISHED = {"version", "licence", "data"}
 """Entries of the description of a published detector."""
+ORIGIN, EARLIER = "origin.json", "earlier"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,9 +261,6 @@ def copy_tensors(own: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Te
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
-
-
-ORIGIN, EARLIER = "origin.json", "earlier"
 
 
 @dataclass(frozen=True, eq=False)

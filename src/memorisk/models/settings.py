@@ -20,6 +20,12 @@ DEFAULT_COMPARISONS = (DEFAULT_DETECTOR, "default:views", "default:places", "det
 """Comparisons that an audit of a synthetic set makes by ``default``: whole images, windows and turned views of training
 images with the whole of synthetic ones (crops, turned copies), windows at the same place (regions that were pasted),
 and details of thumbnails (noise)."""
+DIFFUSION_SETTINGS = ("sampler", "sampling_steps", "guidance")
+"""Settings that only a diffusion model has."""
+GAN_SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
+_START = 4
+_WIDEST = {"style": 1 << 14, "mapping_layers": 1 << 6, "features": 1 << 20, "features_max": 1 << 14}
+"""Largest numbers, far above any published network; larger ones are refused before memory is reserved."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +61,6 @@ class GeneratorConfig:
 
 
 Sampler = Literal["ddim", "dpm-solver", "ddpm"]
-DIFFUSION_SETTINGS = ("sampler", "sampling_steps", "guidance")
-"""Settings that only a diffusion model has."""
 
 
 @grouped("generator", essential="sampling_steps")
@@ -125,12 +129,6 @@ class SamplingOptions:
                     f"{setting} is {value}, and {one_line(name, 60)} is not a diffusion model of memorisk, which alone "
                     f"has it: leave {setting} out"
                 )
-
-
-GAN_SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
-_START = 4
-_WIDEST = {"style": 1 << 14, "mapping_layers": 1 << 6, "features": 1 << 20, "features_max": 1 << 14}
-"""Largest numbers, far above any published network; larger ones are refused before memory is reserved."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,11 @@ from memorisk.runs.locks import folder_lock
 WAIT_SECONDS = 60.0
 """Seconds that a shared disk may take to show a file that another machine wrote."""
 _BLOCK_BYTES = 1 << 22  # bytes
+SCRATCH_BYTES = 1 << 25
+"""Least number of bytes at which a table lies on the disk."""
+JOURNAL = "journal.jsonl"
+ABANDONED_SECONDS = 7 * 86400.0
+"""Seconds after which an unfinished build is removed when something else is built."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +128,6 @@ def _verified_fingerprint(path: str, size: int, modified: int) -> str:
         return ""
 
 
-SCRATCH_BYTES = 1 << 25
-"""Least number of bytes at which a table lies on the disk."""
-
-
 def scratch_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = None) -> np.ndarray:
     """Return an array of zeros, in memory below `SCRATCH_BYTES` bytes, else on a file without a name.
 
@@ -157,11 +158,6 @@ def _reserve(handle: int, size: int) -> None:
         os.ftruncate(handle, size)
         return
     reserve(handle, 0, size)
-
-
-JOURNAL = "journal.jsonl"
-ABANDONED_SECONDS = 7 * 86400.0
-"""Seconds after which an unfinished build is removed when something else is built."""
 
 
 def remove_abandoned(root: Path) -> None:

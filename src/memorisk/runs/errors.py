@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 
 FULL_DISK_CODES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # the system's words for a full disk
 RESUME_HINT = "what is done is kept, the same command resumes"
+ARRAY_ERRORS = (
+    *(OSError, EOFError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError, RuntimeError),
+    *(SyntaxError, tokenize.TokenError),  # a .npy's header is read as Python's literals
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""Errors that NumPy, zipfile and PyTorch raise on a damaged file of arrays."""
+CONTENT_ERRORS = (
+    *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, AssertionError),
+    OSError,  # Arrow's error for a broken file
+)
+"""Errors that follow where valid JSON or Parquet has other contents than were written, or where it is not valid."""
 
 
 class MemoriskError(Exception):
@@ -109,19 +120,6 @@ def file_and_image(path: str, image: str, limit: int = 100) -> str:
     """Name an image's file, and also its id where that differs from the file's name, as for many images in one file."""
     file = one_line(path, limit)
     return file if image in (path, PurePath(path).name, PurePath(path).stem) else f"{file}, image {one_line(image, 60)}"
-
-
-ARRAY_ERRORS = (
-    *(OSError, EOFError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError, RuntimeError),
-    *(SyntaxError, tokenize.TokenError),  # a .npy's header is read as Python's literals
-    *(zipfile.BadZipFile, zlib.error, struct.error),
-)
-"""Errors that NumPy, zipfile and PyTorch raise on a damaged file of arrays."""
-CONTENT_ERRORS = (
-    *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, AssertionError),
-    OSError,  # Arrow's error for a broken file
-)
-"""Errors that follow where valid JSON or Parquet has other contents than were written, or where it is not valid."""
 
 
 @contextmanager

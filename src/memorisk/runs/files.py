@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PARTIAL_NAMES = (".*.part", ".tmp??????")
 """Patterns of the names of files being written, ours and safetensors' own; a killed process leaves removable ones."""
+_CHUNK = 1 << 20
 
 
 def has_shared_permissions(path: Path) -> bool:
@@ -221,9 +222,6 @@ def json_value(value: Any) -> Any:
     if isinstance(value, (float, np.floating)):
         return float(value) if np.isfinite(value) else None
     return None if value is None else str(value)
-
-
-_CHUNK = 1 << 20
 
 
 def fingerprint(*values: Any, length: int = 16) -> str:

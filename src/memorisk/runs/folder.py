@@ -42,6 +42,15 @@ from memorisk.runs.yaml_files import dump_yaml, parse_yaml, read_yaml_text
 
 HIDDEN_PREFIX = "path-"
 _PATH_FILE = "hidden-paths.jsonl"
+CONFIG = "config.yaml"
+LOG = "log.jsonl"
+STAGE = "stage.json"
+"""Name of the file that shows how far a running run is."""
+_STAGE_SECONDS = 2.0  # between two writes of the stage
+_KINDS = ("audit", "study", "comparison", "benchmark", "train")  # keys of an identity that name its kind
+_ANOTHER = "Choose another folder, or delete that one"
+_CHECKSUM = "# SHA-256 of the lines above: "
+"""Beginning of the last line of ``config.yaml``, which is its record: a run folder shows one file of settings."""
 
 
 def user_folder() -> Path:
@@ -89,15 +98,6 @@ def _known() -> dict[str, str]:
                 name, path = json.loads(line)
                 paths[str(name)] = str(path)
     return paths
-
-
-CONFIG = "config.yaml"
-LOG = "log.jsonl"
-STAGE = "stage.json"
-"""Name of the file that shows how far a running run is."""
-_STAGE_SECONDS = 2.0  # between two writes of the stage
-_KINDS = ("audit", "study", "comparison", "benchmark", "train")  # keys of an identity that name its kind
-_ANOTHER = "Choose another folder, or delete that one"
 
 
 @dataclass(frozen=True)
@@ -162,10 +162,6 @@ def read_config(folder: Path) -> dict[str, Any]:
         InputError: The file does not exist, or does not parse.
     """
     return restore_paths(_written_config(folder))
-
-
-_CHECKSUM = "# SHA-256 of the lines above: "
-"""Beginning of the last line of ``config.yaml``, which is its record: a run folder shows one file of settings."""
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:

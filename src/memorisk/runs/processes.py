@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 SAFE_ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
 """Variables in the environment of a child, so that its own children are safe, too."""
 _lock = threading.RLock()
+GRACE_SECONDS = 5.0
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+_KILLED_BY = 128
+"""Number that shells add to the number of the signal that ended a process, for its exit code."""
 
 
 @cache
@@ -164,12 +168,6 @@ def _no_main_module() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
-
-
-GRACE_SECONDS = 5.0
-_STOPS = (signal.SIGINT, signal.SIGTERM)
-_KILLED_BY = 128
-"""Number that shells add to the number of the signal that ended a process, for its exit code."""
 
 
 def stopped_code(stop: KeyboardInterrupt) -> int:

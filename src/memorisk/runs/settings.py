@@ -11,6 +11,11 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, 
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, function_name, python_folders
 
+_TYPES = {bool: "true or false, without quotes", int: "a whole number", float: "a number", str: "text", Path: "a path"}
+"""Words for the value that a setting of each type takes."""
+SEEDS = 1 << 32
+"""Bound that all seeds lie below."""
+
 
 class _Checked(Protocol):
     def validate(self) -> None: ...
@@ -84,10 +89,6 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     kind = origin or hint
     return isinstance(value, kind) if isinstance(kind, type) else True
-
-
-_TYPES = {bool: "true or false, without quotes", int: "a whole number", float: "a number", str: "text", Path: "a path"}
-"""Words for the value that a setting of each type takes."""
 
 
 def _wrong_type(name: str, value: Any, hint: Any) -> InputError:
@@ -329,10 +330,6 @@ def _kinds(hint: Any) -> set[Any]:
     if get_origin(hint) in (tuple, dict, list):
         return {tuple}
     return set().union(*(_kinds(part) for part in get_args(hint))) - {type(None)} if get_args(hint) else set()
-
-
-SEEDS = 1 << 32
-"""Bound that all seeds lie below."""
 
 
 def check_counts(options: Any, **least: int) -> None:

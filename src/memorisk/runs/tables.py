@@ -34,6 +34,7 @@ _UNQUOTED = re.compile(f"{_BEGINNING}(?={_SIGN})")
 _QUOTED = re.compile(f"{_BEGINNING}'(?={_SIGN})")
 _SPECIAL = re.compile(r'[,;|"\t\r\n]|\A\s|\s\Z')  # text that is put between double quotes
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
+_ROWS = 1 << 16
 
 
 def quote_formulas(text: str) -> str:
@@ -83,9 +84,6 @@ def _cell(value: Any) -> str:
         return "" if pd.isna(value) else str(value)
     quoted = quote_formulas(value)
     return f'"{quoted.replace(chr(34), chr(34) * 2)}"' if _SPECIAL.search(quoted) else quoted
-
-
-_ROWS = 1 << 16
 
 
 def open_columns(path: Path) -> pq.ParquetFile:

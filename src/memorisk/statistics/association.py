@@ -38,6 +38,7 @@ _Columns = tuple[FloatArray, FloatArray, NDArray[np.intp], NDArray[np.intp]]
 
 PAPER_FLOOR = 1e-10
 """Smallest p-value that the paper prints (A.11)."""
+MIN_SEEDS, MIN_GROUPS = 2, 3
 
 
 @dataclass(frozen=True)
@@ -244,9 +245,6 @@ def _nothing(n: int, n_groups: int) -> Association:
     nan = float("nan")
     gone = unavailable("fewer than three groups have both a score and M", n_groups)
     return Association(gone, gone, nan, nan, nan, nan, n, n_groups, 0)
-
-
-MIN_SEEDS, MIN_GROUPS = 2, 3
 
 
 @dataclass(frozen=True)

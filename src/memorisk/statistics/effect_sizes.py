@@ -46,6 +46,9 @@ FloatArray = NDArray[np.float64]
 MIN_EFFECT_GROUPS = 5
 """Number of groups from which an interval is given. Coverage at 5 to 50 groups and d of 0 to 1.5: 0.94 to 0.97 from
 normal values, 0.90 to 0.99 paired and 0.89 to 0.98 independent from exponential ones."""
+LARGER = "larger than what retraining alone does"
+NOT_LARGER = "not larger than what retraining alone does"
+INSUFFICIENT = "insufficient evidence"
 
 
 @dataclass(frozen=True)
@@ -220,11 +223,6 @@ def _groups(ids: ArrayLike, n: int) -> NDArray:
     if names.shape != (n,):
         raise InputError(f"{names.shape} group ids for {n} images; give one per image")
     return names.astype(str)
-
-
-LARGER = "larger than what retraining alone does"
-NOT_LARGER = "not larger than what retraining alone does"
-INSUFFICIENT = "insufficient evidence"
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ GROUP_ORDERS: tuple[float, ...] = tuple(1 + 0.05 * 1.2**i for i in range(48))
 
 _LEAST_LOG_DELTA = -690.0  # smaller deltas are not floating-point numbers
 _CLAIM_HALVINGS = 40
+_BOUND_HALVINGS = 45
 
 
 def group_privacy_epsilon(epsilon_of: Callable[[float], float], delta: float, group_size: int) -> float:
@@ -208,9 +209,6 @@ def _log_of_sum(epsilon: float, size: int) -> float:
 def _check_size(group_size: int) -> None:
     if group_size < 1 or group_size != int(group_size):
         raise InputError(f"group_size is {group_size}; give the number of images of the group, 1 or more")
-
-
-_BOUND_HALVINGS = 45
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,10 @@ from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
 
 FloatArray = NDArray[np.float64]
 
+_BLOCK = 100
+_ROUNDING = 1e-12
+N_PERMUTATIONS = 9_999
+
 
 @dataclass(frozen=True)
 class UnseenCheck:
@@ -220,10 +224,6 @@ def _group_means(name: str, loss: ArrayLike, group: ArrayLike, label: ArrayLike)
     return means
 
 
-_BLOCK = 100
-_ROUNDING = 1e-12
-
-
 @dataclass(frozen=True)
 class NeighbourTest:
     """Nearest-neighbour test of two parts, in both directions."""
@@ -334,9 +334,6 @@ def _shares(lead: NDArray[np.float64]) -> NDArray[np.float64]:
 def _blocks(draws: int) -> list[int]:
     """Return the sizes of blocks of draws."""
     return [min(_BLOCK, draws - start) for start in range(0, draws, _BLOCK)]
-
-
-N_PERMUTATIONS = 9_999
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,10 @@ from numpy.typing import ArrayLike, NDArray
 from memorisk.runs.errors import InputError
 
 FloatArray = NDArray[np.float64]
+STARTS = (0.1, 1.0, 10.0)
+"""Ratios s_k / s tried for every factor; the likelihood is climbed from the best combination."""
+LARGEST = 1e4
+"""Ratio above which a residual variance counts as zero."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +110,6 @@ def _seed_system(present: NDArray[np.bool_]) -> FloatArray:
     """Build the normal equations of the seed effects after sweeping out groups: S x S for any number of groups."""
     p = present.astype(float)
     return np.diag(p.sum(0)) - p.T @ (p / p.sum(1, keepdims=True))
-
-
-STARTS = (0.1, 1.0, 10.0)
-"""Ratios s_k / s tried for every factor; the likelihood is climbed from the best combination."""
-LARGEST = 1e4
-"""Ratio above which a residual variance counts as zero."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ FloatArray = NDArray[np.float64]
 
 
 _ROUNDING = 1e-12
+CORRECTIONS = ("bh", "by", "bh-within")
 
 
 @dataclass(frozen=True)
@@ -206,9 +207,6 @@ def _p_values(p: ArrayLike) -> FloatArray:
     if values.ndim != 1 or (values < 0).any() or (values > 1).any():
         raise InputError("p-values must be one list of numbers from 0 to 1 (NaN where there is none)")
     return values
-
-
-CORRECTIONS = ("bh", "by", "bh-within")
 
 
 @dataclass(frozen=True)

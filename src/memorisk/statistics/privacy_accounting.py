@@ -44,6 +44,15 @@ MAX_TERMS = 5_000_000
 """Grid points x components above which an order is left out (its divergence is infinity, which implies nothing)."""
 
 _REACH = 14.0  # deviations beyond the outermost peak: what is cut off is below exp(-98) of it
+DEFAULT_ORDERS: tuple[float, ...] = (
+    *(1 + x / 10 for x in range(1, 100)),
+    *(float(x) for x in range(12, 64)),
+    *(128.0, 256.0, 512.0, 1024.0),
+)
+"""Opacus's orders (1.1 to 10.9, 12 to 63) and four larger ones, which matter only for epsilon below about 0.5."""
+_RELATIVE = 1e-4
+_LEAST_ORDER = 1.01  # the conversion is numerically unstable nearer to 1, and useless there
+_MOST_NOISE = 1e6
 
 
 def renyi_divergence(
@@ -103,18 +112,6 @@ def _log_density(x: FloatArray, shifts: FloatArray, weights: FloatArray, noise: 
         if weight > 0:
             total = np.logaddexp(total, math.log(weight) - ((x - shift) / noise) ** 2 / 2)
     return total - math.log(noise * math.sqrt(2 * math.pi))
-
-
-DEFAULT_ORDERS: tuple[float, ...] = (
-    *(1 + x / 10 for x in range(1, 100)),
-    *(float(x) for x in range(12, 64)),
-    *(128.0, 256.0, 512.0, 1024.0),
-)
-"""Opacus's orders (1.1 to 10.9, 12 to 63) and four larger ones, which matter only for epsilon below about 0.5."""
-
-_RELATIVE = 1e-4
-_LEAST_ORDER = 1.01  # the conversion is numerically unstable nearer to 1, and useless there
-_MOST_NOISE = 1e6
 
 
 def rdp_epsilon(

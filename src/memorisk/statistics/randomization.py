@@ -55,6 +55,11 @@ BLOCK = 2**20
 
 MIN_RANDOM_FLIPS, MAX_RANDOM_FLIPS = 1000, 2**16
 """Limits of the number of random flips, the identity included, however many or few images there are."""
+EXACT_LIMIT = 50_000
+"""Number of arrangements up to which all are visited: 8 classes of different frequencies have 40,320."""
+TOLERANCE = 1e-12  # equal arrangements may differ in the last bits of their sums and must still count as equal
+WINDOW = 8
+"""Number of units per column, and of images per image of the pivot, that weigh it up."""
 
 
 @dataclass(frozen=True)
@@ -192,11 +197,6 @@ def flipped_sums(signs: FloatArray, gap: FloatArray) -> FloatArray:
     for column, gap_s in zip(signs.T, gap, strict=True):
         total += column[:, None] * gap_s
     return total
-
-
-EXACT_LIMIT = 50_000
-"""Number of arrangements up to which all are visited: 8 classes of different frequencies have 40,320."""
-TOLERANCE = 1e-12  # equal arrangements may differ in the last bits of their sums and must still count as equal
 
 
 @dataclass(frozen=True)
@@ -367,10 +367,6 @@ def group_permutation(label: ArrayLike, group: ArrayLike) -> GroupPermutation:
     for rows in np.split(order, starts[1:]):
         members.setdefault(labels[rows].tobytes(), []).append(rows)
     return GroupPermutation(tuple(np.stack(rows) for rows in members.values()), len(labels), len(starts))
-
-
-WINDOW = 8
-"""Number of units per column, and of images per image of the pivot, that weigh it up."""
 
 
 def halve(held: ArrayLike, rng: np.random.Generator) -> NDArray[np.int8]:

@@ -51,6 +51,8 @@ Pixels = NDArray[np.float32]
 CORNERS = ("top-left", "top-right", "bottom-left", "bottom-right", "centre")
 MARGIN = 1
 """Number of pixels between a mark and the corner in which it lies (paper 002, section 2.4)."""
+DEFAULT_HEIGHT = 12
+"""Default font size in pixels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,10 +259,6 @@ def burn_stored(images: np.ndarray, mark: Mark) -> np.ndarray:
     untouched = mark.alpha == 0
     copies[:, rows, columns][:, untouched] = images[:, rows, columns][:, untouched]
     return copies
-
-
-DEFAULT_HEIGHT = 12
-"""Default font size in pixels."""
 
 
 def text_mark(

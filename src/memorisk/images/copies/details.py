@@ -51,6 +51,19 @@ finds 52 % without a floor and all with 0.1 to 1 of the median; on five real set
 most."""
 _BLOCK = 1024
 _MIN_VARIANCE_SHARE = 1e-6  # components with less than this share of the largest one's variance are rounding
+MAX_GRID_SIDE = 256
+"""Largest number of pixels a side of the grid: eight times the thumbnail's, so that 200 images fit in memory."""
+NULL_PAIRS = 200
+"""Number of pairs of different people: their largest twentieth is then ten, and reading 400 images takes seconds."""
+MIN_SPREAD = 0.3
+"""Share of the median spread of the pixels that vary; pixels that vary less are left out, as with `FLOOR`."""
+CLIP = 3.0
+"""Multiple of the median size of an image's details: two deviations of a normal distribution."""
+_LEVEL = 0.05
+_GRID_FACTOR = (
+    1.5  # times the thumbnail's side: below, a Gaussian as wide as its pixel leaves only noise of the resizing
+)
+_CACHED_VECTORS = 256  # vectors kept in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,20 +132,6 @@ def _blocks(sets: Sequence[np.ndarray]):
 
 PixelReader = Callable[[int], np.ndarray]
 """Function that reads the pixels [h, w, c] of an image by its row."""
-
-MAX_GRID_SIDE = 256
-"""Largest number of pixels a side of the grid: eight times the thumbnail's, so that 200 images fit in memory."""
-NULL_PAIRS = 200
-"""Number of pairs of different people: their largest twentieth is then ten, and reading 400 images takes seconds."""
-MIN_SPREAD = 0.3
-"""Share of the median spread of the pixels that vary; pixels that vary less are left out, as with `FLOOR`."""
-CLIP = 3.0
-"""Multiple of the median size of an image's details: two deviations of a normal distribution."""
-_LEVEL = 0.05
-_GRID_FACTOR = (
-    1.5  # times the thumbnail's side: below, a Gaussian as wide as its pixel leaves only noise of the resizing
-)
-_CACHED_VECTORS = 256  # vectors kept in memory
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,6 +50,18 @@ RULE_IMAGES = 20_000
 _ROUNDING = 1e-4  # products of vectors of length 1 in float32 are wrong by less
 _MAX_CLOSEST_PAIRS = 1_000_000
 """Length of the longest list of pairs of images that is searched for the most similar pairs of people: 20 MB."""
+ORIENTATIONS = (
+    "as it is",
+    "turned by 90 degrees",
+    "turned by 180 degrees",
+    "turned by 270 degrees",
+    "mirrored",
+    "mirrored, turned by 90 degrees",
+    "mirrored, turned by 180 degrees",
+    "mirrored, turned by 270 degrees",
+)
+"""Names of the four quarter turns, counterclockwise, of an image and of its mirror image (left to right)."""
+MIRRORED = ORIENTATIONS[4]
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,20 +388,6 @@ def _confirmed(
     fine = np.empty(len(order))
     fine[order] = rule.fine.similarity(rows, one, other, rule.laid)
     return NearCopies(first, second, similarity, fine, fine > rule.fine.threshold, laid, n_pairs)
-
-
-ORIENTATIONS = (
-    "as it is",
-    "turned by 90 degrees",
-    "turned by 180 degrees",
-    "turned by 270 degrees",
-    "mirrored",
-    "mirrored, turned by 90 degrees",
-    "mirrored, turned by 180 degrees",
-    "mirrored, turned by 270 degrees",
-)
-"""Names of the four quarter turns, counterclockwise, of an image and of its mirror image (left to right)."""
-MIRRORED = ORIENTATIONS[4]
 
 
 @dataclass(frozen=True, eq=False)

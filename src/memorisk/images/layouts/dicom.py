@@ -43,6 +43,9 @@ _PIXEL_TAGS = (
     b"\xe0\x7f\x09\0",
     b"\x7f\xe0\0\x09",
 )
+_SHARED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "PatientID")
+_OF_PATIENTS = ("IssuerOfPatientID", "PatientBirthDate")
+"""Tags that have one value for each patient."""
 
 
 def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
@@ -87,11 +90,6 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
         return draft
     _settle_groups(draft, options)
     return draft
-
-
-_SHARED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "PatientID")
-_OF_PATIENTS = ("IssuerOfPatientID", "PatientBirthDate")
-"""Tags that have one value for each patient."""
 
 
 def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:

@@ -15,6 +15,26 @@ from memorisk.images.identity import normal_id
 from memorisk.images.manifest import HIDDEN_FILE, LINKED_FOLDER
 from memorisk.runs.errors import InputError, listed, one_line
 
+_OF_SYSTEMS = frozenset(
+    (
+        *("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "picasa.ini", "zbthumbnail.info"),
+        *(
+            "@eadir",
+            "#recycle",
+            "@recycle",
+            "#snapshot",
+            "@recently-snapshot",
+            "$recycle.bin",
+            "recycler",
+            "lost+found",
+        ),
+        "system volume information",
+    )
+)
+"""Files and folders that systems, network drives and viewers keep among a user's files, in lower case."""
+_BACKUP = re.compile(r".*~|~\$.*|#.*#", re.DOTALL)
+"""Names of editors' backups and of marks for an open file."""
+
 
 def is_within(root: str, path: str) -> bool:
     """Return whether a real path is a folder or lies in it (both absolute, links resolved)."""
@@ -145,27 +165,6 @@ def _shared_folders(file: str, folders: list[str]) -> int | None:
     own = normal_id(file).split("/")[:-1]
     pairs = list(zip(reversed(own), reversed(folders), strict=False))
     return len(pairs) if all(a == b for a, b in pairs) else None
-
-
-_OF_SYSTEMS = frozenset(
-    (
-        *("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "picasa.ini", "zbthumbnail.info"),
-        *(
-            "@eadir",
-            "#recycle",
-            "@recycle",
-            "#snapshot",
-            "@recently-snapshot",
-            "$recycle.bin",
-            "recycler",
-            "lost+found",
-        ),
-        "system volume information",
-    )
-)
-"""Files and folders that systems, network drives and viewers keep among a user's files, in lower case."""
-_BACKUP = re.compile(r".*~|~\$.*|#.*#", re.DOTALL)
-"""Names of editors' backups and of marks for an open file."""
 
 
 @dataclass

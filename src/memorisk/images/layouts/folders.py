@@ -34,6 +34,38 @@ from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.tables import unquote_table
 
 NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+_NOT_CLASSES = frozenset(
+    (
+        "images",
+        "image",
+        "img",
+        "imgs",
+        "pictures",
+        "photos",
+        "data",
+        "files",
+        "raw",
+        "png",
+        "jpg",
+        "jpeg",
+        "nii",
+        "nifti",
+    )
+)
+_TEXTS = frozenset(
+    (".txt", ".md", ".rst", ".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".log")
+) | {".html", ".htm", ".xml", ".py", ".ipynb", ".sha256", ".md5"}
+_BEGINNING = 8192
+_LAYOUTS: dict[Kind, str] = {"raster": "folder", "dicom": "dicom", "nifti": "nifti"}
+_STRAY = 0.1
+"""Largest share of image files that may be of another kind than the rest and be skipped; above it the user decides."""
+_MASKS = re.compile(
+    r"(ground[_ -]?truths?|masks?|gt|seg(mentations?)?|segmentation(class|object)|annotations?|labels?(tr|ts)?)", re.I
+)
+"""Pattern of the names of folders of masks."""
+_FURTHER = re.compile(r"(.+?)[_. -]([A-Za-z][A-Za-z_-]*)")
+"""Pattern of a file's stem that consists of another file's stem and a word without digits."""
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".7z", ".rar")
 
 
 @dataclass(frozen=True)
@@ -131,33 +163,6 @@ def _below(folder: str, name: str) -> str | None:
     return "/".join([*folder.split("/"), *parts]) if folder else "/".join(parts)
 
 
-_NOT_CLASSES = frozenset(
-    (
-        "images",
-        "image",
-        "img",
-        "imgs",
-        "pictures",
-        "photos",
-        "data",
-        "files",
-        "raw",
-        "png",
-        "jpg",
-        "jpeg",
-        "nii",
-        "nifti",
-    )
-)
-_TEXTS = frozenset(
-    (".txt", ".md", ".rst", ".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".log")
-) | {".html", ".htm", ".xml", ".py", ".ipynb", ".sha256", ".md5"}
-_BEGINNING = 8192
-_LAYOUTS: dict[Kind, str] = {"raster": "folder", "dicom": "dicom", "nifti": "nifti"}
-_STRAY = 0.1
-"""Largest share of image files that may be of another kind than the rest and be skipped; above it the user decides."""
-
-
 def load_folder(root: Path, options: ImageOptions) -> Manifest:
     """Return the manifest of a folder.
 
@@ -194,14 +199,6 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
     if metadata is not None:
         join_metadata(draft, metadata, options)
     return finish_draft(draft, options)
-
-
-_MASKS = re.compile(
-    r"(ground[_ -]?truths?|masks?|gt|seg(mentations?)?|segmentation(class|object)|annotations?|labels?(tr|ts)?)", re.I
-)
-"""Pattern of the names of folders of masks."""
-_FURTHER = re.compile(r"(.+?)[_. -]([A-Za-z][A-Za-z_-]*)")
-"""Pattern of a file's stem that consists of another file's stem and a word without digits."""
 
 
 def _note_masks(draft: Draft, files: list[str]) -> None:
@@ -278,9 +275,6 @@ def _is_text(path: Path) -> bool:
             return b"\0" not in file.read(_BEGINNING)
     except OSError:
         return False
-
-
-_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".7z", ".rar")
 
 
 def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], options: ImageOptions) -> Kind:

@@ -37,6 +37,31 @@ from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.files import fingerprint, read_json, write_json
 from memorisk.runs.storage.locations import cache_folder
 
+FINDINGS = {
+    "1a": "Bronchial wall thickening",
+    "1b": "Bronchiectasis",
+    "1c": "Emphysema",
+    "1d": "Septal thickening",
+    "1e": "Micronodules",
+    "1f": "Other non-focal",
+    "2a": "Linear opacities",
+    "2b": "Atelectasis or consolidation",
+    "2c": "Ground-glass opacity",
+    "2d": "Pulmonary nodules or masses",
+    "2e": "Pleural effusion or thickening",
+    "2f": "Honeycombing",
+    "2g": "Pneumothorax",
+    "2h": "Other focal",
+}
+"""Names of ReXGroundingCT's categories, non-focal (1) and focal (2)."""
+HOUNSFIELD_RANGE = (-1000.0, 1000.0)
+PAPER_SLICES = 27_683  # paper 004, table 1
+_NAME = re.compile(r"((train|valid)_[0-9]+)_[a-z]+_[0-9]+\.nii\.gz")
+_TABLE, _MASKS = "dataset.json", "segmentations"
+_SPLITS = ("train", "val", "test")
+_FORMAT = 1  # part of the name under which chosen slices are kept: under another rule the masks are read again
+_MIN_VOLUMES_FOR_PROCESSES = 4
+
 
 @dataclass(frozen=True)
 class FindingSlices:
@@ -142,32 +167,6 @@ def _areas(layers: Iterator[np.ndarray], place: AxialPlace) -> tuple[np.ndarray,
     keys = sorted(by_instance)
     areas = np.array([by_instance[key] for key in keys]).reshape(len(keys), n)
     return areas, np.array([finding for finding, _ in keys], dtype=np.int64)
-
-
-FINDINGS = {
-    "1a": "Bronchial wall thickening",
-    "1b": "Bronchiectasis",
-    "1c": "Emphysema",
-    "1d": "Septal thickening",
-    "1e": "Micronodules",
-    "1f": "Other non-focal",
-    "2a": "Linear opacities",
-    "2b": "Atelectasis or consolidation",
-    "2c": "Ground-glass opacity",
-    "2d": "Pulmonary nodules or masses",
-    "2e": "Pleural effusion or thickening",
-    "2f": "Honeycombing",
-    "2g": "Pneumothorax",
-    "2h": "Other focal",
-}
-"""Names of ReXGroundingCT's categories, non-focal (1) and focal (2)."""
-HOUNSFIELD_RANGE = (-1000.0, 1000.0)
-PAPER_SLICES = 27_683  # paper 004, table 1
-_NAME = re.compile(r"((train|valid)_[0-9]+)_[a-z]+_[0-9]+\.nii\.gz")
-_TABLE, _MASKS = "dataset.json", "segmentations"
-_SPLITS = ("train", "val", "test")
-_FORMAT = 1  # part of the name under which chosen slices are kept: under another rule the masks are read again
-_MIN_VOLUMES_FOR_PROCESSES = 4
 
 
 def load_ct_rate(folder: Path, options: ImageOptions) -> Manifest:

@@ -33,6 +33,9 @@ _CELEBA_ATTRIBUTE_LIST, _CELEBA_IDENTITY_LIST, _CELEBA_PARTITION_LIST = (
 )
 _CELEBA_IMAGES = "img_align_celeba"
 _CELEBA_SPLITS = {"0": "train", "1": "val", "2": "test"}
+_IMAGENET_LT_LISTS = {f"ImageNet_LT_{split}.txt": split for split in ("train", "val", "test")}
+_IMAGENET_LT_FIRST = "ImageNet_LT_train.txt"
+_IMAGENET_LT_LINE = re.compile(r"(\S+/(n[0-9]{8})/\S+)\s+([0-9]+)")
 
 
 def _celeba(root: Path, draft: Draft, options: ImageOptions) -> Rows:
@@ -179,10 +182,6 @@ CELEBA = PublishedSet(
     prefer=f"{_CELEBA_IMAGES}*",
     n_images=202_599,
 )
-
-_IMAGENET_LT_LISTS = {f"ImageNet_LT_{split}.txt": split for split in ("train", "val", "test")}
-_IMAGENET_LT_FIRST = "ImageNet_LT_train.txt"
-_IMAGENET_LT_LINE = re.compile(r"(\S+/(n[0-9]{8})/\S+)\s+([0-9]+)")
 
 
 def _imagenet_lt(root: Path, draft: Draft, options: ImageOptions) -> Rows:

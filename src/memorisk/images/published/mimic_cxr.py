@@ -29,6 +29,27 @@ from memorisk.runs.errors import InputError, listed, one_line
 
 _LT_PARTS = {"train": "train", "balanced-val": "val", "balanced-test": "test", "test": "test"}
 _LT_FOLDERS = ("", "LongTailCXR", "labels")
+NIH_CXR_LT_CLASSES = (
+    *("No Finding", "Infiltration", "Atelectasis", "Effusion", "Nodule", "Mass", "Pneumothorax", "Consolidation"),
+    *("Pleural_Thickening", "Cardiomegaly", "Fibrosis", "Edema", "Tortuous Aorta", "Emphysema", "Pneumonia"),
+    *("Calcification of the Aorta", "Pneumoperitoneum", "Hernia", "Subcutaneous Emphysema", "Pneumomediastinum"),
+)
+_NIH_CXR_LT_NAME = re.compile(r"([0-9]{8})_[0-9]{3,}(\.[A-Za-z]+)?")
+MIMIC_FINDINGS = (
+    *("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Enlarged Cardiomediastinum", "Fracture"),
+    *("Lung Lesion", "Lung Opacity", "No Finding", "Pleural Effusion", "Pleural Other", "Pneumonia", "Pneumothorax"),
+    "Support Devices",
+)
+MIMIC_LT_CLASSES = (
+    *MIMIC_FINDINGS,
+    *("Pneumoperitoneum", "Pneumomediastinum", "Subcutaneous Emphysema", "Tortuous Aorta"),
+    "Calcification of the Aorta",
+)
+MIMIC_N_IMAGES = 377_110
+MIMIC_PAPER_IMAGES = 119_534  # paper 004, table 1
+_MIMIC_KEYS = ("dicom_id", "subject_id", "study_id")
+_MIMIC_SPLITS = {"train": "train", "validate": "val", "test": "test"}
+_MIMIC_LT = "mimic-cxr-lt"
 
 
 def lt_tables(folder: Path, name: str) -> dict[str, Path]:
@@ -95,14 +116,6 @@ def _read_lt_part(path: Path, part: str, key: str, classes: Sequence[str]) -> pd
     return table.assign(label=[names[0] for names in ones], split=_LT_PARTS[part], part=part)
 
 
-NIH_CXR_LT_CLASSES = (
-    *("No Finding", "Infiltration", "Atelectasis", "Effusion", "Nodule", "Mass", "Pneumothorax", "Consolidation"),
-    *("Pleural_Thickening", "Cardiomegaly", "Fibrosis", "Edema", "Tortuous Aorta", "Emphysema", "Pneumonia"),
-    *("Calcification of the Aorta", "Pneumoperitoneum", "Hernia", "Subcutaneous Emphysema", "Pneumomediastinum"),
-)
-_NIH_CXR_LT_NAME = re.compile(r"([0-9]{8})_[0-9]{3,}(\.[A-Za-z]+)?")
-
-
 def _nih_cxr_lt(root: Path, draft: Draft, options: ImageOptions) -> Rows:
     """Return the rows of the tables, each image once; ``part`` names the tables that list it."""
     table, notes = read_lt(lt_tables(root, "nih-cxr-lt"), "id", NIH_CXR_LT_CLASSES)
@@ -140,22 +153,6 @@ NIH_CXR_LT = PublishedSet(
     n_images=84_158,  # paper 004, table 1
     count_note="paper 004 says {n:,}",
 )
-
-MIMIC_FINDINGS = (
-    *("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Enlarged Cardiomediastinum", "Fracture"),
-    *("Lung Lesion", "Lung Opacity", "No Finding", "Pleural Effusion", "Pleural Other", "Pneumonia", "Pneumothorax"),
-    "Support Devices",
-)
-MIMIC_LT_CLASSES = (
-    *MIMIC_FINDINGS,
-    *("Pneumoperitoneum", "Pneumomediastinum", "Subcutaneous Emphysema", "Tortuous Aorta"),
-    "Calcification of the Aorta",
-)
-MIMIC_N_IMAGES = 377_110
-MIMIC_PAPER_IMAGES = 119_534  # paper 004, table 1
-_MIMIC_KEYS = ("dicom_id", "subject_id", "study_id")
-_MIMIC_SPLITS = {"train": "train", "validate": "val", "test": "test"}
-_MIMIC_LT = "mimic-cxr-lt"
 
 
 def _mimic_cxr(root: Path, draft: Draft, options: ImageOptions) -> Rows:

@@ -64,6 +64,16 @@ HAM10000 = PublishedSet(
     rule="Label: dx of {table}. Group: lesion_id; the patients are not published.",
     n_images=10_015,
 )
+_ISIC_DUPLICATES = "ISIC_2020_Training_Duplicates.csv"
+KVASIR_CLASSES = (
+    *("Ampulla of Vater", "Angiectasia", "Blood - fresh", "Blood - hematin", "Erosion", "Erythema", "Foreign body"),
+    *("Ileocecal valve", "Lymphangiectasia", "Normal clean mucosa", "Polyp", "Pylorus", "Reduced mucosal view"),
+    "Ulcer",
+)
+_KVASIR_CLASS = {plain_name(name): name for name in KVASIR_CLASSES}
+_KVASIR_IMAGES = "labelled_images"
+OCT_CLASSES = ("CNV", "DME", "DRUSEN", "NORMAL")
+_OCT_NAME = re.compile(r"([A-Za-z]+)-([0-9]+)-([0-9]+)")
 
 
 def _chestxray14(root: Path, draft: Draft, options: ImageOptions) -> Rows:
@@ -112,8 +122,6 @@ CHESTXRAY14 = PublishedSet(
     group_fallback="get the table anew",
     rows=_chestxray14,
 )
-
-_ISIC_DUPLICATES = "ISIC_2020_Training_Duplicates.csv"
 
 
 def _isic2020(root: Path, draft: Draft, options: ImageOptions) -> Rows:
@@ -203,14 +211,6 @@ ISIC2020 = PublishedSet(
     n_images=33_126,
 )
 
-KVASIR_CLASSES = (
-    *("Ampulla of Vater", "Angiectasia", "Blood - fresh", "Blood - hematin", "Erosion", "Erythema", "Foreign body"),
-    *("Ileocecal valve", "Lymphangiectasia", "Normal clean mucosa", "Polyp", "Pylorus", "Reduced mucosal view"),
-    "Ulcer",
-)
-_KVASIR_CLASS = {plain_name(name): name for name in KVASIR_CLASSES}
-_KVASIR_IMAGES = "labelled_images"
-
 
 def _kvasir_capsule(root: Path, draft: Draft, options: ImageOptions) -> Rows:
     """Return the labelled images, with video and frame from their names and the class from their folder."""
@@ -282,9 +282,6 @@ KVASIR_CAPSULE = PublishedSet(
     rows=_kvasir_capsule,
     n_images=47_238,
 )
-
-OCT_CLASSES = ("CNV", "DME", "DRUSEN", "NORMAL")
-_OCT_NAME = re.compile(r"([A-Za-z]+)-([0-9]+)-([0-9]+)")
 
 
 def _retinal_oct(root: Path, draft: Draft, options: ImageOptions) -> Rows:

@@ -39,6 +39,9 @@ _DEFLATE_LIMIT = 1032
 
 NO_ARRAYS = "an archive without arrays; unpack the images in it and give their folder"
 """Description of a ZIP archive that is not an npz, with the remedy."""
+_LOCK = threading.RLock()  # a stream has one position
+_CHANNELS = (1, 3, 4)
+_ROUNDING = 1e-3  # a resized float image may leave its range by rounding
 
 
 @dataclass
@@ -178,11 +181,6 @@ def _filters(data: Any) -> list[int]:
     """Return the numbers of a data set's filters."""
     created = data.id.get_create_plist()
     return [created.get_filter(i)[0] for i in range(created.get_nfilters())]
-
-
-_LOCK = threading.RLock()  # a stream has one position
-_CHANNELS = (1, 3, 4)
-_ROUNDING = 1e-3  # a resized float image may leave its range by rounding
 
 
 class Rows(Protocol):

@@ -47,6 +47,23 @@ _CHILD_TIMEOUT_S = (
 _CHILD_CODE = "from memorisk.images.readers.dicom import answer_requests; answer_requests()"
 _LOCK = threading.Lock()
 _children: dict[int, subprocess.Popen[bytes]] = {}
+_PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
+_DECODERS = (  # part of the transfer syntax' name, pydicom's plugins in the order they are tried
+    ("JPEG 2000", ("pylibjpeg", "pillow")),
+    ("JPEG Baseline", ("pillow", "pylibjpeg")),
+    ("JPEG Extended", ("pillow", "pylibjpeg")),
+    ("JPEG", ("gdcm", "pylibjpeg")),
+)
+_DEFLATED = b"1.2.840.10008.1.2.1.99"
+_RECENT_SYNTAXES = {
+    "1.2.840.10008.1.2.8.1": "Deflated Image Frame Compression",
+    "1.2.840.10008.1.2.4.110": "JPEG XL Lossless",
+    "1.2.840.10008.1.2.4.111": "JPEG XL JPEG Recompression",
+    "1.2.840.10008.1.2.4.112": "JPEG XL",
+}
+"""Transfer syntaxes that pydicom's dictionary may lack, by UID."""
+_MOST_SAMPLES = 4
+"""Largest number of values of a pixel in DICOM's history (PS3.3 C.7.6.3.1.1; four in retired colour spaces)."""
 
 
 def decode_in_child(path: Path, frame: int, plugin: str) -> np.ndarray:
@@ -147,25 +164,6 @@ def _end_all() -> None:
     child = _children.get(os.getpid())
     if child is not None:
         _end(child)
-
-
-_PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
-_DECODERS = (  # part of the transfer syntax' name, pydicom's plugins in the order they are tried
-    ("JPEG 2000", ("pylibjpeg", "pillow")),
-    ("JPEG Baseline", ("pillow", "pylibjpeg")),
-    ("JPEG Extended", ("pillow", "pylibjpeg")),
-    ("JPEG", ("gdcm", "pylibjpeg")),
-)
-_DEFLATED = b"1.2.840.10008.1.2.1.99"
-_RECENT_SYNTAXES = {
-    "1.2.840.10008.1.2.8.1": "Deflated Image Frame Compression",
-    "1.2.840.10008.1.2.4.110": "JPEG XL Lossless",
-    "1.2.840.10008.1.2.4.111": "JPEG XL JPEG Recompression",
-    "1.2.840.10008.1.2.4.112": "JPEG XL",
-}
-"""Transfer syntaxes that pydicom's dictionary may lack, by UID."""
-_MOST_SAMPLES = 4
-"""Largest number of values of a pixel in DICOM's history (PS3.3 C.7.6.3.1.1; four in retired colour spaces)."""
 
 
 def pydicom_module() -> Any:

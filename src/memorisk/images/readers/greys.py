@@ -30,6 +30,9 @@ from memorisk.runs.errors import InputError
 
 PERCENTILES = (0.5, 99.5)
 _BLOCK = 1 << 20  # values mapped at a time, 8 MiB in 64 bits: larger blocks are not faster
+_TRANSFORMS = ("PixelValueTransformationSequence", "FrameVOILUTSequence")
+_MODALITY = ("ModalityLUTSequence", "RescaleSlope", "RescaleIntercept")
+_VOI = ("VOILUTSequence", "WindowCenter", "WindowWidth", "VOILUTFunction")
 
 
 def max_value(depth: int) -> int:
@@ -106,11 +109,6 @@ def over_black(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     wide = np.uint16 if image.dtype == np.uint8 else np.uint32  # full * full + full // 2 still fits
     product = image.astype(wide) * alpha.astype(wide)[..., None]
     return ((product + full // 2) // full).astype(image.dtype)
-
-
-_TRANSFORMS = ("PixelValueTransformationSequence", "FrameVOILUTSequence")
-_MODALITY = ("ModalityLUTSequence", "RescaleSlope", "RescaleIntercept")
-_VOI = ("VOILUTSequence", "WindowCenter", "WindowWidth", "VOILUTFunction")
 
 
 def grey_image(stored: np.ndarray, data: Any, frame: int, window: Window, depth: int) -> np.ndarray:

@@ -22,6 +22,7 @@ from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
 
 _DEEP = ("I", "F")
 """Prefixes of Pillow's modes of more than 8 bits."""
+_STACKS = frozenset(("TIFF", "GIF", "WEBP", "PNG", "DICOM", "NIfTI", "NIfTI, gzipped"))
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,6 @@ def _arrays(path: Path, member: str) -> Header:
 _READERS: Mapping[str, Callable[[Path, str], Header]] = {
     "raster": _raster, "dicom": _dicom, "nifti": _nifti, "arrays": _arrays
 }  # fmt: skip
-
-
-_STACKS = frozenset(("TIFF", "GIF", "WEBP", "PNG", "DICOM", "NIfTI", "NIfTI, gzipped"))
 
 
 def is_volume(root: Path, path: str) -> bool:

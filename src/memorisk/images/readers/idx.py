@@ -17,6 +17,11 @@ import numpy as np
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.size_limits import check_unpacked
 
+_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+_PIECE = 1 << 20
+_BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
+_DOWNLOAD_AGAIN = "it is cut off or no idx file; get it anew"
+
 
 @dataclass
 class ArrayStream:
@@ -48,12 +53,6 @@ class ArrayStream:
         if len(data) != n_bytes:
             raise InputError(f"{one_line(getattr(self.stream, 'name', 'array'))}: the file ends within the array")
         return np.frombuffer(data, dtype=self.dtype).reshape(shape)
-
-
-_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-_PIECE = 1 << 20
-_BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
-_DOWNLOAD_AGAIN = "it is cut off or no idx file; get it anew"
 
 
 @dataclass(frozen=True)

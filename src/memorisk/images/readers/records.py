@@ -29,6 +29,9 @@ from memorisk.images.readers.registry import (
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.size_limits import check_unpacked
 
+SVHN_SIDE = 32
+_SVHN_MAX_IMAGES = 1_000_000  # the largest part has 531,131
+
 
 @dataclass(frozen=True)
 class Record:
@@ -106,10 +109,6 @@ def record_labels(path: Path, kind: str = CIFAR10_RECORDS, place: int = 0) -> np
     n = count_frames(path, kind)
     records = np.memmap(path, dtype=np.uint8, mode="r", shape=(n, RECORDS[kind].n_bytes))
     return np.array(records[:, place])
-
-
-SVHN_SIDE = 32
-_SVHN_MAX_IMAGES = 1_000_000  # the largest part has 531,131
 
 
 def _read_svhn(path: Path, how: ReadOptions) -> np.ndarray:

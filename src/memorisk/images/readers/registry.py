@@ -31,6 +31,15 @@ BUILTIN_DIGITS = "builtin:digits"  # the path of the images that come with the p
 CIFAR10_RECORDS, CIFAR100_RECORDS, STL10_RECORDS = "records:cifar10", "records:cifar100", "records:stl10"
 SVHN_MATRIX = "matrix:svhn"
 HEAD_BYTES = 352  # a NIfTI-1 header with its extension flag is the longest head that is examined
+_TAR = b"ustar"
+_VALUE_TYPES = frozenset(
+    b"AE AS AT CS DA DS DT FL FD IS LO LT OB OD OF OL OW PN SH SL SQ SS ST TM UC UI UL UN UR US UT".split()
+)
+_RASTER = "memorisk.images.readers.raster"
+_ARRAYS = "memorisk.images.readers.arrays"
+_RECORDS = "memorisk.images.readers.records"
+SHARDS = "memorisk.images.readers.shards"
+PARQUET = "Parquet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +61,6 @@ class Format:
     kind: Kind
     matches: Callable[[bytes], bool]
     module: str
-
-
-_TAR = b"ustar"
 
 
 def _begins(*magic: bytes) -> Callable[[bytes], bool]:
@@ -93,11 +99,6 @@ def _is_arrow_stream(head: bytes) -> bool:
     return head[:4] == b"\xff" * 4 and 0 < int.from_bytes(head[4:8], "little") < 1 << 26 and not head[4] % 8
 
 
-_VALUE_TYPES = frozenset(
-    b"AE AS AT CS DA DS DT FL FD IS LO LT OB OD OF OL OW PN SH SL SQ SS ST TM UC UI UL UN UR US UT".split()
-)
-
-
 def _is_dicom(head: bytes) -> bool:
     """Return whether ``DICM`` follows the preamble or, without one, a plausible element of group 2 or 8 comes first."""
     if head[128:132] == b"DICM":
@@ -124,11 +125,6 @@ def _inflated_head(head: bytes) -> bytes:
         return b""
 
 
-_RASTER = "memorisk.images.readers.raster"
-_ARRAYS = "memorisk.images.readers.arrays"
-_RECORDS = "memorisk.images.readers.records"
-SHARDS = "memorisk.images.readers.shards"
-PARQUET = "Parquet"
 FORMATS = (
     # DICOM first: its preamble may hold the first bytes of a TIFF, for readers of both
     Format("DICOM", "dicom", _is_dicom, "memorisk.images.readers.dicom"),

@@ -40,6 +40,8 @@ NOTE = b"memorisk_note"
 """Key of a sentence in a schema that a manifest's notes repeat: the origin of the data set."""
 _CARD_BYTES = 1 << 20
 _INFO = "dataset_info.json"
+_LOCK = threading.RLock()  # a stream has one position
+_GZIP_HEAD = 4096
 
 
 @dataclass(frozen=True)
@@ -154,10 +156,6 @@ def _class_names(feature: Any) -> tuple[str, ...]:
         return _class_names(feature.get("feature"))
     names = feature.get("names") if _kind(feature) == "ClassLabel" else None
     return tuple(map(str, names)) if isinstance(names, list) else ()
-
-
-_LOCK = threading.RLock()  # a stream has one position
-_GZIP_HEAD = 4096
 
 
 @dataclass

@@ -20,6 +20,7 @@ BUILT_IN = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 """Domains whose operators onnxruntime brings along."""
 
 _LISTED = 5
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
 
 def check_onnx(file: Path) -> Any:
@@ -158,9 +159,6 @@ def _tensors(model: Any) -> Iterator[Any]:
             for sparse in [*([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []),
                            *attribute.sparse_tensors]:  # fmt: skip
                 yield from (sparse.values, sparse.indices)
-
-
-_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,13 @@ AUTO_TOLERANCE = 1e-4
 
 SUM_TOLERANCE = 1e-3
 """Largest distance of row sums from 1 for declared probabilities; rows are then divided by their sum."""
+N_PROBE_IMAGES = 6
+"""Number of images of noise that a model answers once it is loaded."""
+STABILITY_TOLERANCE = 0.02
+"""Largest change of an answer, as a share of the largest, when the batch holds other images (int8 files round so)."""
+WEIGHTS_ALONE = (".pt", ".pth", ".ckpt", ".th", ".bin", ".safetensors", ".pkl", ".pickle", ".joblib")
+"""Files that hold weights without a network, or a network only as code that loading would run."""
+_KINDS = "module:function, a network's name with weights, or an .onnx file"
 
 
 class OutputReader:
@@ -140,12 +147,6 @@ class OutputReader:
 
 BatchFunction = Callable[[np.ndarray], np.ndarray]
 """Function from a batch, float32 [n, C, H, W], to [n, K], as the network gives it."""
-
-N_PROBE_IMAGES = 6
-"""Number of images of noise that a model answers once it is loaded."""
-
-STABILITY_TOLERANCE = 0.02
-"""Largest change of an answer, as a share of the largest, when the batch holds other images (int8 files round so)."""
 
 
 class Predictor(Protocol):
@@ -306,12 +307,6 @@ def predict_in_batches(ask: BatchFunction, x: np.ndarray, size: int) -> np.ndarr
             raise ValueError(f"answers of shape {list(answers.shape)} for a batch of {size}")
         parts.append(answers[: size - missing])
     return np.concatenate(parts)
-
-
-WEIGHTS_ALONE = (".pt", ".pth", ".ckpt", ".th", ".bin", ".safetensors", ".pkl", ".pickle", ".joblib")
-"""Files that hold weights without a network, or a network only as code that loading would run."""
-
-_KINDS = "module:function, a network's name with weights, or an .onnx file"
 
 
 def load_predictor(

@@ -25,6 +25,8 @@ from memorisk.runs.errors import InputError
 _LAST_SIDE = 3
 _LEAST_SIZE = 4
 _GROUPS = 8
+_PATCHES = 8
+_WIDTH, _DEPTH, _HEADS = 96, 4, 3
 
 
 class SmallCNN(nn.Module):
@@ -129,10 +131,6 @@ class _ResidualBlock(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(self.norm1(self.conv1(x)))
         return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
-
-
-_PATCHES = 8
-_WIDTH, _DEPTH, _HEADS = 96, 4, 3
 
 
 def small_vit(num_classes: int, in_chans: int, image_size: int) -> nn.Module:

@@ -23,6 +23,7 @@ LAYERS: dict[str, tuple[tuple[int | str, ...], tuple[int, ...]]] = {
 }
 """Layers of each network: 3 x 3 convolutions by their channels, 2 x 2 pools and activations in order; then dense
 widths."""
+VARIANTS = {"": {}, "_dropout": {"dropout": True}, "_bn": {"batch_norm": True}}
 
 
 class PaperNet(nn.Module):
@@ -149,7 +150,6 @@ class DenseNet100(nn.Module):
         return self.forward_head(self.forward_features(x))
 
 
-VARIANTS = {"": {}, "_dropout": {"dropout": True}, "_bn": {"batch_norm": True}}
 VARIANTS |= {"_dropout_bn": VARIANTS["_dropout"] | VARIANTS["_bn"]}
 """Regularisers by the end of a name."""
 

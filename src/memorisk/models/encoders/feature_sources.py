@@ -43,6 +43,12 @@ from memorisk.scores.parts import PLACES, VIEWS, Comparison
 
 SUFFIXES = (".npy", ".npz", ".parquet")
 IMAGE, FEATURES, GROUP = "image", "features", "group"
+RANDOM, DEFAULT, DETAILS = "none", "default", "details"
+DEFAULT_DETECTOR_FOLDER = Path(__file__).parents[1] / "default_detector"
+"""Folder of the detector that comes with memorisk."""
+_PREFIXES = ("timm", "transformers", "detector", "pixels", "pca")
+ENCODERS: Registry[Any] = Registry("memorisk.encoders", dict.fromkeys(_PREFIXES), object)
+"""Kinds of features by the prefix before the colon; those of other packages return an `Encoder`."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +149,6 @@ def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
 
 
 SourceKind = Literal["network", "transformers", "detector", "pixels", "pca", "saved", "plugin"]
-RANDOM, DEFAULT, DETAILS = "none", "default", "details"
-DEFAULT_DETECTOR_FOLDER = Path(__file__).parents[1] / "default_detector"
-"""Folder of the detector that comes with memorisk."""
-_PREFIXES = ("timm", "transformers", "detector", "pixels", "pca")
-ENCODERS: Registry[Any] = Registry("memorisk.encoders", dict.fromkeys(_PREFIXES), object)
-"""Kinds of features by the prefix before the colon; those of other packages return an `Encoder`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ from memorisk.runs.files import atomic_path, fingerprint
 from memorisk.runs.size_limits import check_arrays
 
 _KEYS = ("mean", "directions", "variance", "total_variance", "n_fitted", "shape", "side")
+_CODE = 1  # part of every identity: a change of what an encoder computes makes new features
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +172,6 @@ def preparation(
 NetworkState = Literal["pretrained", "trained", "random", "fitted", "no network"]
 StoredShape = tuple[int, int, int]
 """Height, width and channels that images are stored in."""
-
-_CODE = 1  # part of every identity: a change of what an encoder computes makes new features
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,11 @@ _SLOPE = 0.2
 _GAIN = math.sqrt(2)  # keeps the variance of what a leaky ReLU halves
 _CLAMP = 256.0
 _EPS = 1e-8
+_START = 4
+_MAPPING_RATE = 0.01
+_AVERAGE = 0.995
+_GROUP = 4
+_HALF = math.sqrt(0.5)
 
 
 def activate(x: torch.Tensor) -> torch.Tensor:
@@ -198,13 +203,6 @@ class ToImage(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             style = self.affine(w.float())
         return modulated_conv(x, self.weight * self.scale, style, demodulate=False).float() + self.bias[:, None, None]
-
-
-_START = 4
-_MAPPING_RATE = 0.01
-_AVERAGE = 0.995
-_GROUP = 4
-_HALF = math.sqrt(0.5)
 
 
 class Mapping(nn.Module):

@@ -38,6 +38,11 @@ END_SECONDS = 10
 """Seconds that the nanny of a silent worker has to end it."""
 _MISSED = 4
 """Heartbeats that a worker must have missed: each comes once in 1 + n/200 seconds at the most, n workers."""
+CONNECT_SECONDS = 10
+RECONNECT_SECONDS = 120.0
+"""Seconds for which a scheduler that was there before is called again."""
+SILENT_WORKER_SECONDS = 2.0
+"""Seconds to wait for a worker that was silent the last time."""
 
 
 @contextmanager
@@ -122,11 +127,6 @@ def _take_off(client: Any, addresses: Sequence[str]) -> None:
     )
 
 
-CONNECT_SECONDS = 10
-RECONNECT_SECONDS = 120.0
-"""Seconds for which a scheduler that was there before is called again."""
-SILENT_WORKER_SECONDS = 2.0
-"""Seconds to wait for a worker that was silent the last time."""
 _silent_workers: set[str] = set()
 
 

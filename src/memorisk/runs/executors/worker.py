@@ -24,6 +24,13 @@ from memorisk.runs.errors import FULL_DISK_CODES, InputError, MemoriskError, Use
 from memorisk.runs.processes import SAFE_ENVIRONMENT, environment_variables
 from memorisk.runs.user_code.plugins import plugin_versions
 
+_VERSIONED_LIBRARIES = ("memorisk", "numpy", "torch", "timm")
+"""Libraries whose version a result may depend on."""
+_PATIENCE = 10.0  # seconds that a shared disk may take to show a new file
+INSPECTION_SECONDS = 20.0
+"""Seconds to wait for a worker that is checked before it takes jobs; more than a shared disk may take."""
+_MARK_PREFIX = ".seen-"
+
 
 class LifeSigns:
     """Time for which each of several workers has shown no sign of life, by this machine's clock alone.
@@ -60,12 +67,6 @@ def silence_message(worker: str, seconds: float) -> str:
     return f"no sign of life of worker {name} for {seconds:.0f} seconds: its jobs are given to others"
 
 
-_VERSIONED_LIBRARIES = ("memorisk", "numpy", "torch", "timm")
-"""Libraries whose version a result may depend on."""
-_PATIENCE = 10.0  # seconds that a shared disk may take to show a new file
-INSPECTION_SECONDS = 20.0
-"""Seconds to wait for a worker that is checked before it takes jobs; more than a shared disk may take."""
-_MARK_PREFIX = ".seen-"
 _process_lock = threading.Lock()
 
 

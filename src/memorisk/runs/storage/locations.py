@@ -37,6 +37,8 @@ _USER = re.compile(r"([A-Za-z0-9+.-]+)(:/+)([^\s/]*)@")
 _OF_STORAGE = frozenset(("abfs", "abfss", "az"))  # CONTAINER@ACCOUNT names no user
 _MAY_NAME = frozenset(("sftp", "ssh", "ftp", "smb", *_OF_STORAGE))  # a name without a password is not secret
 _SECRET_NAMES = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|SIGNATURE|ACCESS_KEY|ACCOUNT_KEY|_SAS")
+TREE, ORIGIN = "tree", "origin.txt"
+"""Folder of a copy (``KEY/tree/NAME``), and file with its URL (``KEY/origin.txt``)."""
 
 
 def url_of(place: object, *, refuse_unknown: bool = False) -> str | None:
@@ -162,10 +164,6 @@ def _is_plain(name: str) -> bool:
     return all(part not in ("", ".", "..") and len(part.encode()) <= 250 for part in parts) and not any(
         unicodedata.category(c) == "Cc" for c in name
     )
-
-
-TREE, ORIGIN = "tree", "origin.txt"
-"""Folder of a copy (``KEY/tree/NAME``), and file with its URL (``KEY/origin.txt``)."""
 
 
 def origin_of(text: str) -> str:

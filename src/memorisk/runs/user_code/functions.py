@@ -14,6 +14,9 @@ from memorisk.runs.options import grouped
 from memorisk.runs.processes import child_path
 from memorisk.runs.user_code.modules import import_current, loaded_fingerprint, text_fingerprint
 
+NAMES_A_FUNCTION = {"names": "function"}
+"""Metadata of a setting that is ``module:function``; in Python it may be the function itself."""
+
 
 @grouped("training")
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +43,6 @@ def python_folders(folders: str | Path | Sequence[str | Path]) -> tuple[Path, ..
         return tuple(Path(folder).absolute() for folder in several)
     except TypeError:
         raise InputError(f"python_path is {one_line(repr(folders), 60)}; it must be a folder, or several") from None
-
-
-NAMES_A_FUNCTION = {"names": "function"}
-"""Metadata of a setting that is ``module:function``; in Python it may be the function itself."""
 
 
 def function_name(function: Callable[..., Any]) -> tuple[str, Path | None]:

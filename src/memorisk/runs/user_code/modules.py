@@ -24,6 +24,7 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.processes import without_current_folder
 
 _DIGITS = 32  # as `files.file_fingerprint`
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class _TextLoader(SourceFileLoader):
@@ -135,9 +136,6 @@ def _roots(spec: ModuleSpec) -> list[Path]:
         return []
     file = Path(spec.origin).absolute()
     return [file if _installed(file) else file.parent]
-
-
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 def _below(file: str, folder: str) -> bool:

@@ -24,6 +24,10 @@ CODES = {
 LN2 = math.log(2.0)
 ROOM = 1.0 + 2.0**-40
 """Factor of keys of distances: the definition's own rounding in float64, and that of its roots."""
+LANES, DEPTH = 64, 16
+"""Chunk sizes: a chunk is every ``LANES``-th of ``LANES * DEPTH`` references, so that minima need no register sum."""
+SPARE = 8
+"""Chunks in addition to k that are evaluated first."""
 
 
 @compiled()
@@ -229,10 +233,6 @@ def _upper(value, rho, beta, root):
     return value * (1.0 + rho) + beta
 
 
-LANES, DEPTH = 64, 16
-"""Chunk sizes: a chunk is every ``LANES``-th of ``LANES * DEPTH`` references, so that minima need no register sum."""
-
-
 @compiled()
 def _n_chunks(n):
     """Return the number of chunks of n references."""
@@ -368,10 +368,6 @@ def _product(x, y):
     for t in range(len(x)):
         total += x[t] * y[t]
     return total
-
-
-SPARE = 8
-"""Chunks in addition to k that are evaluated first."""
 
 
 @compiled()

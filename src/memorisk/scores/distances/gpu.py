@@ -30,6 +30,16 @@ TILE = 1 << 28
 """Values in a tile: 1 GiB."""
 PADDED = 128, 4
 """Multiples in which the rows and columns of a block come; see `gpu_kernels`."""
+GROUP = 64
+"""References in a group, of which the search looks at the least value first."""
+GATHERED_GROUPS = 1 << 18
+"""Number of such groups whose values are looked at in one step."""
+PENDING_PAIRS = 1 << 22
+"""Pairs that wait before the search prunes them; or four times the answer's."""
+BINNED_VALUES = 1 << 24
+"""Number of values that are sorted into bins in one step."""
+PAIRS_PER_THREAD = 4096
+"""Number of pairs that one thread evaluates at a time."""
 
 
 class DeviceRows(Rows):
@@ -194,16 +204,6 @@ def full_products(device: Any) -> Iterator[None]:
 
 
 Ids = NDArray[np.int64]
-GROUP = 64
-"""References in a group, of which the search looks at the least value first."""
-GATHERED_GROUPS = 1 << 18
-"""Number of such groups whose values are looked at in one step."""
-PENDING_PAIRS = 1 << 22
-"""Pairs that wait before the search prunes them; or four times the answer's."""
-BINNED_VALUES = 1 << 24
-"""Number of values that are sorted into bins in one step."""
-PAIRS_PER_THREAD = 4096
-"""Number of pairs that one thread evaluates at a time."""
 
 
 @dataclass(frozen=True, eq=False)

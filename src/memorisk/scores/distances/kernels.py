@@ -21,20 +21,6 @@ from memorisk.scores.distances.rows import FloatArray, array_library
 if TYPE_CHECKING:
     from memorisk.scores.distances.bounds import Block
 
-
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator: ``numba.njit`` with a cache, or without one where no folder can be written."""
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        """Compile a function at its first call."""
-        try:
-            return njit(nogil=True, cache=True, **options)(function)
-        except RuntimeError:  # numba's word for "no locator available": a read-only installation without a home
-            return njit(nogil=True, **options)(function)
-
-    return decorate
-
-
 FAST = {"reassoc", "nsz", "nnan", "ninf", "contract"}
 """Flags that allow any order and fused products, but no reciprocals and no approximate functions."""
 SHARED = 1 << 16
@@ -50,6 +36,22 @@ LOG = tuple(
 C0, C1, C2, C3, C4, C5, C6 = LOG
 LN2, ONE, LEAST = np.float32(np.log(2.0)), np.float32(1.0), np.float32(1e-31)
 _ROOT_HALF_BITS = 0x3F3504F3
+SMALLEST = 1e-30
+"""Least number that counts: smaller ones are 0 in Canberra's shares, and each may be off by 1."""
+NORMS = {"product": 2, "sum": 1, "ratio": 1, "share": 3, "entropy": 4, "none": 0}
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator: ``numba.njit`` with a cache, or without one where no folder can be written."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        """Compile a function at its first call."""
+        try:
+            return njit(nogil=True, cache=True, **options)(function)
+        except RuntimeError:  # numba's word for "no locator available": a read-only installation without a home
+            return njit(nogil=True, **options)(function)
+
+    return decorate
 
 
 @compiled(inline="always")
@@ -260,11 +262,6 @@ def shares_from(own_x, own_y, both, tile):
         for j in range(len(row)):
             below = own + own_y[j] + (row[j] if both else np.float32(0))
             row[j] = row[j] / max(below, LEAST)
-
-
-SMALLEST = 1e-30
-"""Least number that counts: smaller ones are 0 in Canberra's shares, and each may be off by 1."""
-NORMS = {"product": 2, "sum": 1, "ratio": 1, "share": 3, "entropy": 4, "none": 0}
 
 
 @compiled(fastmath={"reassoc", "nsz"})

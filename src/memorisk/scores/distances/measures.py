@@ -29,6 +29,15 @@ _ANY, _POSITIVE, _BINARY = "any", "non-negative", "binary"
 _NONE = "none"
 _DEFINED = "defined for every row"
 _SAME = "none"
+_POSITIVE_FITTED = "none; the column minimum with the domain 'shift'"
+PLUGIN_FORMS = ("euclidean", "sqeuclidean", "cityblock", "chebyshev")
+"""Measures that take any rows and fit nothing."""
+UNIT_ROWS = ("correlation", "cosine", "whitened")
+"""Measures of rows that are brought to length 1."""
+FORMAT = "memorisk distance measure 1"
+DOMAINS = ("signed", "shift", "softplus")
+_ARRAYS = ("minimum", "medians", "variance", "mean", "whitening")
+_NUMBERS = ("name", "dimension", "references", "domain", "p", "binarise", "shrinkage", "constant_columns")
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,6 @@ class Measure:
     """Measure that compares a plug-in's rows, one of `PLUGIN_FORMS`; the search is that measure's, and as exact."""
 
 
-_POSITIVE_FITTED = "none; the column minimum with the domain 'shift'"
 _MEASURES = (
     Measure(
         "braycurtis", "sum |x - y| / sum |x + y|", _POSITIVE, _POSITIVE_FITTED,
@@ -114,8 +122,6 @@ _MEASURES = (
     ),
 )  # fmt: skip
 
-PLUGIN_FORMS = ("euclidean", "sqeuclidean", "cityblock", "chebyshev")
-"""Measures that take any rows and fit nothing."""
 _OWN = {measure.name: measure for measure in _MEASURES}
 
 
@@ -136,8 +142,6 @@ MEASURES = Registry("memorisk.measures", _OWN, Measure, _registered)
 """The measures by name, plug-ins last."""
 PAPER_MEASURES = tuple(name for name in _OWN if name != "whitened")
 """Names of the 14 measures of paper 003."""
-UNIT_ROWS = ("correlation", "cosine", "whitened")
-"""Measures of rows that are brought to length 1."""
 
 
 def find_measure(name: str) -> Measure:
@@ -151,12 +155,8 @@ def find_measure(name: str) -> Measure:
     return MEASURES[name]
 
 
-FORMAT = "memorisk distance measure 1"
-DOMAINS = ("signed", "shift", "softplus")
 POSITIVE = tuple(name for name, measure in _OWN.items() if measure.domain == "non-negative")
 BINARY = tuple(name for name, measure in _OWN.items() if measure.domain == "binary")
-_ARRAYS = ("minimum", "medians", "variance", "mean", "whitening")
-_NUMBERS = ("name", "dimension", "references", "domain", "p", "binarise", "shrinkage", "constant_columns")
 
 
 @dataclass(frozen=True, eq=False)

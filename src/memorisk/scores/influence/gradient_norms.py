@@ -17,6 +17,9 @@ from torch.func import functional_call, grad, vmap
 
 BUDGET = 1 << 22
 """Numbers that an intermediate array may hold (16 MB in float32): images are taken in pieces below it."""
+_FEW = 64  # numbers per patch: below, patches copied out and one product beat a call of the library for every image
+METHODS = ("vmap", "loop")
+_GRADIENT_NUMBERS = 1 << 25  # numbers in the gradients of the images that vmap takes at once (128 MB in float32)
 
 
 def image_chunks(b: int, numbers: int) -> Iterator[slice]:
@@ -138,9 +141,6 @@ def convolution_weight(
     return norms
 
 
-_FEW = 64  # numbers per patch: below, patches copied out and one product beat a call of the library for every image
-
-
 def _one_by_one(
     a: torch.Tensor,
     g: torch.Tensor,
@@ -173,10 +173,6 @@ def _patches(
     batch, channel, row, column = a.stride()
     strides = (batch, channel, row * dilation[0], column * dilation[1], row * stride[0], column * stride[1])
     return a.as_strided((*a.shape[:2], kernel[2], kernel[3], *out), strides, a.storage_offset())
-
-
-METHODS = ("vmap", "loop")
-_GRADIENT_NUMBERS = 1 << 25  # numbers in the gradients of the images that vmap takes at once (128 MB in float32)
 
 
 def squares_by_loop(

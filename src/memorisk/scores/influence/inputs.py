@@ -24,6 +24,7 @@ Prepare = Callable[[torch.Tensor], torch.Tensor]
 
 _RANGE = {"uint8": 255.0, "uint16": 65535.0}
 _FLOATS = ("float16", "float32", "float64")
+LOSSES = ("cross_entropy", "binary", "multi_label")
 
 
 def check_images(images: Images) -> None:
@@ -129,9 +130,6 @@ def load_checkpoint(model: nn.Module, checkpoint: Checkpoint, number: int) -> No
 
 def _some(names: list[str]) -> str:
     return ", ".join(repr(name) for name in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-LOSSES = ("cross_entropy", "binary", "multi_label")
 
 
 def check_labels(labels: ArrayLike | torch.Tensor, n: int, loss: str) -> torch.Tensor:

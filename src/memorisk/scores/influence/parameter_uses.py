@@ -26,6 +26,11 @@ from memorisk.scores.influence import gradient_norms
 Tensor = torch.Tensor
 Norm = Callable[[Tensor, int], Tensor]
 """Function of the gradient of an operation's output and the number of images b that returns norms [b]."""
+VIEW_OPERATIONS = frozenset(
+    (Tensor.view, Tensor.reshape, torch.reshape, Tensor.unsqueeze, torch.unsqueeze, Tensor.squeeze)
+)
+"""Functions that only rearrange a weight's shape, number by number: a gradient's norm is the same before and after."""
+UNKNOWN_OPERATION = "it is used in an operation whose per-image gradient norm has no short form here"
 
 
 @dataclass(frozen=True)
@@ -237,13 +242,6 @@ def _known() -> dict[Any, Callable[..., Call | None]]:
 
 
 KNOWN_OPERATIONS = _known()
-VIEW_OPERATIONS = frozenset(
-    (Tensor.view, Tensor.reshape, torch.reshape, Tensor.unsqueeze, torch.unsqueeze, Tensor.squeeze)
-)
-"""Functions that only rearrange a weight's shape, number by number: a gradient's norm is the same before and after."""
-
-
-UNKNOWN_OPERATION = "it is used in an operation whose per-image gradient norm has no short form here"
 
 
 @dataclass(frozen=True)

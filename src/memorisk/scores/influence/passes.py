@@ -18,6 +18,12 @@ from memorisk.scores.influence.gradient_norms import METHODS, per_image_squares,
 from memorisk.scores.influence.inputs import check_logits, direction
 from memorisk.scores.influence.parameter_uses import ParameterUse, Recorder, gradients, verified_uses
 
+TOLERANCE = 1e-4
+"""Relative difference of a parameter's squared norm from autograd's above which it takes the long way."""
+_NOISE = 1e-8  # share of an image's squared norm below which a parameter's is rounding (a key's bias in attention)
+_APART = 1e-3  # of the logits' size: above it an image's logits depend on the rest of its batch
+_SHIFT, _SMALLEST = 0.1, 0.02  # noise on the weights, relative to their size and at least
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -138,12 +144,6 @@ def batch_squares(
             total += squared.to(total.device)
     return (total * scale).cpu()
 
-
-TOLERANCE = 1e-4
-"""Relative difference of a parameter's squared norm from autograd's above which it takes the long way."""
-_NOISE = 1e-8  # share of an image's squared norm below which a parameter's is rounding (a key's bias in attention)
-_APART = 1e-3  # of the logits' size: above it an image's logits depend on the rest of its batch
-_SHIFT, _SMALLEST = 0.1, 0.02  # noise on the weights, relative to their size and at least
 
 Squares = dict[str, torch.Tensor]
 

@@ -28,6 +28,9 @@ from memorisk.scores.influence.inputs import (
 )
 from memorisk.scores.influence.passes import batch_squares, make_plan
 
+_CHECKED = 3
+"""Images of the self-check, spread over all: an odd number that distinguishes a batch axis from most others."""
+
 
 @dataclass(frozen=True)
 class SelfInfluence:
@@ -74,10 +77,6 @@ class SelfInfluence:
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= len(keys):
             raise InputError(f"k must be a whole number of images from 1 to {len(keys)}; got {k!r}")
         return np.argsort(keys, kind="stable")[:k].astype(np.int64)
-
-
-_CHECKED = 3
-"""Images of the self-check, spread over all: an odd number that distinguishes a batch axis from most others."""
 
 
 def self_influence(

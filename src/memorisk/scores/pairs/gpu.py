@@ -29,6 +29,8 @@ NONE = -(2**31)
 """Value that marks a pair that is left out."""
 EXACT_NUMBERS = 1 << 26
 """Numbers in a table that is held in float64 for the definition: 512 MiB."""
+COMPARED_PAIRS = 1 << 24
+"""Number of pairs that are compared with thresholds or edges in one step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,10 +171,6 @@ def on_device(device: Any) -> Iterator[None]:
         if device.type == "cuda":
             stack.enter_context(torch.cuda.device(device))
         yield
-
-
-COMPARED_PAIRS = 1 << 24
-"""Number of pairs that are compared with thresholds or edges in one step."""
 
 
 @dataclass(eq=False, kw_only=True)

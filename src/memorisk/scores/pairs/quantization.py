@@ -28,6 +28,16 @@ from numpy.typing import NDArray
 from memorisk.runs.errors import InputError
 from memorisk.scores.distances.rows import LARGEST, FloatArray, Rows, Team, name_rows, rows_per_block
 
+LANES = 32
+"""Multiple in which columns come."""
+ROOM = 1 << 27
+"""Largest value of a row's own sum: sums of a few of them stay within 32 bits."""
+SMALLEST_STEP = 2.0**-900
+STAGES = (0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0)
+"""Shares of the columns after which a pair may be given up."""
+SAMPLE = 512
+"""Number of rows from which the spread of columns is estimated."""
+
 
 @dataclass(frozen=True, eq=False)
 class Head:
@@ -72,17 +82,6 @@ def _numbers(values: Any, what: str) -> FloatArray:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"the head's {what} are not numbers; give an array or a tensor") from None
-
-
-LANES = 32
-"""Multiple in which columns come."""
-ROOM = 1 << 27
-"""Largest value of a row's own sum: sums of a few of them stay within 32 bits."""
-SMALLEST_STEP = 2.0**-900
-STAGES = (0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0)
-"""Shares of the columns after which a pair may be given up."""
-SAMPLE = 512
-"""Number of rows from which the spread of columns is estimated."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,6 +45,8 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife
 from memorisk.statistics.multiple_testing import holm
 
+RANK_LEVEL = 0.05
+
 
 @dataclass(frozen=True)
 class Queries:
@@ -334,9 +336,6 @@ def signed_sums(sizes: ArrayLike) -> FloatArray:
         spaced[:: 2 * value] = scipy.stats.binom.pmf(np.arange(count + 1), count, 0.5)
         probabilities = np.convolve(probabilities, spaced)
     return probabilities
-
-
-RANK_LEVEL = 0.05
 
 
 @dataclass(frozen=True)

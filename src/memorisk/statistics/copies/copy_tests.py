@@ -38,6 +38,8 @@ FloatArray = NDArray[np.float64]
 MIN_PER_CELL = 20
 """Number of synthetic images that a cell needs for the normal approximation to the rank sum."""
 BLOCK = 2**22
+_DRAWS = 500
+_AT_ONCE = 1 << 21  # numbers
 
 
 @dataclass(frozen=True)
@@ -270,10 +272,6 @@ def _authentic(distance: ArrayLike, nearest: ArrayLike, own: FloatArray) -> NDAr
     if index.shape != values.shape or index.min() < 0 or index.max() >= len(own):
         raise InputError(f"{values.shape} distances need the index, from 0 to {len(own) - 1}, of a training image each")
     return values > own[index]
-
-
-_DRAWS = 500
-_AT_ONCE = 1 << 21  # numbers
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,14 @@ MIN_CUT_TAIL = 5
 exponential one."""
 MIN_HELD_OUT = math.ceil(MIN_TAIL / TAIL)
 """Fewest held-out patients whose nearest tenth holds `MIN_TAIL`."""
+EXPECTED_PAIRS = 0.01
+"""Expected number of pairs of different people above the threshold, in a whole set."""
+OUTLIER_SHARE = 1e-4
+"""Share of `EXPECTED_PAIRS` below which a pair is apart: fewer such pairs are expected by the tail."""
+MIN_TAIL_PAIRS = 30
+"""Fewest pairs to which an exponential is fitted: the upper 95 % limit of its mean is then 1.39 times the mean."""
+_LARGEST = 1 - 1e-6
+_MEAN_ERROR = 0.05
 
 
 @dataclass(frozen=True)
@@ -246,16 +254,6 @@ def copies_for_power(share: float, probability: float) -> int | None:
     if share >= probability:
         return 1
     return math.ceil(math.log(1 - probability) / math.log(1 - share) * (1 - 1e-12))
-
-
-EXPECTED_PAIRS = 0.01
-"""Expected number of pairs of different people above the threshold, in a whole set."""
-OUTLIER_SHARE = 1e-4
-"""Share of `EXPECTED_PAIRS` below which a pair is apart: fewer such pairs are expected by the tail."""
-MIN_TAIL_PAIRS = 30
-"""Fewest pairs to which an exponential is fitted: the upper 95 % limit of its mean is then 1.39 times the mean."""
-_LARGEST = 1 - 1e-6
-_MEAN_ERROR = 0.05
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from memorisk.statistics.pairs.auc import (
 FloatArray = NDArray[np.float64]
 ROUNDING = 1e-9
 """Amount by which a share of weight may be missed for the rounding of its sum."""
+CONFIDENCE = 0.95
 
 
 def weight_below(score: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -246,9 +247,6 @@ def pair_decisions(
 def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
     """Divide; NaN where the divisor is 0."""
     return np.divide(above, below, out=np.full(np.shape(above), np.nan), where=np.asarray(below) > 0)
-
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)

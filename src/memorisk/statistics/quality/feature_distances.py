@@ -63,6 +63,12 @@ from memorisk.statistics.quality.figures import (
     unit_sums,
 )
 
+THRESHOLD = 0.1
+"""Distance s from which MiFID has no penalty."""
+FLOOR = 10e-15
+"""Number added to s, as it is published: a set of copies divides by this."""
+_AT_ONCE = 1 << 23
+
 
 @dataclass(frozen=True, eq=False)
 class Frechet:
@@ -165,13 +171,6 @@ def _influence(z: FloatArray, vectors: FloatArray, s: FloatArray, difference: Fl
     n = len(z)
     moved = 2 * np.sqrt(n - 1) * (z @ difference) / n + np.square(z).sum(axis=1) - np.square(vectors) @ s
     return moved - moved.mean()
-
-
-THRESHOLD = 0.1
-"""Distance s from which MiFID has no penalty."""
-FLOOR = 10e-15
-"""Number added to s, as it is published: a set of copies divides by this."""
-_AT_ONCE = 1 << 23
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,12 @@ Codes = NDArray[np.int64]
 FigureScale = Literal["log", "logit", "asinh"]
 MIN_UNITS = 6
 """Least number of independent units on a side with which an interval is given."""
+_ASINH = 1.5  # half-widths from 0 at which asinh turns from the identity to the logarithm
+_SCALE_WORDS: dict[FigureScale, str] = {
+    "log": "its logarithm",
+    "logit": "its logit",
+    "asinh": "its inverse hyperbolic sine",
+}
 
 
 @dataclass(frozen=True)
@@ -182,14 +188,6 @@ def variance_interval(
         return samples.no_interval(estimate, "no unit changes this figure")
     half = float(scipy.stats.t.ppf((1 + samples.level) / 2, df)) * math.sqrt(variance)
     return samples.figure(estimate, _limits(estimate, half, scale), df, f"{method}, t on {_SCALE_WORDS[scale]}")
-
-
-_ASINH = 1.5  # half-widths from 0 at which asinh turns from the identity to the logarithm
-_SCALE_WORDS: dict[FigureScale, str] = {
-    "log": "its logarithm",
-    "logit": "its logit",
-    "asinh": "its inverse hyperbolic sine",
-}
 
 
 def _variance(sides: list[FloatArray]) -> tuple[float, float]:

@@ -48,6 +48,11 @@ from memorisk.statistics.quality.figures import (
 
 Mask = NDArray[np.bool_]
 _AT_ONCE = 1 << 22  # pairs in a block: 32 MiB
+GROUPS = 20
+"""Largest number of groups of units that are left out in turn."""
+SPLITS = 30
+"""Number of random halvings."""
+_NO_PARTS = "the sets were not divided, or their parts are too small"
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,13 +170,6 @@ class _Pairs:
             distance = rowwise(self.centres[columns[j]], self.others[rows[i]], self.measure)
             inside[i, j] = distance <= radius[j]
         return inside
-
-
-GROUPS = 20
-"""Largest number of groups of units that are left out in turn."""
-SPLITS = 30
-"""Number of random halvings."""
-_NO_PARTS = "the sets were not divided, or their parts are too small"
 
 
 @dataclass(frozen=True)

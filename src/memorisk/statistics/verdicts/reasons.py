@@ -15,6 +15,9 @@ from memorisk.runs.errors import one_line
 from memorisk.statistics.verdicts.remedies import Ways, alternatives
 from memorisk.statistics.verdicts.units import GROUP_NAMES, UnitNames
 
+REASONS: dict[str, "type[Reason]"] = {}
+"""Reasons by their code."""
+
 
 class Bearing(StrEnum):
     """Effect of a reason on the verdict."""
@@ -86,10 +89,6 @@ class Words:
         if isinstance(self.source, str):
             return self.source.format_map(_Values(reason))
         return self.source(reason)
-
-
-REASONS: dict[str, "type[Reason]"] = {}
-"""Reasons by their code."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

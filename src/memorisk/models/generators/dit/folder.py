@@ -50,6 +50,7 @@ from memorisk.runs.files import atomic_path, fingerprint, read_json, write_json
 TRANSFORMER, VAE, SCHEDULER = "transformer", "vae", "scheduler"
 _CLASSES = ("DiTTransformer2DModel", "Transformer2DModel")  # the paper's converted weights say the second
 _TABLE = ".norm1.emb.class_embedder."
+SCHEDULER_CONFIG = "scheduler_config.json"
 
 
 @dataclass(frozen=True)
@@ -228,9 +229,6 @@ def _downloaded(name: str) -> Path:
     """Return the folder of the hub's cache that holds a pipeline's parts."""
     more = ("model_index.json", f"{SCHEDULER}/scheduler_config.json")
     return download_folder(name, (TRANSFORMER, VAE), f"{one_line(name, 80)}@{DEFAULT}", more)
-
-
-SCHEDULER_CONFIG = "scheduler_config.json"
 
 
 @dataclass(frozen=True, eq=False)
