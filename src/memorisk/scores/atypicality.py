@@ -51,6 +51,10 @@ def normalised_features(features: ArrayLike) -> FloatArray:
     Raises:
         InputError: Not a table; rows that hold NaN or infinities, rows of length 0, rows of one repeated value, or
             the same row for every image. Row numbers count from 0.
+
+    Example:
+        >>> normalised_features([[3.0, 4.0], [0.0, 2.0]]).round(2).tolist()
+        [[0.6, 0.8], [0.0, 1.0]]
     """
     try:
         f = np.asarray(features, dtype=np.float64)
@@ -86,6 +90,12 @@ def pairwise_atypicality(features: ArrayLike, label: ArrayLike, group: ArrayLike
 
     Raises:
         InputError: As `normalised_features`, or lengths differ, or fewer than two classes.
+
+    Example:
+        >>> features = [[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]]
+        >>> scores = pairwise_atypicality(features, ["a", "a", "b", "b"], ["p", "q", "r", "s"])
+        >>> scores.intra.round(3).tolist()
+        [0.005, 0.005, 0.005, 0.005]
     """
     f, classes, labels = _checked(features, label)
     _, groups = np.unique(_column("group", group, len(f)), return_inverse=True)
@@ -121,6 +131,12 @@ def centroid_atypicality(features: ArrayLike, label: ArrayLike, *, leave_out: bo
 
     Raises:
         InputError: As `normalised_features`, or lengths differ, or fewer than two classes.
+
+    Example:
+        >>> features = [[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]]
+        >>> scores = centroid_atypicality(features, ["a", "a", "b", "b"])
+        >>> scores.intra.round(3).tolist()
+        [0.051, 0.051, 0.051, 0.051]
     """
     f, classes, labels = _checked(features, label)
     sums = _sums(f, labels, len(classes))

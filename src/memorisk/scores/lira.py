@@ -88,6 +88,10 @@ def lira_scores(
 
     Raises:
         InputError: An unknown option, shapes that differ, an infinite value, or too few models.
+
+    Example:
+        >>> lira_scores([1.0], None, [[0.0], [1.0], [2.0]], mode="offline", allow_small=True).round(3).tolist()
+        [-0.693]
     """
     phi = np.asarray(target, dtype=np.float64)
     _check_options(mode, centre, variance)
@@ -136,6 +140,11 @@ def twin_references(phi_a: ArrayLike, phi_b: ArrayLike, sign: ArrayLike, target_
 
     Raises:
         InputError: Shapes differ, or no other seed is left.
+
+    Example:
+        >>> references = twin_references([[3.0], [4.0]], [[1.0], [2.0]], [[1], [-1]], 0)
+        >>> references.refs_in.tolist(), references.refs_out.tolist()
+        ([[2.0]], [[4.0]])
     """
     a, b = np.asarray(phi_a, dtype=np.float64), np.asarray(phi_b, dtype=np.float64)
     signs = np.asarray(sign)

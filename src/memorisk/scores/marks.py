@@ -63,6 +63,10 @@ def kl_divergence(clean: ArrayLike, marked: ArrayLike, *, clip: float = CLIP) ->
 
     Raises:
         InputError: Shapes differ, or a value is not a probability.
+
+    Example:
+        >>> kl_divergence([[0.5, 0.5]], [[0.25, 0.75]]).round(4).tolist()
+        [0.1438]
     """
     p, q = np.asarray(clean, dtype=np.float64), np.asarray(marked, dtype=np.float64)
     if p.ndim < 2 or p.shape[-2:] != q.shape[-2:]:
@@ -83,6 +87,10 @@ def mean_log_kl(divergences: ArrayLike, *, floor: float = FLOOR) -> FloatArray:
 
     Returns:
         Means over the probes, [...].
+
+    Example:
+        >>> round(float(mean_log_kl([1.0, 1.0])), 4)
+        0.0
     """
     return np.log(np.maximum(np.asarray(divergences, dtype=np.float64), floor)).mean(axis=-1)
 

@@ -55,6 +55,10 @@ def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> FloatArray:
 
     Raises:
         InputError: Shapes or targets do not fit, or a logit is not finite.
+
+    Example:
+        >>> binary_cross_entropy([0.0, 2.0], [1, 0]).round(4).tolist()
+        [0.6931, 2.1269]
     """
     return np.logaddexp(0.0, -_signed_binary(logits, targets))
 
@@ -74,6 +78,10 @@ def logit_margin(logits: ArrayLike, labels: ArrayLike) -> FloatArray:
 
     Raises:
         InputError: Shapes or labels do not fit, or a logit is not finite.
+
+    Example:
+        >>> logit_margin([[2.0, 0.0]], [0]).tolist()
+        [2.0]
     """
     if np.ndim(logits) == 1:
         return _signed_binary(logits, labels)
@@ -96,6 +104,10 @@ def loss_gap(loss_a: ArrayLike, loss_b: ArrayLike) -> FloatArray:
 
     Raises:
         InputError: The shapes differ.
+
+    Example:
+        >>> loss_gap([0.5, 1.0], [1.5, 1.0]).tolist()
+        [1.0, 0.0]
     """
     a, b = np.asarray(loss_a, dtype=np.float64), np.asarray(loss_b, dtype=np.float64)
     if a.shape != b.shape:
@@ -119,6 +131,10 @@ def memorization(gap: ArrayLike, sign: ArrayLike) -> FloatArray:
 
     Raises:
         InputError: Shapes differ, a sign is not -1, 0 or +1, or the gap of a scored image is not finite.
+
+    Example:
+        >>> memorization([[1.0, -2.0], [3.0, 0.0]], [[1, -1], [1, 0]]).tolist()
+        [2.0, 2.0]
     """
     d, s = _gap_and_sign(gap, sign)
     total = np.zeros(d.shape[1])
@@ -153,6 +169,11 @@ def group_table(gap: ArrayLike, sign: ArrayLike, group: ArrayLike) -> GroupTable
 
     Raises:
         InputError: As `memorization`, or `group` has another length.
+
+    Example:
+        >>> table = group_table([[1.0, 3.0, -2.0]], [[1, 1, -1]], ["p", "p", "q"])
+        >>> table.values.tolist()
+        [[2.0], [2.0]]
     """
     d, s = _gap_and_sign(gap, sign)
     ids, index, counts = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
@@ -237,6 +258,11 @@ def influence(correct: ArrayLike, member: ArrayLike) -> FloatArray:
 
     Source:
         Feldman and Zhang (2020), equation 2; METHODS section 1: only from K = 100.
+
+    Example:
+        >>> member = np.arange(100)[:, None] % 2 == 0
+        >>> influence(member.astype(int), member).tolist()
+        [[1.0]]
     """
     hits, members = _zero_one("correct", correct), _zero_one("member", member)
     if hits.ndim != 2 or members.ndim != 2 or len(hits) != len(members):

@@ -70,22 +70,42 @@ class AttackScores:
 
 
 def loss_threshold(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
-    """Compute ``-loss_target`` (Yeom et al. 2018): members have the lower loss. The twin is not used."""
+    """Compute ``-loss_target`` (Yeom et al. 2018): members have the lower loss. The twin is not used.
+
+    Example:
+        >>> loss_threshold(np.array([0.1, 2.0]), np.array([1.0, 1.0])).tolist()
+        [-0.1, -2.0]
+    """
     return -loss_target
 
 
 def independent_loss(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
-    """Compute ``-loss_twin``, the control: a model that saw neither side separates them only if the sides differ."""
+    """Compute ``-loss_twin``, the control: a model that saw neither side separates them only if the sides differ.
+
+    Example:
+        >>> independent_loss(np.array([0.1, 2.0]), np.array([1.0, 1.0])).tolist()
+        [-1.0, -1.0]
+    """
     return -loss_twin
 
 
 def confidence_ratio(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
-    """Compute ``log p_target(y) - log p_twin(y)``: the log of the ratio of the probabilities of the true label."""
+    """Compute ``log p_target(y) - log p_twin(y)``: the log of the ratio of the probabilities of the true label.
+
+    Example:
+        >>> confidence_ratio(np.array([0.5, 2.0]), np.array([1.0, 1.0])).tolist()
+        [0.5, -1.0]
+    """
     return (-loss_target) - (-loss_twin)
 
 
 def differential(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
-    """Compute ``loss_twin - loss_target``: M itself as the attack, in one seed."""
+    """Compute ``loss_twin - loss_target``: M itself as the attack, in one seed.
+
+    Example:
+        >>> differential(np.array([0.5, 2.0]), np.array([1.0, 1.0])).tolist()
+        [0.5, -1.0]
+    """
     return loss_twin - loss_target
 
 

@@ -169,6 +169,10 @@ def paper_p(rho: float, n: int) -> float:
     Args:
         rho: Spearman's rho of the images.
         n: Number of images.
+
+    Example:
+        >>> round(paper_p(0.5, 30), 4)
+        0.0049
     """
     if np.isnan(rho) or n < 3:
         return float("nan")

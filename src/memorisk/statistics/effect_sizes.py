@@ -101,6 +101,11 @@ def cohens_d(
 
     Source:
         Paper 000, A.11 "Cohen's d"; Cohen (1988).
+
+    Example:
+        >>> effect = cohens_d([0.0, 1.0, 2.0, 3.0], [2.0, 3.0, 4.0, 5.0])
+        >>> round(effect.estimate, 3)
+        1.549
     """
     x, y = _column(first), _column(second)
     if (group_first is None) != (group_second is None):
@@ -145,6 +150,10 @@ def paired_dz(before: ArrayLike, after: ArrayLike, group: ArrayLike | None = Non
 
     Source:
         METHODS section 1, "Rarity"; Hedges (1981), equation 6e.
+
+    Example:
+        >>> round(paired_dz([0.0, 1.0, 2.0], [1.0, 3.0, 3.0]).estimate, 3)
+        1.32
     """
     x, y = _column(before), _column(after)
     if x.shape != y.shape:
@@ -172,6 +181,10 @@ def percent_change(before: float, after: float) -> float:
 
     Source:
         Paper 000, table 6; METHODS section 1, "Distinctiveness, intervened on".
+
+    Example:
+        >>> percent_change(0.5, 0.25)
+        -50.0
     """
     return 100 * (after - before) / abs(before) if before != 0 else float("nan")
 

@@ -407,6 +407,10 @@ def guess_p_value(correct: int, r: int, epsilon: float, *, delta: float = 0.0, n
 
     Source:
         Steinke, Nasr and Jagielski (2023), theorem 5.2 and corollary 5.4.
+
+    Example:
+        >>> round(guess_p_value(18, 20, 1.0), 4)
+        0.0648
     """
     m = _check_counts(correct, r, delta, n_pairs)
     if not epsilon >= 0:

@@ -261,6 +261,11 @@ def difference_interval(after: ArrayLike, before: ArrayLike, level: float = 0.95
 
     Raises:
         InputError: The tables have different groups, or as `two_way_interval`.
+
+    Example:
+        >>> interval = difference_interval([[1.0, 1.2], [2.0, 2.1]], [[0.5, 0.6], [1.1, 1.5]])
+        >>> round(interval.estimate, 3)
+        0.65
     """
     a, b = np.asarray(after, dtype=np.float64), np.asarray(before, dtype=np.float64)
     if a.ndim != 2 or b.ndim != 2 or len(a) != len(b):

@@ -197,7 +197,12 @@ def _df_of(parts: tuple[tuple[float, float], ...], level: float) -> float:
 
 
 def t_quantile(probability: float, df: float) -> float:
-    """Quantile of Student's t: `scipy.stats.t.ppf` of one number without its checks, which took longer than it."""
+    """Quantile of Student's t: `scipy.stats.t.ppf` of one number without its checks, which took longer than it.
+
+    Example:
+        >>> round(t_quantile(0.975, 10), 3)
+        2.228
+    """
     return float(scipy.special.stdtrit(df, probability))
 
 
@@ -206,6 +211,10 @@ def mid_ranks(values: FloatArray) -> FloatArray:
 
     Args:
         values: [N], finite.
+
+    Example:
+        >>> mid_ranks(np.array([3.0, 1.0, 1.0])).tolist()
+        [3.0, 1.5, 1.5]
     """
     order = np.argsort(values)
     in_order = values[order]

@@ -81,6 +81,12 @@ def is_connected(present: NDArray[np.bool_]) -> bool:
 
     Args:
         present: Whether a seed scored a group, `[G, S]`; no empty column.
+
+    Example:
+        >>> is_connected(np.array([[True, False], [True, True]]))
+        True
+        >>> is_connected(np.array([[True, False], [False, True]]))
+        False
     """
     return bool(np.linalg.matrix_rank(_seed_system(present)) >= present.shape[1] - 1)
 

@@ -81,6 +81,10 @@ def benjamini_hochberg(p: ArrayLike, q: float = VERDICT_LEVEL) -> Rejections:
 
     Source:
         Benjamini and Hochberg (1995); METHODS section 1.
+
+    Example:
+        >>> benjamini_hochberg([0.01, 0.02, 0.5], q=0.05).rejected.tolist()
+        [True, True, False]
     """
     return _step_up(p, q, dependent=False)
 
@@ -100,6 +104,10 @@ def benjamini_yekutieli(p: ArrayLike, q: float = VERDICT_LEVEL) -> Rejections:
 
     Source:
         Benjamini and Yekutieli (2001), theorem 1.3.
+
+    Example:
+        >>> benjamini_yekutieli([0.01, 0.02, 0.5], q=0.05).rejected.tolist()
+        [False, False, False]
     """
     return _step_up(p, q, dependent=True)
 
@@ -169,6 +177,10 @@ def holm(p: ArrayLike) -> FloatArray:
 
     Source:
         Holm (1979).
+
+    Example:
+        >>> holm([0.01, 0.02, 0.5]).round(3).tolist()
+        [0.03, 0.04, 0.5]
     """
     values = np.asarray(p, dtype=np.float64)
     present = np.flatnonzero(~np.isnan(values)) if values.ndim == 1 else np.empty(0, dtype=np.intp)
@@ -329,5 +341,10 @@ def held_out_for_limit(nominal: float, error: float) -> int:
 
 
 def should_stop(exceeded: list[bool], patience: int = 1) -> bool:
-    """Return whether the last ``patience`` looks all exceeded what their errors allow."""
+    """Return whether the last ``patience`` looks all exceeded what their errors allow.
+
+    Example:
+        >>> should_stop([False, True, True], patience=2)
+        True
+    """
     return len(exceeded) >= patience and all(exceeded[-patience:])

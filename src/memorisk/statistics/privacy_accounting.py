@@ -323,6 +323,10 @@ def gaussian_noise(epsilon: float, delta: float, sensitivity: float) -> float:
 
     Source:
         Balle and Wang (2018), theorem 8.
+
+    Example:
+        >>> round(gaussian_noise(1.0, 1e-5, 1.0), 2)
+        3.73
     """
     check_delta(delta)
     if not (0 < epsilon < math.inf and 0 < sensitivity < math.inf):

@@ -74,6 +74,10 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 
     Raises:
         InputError: Lengths differ, fewer than two values, or a NaN.
+
+    Example:
+        >>> round(spearman([1, 2, 3, 4], [1, 2, 4, 3]), 3)
+        0.8
     """
     a, b = _paired(x, y)
     return _correlate(_standard_ranks(a), _standard_ranks(b))
@@ -341,6 +345,10 @@ def mann_whitney(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> Ma
 
     Source:
         Paper 000, A.11 "Mann-Whitney U"; Hollander, Wolfe and Chicken, chapter 4.
+
+    Example:
+        >>> round(mann_whitney([3.0, 4.0, 5.0], [0.0, 1.0, 2.0]).p_two_sided, 3)
+        0.1
     """
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if x.ndim != 1 or y.ndim != 1 or np.isnan(x).any() or np.isnan(y).any():

@@ -93,6 +93,11 @@ def roc_curve(members: ArrayLike, non_members: ArrayLike) -> RocCurve:
 
     Raises:
         InputError: A side is empty or has a NaN.
+
+    Example:
+        >>> curve = roc_curve([0.9, 0.8], [0.7, 0.3])
+        >>> curve.fpr.tolist(), curve.tpr.tolist()
+        ([0.0, 0.0, 0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.0, 1.0])
     """
     member, non_member = check_sides(members, non_members)
     values, index = np.unique(np.concatenate([member, non_member]), return_inverse=True)
@@ -116,6 +121,10 @@ def auc(members: ArrayLike, non_members: ArrayLike) -> float:
 
     Raises:
         InputError: A side is empty or has a NaN.
+
+    Example:
+        >>> round(auc([0.9, 0.8, 0.4], [0.7, 0.3]), 3)
+        0.833
     """
     member, non_member = check_sides(members, non_members)
     m, n = len(member), len(non_member)

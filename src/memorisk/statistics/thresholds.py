@@ -46,6 +46,10 @@ def youden_threshold(members: ArrayLike, non_members: ArrayLike) -> float:
 
     Raises:
         InputError: A side is empty or has a NaN.
+
+    Example:
+        >>> youden_threshold([0.9, 0.8], [0.6, 0.2])
+        0.7
     """
     curve = roc_curve(members, non_members)
     best = int(np.argmax(curve.tpr - curve.fpr))

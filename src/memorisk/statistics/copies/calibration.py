@@ -82,6 +82,10 @@ def percentile_threshold(distance: ArrayLike, percent: float = 5.0) -> Threshold
 
     Source:
         Paper 003, sections 3.1 and 3.3.1; METHODS section 3, "Question".
+
+    Example:
+        >>> percentile_threshold([1.0, 2.0, 3.0, 4.0, 5.0], 50.0).value
+        3.0
     """
     values = check_distances(distance)
     if not 0 <= percent <= 100:
@@ -124,6 +128,10 @@ def specificity_threshold(
 
     Source:
         Wilks (1941), tolerance limits; METHODS sections 3 ("each pool's own null") and 4 ("Guarantee").
+
+    Example:
+        >>> specificity_threshold(range(1, 40), specificity=0.95).value
+        2.0
     """
     values = group_values(distance, group, of="smallest")
     missed = misses_allowed(len(values), 1 - specificity, confidence)
@@ -207,6 +215,10 @@ def misses_allowed(n: int, alpha: float, confidence: float | None = None) -> int
 
     Raises:
         InputError: A level outside (0, 1), or n negative.
+
+    Example:
+        >>> misses_allowed(100, 0.05)
+        4
     """
     if not 0 < alpha < 1 or not (confidence is None or 0 < confidence < 1):
         raise InputError(f"levels are {1 - alpha:g} and {confidence}; give shares between 0 and 1, such as 0.95")

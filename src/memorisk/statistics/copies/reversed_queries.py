@@ -209,6 +209,10 @@ def precedence_p(ahead: int, n_train: int, n_held: int) -> float:
 
     Raises:
         InputError: Not ``0 <= a <= n_train``, or no held-out unit.
+
+    Example:
+        >>> round(precedence_p(16, 700, 150), 3)
+        0.043
     """
     if not 0 <= ahead <= n_train or n_held < 1:
         raise InputError(
@@ -229,6 +233,10 @@ def image_p_values(train_distance: ArrayLike, held_distance: ArrayLike) -> Float
 
     Raises:
         InputError: A distance is not finite.
+
+    Example:
+        >>> image_p_values([0.1, 0.5], [0.2, 0.3, 0.6]).tolist()
+        [0.25, 0.75]
     """
     return candidate_p_values(-check_distances(train_distance), -check_distances(held_distance))
 

@@ -190,6 +190,10 @@ def closeness(distance: ArrayLike, *, logits: bool = False) -> FloatArray:
 
     Returns:
         Closeness, of the same shape; larger = nearer.
+
+    Example:
+        >>> closeness([2.0, 0.5]).round(3).tolist()
+        [-0.693, 0.693]
     """
     values = np.asarray(distance, dtype=np.float64)
     if logits:

@@ -134,7 +134,12 @@ def rank_mark(
 
 
 def rank_p(value: float, others: ArrayLike) -> float:
-    """``(1 + #{others >= value}) / (1 + others)``: ties count against the value."""
+    """``(1 + #{others >= value}) / (1 + others)``: ties count against the value.
+
+    Example:
+        >>> rank_p(2.0, [0.0, 1.0, 3.0])
+        0.5
+    """
     array = np.asarray(others, dtype=np.float64)
     return float((1 + np.sum(array >= value - TOLERANCE)) / (1 + len(array)))
 
@@ -149,6 +154,10 @@ def permutation_p(audited: ArrayLike, references: ArrayLike, *, draws: int = 999
         references: Statistics of the references, [R].
         draws: Number of random assignments.
         seed: Seed of the random assignments.
+
+    Example:
+        >>> permutation_p([2.0, 3.0], [0.0, 1.0, 0.5])
+        0.1
     """
     a, b = np.asarray(audited, dtype=np.float64), np.asarray(references, dtype=np.float64)
     both, s = np.concatenate([a, b]), len(a)
@@ -163,7 +172,12 @@ def permutation_p(audited: ArrayLike, references: ArrayLike, *, draws: int = 999
 
 
 def smallest_permutation_p(n_audited: int, n_references: int, draws: int = 9999) -> float:
-    """The smallest p of `permutation_p`."""
+    """The smallest p of `permutation_p`.
+
+    Example:
+        >>> smallest_permutation_p(2, 3)
+        0.1
+    """
     if not n_references:
         return 1.0
     every = comb(n_audited + n_references, n_audited)
@@ -171,7 +185,12 @@ def smallest_permutation_p(n_audited: int, n_references: int, draws: int = 9999)
 
 
 def references_needed(n_audited: int, level: float, draws: int = 9999) -> int | None:
-    """The fewest references with which `permutation_p` can reach a level; None where no number of them can."""
+    """The fewest references with which `permutation_p` can reach a level; None where no number of them can.
+
+    Example:
+        >>> references_needed(1, 0.05)
+        19
+    """
     if smallest_permutation_p(n_audited, MAX_EXACT, draws) > level:
         return None
     return next(r for r in range(1, MAX_EXACT + 1) if smallest_permutation_p(n_audited, r, draws) <= level)
@@ -240,7 +259,12 @@ def noticeable_shift(
 
 
 def percentile_among(value: float, others: ArrayLike) -> float:
-    """Share of the controls below, ties half: where the mark lies among them in ink or under the references."""
+    """Share of the controls below, ties half: where the mark lies among them in ink or under the references.
+
+    Example:
+        >>> percentile_among(2.0, [0.0, 1.0, 2.0, 3.0])
+        0.625
+    """
     array = np.asarray(others, dtype=np.float64)
     return float(((array < value).sum() + 0.5 * (array == value).sum()) / len(array)) if len(array) else float("nan")
 

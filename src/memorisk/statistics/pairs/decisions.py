@@ -49,7 +49,13 @@ CONFIDENCE = 0.95
 
 
 def weight_below(score: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return different scores, rising, and the share of weight below each, both [V]; [P] weights are above 0."""
+    """Return different scores, rising, and the share of weight below each, both [V]; [P] weights are above 0.
+
+    Example:
+        >>> score, share = weight_below(np.array([2.0, 1.0]), np.array([1.0, 3.0]))
+        >>> score.tolist(), share.tolist()
+        ([1.0, 2.0], [0.0, 0.75])
+    """
     distinct, index = np.unique(score, return_inverse=True)
     mass = np.bincount(index, weight)
     return distinct, (np.cumsum(mass) - mass) / mass.sum()
@@ -64,6 +70,10 @@ def lower_weighted_quantile(score: FloatArray, weight: FloatArray, share: float)
         score: Scores, [P], at least one.
         weight: Weights of the scores, [P], above 0.
         share: Share of the weight, 0 (the lowest score) to 1.
+
+    Example:
+        >>> lower_weighted_quantile(np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4), 0.5)
+        3.0
     """
     distinct, below = weight_below(score, weight)
     return float(distinct[np.flatnonzero(below <= share + ROUNDING)[-1]])

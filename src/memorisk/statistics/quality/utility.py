@@ -69,6 +69,10 @@ def balanced_accuracy(scores: FloatArray, label: Codes) -> float:
     Args:
         scores: Scores of the images, [n, k], one of each class.
         label: Number of each image's class, [n].
+
+    Example:
+        >>> balanced_accuracy(np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), np.array([0, 1, 1]))
+        0.75
     """
     right = scores.argmax(axis=1) == label
     return float(np.mean([right[label == c].mean() for c in np.unique(label)]))

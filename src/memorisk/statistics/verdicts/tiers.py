@@ -37,6 +37,10 @@ def tier(mean: float, n_groups: int) -> str:
 
     Returns:
         `"HIGH"`, `"MODERATE"`, `"LOW"`, or `"insufficient evidence"` below 10 scored groups or without a mean.
+
+    Example:
+        >>> tier(0.35, 40), tier(0.05, 40), tier(0.35, 9)
+        ('HIGH', 'LOW', 'insufficient evidence')
     """
     if n_groups < MIN_GROUPS or math.isnan(mean):
         return INSUFFICIENT
@@ -51,6 +55,10 @@ def format_against_gates(value: float, *gates: float, digits: int = 2, kind: Lit
         gates: Gates that the number is compared with; NaN counts as none.
         digits: Decimals (`f`) or digits that count (`g`); more where rounding would carry it to or across a gate.
         kind: Format of the two, `f` or `g`.
+
+    Example:
+        >>> format_against_gates(0.2996, 0.3)
+        '0.2996'
     """
     written = f"{value:.{digits}{kind}}"
     while digits < 17 and any(_side(float(written), gate) != _side(value, gate) for gate in gates):
@@ -72,6 +80,10 @@ def reaches_gate(mean: float, gate: str) -> bool:
 
     Raises:
         InputError: Unknown gate.
+
+    Example:
+        >>> reaches_gate(0.2, "moderate"), reaches_gate(0.2, "high")
+        (True, False)
     """
     if gate not in GATES:
         raise unknown_name("gate", gate, GATES)
