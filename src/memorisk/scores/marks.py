@@ -104,6 +104,10 @@ def paper_score(mark: ArrayLike, random: ArrayLike) -> PaperScore:
 
     Raises:
         InputError: Fewer than two probes, or shapes differ.
+
+    Example:
+        >>> round(paper_score([0.2, 0.4, 0.3], [0.1, 0.1, 0.2]).m, 4)
+        0.1667
     """
     u, r = np.asarray(mark, dtype=np.float64), np.asarray(random, dtype=np.float64)
     if u.ndim != 1 or u.shape != r.shape or len(u) < 2:
@@ -128,6 +132,10 @@ def white_box_score(mark: ArrayLike, random: ArrayLike, *, clip: float = CLIP) -
 
     Raises:
         InputError: Shapes differ or the arrays are empty.
+
+    Example:
+        >>> round(white_box_score([0.9, 0.8], [0.6, 0.7]).m, 4)
+        0.2695
     """
     u, r = np.asarray(mark, dtype=np.float64), np.asarray(random, dtype=np.float64)
     if u.ndim != 1 or u.shape != r.shape or not len(u):

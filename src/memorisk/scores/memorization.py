@@ -220,6 +220,11 @@ def feldman_zhang(correct: ArrayLike, member: ArrayLike) -> FeldmanZhang:
 
     Source:
         Feldman and Zhang (2020), equation 1, by subset sampling; METHODS section 1, design `balanced`.
+
+    Example:
+        >>> score = feldman_zhang([[1], [1], [0], [0]], [[True], [True], [False], [False]])
+        >>> score.memorization.tolist(), score.standard_error.round(3).tolist()
+        ([1.0], [0.433])
     """
     hits, members = _zero_one("correct", correct), _zero_one("member", member)
     if hits.shape != members.shape or hits.ndim != 2:

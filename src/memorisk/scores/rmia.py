@@ -58,6 +58,10 @@ def rmia_scores(
     Raises:
         InputError: Unknown mode, shapes that differ, values that are not probabilities, an empty population, gamma <=
             0, or offline_a outside [0, 1].
+
+    Example:
+        >>> rmia_scores([0.9], [[0.8]], [[0.4]], [0.5, 0.5], [[0.4, 0.6]]).tolist()
+        [1.0]
     """
     _check_options(mode, gamma, offline_a, p_refs_in)
     x = _log_probability(p_target, log, 1, "p_target")
@@ -97,6 +101,10 @@ def split_population(groups: ArrayLike, seed: int, share: float = 0.5) -> NDArra
 
     Raises:
         InputError: Fewer than two groups, or a share outside (0, 1).
+
+    Example:
+        >>> split_population(["p", "p", "q", "r"], seed=0).tolist()
+        [False, False, False, True]
     """
     names, index, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
     if not 0 < share < 1:

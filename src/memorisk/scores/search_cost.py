@@ -56,6 +56,10 @@ def count_pairs(n: int, m: int | None, width: int, *, head: bool, block: int | N
 
     Raises:
         InputError: A number below 1, or a measure without a second table.
+
+    Example:
+        >>> count_pairs(1000, 500, 64, head=False).pairs
+        500000
     """
     for what, number in (("rows", n), ("rows", m), ("numbers of a vector", width), ("rows of a block", block)):
         if number is not None and number < 1:

@@ -74,6 +74,10 @@ def residualise(values: ArrayLike, label: ArrayLike) -> FloatArray:
 
     Raises:
         InputError: Lengths differ, or a value is not finite.
+
+    Example:
+        >>> residualise([1.0, 3.0, 5.0], ["a", "a", "b"]).tolist()
+        [-1.0, 1.0, 0.0]
     """
     v = np.asarray(values, dtype=np.float64)
     index = np.unique(np.asarray(label), return_inverse=True)[1]

@@ -117,6 +117,10 @@ def duplicate_trend(values: ArrayLike, copies: ArrayLike, level: float = 0.95) -
     Raises:
         InputError: Shapes do not fit, copies below 1, fewer than 3 scored groups, or all with the same number of
             copies.
+
+    Example:
+        >>> round(duplicate_trend([[0.0, 0.1], [1.0, 1.1], [2.0, 2.1]], [1, 2, 4]).slope.estimate, 3)
+        1.0
     """
     table, n_copies = np.asarray(values, dtype=np.float64), np.asarray(copies, dtype=np.float64)
     if table.ndim != 2 or n_copies.shape != table.shape[:1] or not (n_copies >= 1).all():

@@ -86,6 +86,10 @@ def group_privacy_epsilon(epsilon_of: Callable[[float], float], delta: float, gr
 
     Source:
         METHODS section 1, "Defence"; Vadhan (2017), lemma 2.2.
+
+    Example:
+        >>> round(group_privacy_epsilon(lambda delta: 1.0, 1e-5, 2), 3)
+        2.0
     """
     check_delta(delta)
     _check_size(group_size)
@@ -131,6 +135,10 @@ def group_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, del
 
     Source:
         METHODS section 1, "Defence"; Choquette-Choo et al. (2024, arXiv 2310.15526) for the mixture.
+
+    Example:
+        >>> round(group_epsilon(4.0, 0.01, 1000, 1e-5, 3), 2)
+        0.99
     """
     _check_size(group_size)
     single = rdp_epsilon(noise_multiplier, sampling_rate, steps, delta)
@@ -161,6 +169,10 @@ def replace_one_epsilon(noise_multiplier: float, sampling_rate: float, steps: in
 
     Source:
         METHODS section 1, "Empirical lower bound on epsilon"; Lebeda et al. (2025, arXiv 2405.20769) for the pair.
+
+    Example:
+        >>> round(replace_one_epsilon(4.0, 0.01, 1000, 1e-5), 2)
+        0.62
     """
     single = rdp_epsilon(noise_multiplier, sampling_rate, steps, delta)
     if not 0 < single < math.inf:

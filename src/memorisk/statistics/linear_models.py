@@ -99,6 +99,11 @@ def fill_missing(values: FloatArray) -> FloatArray:
 
     Returns:
         The table without NaN.
+
+    Example:
+        >>> table = [[1.0, 2.0], [3.0, float("NaN")]]
+        >>> fill_missing(np.array(table)).round(6).tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
     """
     missing = np.isnan(values)
     if not missing.any():

@@ -156,6 +156,10 @@ def smallest_list_of(floors: ArrayLike, q: float = VERDICT_LEVEL) -> int:
 
     Raises:
         InputError: As `benjamini_hochberg`.
+
+    Example:
+        >>> smallest_list_of([0.001, 0.002, 0.5], q=0.1)
+        1
     """
     _check_level(q)
     floor = np.sort(_p_values(floors))

@@ -84,6 +84,11 @@ def renyi_divergence(
 
     Source:
         Mironov (2017), definition 3.
+
+    Example:
+        >>> at = np.zeros(1), np.ones(1), np.ones(1), np.ones(1)
+        >>> round(renyi_divergence(*at, noise=1.0, order=2.0), 3)
+        1.0
     """
     # Every peak is where x = order E[shift of P | x] - (order - 1) E[shift of Q | x].
     low = order * float(np.min(shifts_p)) - (order - 1) * float(np.max(shifts_q)) - _REACH * noise
@@ -100,7 +105,12 @@ def renyi_divergence(
 
 
 def log_of_sum(logs: FloatArray) -> float:
-    """Compute log(sum(exp(logs))) without overflow, [n] to a number."""
+    """Compute log(sum(exp(logs))) without overflow, [n] to a number.
+
+    Example:
+        >>> round(log_of_sum(np.log([1.0, 3.0])), 4)
+        1.3863
+    """
     top = float(np.max(logs))
     return top + math.log(float(np.sum(np.exp(logs - top))))
 
@@ -217,6 +227,10 @@ def epsilon_from_rdp(orders: Sequence[float], rdp: FloatArray, delta: float) -> 
 
     Source:
         Canonne, Kamath and Steinke (2020), proposition 12.
+
+    Example:
+        >>> round(epsilon_from_rdp([2.0, 8.0], np.array([0.1, 0.4]), 1e-5), 3)
+        1.614
     """
     a, divergence = np.asarray(check_orders(orders)), np.asarray(rdp, dtype=np.float64)
     check_delta(delta)

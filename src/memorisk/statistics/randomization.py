@@ -252,7 +252,12 @@ def arrangements(
 
 
 def n_arrangements(keys: ArrayLike) -> int:
-    """Count the different arrangements of keys [C], ``C! / (t_1! t_2! ...)``."""
+    """Count the different arrangements of keys [C], ``C! / (t_1! t_2! ...)``.
+
+    Example:
+        >>> n_arrangements([1, 1, 2])
+        3
+    """
     counts = np.unique(np.asarray(keys), return_counts=True)[1]
     return factorial(int(counts.sum())) // prod(factorial(int(c)) for c in counts)
 

@@ -38,6 +38,10 @@ def fit_measure(
     Raises:
         InputError: Unknown name; NaN, inf; negative references without a domain; a setting that is missing or of
             another measure; references too few or without variance.
+
+    Example:
+        >>> fit_measure("minkowski", [[0.0, 1.0], [1.0, 0.0]], p=4.0).plain_words
+        'minkowski, p = 4'
     """
     measure = find_measure(name)
     _check_settings(name, domain, binarise)

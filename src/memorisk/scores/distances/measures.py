@@ -149,6 +149,10 @@ def find_measure(name: str) -> Measure:
 
     Raises:
         InputError: The measure does not exist; the message names the nearest.
+
+    Example:
+        >>> find_measure("cosine").family
+        'product'
     """
     if name not in MEASURES:
         raise unknown_name("measure", name, MEASURES)
@@ -414,6 +418,12 @@ def pairwise(queries: Any, references: Any, measure: FittedMeasure) -> FloatArra
 
     Raises:
         InputError: Shapes, types or rows that the measure does not take.
+
+    Example:
+        >>> from memorisk.scores.distances.fit import fit_measure
+        >>> references = [[0.0, 0.0], [3.0, 4.0]]
+        >>> pairwise([[0.0, 0.0]], references, fit_measure("euclidean", references)).tolist()
+        [[0.0, 5.0]]
     """
     from memorisk.scores.distances.definitions import all_pairs
 
@@ -442,6 +452,12 @@ def rowwise(first: Any, second: Any, measure: FittedMeasure) -> FloatArray:
 
     Raises:
         InputError: Shapes, types or rows that the measure does not take.
+
+    Example:
+        >>> from memorisk.scores.distances.fit import fit_measure
+        >>> references = [[0.0, 0.0], [3.0, 4.0]]
+        >>> rowwise([[0.0, 1.0], [0.0, 0.0]], references, fit_measure("cityblock", references)).tolist()
+        [1.0, 7.0]
     """
     from memorisk.scores.distances.definitions import some_pairs
 

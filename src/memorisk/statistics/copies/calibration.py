@@ -183,6 +183,10 @@ def sensitivity_threshold(
 
     Source:
         METHODS section 4, "Guarantee".
+
+    Example:
+        >>> sensitivity_threshold(range(1, 100), sensitivity=0.9).value
+        95.0
     """
     values = group_values(distance, group, of=of, seed=seed)
     missed = misses_allowed(len(values), 1 - sensitivity, confidence)
@@ -285,6 +289,10 @@ def one_per_group(group: ArrayLike, *, seed: int = 0) -> NDArray[np.intp]:
     Args:
         group: Group ids of the images, [N], any sortable ids.
         seed: Seed of the draw.
+
+    Example:
+        >>> one_per_group(["q", "p", "q"], seed=0).tolist()
+        [1, 2]
     """
     index = np.unique(np.asarray(group), return_inverse=True)[1]
     order = np.random.default_rng(seed).permutation(len(index))

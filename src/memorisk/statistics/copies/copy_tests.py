@@ -114,6 +114,11 @@ def wasserstein(
 
     Source:
         Paper 003, figure 3 (distributions); METHODS section 3, "Generators characterised".
+
+    Example:
+        >>> test = wasserstein([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])
+        >>> round(test.distance, 3)
+        1.0
     """
     a, b = check_distances(first), check_distances(second)
     has_groups = first_group is not None and second_group is not None
@@ -254,6 +259,10 @@ def authenticity(
 
     Source:
         Alaa, van Breugel, Saveliev and van der Schaar (2022), "How faithful is your synthetic data?", section 3.
+
+    Example:
+        >>> authenticity([0.1, 0.5], [0, 1], [0.3, 0.3]).share.estimate
+        0.5
     """
     own = check_distances(train_distance)
     apart = _authentic(distance, nearest, own)

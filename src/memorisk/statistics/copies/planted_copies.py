@@ -78,6 +78,10 @@ def planted_p_values(
 
     Raises:
         InputError: Lengths differ, a distance is not finite, or a patient without images.
+
+    Example:
+        >>> planted_p_values([0.1, 0.5], [1, 1], [0.2, 0.4, 0.9]).tolist()
+        [0.25, 0.75]
     """
     values, held = check_distances(distance), check_distances(held_distance)
     count = np.asarray(n_images)
@@ -113,6 +117,11 @@ def plant_power(
 
     Source:
         METHODS section 5, "Power, in every report".
+
+    Example:
+        >>> power = plant_power([True] * 20, [f"source {k}" for k in range(20)])
+        >>> round(power.recall.low, 3)
+        0.832
     """
     noticed, sources = np.asarray(found, dtype=bool), np.asarray(source)
     names = np.asarray(["copies"] * len(noticed) if kinds is None else kinds)
@@ -189,6 +198,10 @@ def fewest_plants(share: float, *, level: float = 0.95) -> int:
     Args:
         share: Value that the lower limit of their share must reach.
         level: Level of its interval.
+
+    Example:
+        >>> fewest_plants(0.8)
+        17
     """
     return math.ceil(math.log((1 - level) / 2) / math.log(share))
 

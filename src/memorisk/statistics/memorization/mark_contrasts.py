@@ -86,6 +86,11 @@ def contrast(groups: Sequence[ArrayLike], signs: Sequence[float], *, level: floa
 
     Source:
         Banerjee (1960), linear functions of means of k populations with unequal variances.
+
+    Example:
+        >>> limits = contrast([[2.0, 3.0], [0.0, 1.0]], [1.0, -1.0])
+        >>> limits.estimate
+        2.0
     """
     arrays = [np.asarray(group, dtype=np.float64) for group in groups]
     sizes = (len(arrays[0]), sum(len(array) for array in arrays[1:]))
@@ -185,6 +190,10 @@ def pearson(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> JackknifeInte
 
     Raises:
         InputError: Lengths differ, or a value is not finite.
+
+    Example:
+        >>> round(pearson([1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 4.0, 3.0, 6.0]).estimate, 3)
+        0.904
     """
     a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):

@@ -73,6 +73,11 @@ def unit_p_values(
 
     Raises:
         InputError: Shapes do not fit, a score is not finite, or `sizes` is unknown.
+
+    Example:
+        >>> values = unit_p_values([2.0, 0.1], ["p", "q"], [0.0, 0.5, 1.0], ["r", "s", "t"])
+        >>> values.p_value.tolist()
+        [0.25, 0.75]
     """
     if sizes not in ("matched", "any"):
         raise unknown_name("way to compare sizes", sizes, ("matched", "any"))
@@ -112,6 +117,10 @@ def candidate_p_values(score: ArrayLike, test_score: ArrayLike) -> FloatArray:
 
     Raises:
         InputError: A test score is not finite, or the arrays are not one-dimensional.
+
+    Example:
+        >>> candidate_p_values([2.0, 0.6], [0.0, 0.5, 1.0]).tolist()
+        [0.25, 0.5]
     """
     m, test = np.asarray(score, dtype=np.float64), np.asarray(test_score, dtype=np.float64)
     if m.ndim != 1 or test.ndim != 1:

@@ -79,6 +79,10 @@ def above_class_median(m: ArrayLike, label: ArrayLike) -> NDArray[np.bool_]:
 
     Raises:
         InputError: Lengths differ, or M is not finite.
+
+    Example:
+        >>> above_class_median([0.1, 0.2, 0.3], ["a", "a", "a"]).tolist()
+        [False, False, True]
     """
     values, index = np.asarray(m, dtype=np.float64), np.unique(np.asarray(label), return_inverse=True)[1]
     if values.shape != index.shape or values.ndim != 1:

@@ -72,6 +72,11 @@ def one_positive_each(groups: ArrayLike, *, seed: int) -> Pairs:
 
     Returns:
         Pairs in the order of the sorted group ids, first < second.
+
+    Example:
+        >>> pairs = one_positive_each(["p", "p", "q"], seed=0)
+        >>> pairs.first.tolist(), pairs.second.tolist()
+        ([0], [1])
     """
     _, index, count = np.unique(_column(groups), return_inverse=True, return_counts=True)
     shuffled = np.random.default_rng(seed).permutation(len(index))

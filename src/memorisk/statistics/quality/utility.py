@@ -84,6 +84,10 @@ def mean_auc(scores: FloatArray, label: Codes) -> float:
     Args:
         scores: Scores of the images, [n, k], one of each class.
         label: Number of each image's class, [n].
+
+    Example:
+        >>> round(mean_auc(np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), np.array([0, 1, 1])), 3)
+        1.0
     """
     aucs = []
     for c in np.unique(label):

@@ -300,6 +300,10 @@ def rounded_up(value: float) -> float:
 
     Args:
         value: The number.
+
+    Example:
+        >>> rounded_up(0.1231)
+        0.13
     """
     digit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return round(math.ceil(round(value / digit, 6)) * digit, 6)
