@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.images.pixels import StackedImages
+from memorisk.images.stacked_images import StackedImages
 from memorisk.runs.errors import InputError
 from memorisk.training.engine.pixels import PixelSource
 from memorisk.training.features.extraction import feature_batches

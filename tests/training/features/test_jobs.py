@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from memorisk.images.manifest import Manifest
-from memorisk.images.pixels import StackedImages, hash_pixels
+from memorisk.images.pixels import hash_pixels
+from memorisk.images.stacked_images import StackedImages
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.weight_files import save_weights

@@ -23,7 +23,8 @@ import numpy as np
 from memorisk.images.alterations.planting import PlantedCopy, plant_copy
 from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
 from memorisk.images.alterations.transformations import PLACES, PlantKind
-from memorisk.images.pixels import StackedImages, hash_pixels
+from memorisk.images.pixels import hash_pixels
+from memorisk.images.stacked_images import StackedImages
 from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.runs.errors import listed, plural
 from memorisk.statistics.copies.planted_copies import PlantPower

@@ -20,9 +20,10 @@ from memorisk.audits.comparison.options import PartOptions
 from memorisk.images.identity import DoubtedIds, IdDoubt, look_alike_doubt, look_alikes_across
 from memorisk.images.manifest import Manifest, shared_study_doubts
 from memorisk.images.options import ImageOptions
-from memorisk.images.pixels import StackedImages, few_levels_note
+from memorisk.images.pixels import few_levels_note
 from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.sources.registry import load_manifest
+from memorisk.images.stacked_images import StackedImages
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.workload import Progress

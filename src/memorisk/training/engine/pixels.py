@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from memorisk.images.pixels import StackedImages
+from memorisk.images.stacked_images import StackedImages
 from memorisk.models.classifiers.specs import ModelSpec
 from memorisk.runs.errors import InputError, unknown_name
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from memorisk.images.pixels import StackedImages
+from memorisk.images.stacked_images import StackedImages
 from memorisk.models.encoders.feature_sources import FeatureSource
 from memorisk.models.encoders.networks import Encoder, StoredShape, open_encoder
 from memorisk.runs.arrays import ABANDONED_SECONDS, SharedArray, npy_file_of, share_array, wait_for_file, write_guard

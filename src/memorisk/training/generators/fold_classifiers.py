@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.images.copies.duplicates import linked_groups
-from memorisk.images.pixels import StackedImages
 from memorisk.images.splits import merge_linked
+from memorisk.images.stacked_images import StackedImages
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model
