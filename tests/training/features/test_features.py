@@ -11,7 +11,8 @@ from memorisk.models.network_parts import trunk_output
 from memorisk.models.weight_files import save_weights
 from memorisk.runs.errors import InputError
 from memorisk.training.engine.pixels import Normalisation
-from memorisk.training.features.extraction import MAX_BATCH, extract_features, feature_network
+from memorisk.training.engine.predict import MAX_BATCH
+from memorisk.training.features.extraction import extract_features, feature_network
 from tests.training.helpers import Digits
 
 

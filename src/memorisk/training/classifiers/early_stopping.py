@@ -12,17 +12,17 @@ idle in the stack until at least half of the stack has stopped; then the stack s
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from memorisk.runs.environment import check_device
-from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint
 from memorisk.scores.memorization import cross_entropy
 from memorisk.training.classifiers.fit import fit
-from memorisk.training.classifiers.stacked import StackedNetworks, stack_parameters, stack_rows
+from memorisk.training.classifiers.stacked import StackedNetworks
 from memorisk.training.engine.devices import exact_products, place, set_training_mode
 from memorisk.training.engine.loop import (
     BestEpoch,
@@ -33,9 +33,9 @@ from memorisk.training.engine.loop import (
     epochs_and_lr,
     run_epoch,
 )
-from memorisk.training.engine.optimization import AnyOptimizer, batch_bounds, build_optimizer, target_tensor
+from memorisk.training.engine.optimization import batch_bounds
 from memorisk.training.engine.options import TrainOptions
-from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation
+from memorisk.training.engine.pixels import Images, Normalisation, choose_normalisation
 from memorisk.training.engine.predict import predict_logits
 
 PATIENCE = 10
@@ -162,7 +162,7 @@ def fit_early_stacked(
     for rows in rows_list:
         check_early_stopping(rows, validation_rows, patience)
     epochs, _ = epochs_and_lr(options)
-    stack = _EarlyStoppedStack(models, images, targets, rows_list, options, seeds, check_device(device), normalisation)
+    stack = _EarlyStoppedStack(models, images, targets, rows_list, options, seeds, device, normalisation)
     records = [BestEpoch(epochs, _FIGURES, stack.state(number)) for number in stack.numbers]
     losses: list[list[float]] = [[] for _ in models]
     going = list(range(len(models)))
@@ -190,41 +190,13 @@ def _network_with(model: nn.Module, state: Mapping[str, torch.Tensor]) -> nn.Mod
     return model.eval()
 
 
-class _EarlyStoppedStack:
-    """Networks in training, by their numbers; arguments as for `fit_early_stacked`."""
+class _EarlyStoppedStack(StackedNetworks):
+    """Networks in training, by their numbers; arguments as for `StackedNetworks`."""
 
-    def __init__(
-        self,
-        models: Sequence[nn.Module],
-        images: Images,
-        targets: np.ndarray,
-        rows_list: Sequence[np.ndarray],
-        options: TrainOptions,
-        seeds: Sequence[int],
-        device: torch.device,
-        normalisation: Normalisation | None,
-    ) -> None:
-        check_images(images)
-        if len(targets) != len(images):
-            raise InputError(f"there are {len(targets)} targets for {len(images)} images")
-        self.parameters = stack_parameters(models, options, device)
-        self.rows = stack_rows(rows_list, seeds, len(images))
-        if len(seeds) != len(models):
-            raise InputError(f"there are {len(seeds)} seeds for {len(models)} networks; one each is needed")
-        self.model, self.options, self.seeds, self.device = models[0], options, tuple(seeds), device
-        normalisation = normalisation or choose_normalisation(images, options.normalise)
-        dtype = next(models[0].parameters()).dtype
-        everything = np.arange(len(images))
-        self.source = PixelSource(images, everything, device=device, dtype=dtype, normalisation=normalisation)
-        self.labels, self.targets = np.asarray(targets), target_tensor(targets, options.head, dtype)
-        self.bounds = batch_bounds(self.rows.shape[1], options.batch_size)
-        self.numbers = list(range(len(models)))
-        self.optimizer = build_optimizer([p for p in self.parameters.values() if p.requires_grad], options)
-        self.together = self._build()
-
-    def _build(self) -> StackedNetworks:
-        inputs = (self.source, self.targets, self.rows, self.options, self.seeds, self.device)
-        return StackedNetworks(self.model, self.parameters, *inputs)
+    def __init__(self, models: Sequence[nn.Module], images: Images, targets: np.ndarray, *how: Any) -> None:
+        super().__init__(models, images, targets, *how)
+        self.labels, self.numbers = np.asarray(targets), list(range(len(models)))
+        self.bounds = batch_bounds(self.slots, self.options.batch_size)
 
     def run_epoch(self, epoch: int, going: Sequence[int]) -> dict[int, float]:
         """Train all for one epoch; return each mean loss by number. The weights of stopped networks do not matter."""
@@ -233,7 +205,7 @@ class _EarlyStoppedStack:
 
         def losses_of(epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
             """Yield the losses of the models, 0 for those that have stopped."""
-            for losses in self.together.losses(epoch, bounds):
+            for losses in self.losses(epoch, bounds):
                 yield losses.masked_fill(idle, 0) if resting else losses
 
         losses = run_epoch(losses_of, self.optimizer, self.options, epoch, self.bounds, numbers=self.numbers)
@@ -244,9 +216,8 @@ class _EarlyStoppedStack:
         """Return each mean loss on these images by number; in float32, in batches as large as the training's."""
         slots = torch.from_numpy(np.array(rows, dtype=np.int64)).split(self.options.batch_size)
         with exact_products(self.device):
-            batches = [
-                self.together.forward_shared(self.parameters, x).float().cpu() for x in self.source.batches(slots)
-            ]
+            seen = (self.forward_shared(self.parameters, x).float().cpu() for x in self.source.batches(slots))
+            batches = list(seen)
         logits, labels = torch.cat(batches, dim=1).numpy(), self.labels[rows]
         return {number: mean_loss(logits[place], labels) for place, number in enumerate(self.numbers)}
 
@@ -259,32 +230,5 @@ class _EarlyStoppedStack:
         """Continue with these networks alone, if they are at most half of the stack."""
         if 2 * len(numbers) > len(self.numbers):
             return
-        places = [self.numbers.index(number) for number in numbers]
-        parameters = {name: _select_networks(value, places) for name, value in self.parameters.items()}
-        optimizer = build_optimizer([p for p in parameters.values() if p.requires_grad], self.options)
-        _transfer_moments(self.optimizer, optimizer, self.parameters, parameters, places)
-        self.parameters, self.optimizer = parameters, optimizer
-        self.numbers, self.rows = list(numbers), self.rows[places]
-        self.seeds = tuple(self.seeds[place] for place in places)
-        self.together = self._build()
-
-
-def _select_networks(value: torch.Tensor, places: Sequence[int]) -> torch.Tensor:
-    """Return a leaf tensor of its own with some of the networks."""
-    return value.detach()[list(places)].requires_grad_(value.requires_grad)
-
-
-def _transfer_moments(
-    old: AnyOptimizer,
-    new: AnyOptimizer,
-    parameters: Mapping[str, torch.Tensor],
-    kept: Mapping[str, torch.Tensor],
-    places: Sequence[int],
-) -> None:
-    """Copy an optimiser's state of the chosen networks to another: moments by place, counts of steps as they are."""
-    for name, parameter in parameters.items():
-        if parameter in old.state:
-            new.state[kept[name]] = {
-                key: _select_networks(value, places) if value.shape == parameter.shape else value
-                for key, value in old.state[parameter].items()
-            }
+        self.select([self.numbers.index(number) for number in numbers])
+        self.numbers = list(numbers)

@@ -127,73 +127,87 @@ def fit_stacked(
         MemoriskError: A loss becomes NaN or infinite.
     """
     begun = time.perf_counter()
-    where = check_device(device)
-    check_images(images)
-    parameters = stack_parameters(models, options, where)
-    rows = stack_rows(rows_list, seeds, len(images))
-    normalisation = normalisation or choose_normalisation(images, options.normalise)
-    dtype = next(models[0].parameters()).dtype
-    source = PixelSource(images, np.arange(len(images)), device=where, dtype=dtype, normalisation=normalisation)
-    values = target_tensor(targets, options.head, dtype)
-    together = StackedNetworks(models[0], parameters, source, values, rows, options, tuple(seeds), where, slots)
+    together = StackedNetworks(models, images, targets, rows_list, options, seeds, device, normalisation, slots)
     resume = None
     if checkpoint is not None:
-        resume = Checkpoint(Path(checkpoint), together.identity(normalisation), checkpoint_seconds)
-    optimizer = build_optimizer([p for p in parameters.values() if p.requires_grad], options)
+        resume = Checkpoint(Path(checkpoint), together.identity(), checkpoint_seconds)
     progress = run_epochs(
-        together.losses, parameters, optimizer, options,
+        together.losses, together.parameters, together.optimizer, options,
         n=together.slots, n_models=len(models), checkpoint=resume, on_epoch=on_epoch,
     )  # fmt: skip
-    unstack_parameters(models, parameters)
-    return together.logs(progress, normalisation, time.perf_counter() - begun)
+    unstack_parameters(models, together.parameters)
+    return together.logs(progress, time.perf_counter() - begun)
 
 
 class StackedNetworks:
     """K networks as one function of their stacked parameters and a batch for each, or one batch for all.
 
-    Args:
-        model: One of the networks.
-        parameters: Stacked parameters of all, from `stack_parameters`.
-        source: Pixels of all images.
-        targets: Targets of all images, on the CPU.
-        rows: Rows of each training, [K, n], from `stack_rows`.
-        options: Settings of the training.
-        seeds: Random seeds of the K networks.
-        device: Device on which they are trained.
-        slots: Number of places in an epoch, where these are more than images.
-
-    Raises:
-        InputError: The network's outputs do not fit the targets.
+    Arguments and errors as for `fit_stacked`.
     """
 
     def __init__(
         self,
-        model: nn.Module,
-        parameters: dict[str, torch.Tensor],
-        source: PixelSource,
-        targets: torch.Tensor,
-        rows: torch.Tensor,
+        models: Sequence[nn.Module],
+        images: Images,
+        targets: np.ndarray | torch.Tensor,
+        rows_list: Sequence[np.ndarray],
         options: TrainOptions,
-        seeds: tuple[int, ...],
-        device: torch.device,
+        seeds: Sequence[int],
+        device: str | torch.device,
+        normalisation: Normalisation | None = None,
         slots: int | None = None,
     ) -> None:
-        self.parameters, self.source, self.rows, self.options = parameters, source, rows, options
-        self.seeds, self.device, self.slots = seeds, device, slots or rows.shape[1]
-        self.targets = targets.to(device)
-        self.precision = choose_precision(options.precision, device)
-        skeleton = copy.deepcopy(model).to("meta").train()
+        check_images(images)
+        if len(targets) != len(images):
+            raise InputError(f"there are {len(targets)} targets for {len(images)} images")
+        self.options, self.device, self.seeds = options, check_device(device), tuple(seeds)
+        self.parameters = stack_parameters(models, options, self.device)
+        self.rows = stack_rows(rows_list, seeds, len(images))
+        if len(seeds) != len(models):
+            raise InputError(f"there are {len(seeds)} seeds for {len(models)} networks; one each is needed")
+        self.slots = slots or self.rows.shape[1]
+        self.normalisation = how = normalisation or choose_normalisation(images, options.normalise)
+        dtype, everything = next(models[0].parameters()).dtype, np.arange(len(images))
+        self.source = PixelSource(images, everything, device=self.device, dtype=dtype, normalisation=how)
+        self.precision = choose_precision(options.precision, self.device)
+        skeleton = copy.deepcopy(models[0]).to("meta").train()
 
         def alone(values: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
             """Return one model's outputs with these weights."""
             return functional_call(skeleton, values, (x,))
 
         self.forward, self.forward_shared = vmap(alone), vmap(alone, in_dims=(0, None))
+        first = next(self.source.batches([self.rows[:, :2].reshape(-1)]))
         with torch.no_grad():
-            n_outputs = self.forward(parameters, self._pixels(next(source.batches([rows[:, :2].reshape(-1)])))).shape[2]
-        check_outputs(n_outputs, targets[rows.reshape(-1)], options.head)
-        weights = stack_weights(targets, rows, options, n_outputs)
-        self.loss_of = stacked_objective(options.head, None if weights is None else weights.to(device, source.dtype))
+            n_outputs = self.forward(self.parameters, self._pixels(first)).shape[2]
+        values = target_tensor(targets, options.head, dtype)
+        check_outputs(n_outputs, values[self.rows.reshape(-1)], options.head)
+        self.targets, weights = values.to(self.device), stack_weights(values, self.rows, options, n_outputs)
+        self.weights = None if weights is None else weights.to(self.device, dtype)
+        self.loss_of = stacked_objective(options.head, self.weights)
+        self.optimizer = build_optimizer(self._trained(), options)
+
+    def _trained(self) -> list[torch.Tensor]:
+        return [p for p in self.parameters.values() if p.requires_grad]
+
+    def select(self, places: Sequence[int]) -> None:
+        """Continue with the networks at these places alone, each with its moments.
+
+        Args:
+            places: Places of the networks in the stack.
+        """
+        before, moments = self.parameters, self.optimizer.state
+        self.parameters = {name: _select_networks(value, places) for name, value in before.items()}
+        self.optimizer = build_optimizer(self._trained(), self.options)
+        for name, parameter in before.items():
+            if parameter in moments:
+                self.optimizer.state[self.parameters[name]] = {
+                    key: _select_networks(value, places) if value.shape == parameter.shape else value
+                    for key, value in moments[parameter].items()
+                }
+        self.rows, self.seeds = self.rows[list(places)], tuple(self.seeds[place] for place in places)
+        self.weights = None if self.weights is None else self.weights[list(places)]
+        self.loss_of = stacked_objective(self.options.head, self.weights)
 
     def losses(self, epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
         """Yield the losses [K] of each batch of an epoch."""
@@ -206,7 +220,7 @@ class StackedNetworks:
                 logits = self.forward(self.parameters, x)  # [K, b, k]
             yield self.loss_of(logits.to(x.dtype), targets[:, start:stop])
 
-    def logs(self, progress: TrainingState, normalisation: Normalisation | None, seconds: float) -> list[FitLog]:
+    def logs(self, progress: TrainingState, seconds: float) -> list[FitLog]:
         """Return the logs of trainings that are done; each has the time of all."""
         return [
             FitLog(
@@ -215,18 +229,18 @@ class StackedNetworks:
                 steps=progress.epoch * len(batch_bounds(self.slots, self.options.batch_size)),
                 n_images=self.rows.shape[1],
                 precision=self.precision,
-                normalisation=normalisation,
+                normalisation=self.normalisation,
                 resumed_from=progress.resumed_from,
                 seconds=seconds,
             )
             for losses in progress.losses.T
         ]
 
-    def identity(self, normalisation: Normalisation | None) -> str:
+    def identity(self) -> str:
         """Fingerprint the trainings for a checkpoint, as for one training."""
         layout = [(name, list(value.shape)) for name, value in self.parameters.items()]
         start = [round(float(value.detach().double().abs().sum()), 3) for value in self.parameters.values()]
-        pixels = normalisation and [normalisation.mean, normalisation.std]
+        pixels = self.normalisation and [self.normalisation.mean, self.normalisation.std]
         targets, rows = self.targets.cpu().numpy(), self.rows.numpy()
         more = [self.slots] if self.slots > rows.shape[1] else []
         return fingerprint(repr(self.options), self.precision, self.seeds, layout, start, pixels, rows, targets, *more)
@@ -234,6 +248,11 @@ class StackedNetworks:
     def _pixels(self, flat: torch.Tensor) -> torch.Tensor:
         """Reshape [K b, ...] to [K, b, ...]."""
         return flat.unflatten(0, (len(self.seeds), -1))
+
+
+def _select_networks(value: torch.Tensor, places: Sequence[int]) -> torch.Tensor:
+    """Return a leaf tensor of its own with some of the networks."""
+    return value.detach()[list(places)].requires_grad_(value.requires_grad)
 
 
 def stack_parameters(
