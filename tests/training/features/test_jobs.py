@@ -50,7 +50,7 @@ def work(folder: Path) -> FeatureWork:
 
 
 def test_features_are_those_of_one_pass(store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memorisk.training.features.extraction.MAX_BATCH", 16)
+    monkeypatch.setattr("memorisk.training.engine.predict.MAX_BATCH", 16)
     jobs: list[FeatureJob] = []
     monkeypatch.setattr(feature_jobs, "run_jobs", lambda f, some, **_: [jobs.append(job) or f(job) for job in some])
     here = load_features(store, NETWORK, cache=False)
@@ -79,7 +79,7 @@ def test_few_images_and_pixels_stay_here(store: ImageStore, tmp_path: Path, monk
 def test_a_worker_with_other_weights_is_refused(
     store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memorisk.training.features.extraction.MAX_BATCH", 64)
+    monkeypatch.setattr("memorisk.training.engine.predict.MAX_BATCH", 64)
     jobs: list[FeatureJob] = []
     monkeypatch.setattr(feature_jobs, "run_jobs", lambda f, some, **_: [jobs.append(job) or f(job) for job in some])
     file = tmp_path / "weights.safetensors"

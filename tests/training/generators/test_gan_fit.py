@@ -11,6 +11,7 @@ import torch
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Draw, load_generator
 from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.training.generators import gan_augmentation, gan_training
 from memorisk.training.generators.gan_training import GanTraining
 from memorisk.training.generators.options import GeneratorOptions
 from memorisk.training.generators.snapshots import OnSnapshot, Snapshot, TrainingLog
@@ -27,8 +28,6 @@ TINY = GeneratorOptions(
     gan_style=4,
     gan_channels=64,
     gan_channels_max=4,
-    gan_r1_every=3,
-    gan_path_every=2,
     gan_augment_images=100,
 )
 ROWS = np.arange(10)
@@ -36,6 +35,13 @@ ROWS = np.arange(10)
 
 class Killed(Exception):
     pass
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Penalties often enough for a few steps."""
+    monkeypatch.setattr(gan_training, "R1_EVERY", 3)
+    monkeypatch.setattr(gan_training, "PATH_EVERY", 2)
 
 
 @pytest.fixture
@@ -96,8 +102,11 @@ def test_a_training_moves_both_networks_and_tells_its_history(store: ImageStore,
     assert not still
 
 
-def test_killed_at_any_step_it_goes_on_to_the_same_bytes(store: ImageStore, tmp_path: Path) -> None:
-    options = replace(TINY, gan_augment_p=0.4, gan_augment_target=1.0, steps=7)
+def test_killed_at_any_step_it_goes_on_to_the_same_bytes(
+    store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gan_augmentation, "AUGMENT_TARGET", 1.0)
+    options = replace(TINY, gan_augment_p=0.4, steps=7)
     whole, wanted_log = trained(store, tmp_path, options)
     assert whole.loop.adaptive.p == pytest.approx(0.4 - 16 / 100)
     wanted = everything(whole)
@@ -125,8 +134,9 @@ def test_the_average_is_that_of_its_formula(store: ImageStore, tmp_path: Path) -
         torch.testing.assert_close(value, naive[name])
 
 
-def test_adam_is_corrected_for_lazy_penalties(store: ImageStore) -> None:
-    loop = GanTraining(store, ROWS, replace(TINY, gan_r1_every=16)).loop
+def test_adam_is_corrected_for_lazy_penalties(store: ImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gan_training, "R1_EVERY", 16)
+    loop = GanTraining(store, ROWS, TINY).loop
     assert loop.adam_d.param_groups[0]["lr"] == pytest.approx(2.5e-3 * 16 / 17)
     assert loop.adam_d.betas == pytest.approx((0, 0.99 ** (16 / 17)))
     assert loop.adam_g.betas == pytest.approx((0, 0.99 ** (2 / 3)))

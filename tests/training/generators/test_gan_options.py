@@ -19,7 +19,7 @@ from memorisk.training.generators.options import GanSettings
         ({"gan_augment_p": 0.9}, "between 0 and 0.8"),
         ({"gan_r1": -1.0}, "gan_r1 is -1.0"),
         ({"gan_path": float("inf")}, "gan_path is inf"),
-        ({"gan_r1_every": 2.5}, "give a whole number"),
+        ({"gan_ema_images": 2.5}, "give a whole number"),
     ],
 )
 def test_wrong_values_are_refused(given: dict, said: str) -> None:

@@ -46,7 +46,14 @@ from memorisk.training.generators.inputs import (
     notes_on_latents,
 )
 from memorisk.training.generators.losses import conditioned_held_out
-from memorisk.training.generators.options import FOLDS, GeneratorOptions, PseudoOptions, TrainGeneratorOptions
+from memorisk.training.generators.options import (
+    FOLDS,
+    PATH_EVERY,
+    R1_EVERY,
+    GeneratorOptions,
+    PseudoOptions,
+    TrainGeneratorOptions,
+)
 from memorisk.training.generators.snapshots import GeneratorTraining, OnSnapshot
 from memorisk.training.run import Trained, TrainingCommand, TrainingPlan, open_parts
 
@@ -299,8 +306,8 @@ def steps_cost(
     b, steps = options.images_a_step, options.steps
     if options.kind == "gan":
         size = store.shape[0]
-        paths = -(-steps // options.gan_path_every) if options.gan_path else 0
-        penalties = -(-steps // options.gan_r1_every) if options.r1_gamma(size**2, b) else 0
+        paths = -(-steps // PATH_EVERY) if options.gan_path else 0
+        penalties = -(-steps // R1_EVERY) if options.r1_gamma(size**2, b) else 0
         return Cost(
             trainings=1,
             steps=2 * steps + paths + penalties,

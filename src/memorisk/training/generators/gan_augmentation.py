@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from memorisk.models.settings import GanSpec
-from memorisk.training.generators.options import SAFE_PROBABILITY, GanSettings
+from memorisk.training.generators.options import AUGMENT_TARGET, SAFE_PROBABILITY, GanSettings
 
 _SYM6 = (
     0.015404109327027373, 0.0034907120842174702, -0.11799011114819057, -0.048311742585633, 0.4910559419267466,
@@ -351,7 +351,7 @@ class AdaptiveProbability:
         r_t, how = total / n_images, self.settings
         self.state["r_t"].fill_(r_t)
         if how.gan_augment == "ada":
-            direction = (r_t > how.gan_augment_target) - (r_t < how.gan_augment_target)
+            direction = (r_t > AUGMENT_TARGET) - (r_t < AUGMENT_TARGET)
             moved = self.p + direction * n_images / how.gan_augment_images
             self.state["probability"].fill_(min(max(moved, 0.0), SAFE_PROBABILITY))
 

@@ -41,7 +41,7 @@ from memorisk.training.generators.gan_augmentation import (
 )
 from memorisk.training.generators.inputs import notes_on_training_rows
 from memorisk.training.generators.losses import discriminator_loss, generator_loss, path_lengths, r1_penalty
-from memorisk.training.generators.options import GeneratorOptions
+from memorisk.training.generators.options import PATH_EVERY, R1_EVERY, GeneratorOptions
 from memorisk.training.generators.snapshots import GeneratorLoop, GeneratorTraining
 
 RECORDS = ("loss", "loss_discriminator", "r1", "path_length", "r_t", "p")
@@ -87,8 +87,8 @@ class GanLoop(GeneratorLoop):
         self.records = torch.full(size, torch.nan, dtype=torch.float64, device=self.device)
         """`RECORDS` of each step so far."""
         self.losses = self.records[:, : len(self.loss_names)]
-        self.adam_g = self._adam(self.generator, options.gan_path_every if options.gan_path else 0)
-        self.adam_d = self._adam(self.discriminator, options.gan_r1_every if self.gamma else 0)
+        self.adam_g = self._adam(self.generator, PATH_EVERY if options.gan_path else 0)
+        self.adam_d = self._adam(self.discriminator, R1_EVERY if self.gamma else 0)
         self.adam_d.state = self.adam_g.state  # one table, by parameter, for the checkpoint
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self.optimizer = SimpleNamespace(
@@ -125,11 +125,11 @@ class GanLoop(GeneratorLoop):
         record, options = self.records[self.step], self.options
         self._learn(self.generator)
         record[0] = self._generator_step()
-        if options.gan_path and self.step % options.gan_path_every == 0:
+        if options.gan_path and self.step % PATH_EVERY == 0:
             record[3] = self._path_step()
         self._learn(self.discriminator)
         record[1] = self._discriminator_step(inputs)
-        if self.gamma and self.step % options.gan_r1_every == 0:
+        if self.gamma and self.step % R1_EVERY == 0:
             record[2] = self._r1_step(inputs)
         if self.scaler.is_enabled():
             self.scaler.update()
@@ -162,7 +162,7 @@ class GanLoop(GeneratorLoop):
             lengths = path_lengths(lambda w: self.generator.synthesis(w, latents.noises), styles, noise)
             self.mean_length.lerp_(lengths.detach().mean(), _PATH_DECAY)
             penalty = (lengths - self.mean_length.clone()).square().mean()
-            weight = self.options.gan_path * self.options.gan_path_every
+            weight = self.options.gan_path * PATH_EVERY
             self._descend(self.adam_g, weight * penalty, scaled=False)
         return lengths.detach().mean()
 
@@ -185,7 +185,7 @@ class GanLoop(GeneratorLoop):
         drawn = draws.augmentation(self.b, self.adaptive.p, self.options.gan_augmentations, self.spec.size)
         with exact_products(self.device):
             penalty = r1_penalty(lambda images: self.discriminator(augment(images, drawn)), x).mean()
-            self._descend(self.adam_d, self.gamma / 2 * self.options.gan_r1_every * penalty, scaled=False)
+            self._descend(self.adam_d, self.gamma / 2 * R1_EVERY * penalty, scaled=False)
         return penalty.detach()
 
     def _draws(self, phase: int) -> PhaseDraws:
@@ -313,7 +313,7 @@ class GanTraining(GeneratorTraining[GanLoop]):
             loop.step = min(step, options.steps - 1)
             seconds += loop.seconds(loop.step + 1)
         _, plain, penalised = seconds
-        return plain + max(0.0, penalised - plain) / min(options.gan_path_every, options.gan_r1_every)
+        return plain + max(0.0, penalised - plain) / min(PATH_EVERY, R1_EVERY)
 
     def figures(self, begin: int, end: int) -> dict[str, float]:
         """Return means over these steps, and the probability and r_t at their end."""

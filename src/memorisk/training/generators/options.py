@@ -21,6 +21,10 @@ GAN_LR, GAN_BATCH_SIZE = 2.5e-3, 32
 """Learning rate and batch size of a GAN where they are left open."""
 SAFE_PROBABILITY = 0.8
 """Probability above which augmentations leak into the drawn images (Karras et al. 2020b, section 2.2)."""
+R1_EVERY, PATH_EVERY = 16, 8
+"""Numbers of steps between two R1 and two path length penalties (Karras et al. 2020a, "lazy regularization")."""
+AUGMENT_TARGET = 0.6
+"""Target of adaptive augmentation for r_t = E[sign(D(real))] (Karras et al. 2020b, section 3)."""
 _R1_GAMMA = 0.0002
 
 
@@ -44,14 +48,8 @@ class GanSettings:
     gan_r1: float | None = None
     """GAN: weight gamma of the R1 penalty; by default 0.0002 x pixels per image / batch size."""
 
-    gan_r1_every: int = 16
-    """GAN: steps between two R1 penalties (lazy regularisation)."""
-
     gan_path: float = 2.0
     """GAN: weight of the path length penalty; 0 trains without it."""
-
-    gan_path_every: int = 8
-    """GAN: steps between two path length penalties."""
 
     gan_style_mixing: float = 0.9
     """GAN: share of training images drawn with style mixing (two styles, the second from a random layer on)."""
@@ -64,9 +62,6 @@ class GanSettings:
 
     gan_augment_p: float = 0.0
     """GAN: initial (ada) or constant (fixed) probability of each augmentation, at most 0.8."""
-
-    gan_augment_target: float = 0.6
-    """GAN: target of ada for r_t = E[sign(D(real))]."""
 
     gan_augment_images: int = 500_000
     """GAN: images over which ada could raise the probability from 0 to 1; use fewer for a short training."""
@@ -87,11 +82,10 @@ class GanSettings:
         letters = self.gan_augmentations
         if not letters or len(set(letters)) < len(letters) or set(letters) - set(AUGMENTATIONS):
             raise InputError(f"gan_augmentations is {letters!r}; it must be letters of {AUGMENTATIONS}, each once")
-        for name in ("style", "mapping_layers", "channels", "channels_max", "r1_every", "path_every", "ema_images"):
+        for name in ("style", "mapping_layers", "channels", "channels_max", "augment_images", "ema_images"):
             self._check(f"gan_{name}", 1, float("inf"))
-        self._check("gan_augment_images", 1, float("inf"))
         self._check("gan_augment_p", 0, SAFE_PROBABILITY)
-        for name in ("gan_augment_target", "gan_style_mixing", "gan_truncation"):
+        for name in ("gan_style_mixing", "gan_truncation"):
             self._check(name, 0, 1)
         self._check("gan_path", 0, float("inf"))
         self._check("gan_r1", 0, float("inf"))
