@@ -233,19 +233,20 @@ def check_names(kind: str, names: Iterable[Any], allowed: Collection[str]) -> No
             raise unknown_name(kind, name, allowed)
 
 
-def check_types(options: Any) -> None:
+def check_types(options: Any, declared: type | None = None) -> None:
     """Refuse values of another type than a setting's annotation names, and words that its `Literal` does not list.
 
     Python takes "no" for true, so a setting that shows images of patients would fail open.
 
     Args:
         options: Dataclass of settings; its annotations define the allowed values.
+        declared: Class whose settings alone are checked, one that the options inherit.
 
     Raises:
         InputError: A value has another type, or is not among the choices.
     """
     hints = _hints(type(options))
-    for field in fields(options):
+    for field in fields(declared or options):
         hint, value = hints[field.name], getattr(options, field.name)
         kinds = _kinds(hint)
         if not kinds & {bool, int, float} or (value is None and type(None) in get_args(hint)):
@@ -259,7 +260,7 @@ def check_types(options: Any) -> None:
         good = _fits(value, kind)
         if not good:
             raise _wrong_type(field.name, value, kind)
-    check_choices(options)
+    check_choices(options, declared)
 
 
 def check_choices(options: Any, declared: type | None = None) -> None:

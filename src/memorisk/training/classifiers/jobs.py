@@ -35,7 +35,7 @@ from memorisk.training.classifiers.user_training import (
     takes_classes,
     user_model_logits,
 )
-from memorisk.training.engine.devices import keep_freed_memory
+from memorisk.training.engine.devices import keep_freed_memory, limited_threads
 from memorisk.training.engine.loop import OnEpoch
 from memorisk.training.engine.options import TrainOptions, resolve_options
 from memorisk.training.engine.pixels import Normalisation
@@ -189,15 +189,10 @@ def run_training(job: TrainJob) -> JobLog:
     """
     if job.done:
         return JobLog(job.key, None, 0.0, 0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(job.threads)
     if job.device == "cpu":
         keep_freed_memory()
-    try:
-        with written_steps(job.steps_file):
-            return _run_user_training(job) if job.own else _build_training(job)
-    finally:
-        torch.set_num_threads(before)
+    with limited_threads(job.threads), written_steps(job.steps_file):
+        return _run_user_training(job) if job.own else _build_training(job)
 
 
 def warm_up(number: int) -> None:

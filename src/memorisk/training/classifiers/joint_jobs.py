@@ -23,6 +23,7 @@ from memorisk.training.classifiers.jobs import CHECKPOINTS, JobLog, TrainJob, bu
 from memorisk.training.classifiers.linear_heads import fit_heads, trunk_features
 from memorisk.training.classifiers.private import privacy_of
 from memorisk.training.classifiers.stacked import fit_stacked, stack_size
+from memorisk.training.engine.devices import limited_threads
 from memorisk.training.engine.optimization import batch_bounds
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.predict import predict_logits
@@ -74,9 +75,7 @@ def _train_heads(jobs: Sequence[TrainJob], on_done: OnOutcome) -> None:
     """Train the heads of all jobs: each trunk's features once, [N, d], then the logits of one head at a time."""
     first = jobs[0]
     images = read_array(first.images, mmap=True)
-    before = torch.get_num_threads()
-    torch.set_num_threads(first.threads)
-    try:
+    with limited_threads(first.threads):
         for same_trunk in group_by_trunk(jobs):
             model = build_network(same_trunk[0], images)
             features = trunk_features(model, images, first.options, first.device, normalisation=first.normalisation)
@@ -95,8 +94,6 @@ def _train_heads(jobs: Sequence[TrainJob], on_done: OnOutcome) -> None:
                     heads.put(model, k)
                     save_result(job, model, heads.only(k).logits(features)[0])
                     _report(jobs, job, float(heads.losses[-1, k]), on_done)
-    finally:
-        torch.set_num_threads(before)
 
 
 def group_by_trunk(jobs: Sequence[TrainJob]) -> list[list[TrainJob]]:

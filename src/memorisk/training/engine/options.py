@@ -13,7 +13,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.models.classifiers.specs import ModelSpec
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import CheckpointSeconds, Device, Threads, grouped, in_group
-from memorisk.runs.settings import check_between, check_choices, check_counts, check_finite, check_seeds
+from memorisk.runs.settings import check_between, check_counts, check_finite, check_seeds, check_types
 
 Head = Literal["single", "binary", "multi", "first"]
 Regime = Literal["full", "lora", "dp-lora", "dp-full"]
@@ -93,41 +93,28 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         """Check every value that can be wrong by itself."""
-        if not isinstance(self.class_weights, bool):
-            raise InputError(f"class_weights is {self.class_weights!r}; it must be true or false, without quotes")
-        if self.epochs is not None:
-            _check_count("epochs", self.epochs)
-        _check_count("batch_size", self.batch_size, least=2)
-        if self.lr is not None:
-            _check_positive("lr", self.lr, "as in 0.0001")
-        if (
-            isinstance(self.weight_decay, bool)
-            or not isinstance(self.weight_decay, int | float)
-            or not (0 <= self.weight_decay < float("inf"))
-        ):
-            raise InputError(f"weight_decay is {self.weight_decay!r}; it must be 0 or more")
-        self._check_regime()
-
-    def _check_regime(self) -> None:
-        """Check the settings of the regimes, each by itself and together."""
         for name in ("regime", "epsilon"):  # one may be given without a list around it
             value = getattr(self, name)
             values = () if value is None else (value,) if isinstance(value, str | float | int) else tuple(value)
             object.__setattr__(self, name, values)
-        check_choices(self, TrainOptions)
+        check_types(self, TrainOptions)
+        check_counts(self, epochs=1, batch_size=2, lora_rank=1)
+        check_finite(self, "lr", "clip", "lora_alpha")
+        check_finite(self, "weight_decay", zero=True)
+        check_between(self, "delta", example="1e-5")
+        self._check_regime()
+
+    def _check_regime(self) -> None:
+        """Check the settings of the regimes, each by itself and together."""
         for name in ("regime", "epsilon"):
             if len(set(getattr(self, name))) != len(getattr(self, name)):
                 raise InputError(f"{name} names the same one twice: {', '.join(map(str, getattr(self, name)))}")
         if not self.regime:
             raise InputError(f"regime is empty; allowed are {', '.join(get_args(Regime))}")
         for epsilon in self.epsilon:
-            _check_positive("epsilon", epsilon, "as in 8")
+            if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < float("inf"):
+                raise InputError(f"epsilon is {epsilon!r}; it must be above 0, as in 8")
         object.__setattr__(self, "epsilon", tuple(float(e) for e in self.epsilon))  # 8 and 8.0 are one training
-        _check_positive("clip", self.clip, "as in 1.0")
-        _check_positive("lora_alpha", self.lora_alpha, "as in 16")
-        _check_count("lora_rank", self.lora_rank)
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta is {self.delta}; it must lie between 0 and 1, as in 1e-5")
         private = [r for r in self.regime if r.startswith("dp-")]
         if private and not self.epsilon:
             raise InputError(f"regime {private[0]} needs a privacy budget: name it with epsilon, as in 8")
@@ -183,16 +170,6 @@ def resolve_options(options: TrainOptions, spec: ModelSpec) -> TrainOptions:
         lr=spec.lr if options.lr is None else options.lr,
         normalise=spec.normalise if options.normalise is None else options.normalise,
     )
-
-
-def _check_positive(field: str, value: object, example: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise InputError(f"{field} is {value!r}; it must be above 0, {example}")
-
-
-def _check_count(field: str, value: object, *, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{field} is {value!r}; it must be a whole number of at least {least}")
 
 
 @grouped("design", essential="splits")

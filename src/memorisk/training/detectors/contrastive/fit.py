@@ -31,10 +31,8 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
 
 from memorisk.images.store import ImageStore
-from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.copy_detectors import Detector
 from memorisk.models.encoders.networks import preparation
 from memorisk.models.provenance import seen_table
@@ -281,7 +279,8 @@ def measure_training(
     """
     start, device = build_initial_detector(store, options), check_device(options.device)
     networks = {"backbone": start.network.trunk, "untrained": start.network, "trained": fitted.detector.network}
-    ask = {name: _embedding_function(network, start.config.preprocessing, device) for name, network in networks.items()}
+    how = {"preprocessing": start.config.preprocessing, "device": device}
+    ask = {name: partial(embed, network, **how) for name, network in networks.items()}
     wanted = [("validation", options.augment), *(("test", strength) for strength in get_args(Strength))]
     figures: dict[str, Any] = {"validation": {}, "test": {}}
     for done, (part, strength) in enumerate(wanted):
@@ -291,10 +290,6 @@ def measure_training(
         figures[part][strength] = _figures(hits, groups[rows].astype(str), options.seed)
     progress("looking for copies", len(wanted), len(wanted))
     return figures
-
-
-def _embedding_function(network: nn.Module, preprocessing: Preprocessing, device: Any) -> Embed:
-    return partial(embed, network, preprocessing=preprocessing, device=device)
 
 
 def _hits(
