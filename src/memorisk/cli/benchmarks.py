@@ -6,7 +6,7 @@ Loads nothing heavy until a command runs.
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App
 
@@ -27,10 +27,6 @@ from memorisk.cli.settings import (
 from memorisk.runs.errors import MemoriskError
 from memorisk.studies.detectors.options import BenchDetectorsOptions
 from memorisk.studies.pairs.options import BenchCopiesOptions, BenchReidOptions
-
-if TYPE_CHECKING:
-    from memorisk.studies.pairs.plan import PairBenchPlan
-    from memorisk.studies.pairs.results import PairBenchmark
 
 bench_app = App(name="bench", help=COMMANDS["bench"][1])
 _DETECTORS, _REID, _COPIES = BenchDetectorsOptions(), BenchReidOptions(), BenchCopiesOptions()
@@ -56,14 +52,8 @@ def detectors(
     from memorisk.cli.show.benchmarks import show_benchmark, show_plan
     from memorisk.studies.detectors.benchmark import benchmark_detectors, plan_benchmark
 
-    settings = settings_as_keywords(options)
-    if dry_run:
-        plan = with_progress_bar(plan_benchmark, images, out=out, **settings)
-        show_plan(plan, as_json=json)
-        return MemoriskError.exit_code if plan.problems else 0
-    benchmark = with_progress_bar(benchmark_detectors, images, out=out, tables_only=tables_only, **settings)
-    show_benchmark(benchmark, out, as_json=json)
-    return 0 if benchmark.complete else MemoriskError.exit_code
+    bench = _Bench(benchmark_detectors, plan_benchmark, show_benchmark, show_plan)
+    return _run(bench, images, out, options, dry_run=dry_run, tables_only=tables_only, as_json=json)
 
 
 @bench_app.command(name="reid")
@@ -83,11 +73,11 @@ def reid(
     """
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.cli.show.benchmarks import show_pair_benchmark, show_pair_plan
     from memorisk.studies.pairs.reid import benchmark_reid, plan_reid
 
-    return _pair_bench(
-        benchmark_reid, plan_reid, images, out, options, dry_run=dry_run, tables_only=tables_only, as_json=json
-    )
+    bench = _Bench(benchmark_reid, plan_reid, show_pair_benchmark, show_pair_plan)
+    return _run(bench, images, out, options, dry_run=dry_run, tables_only=tables_only, as_json=json)
 
 
 @bench_app.command(name="copies")
@@ -107,33 +97,33 @@ def copies(
     """
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.cli.show.benchmarks import show_pair_benchmark, show_pair_plan
     from memorisk.studies.pairs.copies import benchmark_copies, plan_copies
 
-    return _pair_bench(
-        benchmark_copies, plan_copies, images, out, options, dry_run=dry_run, tables_only=tables_only, as_json=json
-    )
+    bench = _Bench(benchmark_copies, plan_copies, show_pair_benchmark, show_pair_plan)
+    return _run(bench, images, out, options, dry_run=dry_run, tables_only=tables_only, as_json=json)
 
 
-def _pair_bench(
-    run: Callable[..., "PairBenchmark"],
-    plan: Callable[..., "PairBenchPlan"],
-    images: str,
-    out: Path,
-    options: BenchReidOptions | BenchCopiesOptions,
-    *,
-    dry_run: bool,
-    tables_only: bool,
-    as_json: bool,
+class _Bench(NamedTuple):
+    """Functions of a benchmark."""
+
+    run: Callable[..., Any]
+    plan: Callable[..., Any]
+    show: Callable[..., None]
+    show_plan: Callable[..., None]
+
+
+def _run(
+    bench: _Bench, images: str, out: Path, options: object, *, dry_run: bool, tables_only: bool, as_json: bool
 ) -> int:
-    """Run or plan one of the two benchmarks of pairs, and show it."""
-    from memorisk.cli.show.benchmarks import show_pair_benchmark, show_pair_plan
-
+    """Run or plan a benchmark, and show it."""
     settings = settings_as_keywords(options)
     if dry_run:
-        show_pair_plan(with_progress_bar(plan, images, out=out, **settings), as_json=as_json)
-        return 0
-    benchmark = with_progress_bar(run, images, out=out, tables_only=tables_only, **settings)
-    show_pair_benchmark(benchmark, out, as_json=as_json)
+        plan = with_progress_bar(bench.plan, images, out=out, **settings)
+        bench.show_plan(plan, as_json=as_json)
+        return MemoriskError.exit_code if plan.problems else 0
+    benchmark = with_progress_bar(bench.run, images, out=out, tables_only=tables_only, **settings)
+    bench.show(benchmark, out, as_json=as_json)
     return 0 if benchmark.complete else MemoriskError.exit_code
 
 

@@ -24,7 +24,7 @@ from memorisk.studies.detectors.measurement import (
     take_rows,
     too_large,
 )
-from memorisk.studies.detectors.options import bench_options
+from memorisk.studies.detectors.options import BenchDetectorsOptions
 from tests.commands import answer
 
 SHAPE = (2861, 224, 224, 3)
@@ -34,7 +34,9 @@ def job(backbone: str = "pixels", loss: str = "none") -> Any:
     """A cell of a default benchmark of 2,000 images, as far as a plan asks it."""
     parts = SimpleNamespace(part=np.zeros(2000), copied=np.zeros(1600), rows=lambda *names: np.arange(1000))
     cell = Cell(read_backbone(backbone), loss, 0)
-    return cast(Any, SimpleNamespace(cell=cell, parts=parts, missing=tuple(PAPER_MEASURES), options=bench_options({})))
+    return cast(
+        Any, SimpleNamespace(cell=cell, parts=parts, missing=tuple(PAPER_MEASURES), options=BenchDetectorsOptions())
+    )
 
 
 def test_a_covariance_that_does_not_fit_is_left_out_and_the_rest_is_planned() -> None:

@@ -1,13 +1,17 @@
 """Settings and names: refused in one line before anything is read."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from memorisk.runs.errors import InputError
+from memorisk.runs.settings import settings_of
 from memorisk.scores.distances import PAPER_MEASURES
 from memorisk.studies.detectors.cells import grid, read_backbone
-from memorisk.studies.detectors.options import bench_options
+from memorisk.studies.detectors.options import BenchDetectorsOptions
+
+bench_options = partial(settings_of, BenchDetectorsOptions)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,10 @@ def test_one_value_stands_for_a_list_and_all_for_every_measure() -> None:
     assert options.seeds == (3,)
     assert options.chosen_measures == PAPER_MEASURES
     assert options.strength == "weak"
-    assert bench_options({"measures": ("euclidean", "cosine")}).chosen_measures == ("cosine", "euclidean")
+    assert bench_options({"measures": ("euclidean", "cosine")}).chosen_measures == (
+        "cosine",
+        "euclidean",
+    )
 
 
 def test_a_training_has_the_benchmarks_settings() -> None:

@@ -16,7 +16,7 @@ from memorisk.runs.environment import available_cores, available_memory, check_d
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_table
 from memorisk.runs.folder import RunFolder, check_out_folder
-from memorisk.runs.settings import takes_settings
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.studies.detectors.cells import (
     CELLS,
@@ -32,7 +32,7 @@ from memorisk.studies.detectors.cells import (
 )
 from memorisk.studies.detectors.detection import detectors, read_cells
 from memorisk.studies.detectors.measurement import MemoryPlan, plan_memory
-from memorisk.studies.detectors.options import BenchDetectorsOptions, bench_options
+from memorisk.studies.detectors.options import BenchDetectorsOptions
 from memorisk.studies.detectors.page import architecture_frame, benchmark_report
 from memorisk.studies.detectors.pools import COPIES, PARTS, CopyRows, Parts, divide, make_copies, remove_copies
 from memorisk.studies.detectors.results import Benchmark, cell_table, folder_table, leaderboard, number_table
@@ -114,7 +114,7 @@ def benchmark_detectors(
         InputError: A setting, a name or the images are refused; nothing was written.
         MemoriskError: The run broke; what is done is kept.
     """
-    folder, options = Path(out), bench_options(settings)
+    folder, options = Path(out), settings_of(BenchDetectorsOptions, settings)
     check_entry(folder, options, tables_only=tables_only)
     return run_study(_study(_prepare(images, folder, options, progress)), progress, tables_only=tables_only)
 
@@ -127,7 +127,7 @@ def plan_benchmark(
     Raises:
         InputError: As `benchmark_detectors`.
     """
-    ready = _prepare(images, Path(out), bench_options(settings), progress)
+    ready = _prepare(images, Path(out), settings_of(BenchDetectorsOptions, settings), progress)
     check_study(_study(ready))
     parts, todo = ready.parts, missing_cells(ready.jobs)
     counts = {name: int((parts.part == name).sum()) for name in PARTS}

@@ -1,7 +1,7 @@
 """The settings of ``memorisk bench detectors``: one frozen dataclass for Python, the command line and YAML at once."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -9,7 +9,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.options import Device, Precision, Threads, Words, grouped
-from memorisk.runs.settings import check_between, check_counts, setting_names, settings_of
+from memorisk.runs.settings import check_between, check_counts, setting_names
 
 if TYPE_CHECKING:  # the losses come with PyTorch
     from memorisk.training.detectors.options import DetectorOptions
@@ -146,12 +146,3 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
     def strength(self) -> str:
         """Return the strength that the tables show."""
         return self.strengths[-1]
-
-
-def bench_options(settings: dict[str, Any]) -> BenchDetectorsOptions:
-    """Return options from keyword names, with a "did you mean" for one that does not exist.
-
-    Raises:
-        InputError: A name is unknown, or a value is not allowed.
-    """
-    return settings_of(BenchDetectorsOptions, settings)

@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, get_args
 
+from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, unknown_name
-from memorisk.runs.settings import check_names
+from memorisk.runs.settings import check_names, setting_names
 
 StudyProtocol = Literal["paper", "corrected"]
+_PATHS = ("image_root", "labels_csv", "store")
 
 
 def read_protocol(config: Mapping[str, Any], keys: Collection[str]) -> StudyProtocol:
@@ -58,3 +61,62 @@ def check_keys(what: str, settings: Any, allowed: Collection[str]) -> None:
     if not isinstance(settings, Mapping):
         raise InputError(f"{what} needs settings by name, not {one_line(settings, 60)}")
     check_names(f"key of {what}", settings, allowed)
+
+
+def read_section(config: Mapping[str, Any], name: str, *, needed: bool = True) -> dict[str, dict[str, Any]]:
+    """Return one section of the file: names, each with settings.
+
+    Args:
+        config: Contents of the file.
+        name: Name of the section.
+        needed: Whether a study without it is refused.
+
+    Raises:
+        InputError: The section has no names, or a name has no settings.
+    """
+    section = config.get(name) or {}
+    if not isinstance(section, Mapping) or (needed and not section):
+        raise InputError(f"the study needs {name}: names, each with its settings below it")
+    for inner, settings in section.items():
+        if not isinstance(settings or {}, Mapping):
+            raise InputError(f"{name}: {one_line(inner, 60)} needs settings below it, not {one_line(settings, 60)}")
+    return {str(inner): dict(settings or {}) for inner, settings in section.items()}
+
+
+def read_image_set(title: str, values: Any, keys: Collection[str], sources: Collection[str]) -> ImageOptions:
+    """Check the settings of a data set, and return the options for reading its images.
+
+    Args:
+        title: Name of the data set, on one line.
+        values: Settings of the data set.
+        keys: Keys that it may have, besides the options for reading.
+        sources: Those of its keys that must name images.
+
+    Raises:
+        InputError: Something is missing, unknown or not allowed.
+    """
+    reading = setting_names(ImageOptions)
+    check_keys(f"data set {title}", values, [*keys, *reading])
+    for needed in sources:
+        if not isinstance(values.get(needed), str) or not values[needed]:
+            raise InputError(f"data set {title} names no {needed}: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
+    settings: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in values.items() if k in reading}
+    options = ImageOptions(**settings)
+    options.validate()
+    return options
+
+
+def read_names(title: str, value: Any) -> tuple[str, ...]:
+    """Return names of the file, each once: a list of them, or a single one.
+
+    Args:
+        title: What has the names, as in "settings: detectors".
+        value: Value in the file.
+
+    Raises:
+        InputError: The value is something else.
+    """
+    names = list(value) if isinstance(value, list | tuple) else [value]
+    if not names or not all(isinstance(one, str) for one in names):
+        raise InputError(f"{title} is {one_line(value, 60)}; give names, as in [a, b]")
+    return tuple(dict.fromkeys(names))

@@ -13,7 +13,7 @@ from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_between, check_counts, check_types, setting_names
-from memorisk.studies.engine.study_file import check_keys, reading_study
+from memorisk.studies.engine.study_file import check_keys, read_image_set, read_names, read_section, reading_study
 from memorisk.training.detectors.pair_detectors import open_pair_detector
 from memorisk.training.generators.options import GeneratorOptions, PseudoOptions
 
@@ -21,7 +21,6 @@ ALL, NO_QUALITY = "all", "none"
 STUDY_KEYS = ("settings", "generator", "classifiers", "datasets", "arms")
 SET_KEYS = ("images", "splits", "split_seed", "held_out")
 ARM_KEYS = ("datasets", "generator", "training_images", "duplicates", "snapshots", "seeds", "images")
-_PATHS = ("image_root", "labels_csv", "store")
 STUDY_SETTINGS = ("seed", "snapshot_every", "device", "threads", "checkpoint_seconds", "keep_snapshots")
 """Settings of a training that the study sets itself."""
 
@@ -202,28 +201,21 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
         values["pseudonym_key"] = Path(values["pseudonym_key"])
     for name in ("detectors", "strengths"):
         if name in values:
-            values[name] = _names(f"settings: {name}", values[name]) if values[name] else ()
+            values[name] = read_names(f"settings: {name}", values[name]) if values[name] else ()
     options = GeneratorsOptions(**values)
     options.validate()
     for source in sorted({*options.detectors, options.quality_source} - {NO_QUALITY}):
         open_pair_detector(source)
-    datasets = {name: _read_set(name, one) for name, one in _section(config, "datasets").items()}
+    datasets = {name: _read_set(name, one) for name, one in read_section(config, "datasets").items()}
     shared = config.get("generator") or {}
     check_keys("generator", shared, setting_names(GeneratorOptions))
     arms = tuple(
-        _read_arm(name, one, shared, tuple(datasets), options) for name, one in _section(config, "arms").items()
+        _read_arm(name, one, shared, tuple(datasets), options) for name, one in read_section(config, "arms").items()
     )
     classifiers = config.get("classifiers") or {}
     check_keys("classifiers", classifiers, [n for n in setting_names(PseudoOptions) if n not in STUDY_SETTINGS])
     PseudoOptions(**classifiers).validate()
     return GeneratorsStudy(options, datasets, arms, classifiers)
-
-
-def _section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section = config.get(name)
-    if not isinstance(section, Mapping) or not section:
-        raise InputError(f"the study needs {name}: names, each with its settings below it")
-    return {str(key): value or {} for key, value in section.items()}
 
 
 def _read_set(name: str, values: Any) -> GeneratorSet:
@@ -232,13 +224,8 @@ def _read_set(name: str, values: Any) -> GeneratorSet:
     Raises:
         InputError: Something is missing, unknown or not allowed.
     """
-    title, reading = one_line(name, 60), setting_names(ImageOptions)
-    check_keys(f"data set {title}", values, [*SET_KEYS, *reading])
-    if not isinstance(values.get("images"), str) or not values["images"]:
-        raise InputError(f"data set {title} names no images: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
-    reading_values: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in values.items() if k in reading}
-    options = ImageOptions(**reading_values)
-    options.validate()
+    title = one_line(name, 60)
+    options = read_image_set(title, values, SET_KEYS, ("images",))
     dataset = GeneratorSet(values["images"], options, **{k: v for k, v in values.items() if k in SET_KEYS[1:]})
     if dataset.splits not in ("redraw", "given"):
         raise unknown_name(f"splits of {title}", dataset.splits, ("redraw", "given"))
@@ -267,7 +254,7 @@ def _read_arm(
     for key in STUDY_SETTINGS:
         if key in generator:
             raise InputError(f"{title}: {key} is set by the study: leave it out of generator, give seeds and snapshots")
-    on = _names(f"{title}: datasets", values["datasets"]) if "datasets" in values else datasets
+    on = read_names(f"{title}: datasets", values["datasets"]) if "datasets" in values else datasets
     for one in on:
         if one not in datasets:
             raise unknown_name(f"data set of {title}", one, datasets)
@@ -338,10 +325,3 @@ def _is_whole_number(value: Any, least: int) -> bool:
 
 def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _names(title: str, value: Any) -> tuple[str, ...]:
-    chosen = _as_list(value)
-    if not chosen or not all(isinstance(one, str) for one in chosen):
-        raise InputError(f"{title} is {one_line(value, 60)}; give names, as in [a, b]")
-    return tuple(dict.fromkeys(chosen))

@@ -26,10 +26,11 @@ from memorisk.statistics.contrasts import mean_slope, share_slope
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.copies.copy_tests import WassersteinDistance, wasserstein_distance
 from memorisk.statistics.copies.reversed_queries import exposures
-from memorisk.statistics.copies.set_memorization import MemorizationRate, memorization_rate, rate_difference
+from memorisk.statistics.copies.set_memorization import memorization_rate, rate_difference
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.pairs.guarantee import miss_guarantee
 from memorisk.statistics.quality.retrieval_score import irs_of
+from memorisk.studies.engine.rows import limits
 from memorisk.studies.generators.results import Evaluation, StudyEvaluations, named_columns
 
 SYNTHETIC, HELD_OUT = "generated", "held out"
@@ -123,7 +124,7 @@ def _evaluation_columns(read: Evaluation) -> dict[str, Any]:
 
 def _w1_columns(apart: WassersteinDistance) -> dict[str, Any]:
     return {
-        "w1": apart.estimate, "w1_low": apart.low, "w1_high": apart.high, "w1_chance": apart.chance,
+        **limits("w1", apart), "w1_chance": apart.chance,
         "shift": apart.shift, "shift_low": apart.shift_low, "shift_high": apart.shift_high,
         "n_units": apart.n_first, "n_held": apart.n_second,
     }  # fmt: skip
@@ -164,7 +165,7 @@ def level_rows(reading: StudyEvaluations) -> pd.DataFrame:
             rows.append(
                 {
                     **named_columns(read.cell), "detector": read.detector, "copies": int(level),
-                    "share": share.estimate, "share_low": share.low, "share_high": share.high,
+                    **limits("share", share),
                     "nearness": float(read.nearness[own].mean()),
                     "level_patients": int(own.sum()),
                 }
@@ -210,7 +211,7 @@ def _trend(read: Evaluation) -> dict[str, Any]:
             continue
         values = np.asarray(getattr(read, name), dtype=np.float64)
         slope = slope_of(values, copies)
-        row |= {name: slope.estimate, f"{name}_low": slope.low, f"{name}_high": slope.high}
+        row |= limits(name, slope)
         row[f"{name}_p"] = permutation_p(values, copies, seed=read.cell.options.seed)
     return {**row, "levels": _levels(read)}
 
@@ -248,7 +249,7 @@ def retrieval(read: Evaluation) -> dict[str, Any]:
     scores["irs_held"] = irs_of(rng.permutation(held)[:n], total)
     row: dict[str, Any] = {}
     for name, score in scores.items():
-        row |= {name: score.estimate, f"{name}_low": score.low, f"{name}_high": score.high}
+        row |= limits(name, score)
     return row | {"irs_n": n}
 
 
@@ -263,9 +264,8 @@ def _row(read: Evaluation) -> dict[str, Any]:
     rate = memorization_rate(own["pair_score"] > threshold, groups[own["pair_row"]].astype(str))
     held = memorization_rate(own["beside_score"] > threshold, read.held_groups[own["beside_row"] >= 0])
     excess = rate_difference(rate, held)
-    row |= {**_rate("mem_rate", rate), **_rate("held_rate", held)}
-    row |= {"n_pairs": rate.n_pairs, "n_held_pairs": held.n_pairs}
-    return row | {"excess": excess.estimate, "excess_low": excess.low, "excess_high": excess.high}
+    row |= limits("mem_rate", rate) | limits("held_rate", held)
+    return row | {"n_pairs": rate.n_pairs, "n_held_pairs": held.n_pairs} | limits("excess", excess)
 
 
 def _threshold(read: Evaluation) -> tuple[float, str]:
@@ -280,7 +280,3 @@ def _threshold(read: Evaluation) -> tuple[float, str]:
     if not guarantee.kept:
         return float("nan"), f"{NO_THRESHOLD}: {guarantee.missing} held-out patients are missing"
     return float(np.nextafter(guarantee.threshold, -np.inf)), f"misses at most {MISS_RATE:.0%} of weak copies"
-
-
-def _rate(name: str, rate: MemorizationRate) -> dict[str, float]:
-    return {name: rate.estimate, f"{name}_low": rate.low, f"{name}_high": rate.high}

@@ -13,13 +13,14 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from memorisk.report.columns import column_numbers, column_texts, rows
+from memorisk.report.columns import column_numbers
 from memorisk.runs.files import read_table
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import ReversedQueries, nearness, reversed_queries
 from memorisk.statistics.copies.set_memorization import MemorizedShare, memorized_share
 from memorisk.statistics.exchangeability import image_counts
 from memorisk.studies.engine.cells import Arrays, read_result
+from memorisk.studies.engine.rows import limits, rows_of
 from memorisk.studies.generators.plan import Cell
 
 DISTANCE_FLOOR = 1e-3
@@ -162,7 +163,7 @@ def _row(read: Evaluation, arrays: Arrays) -> dict[str, Any]:
     return {
         **named_columns(read.cell), "detector": read.detector, "step": read.step,
         "epochs": read.cell.epochs(read.step), "last": read.last,
-        "share": share.estimate, "share_low": share.low, "share_high": share.high, "nominal": share.nominal,
+        **limits("share", share), "nominal": share.nominal,
         "attained": share.attained, "share_p": share.p_value, "n_held": share.n_held,
         "flagged": len(share.flagged), "listed": len(listing.flagged), "shortest_list": listing.shortest_list,
         "ahead": listing.ahead, "p_ahead": listing.p_ahead,
@@ -261,7 +262,7 @@ def quality_rows(reading: StudyEvaluations, by: tuple[str, ...]) -> pd.DataFrame
     tables = []
     for figure, ends in FIGURE_RANGES.items():
         table = reading.quality
-        own = rows(table, [name == figure for name in column_texts(table, "figure")]) if len(table) else table
+        own = rows_of(table, figure=figure)
         own = own.rename(columns={"low": "estimate_low", "high": "estimate_high"})
         averaged = ("n_real", "n_synthetic", "n_reference", "n_real_patients", "n_reference_patients")
         values = dict.fromkeys(_VALUES, ends)

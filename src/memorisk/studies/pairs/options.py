@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from memorisk.images.alterations.families import FAMILIES
 from memorisk.images.alterations.options import CopiedFamilies
@@ -11,7 +11,7 @@ from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.options import Device, Precision, Threads, Words, grouped
-from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
+from memorisk.runs.settings import check_between, check_counts, check_seeds
 
 
 @grouped(
@@ -136,21 +136,3 @@ class BenchCopiesOptions(PairBenchOptions):
 
 
 Options = BenchReidOptions | BenchCopiesOptions
-
-
-def reid_options(settings: dict[str, Any]) -> BenchReidOptions:
-    """Return options from keyword names, with a "did you mean" for one that does not exist.
-
-    Raises:
-        InputError: A name is unknown, or a value is not allowed.
-    """
-    return settings_of(BenchReidOptions, settings)
-
-
-def copies_options(settings: dict[str, Any]) -> BenchCopiesOptions:
-    """Return options from keyword names, with a "did you mean" for one that does not exist.
-
-    Raises:
-        InputError: A name is unknown, or a value is not allowed.
-    """
-    return settings_of(BenchCopiesOptions, settings)

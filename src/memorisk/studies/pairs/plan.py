@@ -86,6 +86,11 @@ class PairBenchPlan:
     notes: tuple[str, ...]
     """Notes on the division."""
 
+    @property
+    def problems(self) -> dict[str, str]:
+        """Return why detectors would fail: none is known beforehand."""
+        return {}
+
 
 def prepare(
     images: str | Path, out: Path, options: Options, parts: tuple[str, ...], progress: Progress

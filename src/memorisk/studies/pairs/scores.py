@@ -69,16 +69,11 @@ class PartScores:
 
 
 @dataclass(frozen=True, eq=False)
-class ReidScores:
-    """Results of one detector in the benchmark of re-identification."""
+class DetectorScores:
+    """Results of one detector."""
 
     cell: Cell
-    test: dict[str, PartScores]
-    """Scores on test patients, by data set."""
-    validation: dict[str, PartScores]
-    """Scores on validation patients, by data set."""
-    at_half: float
-    """Score at which the probability is one half; NaN without a head."""
+    """Finished cell of the detector."""
 
     @property
     def name(self) -> str:
@@ -89,6 +84,18 @@ class ReidScores:
     def contender(self) -> BenchmarkDetector:
         """Return the detector that was measured."""
         return self.cell.contender
+
+
+@dataclass(frozen=True, eq=False)
+class ReidScores(DetectorScores):
+    """Results of one detector in the benchmark of re-identification."""
+
+    test: dict[str, PartScores]
+    """Scores on test patients, by data set."""
+    validation: dict[str, PartScores]
+    """Scores on validation patients, by data set."""
+    at_half: float
+    """Score at which the probability is one half; NaN without a head."""
 
     @property
     def division(self) -> Division:
@@ -201,26 +208,15 @@ class CopyScores:
 
 
 @dataclass(frozen=True, eq=False)
-class CopiesScores:
+class CopiesScores(DetectorScores):
     """Results of one detector in the benchmark of copies."""
 
-    cell: Cell
     pairs: dict[str, dict[str, CopyPairs]]
     """Pairs by part and data set."""
     groups: dict[str, np.ndarray]
     """Patient of each copied image by data set, [n] each."""
     families: tuple[str, ...]
     """Families of the copies."""
-
-    @property
-    def name(self) -> str:
-        """Name the detector."""
-        return self.cell.name
-
-    @property
-    def contender(self) -> BenchmarkDetector:
-        """Return the detector that was measured."""
-        return self.cell.contender
 
     @property
     def datasets(self) -> list[str]:

@@ -12,7 +12,7 @@ from memorisk.audits.classifier.options import PAPER_SEEDS, ClassifierOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import fingerprint
 from memorisk.runs.settings import check_names, setting_names
-from memorisk.studies.engine.study_file import check_keys, read_protocol
+from memorisk.studies.engine.study_file import check_keys, read_protocol, read_section
 
 STUDY_KEYS = ("protocol", "seeds", "settings", "architectures", "datasets", "defences", "explain")
 DATASET_KEYS = ("images", "bases", "skip", "seeds")
@@ -51,7 +51,7 @@ def read_study(config: Mapping[str, Any]) -> StudyConfig:
         InputError: A key, setting or name is unknown, or something is missing.
     """
     protocol = read_protocol(config, STUDY_KEYS)
-    architectures, datasets = (_section(config, name) for name in ("architectures", "datasets"))
+    architectures, datasets = (read_section(config, name) for name in ("architectures", "datasets"))
     for what in (architectures, datasets):
         _check_distinct_folders(what)
     if not isinstance(config.get("settings") or {}, Mapping):
@@ -76,7 +76,7 @@ def read_study(config: Mapping[str, Any]) -> StudyConfig:
     if not cells:
         raise InputError("every architecture is skipped on every data set: nothing is left of the study")
     defences = {}
-    for dataset, defence_settings in _section(config, "defences", needed=False).items():
+    for dataset, defence_settings in read_section(config, "defences", needed=False).items():
         if dataset not in datasets:
             raise unknown_name("data set of the defences", dataset, list(datasets))
         if defence_settings.get("architecture") not in architectures:
@@ -161,17 +161,6 @@ def _settings(
     check_names(f"setting of {one_line(dataset, 60)}", merged, names)
     options = saved_options(merged)
     return {name: getattr(options, name) for name in names}
-
-
-def _section(config: Mapping[str, Any], name: str, *, needed: bool = True) -> dict[str, dict[str, Any]]:
-    """Return one section of the file: names, each with settings."""
-    section = config.get(name) or {}
-    if not isinstance(section, Mapping) or (needed and not section):
-        raise InputError(f"the study needs {name}: names, each with its settings below it")
-    for inner, settings in section.items():
-        if not isinstance(settings or {}, Mapping):
-            raise InputError(f"{name}: {one_line(inner, 60)} needs settings below it, not {one_line(settings, 60)}")
-    return {str(inner): dict(settings or {}) for inner, settings in section.items()}
 
 
 def _check_distinct_folders(names: Mapping[str, Any]) -> None:

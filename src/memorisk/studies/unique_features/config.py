@@ -15,13 +15,20 @@ from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_between, check_counts, check_names, check_types, setting_names
-from memorisk.studies.engine.study_file import StudyProtocol, check_keys, read_protocol, reading_study
+from memorisk.studies.engine.study_file import (
+    StudyProtocol,
+    check_keys,
+    read_image_set,
+    read_names,
+    read_protocol,
+    read_section,
+    reading_study,
+)
 from memorisk.training.engine.options import TrainOptions
 
 PLAIN = "none"
 REGULARISERS = ("dropout", "augmentation", "dropout+augmentation", "batch_norm")
 """Regularisers of table 3, in its order; ``+`` may join any of ``dropout``, ``augmentation`` and ``batch_norm``."""
-_PATHS = ("image_root", "labels_csv", "store")
 _PARTS = ("dropout", "augmentation", "batch_norm")
 LEVEL = 0.05
 """Level of a test of one canary; intervals hold 1 - LEVEL."""
@@ -174,16 +181,13 @@ def read_unique(config: Mapping[str, Any]) -> UniqueStudy:
     choose_mark(options, options.where)
     if protocol == "paper":
         options = replace(options, references=0)
-    training = config.get("training") or {}
-    check_keys("training", training, _mapping_names(training))
-    sets = config.get("datasets")
-    if not isinstance(sets, Mapping) or not sets:
-        raise InputError("the study needs datasets: names, each with images, probes and networks below it")
-    datasets = {str(name): _read_set(str(name), settings) for name, settings in sets.items()}
-    study = UniqueStudy(protocol, options, datasets, {str(k): dict(v or {}) for k, v in training.items()})
+    training = read_section(config, "training", needed=False)
+    sets = read_section(config, "datasets")
+    datasets = {name: _read_set(name, settings) for name, settings in sets.items()}
+    study = UniqueStudy(protocol, options, datasets, training)
     for name in training:
-        model_spec(str(name))
-        train_options(study, str(name), PLAIN, 1, None)
+        model_spec(name)
+        train_options(study, name, PLAIN, 1, None)
     if not any(one.asks(which) for one in datasets.values() for which in STUDIES):
         raise InputError(f"no data set names a network: give one of {', '.join(STUDIES)}, as in networks: [mlp1]")
     return study
@@ -257,15 +261,9 @@ def _read_set(name: str, values: Any) -> UniqueSet:
         InputError: Something is missing, unknown or not allowed.
     """
     title = one_line(name, 60)
-    reading = setting_names(ImageOptions)
-    check_keys(f"data set {title}", values, ["images", "probes", "augment", "regularisers", *STUDIES, *reading])
-    for needed in ("images", "probes"):
-        if not isinstance(values.get(needed), str) or not values[needed]:
-            raise InputError(f"data set {title} names no {needed}: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
-    reading_values: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in values.items() if k in reading}
-    options = ImageOptions(**reading_values)
-    options.validate()
-    networks = {which: _names(title, which, values.get(which)) for which in STUDIES}
+    keys = ["images", "probes", "augment", "regularisers", *STUDIES]
+    options = read_image_set(title, values, keys, ("images", "probes"))
+    networks = {which: _names(f"{title}: {which}", values.get(which)) for which in STUDIES}
     for which, chosen in networks.items():
         for network in chosen:
             model_spec(network)
@@ -274,7 +272,7 @@ def _read_set(name: str, values: Any) -> UniqueSet:
                     f"{title}: {which} names {network}; name {network.partition('_')[0]}, regularisers are named in "
                     "regularisers"
                 )
-    regularisers = _names(title, "regularisers", values.get("regularisers")) or REGULARISERS
+    regularisers = _names(f"{title}: regularisers", values.get("regularisers")) or REGULARISERS
     for one in regularisers if networks["regularised"] else ():
         for part in one.split("+"):
             if part not in _PARTS:
@@ -290,20 +288,5 @@ def _read_set(name: str, values: Any) -> UniqueSet:
     return UniqueSet(values["images"], values["probes"], options, augment, networks, regularisers)
 
 
-def _names(title: str, key: str, value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    chosen = [value] if isinstance(value, str) else value
-    if not isinstance(chosen, list | tuple) or not all(isinstance(one, str) for one in chosen):
-        raise InputError(f"{title}: {key} is {one_line(value, 60)}; give names, as in [mlp1]")
-    return tuple(dict.fromkeys(chosen))
-
-
-def _mapping_names(value: Any) -> list[str]:
-    """Return the network names of a mapping; any network may have settings below its name."""
-    if isinstance(value, Mapping):
-        for name, settings in value.items():
-            if not isinstance(settings or {}, Mapping):
-                raise InputError(f"training: {one_line(name, 60)} needs settings below it, as in lr: 0.001")
-        return [str(name) for name in value]
-    return []
+def _names(title: str, value: Any) -> tuple[str, ...]:
+    return () if value is None or value == [] else read_names(title, value)
