@@ -148,7 +148,7 @@ def test_a_cell_runs_in_another_process(benched: tuple[Path, Benchmark], tmp_pat
 
 
 def _copies_again(job: CellJob, out: Path) -> dict[str, CopyRows]:
-    rows = job.parts.copied
+    rows = job.division.copied
     return {s: make_copies(out, job.store(), rows, s, seed=0, progress=no_progress) for s in job.options.strengths}
 
 

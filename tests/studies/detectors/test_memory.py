@@ -35,7 +35,7 @@ def job(backbone: str = "pixels", loss: str = "none") -> Any:
     parts = SimpleNamespace(part=np.zeros(2000), copied=np.zeros(1600), rows=lambda *names: np.arange(1000))
     cell = Cell(read_backbone(backbone), loss, 0)
     return cast(
-        Any, SimpleNamespace(cell=cell, parts=parts, missing=tuple(PAPER_MEASURES), options=BenchDetectorsOptions())
+        Any, SimpleNamespace(cell=cell, division=parts, missing=tuple(PAPER_MEASURES), options=BenchDetectorsOptions())
     )
 
 

@@ -2,4 +2,5 @@
 
 Start with `benchmark`. `pools` divides the patients, `cells` embeds images, `measurement` computes distances.
 `detection` counts recognised copies, `results` ranks detectors, `tables` and `page` lay them out.
+Columns and words are in `study.yaml`.
 """

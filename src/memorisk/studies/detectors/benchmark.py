@@ -19,7 +19,6 @@ from memorisk.runs.folder import RunFolder, check_out_folder
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.studies.detectors.cells import (
-    CELLS,
     DETECTORS,
     Backbone,
     Cell,
@@ -37,6 +36,7 @@ from memorisk.studies.detectors.page import architecture_frame, benchmark_report
 from memorisk.studies.detectors.pools import COPIES, PARTS, CopyRows, Parts, divide, make_copies, remove_copies
 from memorisk.studies.detectors.results import Benchmark, cell_table, folder_table, leaderboard, number_table
 from memorisk.studies.detectors.tables import fitted_table, measure_tables, paper_tables, refused_table
+from memorisk.studies.engine.cells import CELLS, failures
 from memorisk.studies.engine.runner import missing_cells, run_cells
 from memorisk.studies.engine.study import Study, check_entry, check_study, run_study
 from memorisk.training.engine.optimization import batch_bounds
@@ -160,7 +160,7 @@ def _memory(ready: BenchmarkSetup, todo: list[CellJob]) -> MemoryPlan:
 
 def _training_cost(job: CellJob) -> Cost:
     """Estimate the largest cost of one training: it leaves blank images out, and looks at 2,000 validation images."""
-    cell, n, m = job.cell, len(job.parts.rows("train")), len(job.parts.rows("validation"))
+    cell, n, m = job.cell, len(job.division.rows("train")), len(job.division.rows("validation"))
     options = job.options.training(cell.backbone.text, cell.loss, cell.seed)
     bounds = batch_bounds(n, options.images_a_step) if n > 1 else []
     return Cost(
@@ -204,7 +204,7 @@ def _job(
 ) -> CellJob:  # fmt: skip
     return CellJob(
         cell=cell, out=out, encoder=encoder_key(cell, options, device), images=store.folder, manifest=store.manifest,
-        pixel_hashes=store.pixel_hashes, copied=copied, parts=parts, options=options, device=device,
+        pixel_hashes=store.pixel_hashes, copied=copied, division=parts, options=options, device=device,
     )  # fmt: skip
 
 
@@ -272,7 +272,6 @@ def _read(ready: BenchmarkSetup) -> Benchmark:
         fitted_table(measured, options.strength),
         refused_table(measured, options.strength),
     ]
-    failed = {job.name: job.failure or "not run" for job in ready.jobs if not job.done}
     return Benchmark(
         source=ready.store.manifest.name,
         options=options,
@@ -281,7 +280,7 @@ def _read(ready: BenchmarkSetup) -> Benchmark:
         tables=tables,
         figure_1=architecture_frame(measured, board.rows, options.strength),
         numbers=number_table(measured, options.strengths),
-        failed=failed,
+        failed=failures(ready.jobs),
         patients={name: parts.patients(name) for name in PARTS},
         references=len(parts.pools["test"]),
         n_images=len(parts.part),

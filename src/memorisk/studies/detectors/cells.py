@@ -22,7 +22,6 @@ from memorisk.images.store import ImageStore
 from memorisk.models.copy_detectors import load_detector
 from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, parse_source
 from memorisk.models.encoders.networks import PixelPca
-from memorisk.runs.checksums import is_intact
 from memorisk.runs.environment import available_memory
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import fingerprint, read_array
@@ -30,7 +29,8 @@ from memorisk.runs.storage.locations import cache_folder
 from memorisk.studies.detectors.measurement import measure_pools, too_large
 from memorisk.studies.detectors.options import BenchDetectorsOptions
 from memorisk.studies.detectors.pools import CopyRows, Parts
-from memorisk.studies.engine.cells import CellFolder, write_result
+from memorisk.studies.engine.cells import CellFolder
+from memorisk.training.engine.devices import limited_threads
 from memorisk.training.features.matrix import Features, load_features
 from memorisk.training.features.pca import fit_pixel_pca
 
@@ -148,7 +148,7 @@ def weights_problem(backbone: Backbone) -> str:
     return ""
 
 
-CELLS, DETECTORS = "cells", "detectors"
+DETECTORS = "detectors"
 _FORMAT = 1
 
 
@@ -202,7 +202,7 @@ class CellJob(CellFolder):
         manifest: Manifest of all images.
         pixel_hashes: Hash of each image's pixels, [N].
         copied: Copies by strength.
-        parts: Division of the images.
+        division: Division of the images.
         options: Options of the benchmark.
         device: Device that computes.
         memory: Number of bytes that it may take; None for the free memory where it runs.
@@ -215,7 +215,7 @@ class CellJob(CellFolder):
     manifest: Manifest
     pixel_hashes: np.ndarray
     copied: Mapping[str, CopyRows]
-    parts: Parts
+    division: Parts
     options: BenchDetectorsOptions
     device: str
     memory: int | None = None
@@ -236,18 +236,9 @@ class CellJob(CellFolder):
         return self.out / DETECTORS / self.encoder
 
     @property
-    def folder(self) -> Path:
-        """Return the folder of its distances."""
-        return self.out / CELLS / self.key
-
-    def file(self, measure: str) -> Path:
-        """Return the file of the distances by one measure."""
-        return self.folder / f"{measure}.npz"
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Return the measures that are not there yet."""
-        return tuple(name for name in self.options.chosen_measures if not is_intact(self.file(name)))
+    def parts(self) -> tuple[str, ...]:
+        """Return the measures, each of which has a file of distances."""
+        return self.options.chosen_measures
 
     def store(self) -> ImageStore:
         """Open the store of the images."""
@@ -287,21 +278,17 @@ def run_cell(job: CellJob) -> str:
     if job.done:
         return job.key
     job.make_folder()
-    before = torch.get_num_threads()
-    torch.set_num_threads(job.options.threads)
-    try:
+    with limited_threads(job.options.threads):
         features, copies = embed(job)
         how: dict[str, Any] = {"domain": job.options.domain, "threads": job.options.threads}
         free = available_memory() if job.memory is None else job.memory
         for name in job.missing:
-            if why := too_large(name, len(job.parts.rows("train")), features.values.shape[1], free):
+            if why := too_large(name, len(job.division.rows("train")), features.values.shape[1], free):
                 arrays = {"refused": np.array(why), "published_refused": np.array(why)}
             else:
-                arrays = measure_pools(name, features.values, copies, job.parts, device=job.device, **how)
-            write_result(job.file(name), arrays)
+                arrays = measure_pools(name, features.values, copies, job.division, device=job.device, **how)
+            job.write(name, arrays)
         job.finish(_encoder_description(job, features))
-    finally:
-        torch.set_num_threads(before)
     return job.key
 
 
@@ -330,7 +317,9 @@ def _source(job: CellJob, store: ImageStore) -> str | PixelPca:
     """Return the source of the features: the backbone, a PCA fitted on training images, or a detector trained now."""
     source = job.cell.backbone.source
     if source.kind == "pca" and source.weights is None:
-        return fit_pixel_pca(store.images, int(source.components or 0), rows=job.parts.rows("train"), side=source.side)
+        return fit_pixel_pca(
+            store.images, int(source.components or 0), rows=job.division.rows("train"), side=source.side
+        )
     if job.cell.trained:
         _train(job, store)
         return f"detector:{job.detector}"
@@ -343,7 +332,7 @@ def _train(job: CellJob, store: ImageStore) -> None:
     """Train the detector on the train part, its epoch chosen by the validation part; or resume its training."""
     from memorisk.training.detectors.contrastive.fit import fit_detector
 
-    cell, parts = job.cell, job.parts
+    cell, parts = job.cell, job.division
     options = replace(job.options.training(cell.backbone.text, cell.loss, cell.seed), device=job.device)
     fit_detector(store, parts.rows("train"), parts.rows("validation"), parts.groups, options, job.detector)
 
@@ -357,8 +346,8 @@ def _refuse_leakage(job: CellJob, store: ImageStore) -> None:
         InputError: The detector was trained or chosen so.
     """
     has_met = load_detector(job.cell.backbone.source.folder).seen_parts(store).part != ""
-    new = np.isin(job.parts.part, ("test", "null", "test_null"))
-    n_patients = len(np.unique(job.parts.groups[has_met & new].astype(str)))
+    new = np.isin(job.division.part, ("test", "null", "test_null"))
+    n_patients = len(np.unique(job.division.groups[has_met & new].astype(str)))
     if n_patients:
         raise InputError(
             f"{job.cell.backbone.name} has seen {plural(n_patients, 'patient', 'patients')} of the test and null "

@@ -23,7 +23,7 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.studies.detectors.cells import Backbone, CellJob
 from memorisk.studies.detectors.measurement import PUBLISHED_POOLS
 from memorisk.studies.detectors.pools import NULLS, POOLS, Parts
-from memorisk.studies.engine.cells import Arrays, read_result
+from memorisk.studies.engine.cells import Arrays
 
 Hits = NDArray[np.bool_]
 
@@ -96,7 +96,7 @@ def read_cells(jobs: Sequence[CellJob]) -> list[Measurement]:
         if not job.done:
             continue
         for measure in job.options.chosen_measures:
-            arrays = read_result(job.file(measure))
+            arrays = job.read(measure)
             measurements += [_read_measurement(job, measure, strength, arrays) for strength in job.options.strengths]
     return measurements
 
@@ -117,7 +117,7 @@ def _read_measurement(job: CellJob, measure: str, strength: str, arrays: Arrays)
 
 def _corrected(job: CellJob, strength: str, arrays: Arrays) -> dict[str, PoolReading]:
     """Read the train, validation and test pool, each with its own null."""
-    parts, seed = job.parts, job.options.split_seed
+    parts, seed = job.division, job.options.split_seed
     copies = {pool: _copies(parts, pool, strength, arrays) for pool in POOLS}
     nulls = {
         pool: Queries(arrays[f"null_{pool}"], _ids(parts, parts.rows(NULLS[pool])), len(parts.pools[pool]))
@@ -153,7 +153,7 @@ def _copies(parts: Parts, pool: str, strength: str, arrays: Arrays) -> Queries:
 
 
 def _published(job: CellJob, strength: str, arrays: Arrays) -> PublishedReading:
-    parts, copies = job.parts, []
+    parts, copies = job.division, []
     for pool in PUBLISHED_POOLS:
         rows = parts.rows(pool)
         right = parts.same_image(arrays[f"published_{strength}_{pool}_index"], rows)

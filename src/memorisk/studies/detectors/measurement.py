@@ -205,7 +205,7 @@ def plan_memory(jobs: "Sequence[CellJob]", shape: tuple[int, ...], processes: in
     """
     needed, on_disk, left_out = 0, 0, dict[str, dict[str, str]]()
     for job in jobs:
-        columns, n_train = columns_of(job, shape), len(job.parts.rows("train"))
+        columns, n_train = columns_of(job, shape), len(job.division.rows("train"))
         if columns is None:
             needed = max(needed, FIXED_BYTES)
             continue
@@ -214,7 +214,7 @@ def plan_memory(jobs: "Sequence[CellJob]", shape: tuple[int, ...], processes: in
                 left_out.setdefault(job.cell.name, {})[name] = why
             else:
                 needed = max(needed, measure_bytes(name, n_train, columns))
-        tables = len(job.parts.part) + len(job.parts.copied) * len(job.options.strengths)
+        tables = len(job.division.part) + len(job.division.copied) * len(job.options.strengths)
         on_disk = max(on_disk, 4 * columns * (tables + 2 * n_train))
     fits = processes if free is None else max(1, int(MEMORY_SHARE * free / max(needed, 1)))
     return MemoryPlan(free, needed, on_disk, min(processes, fits), left_out)

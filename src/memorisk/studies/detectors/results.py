@@ -178,17 +178,7 @@ class Benchmark(FinishedStudy):
 
 def cell_table(jobs: list[CellJob]) -> StudyTable:
     """Tabulate what was run: one row per cell, with failures."""
-    rows = []
-    for job in jobs:
-        row: dict[str, object] = {"detector": job.cell.name, "state": "measured" if job.done else "not run"}
-        if job.done:
-            description = job.described
-            row |= {name: description[name] for name in ("dimension", "weights", "preprocessing")}
-            row["notes"] = " ".join(description["notes"])
-        elif job.failure:
-            row |= {"state": "failed", "notes": job.failure}
-        rows.append(row)
-    return fill_table(LAYOUT, "cells", rows)
+    return fill_table(LAYOUT, "cells", [job.row() for job in jobs])
 
 
 def folder_table(jobs: list[CellJob]) -> StudyTable:

@@ -117,7 +117,7 @@ def _training_table(measured: list[Detector], strength: str) -> StudyTable:
     return _comparison_table("trained", pairs, strength)
 
 
-def _paper_numbers(one: Detector, other: Detector, strength: str) -> tuple[str, str, str]:
+def _paper_numbers(one: Detector, other: Detector, strength: str) -> tuple[str, ...]:
     """Return the paper's p-value and the mean of each detector, as it prints them."""
     means = [digits_text(published_mean(d, strength), 4) for d in (one, other)]
     return _p_text(t_test(one, other, strength)), *means

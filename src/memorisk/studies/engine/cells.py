@@ -7,9 +7,9 @@ and marks the cell as done. ``failed.json`` holds the reason why a cell failed u
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,8 +20,29 @@ from memorisk.runs.files import atomic_path, read_json, write_json
 _DONE, _FAILED = "cell.json", "failed.json"
 
 
+CELLS = "cells"
+"""Folder of a study that holds the folders of its cells."""
+
+
 class CellFolder(ABC):
-    """A cell of a study by its folder."""
+    """A cell of a study by its folder, which holds one file of arrays for each of its parts."""
+
+    if TYPE_CHECKING:  # fields of some cells, properties of others
+
+        @property
+        def out(self) -> Path:
+            """Return the folder of the study."""
+            ...
+
+        @property
+        def key(self) -> str:
+            """Return the key of everything that decides its results."""
+            ...
+
+        @property
+        def parts(self) -> Sequence[str]:
+            """Return the names of the results that the cell leaves."""
+            ...
 
     @property
     @abstractmethod
@@ -29,14 +50,26 @@ class CellFolder(ABC):
         """Name the cell in words, on one line."""
 
     @property
-    @abstractmethod
     def folder(self) -> Path:
         """Return the folder of its results."""
+        return self.out / CELLS / self.key
+
+    def file(self, part: str) -> Path:
+        """Return the file of one result."""
+        return self.folder / f"{part}.npz"
 
     @property
-    @abstractmethod
     def missing(self) -> tuple[str, ...]:
         """Return the names of the results that are not there yet."""
+        return tuple(part for part in self.parts if not is_intact(self.file(part)))
+
+    def write(self, part: str, arrays: "Arrays") -> None:
+        """Write a result."""
+        write_result(self.file(part), arrays)
+
+    def read(self, part: str) -> "Arrays":
+        """Read a result."""
+        return read_result(self.file(part))
 
     @property
     def done(self) -> bool:
@@ -67,6 +100,26 @@ class CellFolder(ABC):
         """Note why the cell failed, for the tables."""
         self.make_folder()
         write_json(self.folder / _FAILED, {"cell": self.name, "why": why})
+
+    def row(self, **columns: object) -> dict[str, object]:
+        """Describe in a table's row what was run: the encoder of a cell that is done, or why it failed.
+
+        Args:
+            **columns: Further columns, behind the state.
+        """
+        row: dict[str, object] = {"detector": self.name, "state": "measured" if self.done else "not run", **columns}
+        if self.done:
+            described = self.described
+            row |= {name: described.get(name) for name in ("dimension", "weights", "preprocessing")}
+            row["notes"] = " ".join(described.get("notes") or [])
+        elif self.failure:
+            row |= {"state": "failed", "notes": self.failure}
+        return row
+
+
+def failures(cells: Sequence[CellFolder]) -> dict[str, str]:
+    """Return why cells are not there, by name."""
+    return {cell.name: cell.failure or "not run" for cell in cells if not cell.done}
 
 
 Arrays = dict[str, np.ndarray]

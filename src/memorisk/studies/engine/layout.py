@@ -117,7 +117,7 @@ def read_layout(package: str, *names: str) -> StudyLayout:
 
 def _page(values: Mapping[str, Any]) -> PageSchema:
     sections = tuple(SectionSchema(**one | {"shows": tuple(one["shows"])}) for one in values["sections"])
-    return PageSchema(**values | {"sections": sections, "reading": tuple(values["reading"])})
+    return PageSchema(**{**values, "sections": sections, "reading": tuple(values["reading"])})
 
 
 def _frame_fields(values: Mapping[str, Any], shared: Mapping[str, Column]) -> dict[str, Any]:

@@ -89,8 +89,8 @@ class View(NamedTuple):
     """Whether a figure of the page shows them."""
 
 
-Rows = pd.DataFrame | Iterable[Mapping[str, Any]]
-"""Rows of a table: a frame, or one mapping per row."""
+Rows = pd.DataFrame | Iterable[Mapping[str, Any] | Sequence[Any]]
+"""Rows of a table: a frame, or per row a mapping or the values in the order of the headings."""
 
 
 def fill_table(
@@ -98,7 +98,7 @@ def fill_table(
     name: str,
     ours: Rows,
     *,
-    paper: Rows | Sequence[Sequence[str]] = (),
+    paper: Rows = (),
     note: Sequence[str] = (),
     why_empty: str = "",
     missing: Sequence[str] = (),
@@ -128,7 +128,7 @@ def fill_table(
     )
 
 
-def _frame(rows: Rows | Sequence[Sequence[str]], headings: Sequence[str] = ()) -> pd.DataFrame:
+def _frame(rows: Rows, headings: Sequence[str] = ()) -> pd.DataFrame:
     if isinstance(rows, pd.DataFrame):
         return rows
     return pd.DataFrame(list(rows), columns=pd.Index(headings) if headings else None)

@@ -15,7 +15,6 @@ import numpy as np
 
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress
@@ -85,7 +84,6 @@ def _exclude_rows(rows: np.ndarray, left_out: set[int]) -> np.ndarray:
     return np.array([row for row in rows.tolist() if row not in left_out], dtype=np.int64)
 
 
-CELLS = "cells"
 _STREAM = 83  # keeps these draws apart from others of the same seed
 _TRAINING, _COPIES = 0, 1
 
@@ -151,11 +149,6 @@ class Cell(CellFolder):
         return fingerprint(settings, self.training.rows, self.training.copies, self.data.held_out)
 
     @property
-    def folder(self) -> Path:
-        """Return the folder of its results."""
-        return self.out / CELLS / self.key
-
-    @property
     def classifiers(self) -> PseudoOptions:
         """Return the settings of the classifiers that make pseudo-conditions."""
         own = {"seed": self.seed, "device": self.options.device, "threads": self.options.threads}
@@ -172,13 +165,17 @@ class Cell(CellFolder):
         return self.arm.images or len(self.training.rows)
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """Return the steps whose readings are not there yet."""
-        return tuple(str(step) for step in self.arm.snapshots if not is_intact(self.reading_file(step)))
+    def parts(self) -> tuple[str, ...]:
+        """Return the steps after which it is measured."""
+        return tuple(str(step) for step in self.arm.snapshots)
+
+    def file(self, part: str) -> Path:
+        """Return the file of the measurements after a number of steps."""
+        return super().file(f"step-{int(part):08d}")
 
     def reading_file(self, step: int) -> Path:
         """Return the file of the measurements after a number of steps."""
-        return self.folder / f"step-{step:08d}.npz"
+        return self.file(str(step))
 
     def quality_file(self, step: int) -> Path:
         """Return the file of the quality figures after a number of steps."""

@@ -22,6 +22,7 @@ from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import RunFolder, check_out_folder
 from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.studies.engine.cells import CELLS
 from memorisk.studies.engine.runner import missing_cells, named_progress, run_cells
 from memorisk.studies.engine.study import FinishedStudy, Study, StudyReport, check_entry, run_study
 from memorisk.studies.generators.cells import (
@@ -35,7 +36,7 @@ from memorisk.studies.generators.cells import (
 )
 from memorisk.studies.generators.config import NO_QUALITY, GeneratorsStudy, read_generators
 from memorisk.studies.generators.page import generators_page
-from memorisk.studies.generators.plan import CELLS, MEASUREMENT_SETTINGS, Cell, SetData, plan_cells, prepare_set
+from memorisk.studies.generators.plan import MEASUREMENT_SETTINGS, Cell, SetData, plan_cells, prepare_set
 from memorisk.studies.generators.results import StudyEvaluations, read_evaluations
 from memorisk.studies.generators.tables import generator_tables
 from memorisk.training.features.extraction import features_cost, passes_per_image

@@ -11,13 +11,14 @@ from memorisk.runs.files import write_table
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import settings_of
 from memorisk.runs.workload import Cost, Progress
+from memorisk.studies.engine.cells import failures
 from memorisk.studies.engine.study import Study, StudyReport, check_entry, check_study, run_study
 from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.pairs.cells import Cell, CellMeasurement, run_pair_cells
 from memorisk.studies.pairs.figures import figure_1_frame, read_board
 from memorisk.studies.pairs.page import board_text, pair_page
 from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, plan_of, prepare
-from memorisk.studies.pairs.results import LAYOUTS, PairBenchmark, failures, setup_tables
+from memorisk.studies.pairs.results import LAYOUTS, PairBenchmark, setup_tables
 
 SPLIT = "split.parquet"
 

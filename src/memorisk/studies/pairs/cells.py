@@ -13,26 +13,23 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import torch
 
 from memorisk.images.alterations.families import FAMILIES
 from memorisk.images.alterations.graded import augmented
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
-from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs
-from memorisk.studies.engine.cells import Arrays, CellFolder, read_result, write_result
+from memorisk.studies.engine.cells import CELLS, Arrays, CellFolder
 from memorisk.studies.engine.runner import missing_cells, run_cells
 from memorisk.studies.pairs.detectors import BenchmarkDetector
 from memorisk.studies.pairs.division import KINDS, TEST, TRAINING, VALIDATION, Division, PartPairs, part_pairs
 from memorisk.studies.pairs.options import BenchCopiesOptions, Options
 from memorisk.studies.pairs.similarity import NO_SEARCH, ImageSimilarity, copies_store, open_similarity
+from memorisk.training.engine.devices import limited_threads
 from memorisk.training.features.compute_backend import LOCAL, ComputeBackend, open_compute_backend
-
-CELLS = "cells"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,24 +60,6 @@ class Cell(CellFolder):
         """Name the detector."""
         return self.contender.name
 
-    @property
-    def folder(self) -> Path:
-        """Return the folder of its results."""
-        return self.out / CELLS / self.key
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Return the names of the results that are not there yet."""
-        return tuple(name for name in self.parts if not is_intact(self._file(name)))
-
-    def write(self, name: str, arrays: Arrays) -> None:
-        """Write a result."""
-        write_result(self._file(name), arrays)
-
-    def read(self, name: str) -> Arrays:
-        """Read a result."""
-        return read_result(self._file(name))
-
     def judge(self, progress: Progress = no_progress) -> ImageSimilarity:
         """Return the judge that compares images as this detector does."""
         o, reference = self.options, self.division.rows(TRAINING)
@@ -90,9 +69,6 @@ class Cell(CellFolder):
             self.contender, self.store, reference, size=o.network_size, precision=o.precision, device=self.device,
             workplace=self.workplace, progress=progress,
         )  # fmt: skip
-
-    def _file(self, name: str) -> Path:
-        return self.folder / f"{name}.npz"
 
 
 CellMeasurement = Callable[[Cell, ImageSimilarity], None]
@@ -119,14 +95,10 @@ def run_pair_cells(run: RunFolder, cells: Sequence[Cell], work: CellMeasurement,
     def measure(cell: Cell) -> None:
         """Measure one detector; results that are there already are kept."""
         cell.make_folder()
-        before = torch.get_num_threads()
-        torch.set_num_threads(cell.options.threads)
-        try:
+        with limited_threads(cell.options.threads):
             judge = cell.judge()
             work(cell, judge)
             cell.finish({"detector": cell.name, **judge.described, "at_half": judge.at_half})
-        finally:
-            torch.set_num_threads(before)
 
     options, device = waiting[0].options, waiting[0].device
     with open_compute_backend(options, options.store, run.path, device=device, threads=options.threads) as workplace:

@@ -13,7 +13,6 @@ from memorisk.report.columns import rows as chosen_rows
 from memorisk.studies.engine.layout import StudyLayout, read_layout
 from memorisk.studies.engine.study import FinishedStudy
 from memorisk.studies.engine.tables import StudyTable, fill_table
-from memorisk.studies.pairs.cells import Cell
 from memorisk.studies.pairs.division import TEST, VALIDATION, Division, part_pairs
 from memorisk.studies.pairs.options import Options
 from memorisk.studies.pairs.plan import BenchmarkSetup
@@ -74,7 +73,11 @@ def setup_tables(ready: BenchmarkSetup, layout: StudyLayout) -> list[StudyTable]
         layout: Schemas of the benchmark.
     """
     missing = [{"detector": name, "give": give} for name, give in ready.missing.items()]
-    rows = {"parts": _part_rows(ready), "detectors": [_detector_row(cell) for cell in ready.cells], "missing": missing}
+    rows = {
+        "parts": _part_rows(ready),
+        "detectors": [cell.row(compares=cell.contender.compares) for cell in ready.cells],
+        "missing": missing,
+    }
     return [fill_table(layout, name, of_table) for name, of_table in rows.items()]
 
 
@@ -89,23 +92,6 @@ def _part_rows(ready: BenchmarkSetup) -> list[dict[str, object]]:
                 row |= {"pairs": len(listed.weight), "largest": listed.largest_share, "identical": listed.identical}
             rows.append(row)
     return rows
-
-
-def _detector_row(cell: Cell) -> dict[str, object]:
-    row: dict[str, object] = {"detector": cell.name, "state": "measured" if cell.done else "not run"}
-    row |= {"compares": cell.contender.compares}
-    if cell.done:
-        description = cell.described
-        row |= {name: description.get(name) for name in ("dimension", "weights", "preprocessing")}
-        row["notes"] = " ".join(description.get("notes") or [])
-    elif cell.failure:
-        row |= {"state": "failed", "notes": cell.failure}
-    return row
-
-
-def failures(cells: Sequence[Cell]) -> dict[str, str]:
-    """Return why detectors are not there, by name."""
-    return {cell.name: cell.failure or "not run" for cell in cells if not cell.done}
 
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high")

@@ -27,7 +27,7 @@ from memorisk.studies.unique_features.measures import measure, normalised_mark_c
 from memorisk.training.classifiers.early_stopping import fit_early, fit_early_stacked
 from memorisk.training.classifiers.mark_variants import mark_variants
 from memorisk.training.classifiers.stacked import stacking_obstacle
-from memorisk.training.engine.devices import keep_freed_memory
+from memorisk.training.engine.devices import keep_freed_memory, limited_threads
 from memorisk.training.engine.loop import EarlyStoppingLog
 from memorisk.training.engine.optimization import learning_rate
 from memorisk.training.engine.options import TrainOptions
@@ -166,11 +166,9 @@ def run_canary(job: CanaryJob) -> str:
     """
     if job.done:
         return job.key
-    before = torch.get_num_threads()
-    torch.set_num_threads(job.threads)
     if job.device == "cpu":
         keep_freed_memory()
-    try:
+    with limited_threads(job.threads):
         images, clean = job.pixels()
         normalised_mark_check(job, images)
         model = job.model()
@@ -181,8 +179,6 @@ def run_canary(job: CanaryJob) -> str:
             on_epoch=weight_keeper(job),
         )  # fmt: skip
         write_answers(job, model, log, images, clean, initial)
-    finally:
-        torch.set_num_threads(before)
     return job.key
 
 
