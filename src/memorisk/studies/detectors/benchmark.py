@@ -9,13 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memorisk.images.sources.overlap import path_sources, refuse_overlap
-from memorisk.images.sources.registry import load_manifest
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.store import ImageStore
 from memorisk.runs.environment import available_cores, available_memory, check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_table
-from memorisk.runs.folder import RunFolder, check_out_folder
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.studies.detectors.cells import (
@@ -38,7 +36,7 @@ from memorisk.studies.detectors.results import Benchmark, cell_table, folder_tab
 from memorisk.studies.detectors.tables import fitted_table, measure_tables, paper_tables, refused_table
 from memorisk.studies.engine.cells import CELLS, failures
 from memorisk.studies.engine.runner import missing_cells, run_cells
-from memorisk.studies.engine.study import Study, check_entry, check_study, run_study
+from memorisk.studies.engine.study import Study, check_entry, check_study, open_images, run_study
 from memorisk.training.engine.optimization import batch_bounds
 from memorisk.training.features.extraction import passes_per_image
 
@@ -186,11 +184,7 @@ def _prepare(images: str | Path, out: Path, options: BenchDetectorsOptions, prog
     """Read names and images, divide the patients; nothing is written but the store of decoded images."""
     backbones = _backbones(options)
     device = str(check_device(options.device))
-    refuse_overlap(out, path_sources({"IMAGES": images}))
-    check_out_folder(out, {}, identity=[])
-    progress("reading the manifest", 0, 0)
-    manifest = load_manifest(images, options)
-    store = build_store(manifest, options, progress=lambda d, n: progress("decoding images", d, n))
+    store = open_images(images, out, options, progress)
     parts = divide(store, options.shares, seed=options.split_seed, specificity=options.specificity)
     copied = {strength: CopyRows(out / COPIES / strength) for strength in options.strengths}
     cells = grid(backbones, options.losses, options.seeds)

@@ -3,11 +3,16 @@
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
+from memorisk.images.options import ImageOptions
+from memorisk.images.sources.overlap import path_sources, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
 from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
 from memorisk.runs.environment import machine, versions
@@ -129,6 +134,24 @@ def check_entry(out: Path, options: ClusterOptions, *, tables_only: bool) -> Non
         options.reach_cluster()
     elif not out.is_dir():
         raise InputError(f"--out {one_line(out)} is not there: what was never run has no tables")
+
+
+def open_images(images: str | Path, out: Path, options: ImageOptions, progress: Progress) -> ImageStore:
+    """Read the images of a benchmark; nothing is written but the store of decoded images.
+
+    Args:
+        images: Images, as for `memorisk.audit_classifier`.
+        out: Folder of the run.
+        options: Options for reading the images.
+        progress: Function that is called with (stage, done, total).
+
+    Raises:
+        InputError: The folder holds the images or something else, or the images cannot be read.
+    """
+    refuse_overlap(out, path_sources({"IMAGES": images}))
+    check_out_folder(out, {}, identity=[])
+    progress("reading the manifest", 0, 0)
+    return build_store(load_manifest(images, options), options, progress=partial(progress, "decoding images"))
 
 
 def check_study(study: Study[Any]) -> None:

@@ -11,14 +11,12 @@ from typing import cast
 import numpy as np
 
 from memorisk.images.alterations.families import FAMILIES
-from memorisk.images.sources.overlap import path_sources, refuse_overlap
-from memorisk.images.sources.registry import load_manifest
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.store import ImageStore
 from memorisk.runs.environment import check_device
 from memorisk.runs.files import fingerprint
-from memorisk.runs.folder import check_out_folder
 from memorisk.runs.workload import Cost, Progress, total
 from memorisk.studies.engine.runner import missing_cells
+from memorisk.studies.engine.study import open_images
 from memorisk.studies.pairs.cells import (
     ALL_PAIRS,
     PAIRS,
@@ -107,14 +105,10 @@ def prepare(
     Raises:
         InputError: The folder, a detector, the images or their split are refused.
     """
-    refuse_overlap(out, path_sources({"IMAGES": images}))
-    check_out_folder(out, {}, identity=[])
     device = str(check_device(options.device))
     progress("reading the detectors", 0, 0)
     contenders, missing = read_detectors(options)
-    progress("reading the manifest", 0, 0)
-    manifest = load_manifest(images, options)
-    store = build_store(manifest, options, progress=lambda done, total: progress("decoding images", done, total))
+    store = open_images(images, out, options, progress)
     division = divide(store, contenders, options)
     cells = [Cell(c, out, c.key(options, device), store, division, options, device, parts) for c in contenders]
     return BenchmarkSetup(images, out, options, store, contenders, missing, division, cells)
