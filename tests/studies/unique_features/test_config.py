@@ -73,7 +73,7 @@ def test_the_papers_protocol_has_no_references() -> None:
         ({}, "needs datasets"),
         ({"datasets": {}}, "needs datasets"),
         ({"datasets": {"M": {"images": "digits"}}}, "names no probes"),
-        ({"datasets": {"M": "digits"}}, "needs settings by name"),
+        ({"datasets": {"M": "digits"}}, "needs settings below it"),
         (changed(protocol="published"), "protocol"),
         (changed({"canaries": 3}), "canaries"),
         (changed({"random": -1}), "random is -1"),
