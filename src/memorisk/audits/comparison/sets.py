@@ -280,7 +280,8 @@ class Manifests:
     """The three sources, opened, before a pixel is decoded; a source that was handed in decoded is its store."""
 
     train: Manifest | ImageStore
-    synthetic: Manifest | ImageStore
+    synthetic: Manifest | ImageStore | None
+    """Images that the generator made; None where they are not there yet."""
     unseen: Manifest | ImageStore | None
     """Real images that the generator never saw; None without."""
     notes: tuple[str, ...]
@@ -291,7 +292,7 @@ class Manifests:
 
 def read_manifests(
     train: Source,
-    synthetic: Source,
+    synthetic: Source | None,
     unseen: Source | None,
     options: PartOptions,
     progress: Progress,
@@ -302,7 +303,7 @@ def read_manifests(
 
     Args:
         train: Images that the generator was trained on.
-        synthetic: Images that the generator made.
+        synthetic: Images that the generator made; None where they are not there yet.
         unseen: Real images that the generator never saw.
         options: How the images are found and read.
         progress: Called with (stage, done, total).
@@ -329,7 +330,7 @@ def read_manifests(
         if theirs is not None:
             notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
     notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
-    made = read_source(synthetic, options.of_synthetic())
+    made = None if synthetic is None else read_source(synthetic, options.of_synthetic())
     return Manifests(ours, made, theirs, tuple(dict.fromkeys(notes)), options)
 
 

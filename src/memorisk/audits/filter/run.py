@@ -52,7 +52,7 @@ from memorisk.images.clean_set import clean_names, write_clean_set
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
-from memorisk.images.store import manifest_sources
+from memorisk.images.store import ImageStore, manifest_sources
 from memorisk.images.store_writer import process_count
 from memorisk.report.numbers import INLINE
 from memorisk.report.page import render_page
@@ -149,19 +149,31 @@ def describe_sets(
 def _cost_of(detector: PairDetector, sets: FilterSets, copies: int) -> Cost:
     """Count the work of one detector: features of all images and calibrating copies, and its comparisons."""
     stores = [store for store in (sets.train, sets.synthetic, sets.calibration) if store is not None]
-    features = features_cost(
-        detector.source, [store.pixel_hashes for store in stores], sets.train.images.shape, detector.detector
-    )
-    d = dimension(detector.source, sets.train.images.shape, detector.detector)
     asking = sum(len(store.images) for store in stores[1:])
-    return features + Cost(
-        images_passed=passes_per_image(detector.source) * copies,
-        bytes_features=None if d is None else 4 * d * copies,
+    return encoding_cost(detector, stores, sets.train, copies) + Cost(
         pairs=3 * asking * len(sets.train.images),  # best matches for the choice and the decision, and other matches
         at_most=("images_passed", "pairs"),
     )
 
 
+def encoding_cost(detector: PairDetector, stores: Sequence[ImageStore | None], train: ImageStore, more: int) -> Cost:
+    """Count the features of images that there are, and of so many that are made.
+
+    Args:
+        detector: Detector that computes the features.
+        stores: Images that there are.
+        train: Training images, which have the form of all.
+        more: Number of images that are made.
+    """
+    shape, hashes = train.images.shape, [store.pixel_hashes for store in stores if store is not None]
+    d = dimension(detector.source, shape, detector.detector)
+    return features_cost(detector.source, hashes, shape, detector.detector) + Cost(
+        images_passed=passes_per_image(detector.source) * more,
+        bytes_features=None if d is None else _FLOAT32 * d * more,
+    )
+
+
+_FLOAT32 = 4  # bytes
 _UNFINISHED = (".kept.building", ".kept.old")
 
 

@@ -296,6 +296,7 @@ def decode_sets(
         notes += new.notes
         if not calibration_unseen:
             unseen = [name for name, images in _known_by(detectors, stores[CALIBRATION]) if images is None]
+    assert opened.synthetic is not None
     manifest = manifest_of(opened.synthetic)
     return FilterSets(
         train=train,

@@ -6,27 +6,22 @@ is rejected is not audited) is counted all the same, so that the numbers are bou
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from memorisk.audits.comparison.pictures import MAX_PICTURES
 from memorisk.audits.filter.result import Exclusions, FamilyCost, FamilyCount
-from memorisk.audits.filter.run import describe_sets
+from memorisk.audits.filter.run import describe_sets, encoding_cost
 from memorisk.audits.synthesize.loop import Loop
 from memorisk.audits.synthesize.rounds import BLOCK, TRAINING_BESIDE_BLOCK
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
-from memorisk.images.store import ImageStore
 from memorisk.report.numbers import INLINE
 from memorisk.runs.workload import Cost, total
 from memorisk.statistics.intervals import Proportion
-from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.engine.devices import limited_threads
-from memorisk.training.features.extraction import dimension, features_cost, passes_per_image
 from memorisk.training.generators.draws import draw
 from memorisk.training.generators.generation import drawing_cost
 
-_FLOAT32 = 4
 _BOUNDS = ("images_passed", "images_drawn", "pairs", "bytes_images", "bytes_features")
 
 
@@ -44,7 +39,7 @@ def loop_cost(loop: Loop) -> Cost:
     parts = [stored, drawing_cost(loop.generator, options.sampling(), options.most_tries * places + n_pictures)]
     n_calibration = 0 if calibration is None else len(calibration.images)
     for detector in loop.detectors:
-        parts.append(_features(detector, [train, calibration], train, screened + candidates.n_copies))
+        parts.append(encoding_cost(detector, [train, calibration], train, screened + candidates.n_copies))
         parts.append(Cost(pairs=(3 * n_calibration + 2 * screened) * len(train.images)))
     parts.append(_quality(loop, screened))
     return total([*parts, loop.audit.cost]) + Cost(at_most=_BOUNDS)
@@ -55,25 +50,15 @@ def _quality(loop: Loop, screened: int) -> Cost:
     options, quality, train, reference = loop.options, loop.quality, loop.train, loop.sets.calibration
     plain = options.input_size is None and options.normalise is None
     shared = plain and quality.source in [detector.source for detector in loop.detectors]
-    parts = [Cost() if shared else _features(quality, [train], train, screened)]
+    parts = [Cost() if shared else encoding_cost(quality, [train], train, screened)]
     places = len(loop.plan)
     n, of_new = places, 0
     if reference is not None:
         of_new, n = len(reference.images), min(places, len(reference.images))
-        parts += [] if shared else [_features(quality, [reference], train, 0)]
+        parts += [] if shared else [encoding_cost(quality, [reference], train, 0)]
     by_features = loop.auditor is not None and loop.auditor.head is not None
     nearest = (2 + (reference is not None)) * n + (2 * places if by_features else 0) + of_new
     return total(parts) + Cost(pairs=nearest * len(train.images))
-
-
-def _features(detector: PairDetector, stores: Sequence[ImageStore | None], train: ImageStore, more: int) -> Cost:
-    """Count the features of images that there are, and of so many that are made."""
-    shape, hashes = train.images.shape, [store.pixel_hashes for store in stores if store is not None]
-    d = dimension(detector.source, shape, detector.detector)
-    return features_cost(detector.source, hashes, shape, detector.detector) + Cost(
-        images_passed=passes_per_image(detector.source) * more,
-        bytes_features=None if d is None else _FLOAT32 * d * more,
-    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from memorisk.audits.synthetic.findings import DetectorFindings, Findings, listi
 from memorisk.audits.synthetic.flags import Clusters, singled_pairs
 from memorisk.audits.synthetic.result import MATRIX
 from memorisk.images.alterations.plants import ALL_KINDS
-from memorisk.images.copies.near_copies import MIRRORED, ORIENTATIONS
+from memorisk.images.copies.near_copies import MIRRORED, ORIENTATIONS, NearCopies
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import preceding_units
 from memorisk.statistics.intervals import Proportion
@@ -330,52 +330,35 @@ class SyntheticTables:
 
     def pairs(self) -> pd.DataFrame:
         """Return one row per pair of a synthetic and a real image with equal or nearly equal pixels, of either part."""
-        rows = []
         c = self.c
-        for part, same, ids, groups in (
-            ("training", c.identical, self.train_image, self.patient),
-            ("held out", c.identical_held, self.held_image, self.held_patient),
-        ):
-            rows += [
-                (
-                    part,
-                    True,
-                    self.image[s],
-                    ids[same[s]],
-                    groups[same[s]],
-                    1.0,
-                    ORIENTATIONS[c.orientation[s]],
-                    part == "training" and bool(c.in_both[s]),
-                )
-                for s in np.flatnonzero(same >= 0)
-            ]
-        equal = set(c.identical[c.identical >= 0].tolist())
-        for part, near, ids, groups, equal_rows in (
-            ("training", c.near_train, self.train_image, self.patient, equal),
-            ("held out", c.near_held, self.held_image, self.held_patient, set(c.identical_held.tolist())),
-        ):
-            rows += [
-                (
-                    part,
-                    False,
-                    self.image[near.first[k]],
-                    ids[r],
-                    groups[r],
-                    float(near.similarity[k]),
-                    MIRRORED if near.laid[k] else ORIENTATIONS[0],
-                    False,
-                )
-                for k, r in enumerate(near.second)
-                if int(r) not in equal_rows
-            ]
-        columns = ["part", "identical", "image", "real_image", "group", "similarity", "orientation", "in_both"]
-        table = pd.DataFrame(rows, columns=columns)
-        table["identical"], table["in_both"] = table["identical"].astype(bool), table["in_both"].astype(bool)
-        return table.sort_values(
-            ["part", "identical", "similarity", "image", "real_image"],
-            ascending=[False, False, False, True, True],
-            kind="stable",
-        ).reset_index(drop=True)
+        ours = self._pixel_pairs("training", c.identical, c.near_train, self.train_image, self.patient)
+        theirs = self._pixel_pairs("held out", c.identical_held, c.near_held, self.held_image, self.held_patient)
+        order = ["part", "identical", "similarity", "image", "real_image"]
+        table = pd.concat([ours, theirs], ignore_index=True)
+        table = table.sort_values(order, ascending=[False, False, False, True, True], kind="stable")
+        return table.reset_index(drop=True)
+
+    def _pixel_pairs(
+        self, part: str, same: np.ndarray, near: NearCopies, ids: np.ndarray, groups: np.ndarray
+    ) -> pd.DataFrame:
+        """Return the pairs of one part: equal ones, then nearly equal ones of real images that have no equal one."""
+        equal, c = np.flatnonzero(same >= 0), self.c
+        rest = np.flatnonzero(~np.isin(near.second, same[equal]))
+        made, real = np.r_[equal, near.first[rest]], np.r_[same[equal], near.second[rest]]
+        identical, training = np.arange(len(made)) < len(equal), part == "training"
+        turned = [ORIENTATIONS[way] for way in c.orientation[equal]]
+        return pd.DataFrame(
+            {
+                "part": np.full(len(made), part, dtype=object),
+                "identical": identical,
+                "image": self.image[made],
+                "real_image": ids[real],
+                "group": groups[real],
+                "similarity": np.r_[np.ones(len(equal)), near.similarity[rest].astype(np.float64)],
+                "orientation": [*turned, *(MIRRORED if laid else ORIENTATIONS[0] for laid in near.laid[rest])],
+                "in_both": c.in_both[made] & identical & training,
+            }
+        )
 
     def alignments(self, look: SecondLook) -> pd.DataFrame:
         """Return one row per pair that was laid on one another, the most similar first.

@@ -22,13 +22,11 @@ from memorisk.audits.comparison.sets import (
     ComparedParts,
     Sets,
     Source,
-    decode_alike,
-    manifest_of,
+    decode_parts,
     n_unread,
+    read_manifests,
     read_source,
-    refuse_shared_patients,
     separate_held_out,
-    split_source,
     stack_stores,
 )
 from memorisk.audits.watch.options import WatchOptions
@@ -37,7 +35,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.models.copy_detectors import published_sentence
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, plural
 from memorisk.runs.storage.locations import cache_folder
 from memorisk.runs.workload import Progress
 from memorisk.scores.similarity import Similarity
@@ -183,21 +181,15 @@ def open_real(
     """
     ours = _source(train, "training", train_groups, options)
     theirs = None if held_out is None else _source(held_out, "held-out", held_out_groups, options)
-    notes: list[str] = []
-    if options.held_out_split is not None:
-        if theirs is not None:
-            raise InputError("held_out and held_out_split both say which images are held out: give one of them")
-        ours, theirs, notes = split_source(ours, options.trained_on, options.held_out_split)
-    if theirs is None:
+    if options.held_out_split is not None and theirs is not None:
+        raise InputError("held_out and held_out_split both say which images are held out: give one of them")
+    if options.held_out_split is None and theirs is None:
         raise InputError(
             "a watch needs held-out images: real images of patients whom the training does not see (held_out, or "
             "held_out_split)"
         )
-    if len(set(manifest_of(ours).groups)) < 2:
-        raise InputError(f"{one_line(manifest_of(ours).name)}: one training patient; nearest of several are looked for")
-    notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
-    how = options.of_real()
-    stores = decode_alike({TRAIN: ours, HELD_OUT: theirs}, {TRAIN: how, HELD_OUT: how}, progress)
+    opened = read_manifests(ours, None, theirs, options, progress)
+    notes, stores = list(opened.notes), decode_parts(opened, HELD_OUT, progress)
     held, images, patients, shared = separate_held_out(stores[TRAIN], stores[HELD_OUT])
     if patients:
         notes.append(
@@ -209,7 +201,7 @@ def open_real(
             f"{plural(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not "
             "read: copies of these are not seen."
         )
-    decoded = sum(stores[what].images.nbytes for what, source in ((TRAIN, ours), (HELD_OUT, theirs))
+    decoded = sum(stores[what].images.nbytes for what, source in ((TRAIN, opened.train), (HELD_OUT, opened.unseen))
                   if isinstance(source, Manifest))  # fmt: skip
     return _with_features(stores[TRAIN], held, shared, notes, options, decoded, progress)
 
