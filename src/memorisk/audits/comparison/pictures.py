@@ -1,16 +1,13 @@
 """Pairs of images for the report, only at the user's request: a real image, a synthetic one, their difference."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from memorisk.report.blocks import (
-    Gallery,
-    Name,
-    Thumbnail,
-    data_uri,
-)
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.images.store import ImageStore
+from memorisk.report.blocks import Gallery, Name, Text, Thumbnail, data_uri
 
 MAX_PICTURES = 10
 PICTURE_SIDE = 480
@@ -95,18 +92,47 @@ def laid_on_one_another(real: np.ndarray, synthetic: np.ndarray, laid: np.ndarra
     return PairPicture(canvas, aligned.factor)
 
 
+class ShownPairs:
+    """Pixels of pairs by the ids that a report shows.
+
+    Args:
+        train: Training images.
+        synthetic: Synthetic images.
+        names: Pseudonyms that the report was written with.
+    """
+
+    def __init__(self, train: ImageStore, synthetic: ImageStore, names: Pseudonyms) -> None:
+        self.stores = train, synthetic
+        self.rows = [
+            {str(name): row for row, name in enumerate(names.names(store.manifest.images))} for store in self.stores
+        ]
+
+    def images(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+        """Return the pixels of the training and the synthetic image."""
+        real, made = (
+            np.asarray(store.images[rows[name]]) for store, rows, name in zip(self.stores, self.rows, pair, strict=True)
+        )
+        return real, made
+
+    def pictures(self, pairs: Iterable[Pair], mirrored: Collection[Pair] = ()) -> dict[Pair, PairPicture]:
+        """Draw pairs side by side.
+
+        Args:
+            pairs: Ids of the images of each pair.
+            mirrored: Pairs whose difference is taken from the mirrored training image.
+        """
+        return {pair: side_by_side(*self.images(pair), mirrored=pair in mirrored) for pair in pairs}
+
+
 def aligned_gallery(pairs: Mapping[tuple[str, str, str], PairPicture]) -> Gallery:
     """Show pairs laid on one another.
 
     Args:
         pairs: Pixels (`laid_on_one_another`) by training image, synthetic image, and the transform, in words.
     """
+    what = "A training image, a synthetic image, the first laid on the second, and their difference"
     items = [
-        Thumbnail(
-            data_uri=data_uri(picture.pixels, side=PICTURE_SIDE),
-            caption=[["training ", Name(real)], ["synthetic ", Name(synthetic)], [alignment], picture.difference_words],
-            alternative="A training image, a synthetic image, the first laid on the second, and their difference",
-        )
+        _thumbnail(picture, (real, synthetic), what, [alignment], picture.difference_words)
         for (real, synthetic, alignment), picture in pairs.items()
     ]
     caption = (
@@ -124,16 +150,17 @@ def picture_gallery(pairs: Mapping[Pair, PairPicture], title: str, mirrored: fro
         title: Title of these pairs.
         mirrored: Pairs whose difference was taken from the mirrored training image.
     """
+    what = "A training image, a synthetic image and their difference, named below"
+    to_mirrored = {True: ", to the mirrored training image", False: ""}
     items = [
-        Thumbnail(
-            data_uri=data_uri(picture.pixels, side=PICTURE_SIDE),
-            caption=[
-                ["training ", Name(pair[0])],
-                ["synthetic ", Name(pair[1])],
-                picture.difference_words + (", to the mirrored training image" if pair in mirrored else ""),
-            ],
-            alternative="A training image, a synthetic image and their difference, named below",
-        )
+        _thumbnail(picture, pair, what, picture.difference_words + to_mirrored[pair in mirrored])
         for pair, picture in pairs.items()
     ]
     return Gallery(items=items, caption=f"{title}: training image, synthetic image; below them their difference.")
+
+
+def _thumbnail(picture: PairPicture, pair: Pair, alternative: str, *lines: Text) -> Thumbnail:
+    """Show a picture above the names of its images and further lines."""
+    caption: list[Text] = [["training ", Name(pair[0])], ["synthetic ", Name(pair[1])], *lines]
+    uri = data_uri(picture.pixels, side=PICTURE_SIDE)
+    return Thumbnail(data_uri=uri, caption=caption, alternative=alternative)

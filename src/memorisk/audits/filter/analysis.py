@@ -15,7 +15,7 @@ import numpy as np
 
 from memorisk.audits.comparison.compared import labels_note
 from memorisk.audits.comparison.features import display_names, notes_without_images
-from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, side_by_side
+from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, ShownPairs
 from memorisk.audits.comparison.sets import n_unread
 from memorisk.audits.filter import result as results
 from memorisk.audits.filter.choice import Choice
@@ -258,13 +258,6 @@ def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[P
         result: Result whose tables name the pairs.
         names: Pseudonyms that the tables were written with.
     """
-    train = {str(name): row for row, name in enumerate(names.names(sets.train.manifest.images))}
-    synthetic = {str(name): row for row, name in enumerate(names.names(sets.synthetic.manifest.images))}
     patients = result.per_group.head(MAX_PICTURES)
     pairs = zip(column_texts(patients, "training_image"), column_texts(patients, "synthetic_image"), strict=True)
-    return {
-        pair: side_by_side(
-            np.asarray(sets.train.images[train[pair[0]]]), np.asarray(sets.synthetic.images[synthetic[pair[1]]])
-        )
-        for pair in pairs
-    }
+    return ShownPairs(sets.train, sets.synthetic, names).pictures(pairs)

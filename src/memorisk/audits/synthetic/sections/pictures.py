@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, laid_on_one_another, side_by_side
+from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, ShownPairs, laid_on_one_another
 from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.result import MATRIX, Listing, SyntheticSummary
 from memorisk.images.copies.near_copies import MIRRORED
-from memorisk.images.store import ImageStore
 from memorisk.report.columns import booleans, column_texts, rows
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
@@ -70,9 +69,9 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
         pair for pair in dict.fromkeys(_memorized(result)) if pair not in exposed_pairs | {*near, *closest, *equal}
     ]
     mirrored -= {*_ids(rows(pairs, same & ~turned), "real_image", "image")}
-    pictures_of = _Pairs(sets, names, mirrored)
-    parts = (pictures_of.of(chosen) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
-    return Pictures(*parts, aligned=pictures_of.aligned(result), mirrored=frozenset(mirrored))
+    shown = ShownPairs(sets.train, sets.synthetic, names)
+    parts = (shown.pictures(chosen, mirrored) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
+    return Pictures(*parts, aligned=_aligned(shown, result), mirrored=frozenset(mirrored))
 
 
 def _memorized(result: Result) -> list[Pair]:
@@ -97,42 +96,19 @@ def _ids(table: pd.DataFrame, real: str, synthetic: str) -> list[Pair]:
     return list(zip(column_texts(table, real), column_texts(table, synthetic), strict=True))
 
 
-class _Pairs:
-    """Pixels of the images by the ids that the report shows."""
+def _aligned(shown: ShownPairs, result: Result) -> dict[tuple[str, str, str], PairPicture]:
+    """Return the pictures of the most similar pairs that alignment confirms."""
+    if "alignments" not in result.tables:
+        return {}
+    from memorisk.images.copies.alignment import lay  # OpenCV, which a page without pictures does without
 
-    def __init__(self, sets: Sets, names: Pseudonyms, mirrored: set[Pair]) -> None:
-        self.real, self.synthetic = self._rows(sets.train, names), self._rows(sets.synthetic, names)
-        self.sets, self.mirrored = sets, mirrored
-
-    def of(self, pairs: list[Pair]) -> dict[Pair, PairPicture]:
-        """Return the pictures of each pair of ids."""
-        return {
-            pair: side_by_side(
-                np.asarray(self.sets.train.images[self.real[pair[0]]]),
-                np.asarray(self.sets.synthetic.images[self.synthetic[pair[1]]]),
-                mirrored=pair in self.mirrored,
-            )
-            for pair in pairs
-        }
-
-    def aligned(self, result: Result) -> dict[tuple[str, str, str], PairPicture]:
-        """Return the pictures of the most similar pairs that alignment confirms."""
-        if "alignments" not in result.tables:
-            return {}
-        from memorisk.images.copies.alignment import lay  # OpenCV, which a page without pictures does without
-
-        table = result.tables["alignments"]
-        table = rows(table, booleans(table, "confirmed")).sort_values("similarity", ascending=False, kind="stable")
-        pictures = {}
-        for row in table.head(MAX_PICTURES).to_dict("records"):
-            real = np.asarray(self.sets.train.images[self.real[str(row["training_image"])]])
-            synthetic = np.asarray(self.sets.synthetic.images[self.synthetic[str(row["image"])]])
-            matrix = np.array([float(row[name]) for name in MATRIX]).reshape(2, 3)
-            laid = lay(real, matrix, synthetic.shape[:2])
-            key = str(row["training_image"]), str(row["image"]), str(row["alignment"])
-            pictures[key] = laid_on_one_another(real, synthetic, laid)
-        return pictures
-
-    @staticmethod
-    def _rows(store: ImageStore, names: Pseudonyms) -> dict[str, int]:
-        return {str(name): row for row, name in enumerate(names.names(store.manifest.images))}
+    table = result.tables["alignments"]
+    table = rows(table, booleans(table, "confirmed")).sort_values("similarity", ascending=False, kind="stable")
+    pictures = {}
+    for row in table.head(MAX_PICTURES).to_dict("records"):
+        pair = str(row["training_image"]), str(row["image"])
+        real, synthetic = shown.images(pair)
+        matrix = np.array([float(row[name]) for name in MATRIX]).reshape(2, 3)
+        laid = lay(real, matrix, synthetic.shape[:2])
+        pictures[*pair, str(row["alignment"])] = laid_on_one_another(real, synthetic, laid)
+    return pictures
