@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 import memorisk
-from memorisk.cli.show import classifiers
 from memorisk.cli.show import common as console
+from memorisk.cli.show.runs import show_outcome
 from memorisk.report.result import Result
 from memorisk.runs.steps import StepCount
 from memorisk.runs.workload import Progress, no_progress
@@ -75,9 +75,10 @@ def test_the_very_models_attacks_are_shown(capsys: pytest.CaptureFixture[str]) -
         summary={"target": {"attacks": attacks}},
         per_class=classes,
     )
-    classifiers.show_result(result, Path("runs"), as_json=False)
+    show_outcome(result, "classifier", Path("runs"), as_json=False)
     shown = capsys.readouterr().out
-    assert "loss threshold 0.61 (0.55 to 0.67), lira offline 0.70 (unknown to unknown)" in shown
+    assert "0.613 [0.550, 0.671]" in shown
+    assert re.search(r"LiRA \(offline\) +0\.700  ", shown)  # without an interval that is not known
 
 
 def test_a_class_without_room_for_a_single_patient_is_not_tested(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +86,7 @@ def test_a_class_without_room_for_a_single_patient_is_not_tested(capsys: pytest.
     table = {"label": list("abc"), "n": 9, "frequency": 0.3, "n_scored": 9, "mean": 0.1, "low": 0.0, "high": 0.2}
     table |= {"flagged": [0, 0, 2], "testable": [True, True, True], "tier": "LOW", "room": [8.0, 1.9, 1.9]}
     result = Result(verdict={"status": "undecided", "why": ["x"]}, per_class=pd.DataFrame(table))
-    classifiers.show_result(result, Path("runs"), as_json=False)
+    show_outcome(result, "classifier", Path("runs"), as_json=False)
     lines = capsys.readouterr().out.splitlines()
     shown = {line.split()[0]: line for line in lines[1:4]}
     assert ["not tested" in shown[name] for name in "abc"] == [False, True, False]
@@ -98,7 +99,7 @@ def test_a_list_at_another_level_is_told_with_both_counts(capsys: pytest.Capture
     for level, there in ((0.001, True), (0.1, False)):
         summary = {"level_q": level, "correction": "bh", "groups_given": True}
         result = Result(verdict={"status": "fail", "why": ["x"]}, summary=summary, per_class=pd.DataFrame(table))
-        classifiers.show_result(result, Path("runs"), as_json=False)
+        show_outcome(result, "classifier", Path("runs"), as_json=False)
         told = "Note: The list that is shown, at level 0.001, holds 0 patients; the verdict rests on"
         assert (told in (shown := capsys.readouterr().out)) == there
         assert ("which holds 3 patients." in shown) == there
@@ -114,10 +115,10 @@ def test_what_is_missing_is_called_unknown_and_never_nan(capsys: pytest.CaptureF
         summary={"rarest_vs_top": pair | {"difference": nan, "low": nan, "high": None}},
         per_class=pd.DataFrame(table),
     )
-    classifiers.show_result(result, Path("runs"), as_json=False)
+    show_outcome(result, "classifier", Path("runs"), as_json=False)
     shown = capsys.readouterr().out
     assert "nan" not in shown
-    assert "difference unknown, 95 % interval unknown, which chance may explain" in shown
+    assert "Note: The rarest class, b (9 images), is not the most memorized; a (9 images, mean M 0.100)" in shown
     assert (console.signed(-0.125, 3), console.limits(-0.1, 0.2)) == ("-0.125", "-0.10 to +0.20")
     assert console.limits(nan, 0.2) == "unknown to +0.20"
 
@@ -130,8 +131,8 @@ def test_images_that_every_model_saw_are_told_with_the_verdict(capsys: pytest.Ca
             summary={"n_train": n},
             per_class=pd.DataFrame(columns=["label", "frequency"]),
         )
-        classifiers.show_result(result, Path("runs"), as_json=False)
-        told = "Note: 1,400 images that every model was trained on are not scored"
+        show_outcome(result, "classifier", Path("runs"), as_json=False)
+        told = "1,400 images that every model was trained on are not scored"
         assert (told in capsys.readouterr().out) == (n > 0)
 
 
@@ -156,10 +157,10 @@ def test_what_would_have_been_noticed_is_shown_beside_the_reasons(
             summary={"noticeable": found},
             per_class=pd.DataFrame(columns=["label", "frequency"]),
         )
-        classifiers.show_result(result, Path("runs"), as_json=False)
+        show_outcome(result, "classifier", Path("runs"), as_json=False)
         shown[status] = capsys.readouterr().out
     told = shown["undecided"]
-    assert told.index("COULD NOT") < told.index(words) < told.index("a reason") < told.index("What would decide it")
+    assert told.index("COULD NOT") < told.index("a reason") < told.index(words) < told.index("What would decide it")
     told = shown["fail"]
     assert told.index("NOT READY") < told.index("a reason") < told.index(f"may be remembered, too: {words}")
     assert told.index(words) < told.index("What would settle open questions")

@@ -206,15 +206,16 @@ def watch(
     if print_config:
         return print_settings({"training": training, **keywords, **asdict(options)})
     from memorisk.audits.watch.run import plan_watch, watch_training
-    from memorisk.cli.show.audits import show_evaluation, show_watch, show_watch_plan
+    from memorisk.cli.show.generators import show_evaluation
+    from memorisk.cli.show.runs import show_outcome, show_plan
 
     keywords |= settings_as_keywords(options)
     if dry_run:
-        show_watch_plan(with_progress_bar(plan_watch, training, follow=follow, **keywords), as_json=json)
+        show_plan(with_progress_bar(plan_watch, training, follow=follow, **keywords), as_json=json)
         return 0
     how = {"follow": follow, "stop": stop, "poll": poll, "on_look": None if json or not follow else show_evaluation}
     result = with_progress_bar(watch_training, training, **how, **keywords)
-    show_watch(result, as_json=json)
+    show_outcome(result, "watch", result.folder, as_json=json)
     if options.redact and result.folder is not None:
         note_redacted(result.folder / "report.html")
     return 0 if result.stop is None else 1

@@ -60,12 +60,12 @@ def _holds_regimes(out: Path) -> bool:
 def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:
     """Audit several regimes side by side; 0 only where each of them passed."""
     from memorisk.audits.classifier.retraining.defences import audit_defences, plan_defences
-    from memorisk.cli.show.classifiers import show_dry_run
+    from memorisk.cli.show.runs import show_plan
     from memorisk.cli.show.training import show_defences
 
     if dry_run:
         for plan in with_progress_bar(plan_defences, images, out=out, **settings).values():
-            show_dry_run(plan, as_json=as_json)
+            show_plan(plan, as_json=as_json)
         return 0
     comparison = with_progress_bar(audit_defences, images, out=out, **settings)
     show_defences(comparison, out, as_json=as_json)
@@ -92,10 +92,10 @@ def losses(
     if print_config:
         return print_settings({"file": str(file), "out": str(out), **asdict(options)})
     from memorisk.audits.classifier.losses import audit_losses
-    from memorisk.cli.show.classifiers import show_result
+    from memorisk.cli.show.runs import show_outcome
 
     result = audit_losses(file, out=out, **settings_as_keywords(options))
-    show_result(result, out, as_json=json)
+    show_outcome(result, "losses", out, as_json=json)
     return audit_exit_code(result.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
 
 

@@ -77,16 +77,14 @@ def run_command(
     """
     if print_config:
         return print_settings({**given, "out": str(out), **asdict(options)})
-    from memorisk.cli.show.common import print_json, show_verdict
+    from memorisk.cli.show.runs import show_outcome, show_plan
 
     settings = settings_as_keywords(options)
     outcome = with_progress_bar(load_part(kind.function), *given.values(), out=out, **dry, **settings)
     if dry.get("dry_run"):
-        show_plan = load_part(kind.plan_shown) if kind.plan_shown else lambda plan, as_json: print_json(plan)
         show_plan(outcome, as_json=json)
         return 0
-    show = load_part(kind.shown) if kind.shown else show_verdict
-    show(outcome, out, as_json=json)
+    show_outcome(outcome, kind.name, out, as_json=json)
     status = getattr(outcome, "status", None)
     if status is None:
         return 0

@@ -53,7 +53,7 @@ def generate(
     """
     if print_config:
         return print_settings({"generator": generator, "out": str(out), **asdict(options)})
-    from memorisk.cli.show.synthetic_sets import show_generate_plan, show_generated_set
+    from memorisk.cli.show.generators import show_generate_plan, show_generated_set
     from memorisk.training.generators.generation import generate as run
     from memorisk.training.generators.generation import plan_generate
 
@@ -126,7 +126,7 @@ def _table(runs: tuple[Path, ...], train: str | None, *, as_json: bool) -> int:
     if train is not None:
         raise InputError("table puts finished runs together: leave TRAIN and OUT out")
     from memorisk.audits.synthesize.table_three import table_three
-    from memorisk.cli.show.synthetic_sets import show_table_three
+    from memorisk.cli.show.generators import show_table_three
 
     show_table_three(table_three(runs), as_json=as_json)
     return 0

@@ -176,7 +176,7 @@ def train_generator(
     if is_main():
         show_generator(trained, as_json=json)
         if looks is not None and not json:
-            from memorisk.cli.show.audits import show_watch_within
+            from memorisk.cli.show.generators import show_watch_within
 
             show_watch_within(looks)
     return 0
@@ -209,9 +209,9 @@ def _plan_generator(
         planned = with_progress_bar(plan_within, images, out=out, watching=watching, **keywords)
     show_generator_plan(plan, as_json=as_json, watch=planned)
     if planned is not None and not as_json:
-        from memorisk.cli.show.audits import show_watch_plan
+        from memorisk.cli.show.runs import show_plan
 
-        show_watch_plan(planned, as_json=False, within=True)
+        show_plan(planned, as_json=False, before="watch, ")
     return 0
 
 

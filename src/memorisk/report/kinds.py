@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from memorisk.runs.user_code.plugins import Registry
 
-_AUDITS, _CLASSIFIER, _SHOW = "memorisk.audits", "memorisk.audits.classifier", "memorisk.cli.show"
+_AUDITS, _CLASSIFIER = "memorisk.audits", "memorisk.audits.classifier"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +31,9 @@ class RunKind:
     """Place of the Python function, whose name `memorisk` has, too."""
     options: str = ""
     """Place of the dataclass of its settings."""
-    shown: str = ""
-    """Place of the function that prints a result; by default its verdict is printed."""
-    plan_shown: str = ""
-    """Place of the function that prints the plan of a dry run; by default it is printed as JSON."""
+    first_screen: str = ""
+    """Place of the function that says what a reader must see first of an outcome, a `first_screen.FirstScreen`; by
+    default its verdict alone."""
     page: str = ""
     """Place of the function that lays out the page of a result."""
     statement: str = ""
@@ -78,8 +77,7 @@ _OWN = (
         command="audit classifier",
         function=f"{_CLASSIFIER}.run:audit_classifier",
         options=f"{_CLASSIFIER}.options:ClassifierOptions",
-        shown=f"{_SHOW}.classifiers:show_result",
-        plan_shown=f"{_SHOW}.classifiers:show_dry_run",
+        first_screen=f"{_CLASSIFIER}.pages.audit:first_screen",
         page=f"{_CLASSIFIER}.pages.audit:classifier_page",
         statement=f"{_AUDITS}.release.model_descriptions:describe_classifier",
         viewed="memorisk.view.patients:ClassifierRun",
@@ -97,7 +95,7 @@ _OWN = (
         command="audit losses",
         function=f"{_CLASSIFIER}.losses:audit_losses",
         options=f"{_CLASSIFIER}.options:LossesOptions",
-        shown=f"{_SHOW}.classifiers:show_result",
+        first_screen=f"{_CLASSIFIER}.pages.audit:first_screen",
         page=f"{_CLASSIFIER}.pages.audit:classifier_page",
         statement=f"{_AUDITS}.release.model_descriptions:describe_classifier",
         viewed="memorisk.view.patients:ClassifierRun",
@@ -114,7 +112,7 @@ _OWN = (
         command="audit feature",
         function=f"{_AUDITS}.feature.run:audit_feature",
         options=f"{_AUDITS}.feature.options:FeatureOptions",
-        shown=f"{_SHOW}.audits:show_feature",
+        first_screen=f"{_AUDITS}.feature.page:first_screen",
         page=f"{_AUDITS}.feature.page:feature_page",
         statement=f"{_AUDITS}.release.model_descriptions:describe_feature",
         question="Does the model remember a mark?",
@@ -130,8 +128,7 @@ _OWN = (
         command="audit synthetic",
         function=f"{_AUDITS}.synthetic.run:audit_synthetic",
         options=f"{_AUDITS}.synthetic.options:SyntheticOptions",
-        shown=f"{_SHOW}.audits:show_synthetic",
-        plan_shown=f"{_SHOW}.audits:show_synthetic_plan",
+        first_screen=f"{_AUDITS}.synthetic.page:first_screen",
         page=f"{_AUDITS}.synthetic.page:synthetic_page",
         statement=f"{_AUDITS}.release.set_descriptions:describe_synthetic",
         viewed="memorisk.view.pairs:SyntheticRun",
@@ -149,8 +146,7 @@ _OWN = (
         command="filter",
         function=f"{_AUDITS}.filter.run:filter_synthetic",
         options=f"{_AUDITS}.filter.options:FilterOptions",
-        shown=f"{_SHOW}.synthetic_sets:show_filter",
-        plan_shown=f"{_SHOW}.synthetic_sets:show_filter_plan",
+        first_screen=f"{_AUDITS}.filter.page:first_screen",
         page=f"{_AUDITS}.filter.page:filter_page",
         statement=f"{_AUDITS}.release.set_descriptions:describe_filter",
         last_file="filter.json",
@@ -169,8 +165,7 @@ _OWN = (
         command="synthesize",
         function=f"{_AUDITS}.synthesize.run:synthesize",
         options=f"{_AUDITS}.synthesize.options:SynthesizeOptions",
-        shown=f"{_SHOW}.synthetic_sets:show_synthesis",
-        plan_shown=f"{_SHOW}.synthetic_sets:show_synthesis_plan",
+        first_screen=f"{_AUDITS}.synthesize.page:first_screen",
         page=f"{_AUDITS}.synthesize.page:loop_page",
         statement=f"{_AUDITS}.release.set_descriptions:describe_loop",
         last_file="synthesize.json",
@@ -188,6 +183,7 @@ _OWN = (
         command="watch",
         function=f"{_AUDITS}.watch.run:watch_training",
         options=f"{_AUDITS}.watch.options:WatchOptions",
+        first_screen=f"{_AUDITS}.watch.page:first_screen",
         statement=f"{_AUDITS}.release.watch_descriptions:describe_watch",
         reader=f"{_AUDITS}.release.integrity:open_watch",
         last_file="looks.parquet",
@@ -202,8 +198,7 @@ _OWN = (
         command="quality",
         function=f"{_AUDITS}.quality.run:assess_quality",
         options=f"{_AUDITS}.quality.options:QualityOptions",
-        shown=f"{_SHOW}.synthetic_sets:show_quality",
-        plan_shown=f"{_SHOW}.synthetic_sets:show_quality_plan",
+        first_screen=f"{_AUDITS}.quality.page:first_screen",
         page=f"{_AUDITS}.quality.page:quality_page",
         statement=f"{_AUDITS}.release.set_descriptions:describe_quality",
         reader=f"{_AUDITS}.release.integrity:open_quality",

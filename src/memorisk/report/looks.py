@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from memorisk.report.blocks import Table
+from memorisk.report.cells import cell_text
 from memorisk.report.columns import booleans, column_numbers, column_texts, rows
-from memorisk.report.result import ID_COLUMNS, Result, redact
-from memorisk.report.statements.statement import WAYS, run_headline
+from memorisk.report.first_screen import first_screen
+from memorisk.report.result import ID_COLUMNS, Result
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import read_table
 from memorisk.runs.folder import is_hidden, read_config
@@ -28,19 +30,6 @@ from memorisk.statistics.verdicts.tiers import HIGH_ABOVE, MODERATE_FROM
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_CLASS_COLUMNS: Mapping[str, str] = {
-    "label": "Class",
-    "n": "Images",
-    "n_training": "Training images",
-    "n_synthetic": "Synthetic images",
-    "mean": "Mean M",
-    "low": "from",
-    "high": "to",
-    "tier": "Tier",
-    "flagged": "Flagged",
-    "n_exposing": "Exposing",
-    "n_kept": "Kept",
-}
 _ROWS = frozenset((".parquet", ".arrow"))
 """Endings of files that hold many images as rows, as files of arrays do."""
 _MOST_ROWS, _MOST_IMAGES, _TITLE = 30, 24, 30
@@ -50,46 +39,39 @@ _SETS = {"image": "images", "training": "train", "synthetic": "synthetic"}
 
 
 def result_html(result: Result) -> str:
-    """Return a result as HTML: verdict, reasons and classes. Text of users is escaped.
+    """Return the first screen of a result as HTML. Text of users is escaped.
 
     Args:
         result: Result of any audit.
     """
-    visible = redact(result) if result.redacted else result
-    parts = [f"<p><strong>{html.escape(run_headline(visible.status, visible.verdict.get('audit')))}</strong></p>"]
-    for heading, sentences in (("", visible.why), (WAYS.get(visible.status, ""), visible.what_would_decide)):
+    screen, escape = first_screen(result), html.escape
+    parts = [f"<p><strong>{escape(screen.headline)}</strong></p>"]
+    for heading, sentences in screen.lists.items():
         if sentences:
-            items = "".join(f"<li>{html.escape(one)}</li>" for one in sentences[:_MOST_ROWS])
-            parts.append(f"{f'<p>{heading}</p>' if heading else ''}<ul>{items}</ul>")
-    columns = [name for name in _CLASS_COLUMNS if name in visible.per_class]
-    if len(visible.per_class) and columns:
-        parts.append(_html_table(visible.per_class.loc[:, columns]))
+            parts += [f"<p>{escape(heading)}</p>", _html_list(sentences[:_MOST_ROWS])]
+    parts.append(_html_list([f"{f.label}: {f.value}{f.note and f' ({f.note})'}" for f in screen.facts]))
+    parts += map(_html_table, screen.tables)
     if (report := result.report_path) is not None:
-        parts.append(f"<p>Report: <code>{html.escape(str(report))}</code></p>")
+        parts.append(f"<p>Report: <code>{escape(str(report))}</code></p>")
     return f"<div>{''.join(parts)}</div>"
 
 
-def _html_table(table: pd.DataFrame) -> str:
-    """Write the first rows of a table; numbers are aligned right, with the same decimals in a column."""
-    right = [pd.api.types.is_numeric_dtype(table[name]) for name in table.columns]
-    aligned = [f' style="text-align:{"right" if number else "left"}"' for number in right]
-    columns = [_cells(pd.Series(table[name].head(_MOST_ROWS))) for name in table.columns]
-    head = "".join(f"<th{at}>{_CLASS_COLUMNS[str(n)]}</th>" for n, at in zip(table.columns, aligned, strict=True))
-    body = "".join(
-        f"<tr>{''.join(f'<td{at}>{html.escape(value)}</td>' for value, at in zip(row, aligned, strict=True))}</tr>"
-        for row in zip(*columns, strict=True)
-    )
-    more = f"<p>{len(table) - _MOST_ROWS} more classes in <code>per_class</code></p>" if len(table) > _MOST_ROWS else ""
+def _html_list(texts: Sequence[str]) -> str:
+    """Write texts as a list."""
+    return f"<ul>{''.join(f'<li>{html.escape(text)}</li>' for text in texts)}</ul>"
+
+
+def _html_table(table: Table) -> str:
+    """Write the first rows of a table in the formats of its columns; numbers are aligned right."""
+    aligned = [f' style="text-align:{"right" if column.numeric else "left"}"' for column in table.columns]
+    head = "".join(f"<th{at}>{c.heading}</th>" for c, at in zip(table.columns, aligned, strict=True))
+    body = ""
+    for row in table.frame.head(_MOST_ROWS).to_dict("records"):
+        cells = (html.escape(cell_text(row, column)) for column in table.columns)
+        body += f"<tr>{''.join(f'<td{at}>{cell}</td>' for cell, at in zip(cells, aligned, strict=True))}</tr>"
+    n_more = len(table.frame) - _MOST_ROWS
+    more = f"<p>{n_more} more rows in <code>{table.elsewhere}</code></p>" if n_more > 0 else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
-
-
-def _cells(column: pd.Series) -> list[str]:
-    """Write a column as text: counts whole, other numbers with two decimals."""
-    if not pd.api.types.is_float_dtype(column):
-        return [str(value) for value in column]
-    values = column_numbers(column.to_frame("values"), "values")
-    whole = bool((values[np.isfinite(values)] % 1 == 0).all()) and column.name not in ("mean", "low", "high")
-    return ["" if np.isnan(value) else f"{value:,.{0 if whole else 2}f}" for value in values]
 
 
 def flagged_images(result: Result) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from itertools import count
 from typing import Any
@@ -19,7 +19,8 @@ import jinja2
 from markupsafe import Markup, escape
 
 from memorisk.report.blocks import Column, Inline, Link, Name, Page, Strong, Table, Text
-from memorisk.report.columns import FORMATS, decimal, is_missing
+from memorisk.report.cells import cell_limits, cell_value, inline_text
+from memorisk.report.columns import is_missing
 from memorisk.report.figures.sheet import palette_css
 from memorisk.report.result import REDACTED_PAGE
 from memorisk.report.text import name_html, visible
@@ -56,7 +57,7 @@ def render_page(page: Page) -> str:
         .render(
             page=page,
             redacted_note=REDACTED_PAGE,
-            plain_title=_plain(page.title),
+            plain_title=inline_text(page.title),
             style=Markup(style),
             script=Markup(script),
             policy=policy,
@@ -76,20 +77,13 @@ def cell_html(row: dict[str, Any], column: Column) -> Markup:
     value = row.get(column.source)
     if is_missing(value):
         return Markup('<span class="unknown">{}</span>').format(column.missing) if column.missing else _MISSING
-    if column.numeric and isinstance(value, str):
-        return name_html(value)
-    write = partial(decimal, gates=column.gates) if column.format == "decimal" else FORMATS[column.format]
-    written = write(value)
+    written = cell_value(row, column)
     if written in column.tones:
         return Markup('<span class="badge {}">{}</span>').format(column.tones[written], written)
-    html = name_html(written) if column.format == "text" else escape(written)
-    if column.interval is None:
+    html = name_html(written) if column.format == "text" or isinstance(value, str) else escape(written)
+    if not (limits := cell_limits(row, column)):
         return html
-    limits = [row.get(c) for c in column.interval]
-    if any(is_missing(v) for v in limits):
-        return html
-    low, high = (write(v) for v in limits)
-    return Markup('{} <span class="ci">[{}, {}]</span>').format(html, low, high)
+    return Markup('{} <span class="ci">[{}, {}]</span>').format(html, *limits)
 
 
 def sort_key(row: dict[str, Any], column: Column) -> str:
@@ -123,12 +117,6 @@ def _piece_html(piece: Inline) -> Markup:
     if isinstance(piece, Link):
         return Markup('<a href="#{}">{}</a>').format(piece.section, piece.text)
     return escape(_PERCENT.sub("\\1\N{NO-BREAK SPACE}%", visible(piece)))
-
-
-def _plain(text: Text) -> str:
-    """Return inline pieces as plain text, for the window's title."""
-    pieces = [text] if isinstance(text, str | Name | Strong | Link) else text
-    return visible("".join(p if isinstance(p, str) else p.text for p in pieces))
 
 
 def _hash(text: str) -> str:

@@ -18,7 +18,7 @@ from memorisk.audits.feature.options import FeatureOptions, MarkOptions
 from memorisk.audits.feature.result import FeatureSummary
 from memorisk.audits.feature.run import audit_feature
 from memorisk.audits.feature.verdict import feature_verdict
-from memorisk.cli.show.audits import show_feature
+from memorisk.cli.show.runs import show_outcome
 from memorisk.images.alterations.marks import burn, letter
 from memorisk.models.blackbox.predictors import load_predictor
 from memorisk.models.blackbox.preprocessing import preprocessing_from
@@ -177,7 +177,7 @@ def test_with_references_a_failed_audit_says_that_the_model_knows_the_mark_and_w
     assert not any("no proof" in reason for reason in failed.verdict["why"])
     assert failed.verdict["what_would_decide"][0].endswith("of models that never saw the mark 5 % fail by chance")
     assert headline not in (place / "known" / "report.html").read_text()
-    show_feature(failed, place / "told", as_json=False)
+    show_outcome(failed, "feature", place / "told", as_json=False)
     assert headline.upper() in capsys.readouterr().out
 
 
@@ -202,8 +202,8 @@ def test_a_pass_says_what_it_would_have_found_and_needs_it_within_the_gate(
     )  # fmt: skip
     assert lenient.status == "pass"
     assert "would have been found in four of five cases" in lenient.verdict["why"][1]
-    show_feature(lenient, place / "lenient", as_json=False)
-    assert f"found in four of five cases: {least:.3g} times or more as sensitive" in capsys.readouterr().out
+    show_outcome(lenient, "feature", place / "lenient", as_json=False)
+    assert f"found in four of five cases: {least:.3g}\n" in capsys.readouterr().out
 
 
 def test_an_interval_above_zero_keeps_a_pass_away(place: Path) -> None:

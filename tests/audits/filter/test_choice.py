@@ -17,7 +17,7 @@ from memorisk.audits.filter.result import FamilyCost, FilterSummary
 from memorisk.audits.filter.run import FilterPlan, filter_synthetic
 from memorisk.audits.release.set_descriptions import _promise_words, _unpromised
 from memorisk.audits.release.statement import make_statement
-from memorisk.cli.show.synthetic_sets import show_filter_plan
+from memorisk.cli.show.runs import show_plan
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
@@ -64,10 +64,10 @@ def test_the_default_promises_what_can_be_told_and_keeps_honest_images(
     assert promised != set(costs)  # pixels do not tell flipped copies
     for of_one in costs.values():  # the strongest copies that can be told: what is stronger costs too much
         assert not any(cost.promised for cost in of_one[:-1])
-    show_filter_plan(plan, as_json=False)
+    show_plan(plan, as_json=False)
     told = capsys.readouterr().out
     assert told.count("not promised") == sum(not cost.promised for cost in plan.costs)
-    show_filter_plan(plan, as_json=True)
+    show_plan(plan, as_json=True)
     assert '"promised"' in capsys.readouterr().out
 
     found = filtered(sets, "out", plant_kinds=("exact",))
@@ -140,7 +140,7 @@ def test_where_no_family_can_be_told_the_run_ends_in_one_line_and_the_plan_shows
     assert isinstance(plan, FilterPlan)
     assert len(plan.costs) == 30
     assert not any(cost.promised for cost in plan.costs)
-    show_filter_plan(plan, as_json=False)
+    show_plan(plan, as_json=False)
     assert "no family of copies can be told from likeness" in " ".join(capsys.readouterr().out.split())
     with pytest.raises(InputError, match="give another --detector, or --families"):
         filtered(sets, "none")

@@ -13,7 +13,7 @@ from memorisk.audits.filter.result import ExposedPatients, FilterNumbers
 from memorisk.audits.filter.screening import Matches, Screening
 from memorisk.audits.filter.verdict import kept_verdict
 from memorisk.audits.filter.wording import exposed_as
-from memorisk.cli.show.synthetic_sets import show_filter
+from memorisk.cli.show.runs import show_outcome
 from memorisk.images.copies.near_copies import ORIENTATIONS, SamePixels
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
@@ -61,13 +61,10 @@ def test_patients_at_whom_a_score_only_points_are_not_called_exposed(nothing: Re
     assert "The same threshold rejects 100" in v["exposed"]
     assert v["exposed"] in page
     assert "Exposed training patients" not in page
-    show_filter(nothing, place / "nothing", as_json=False)
+    show_outcome(nothing, "filter", place / "nothing", as_json=False)
     out = capsys.readouterr().out
-    assert "exposed training patients: 1: 1 by identical pixels, 0 singled out by a score" in out
-    assert (
-        f"training patients only similar to rejected images, not exposed: {len(groups) - 1}; false alarms, of new"
-        in out
-    )
+    assert "Exposed patients: 1 (1 by identical pixels, 0 by a score)" in out
+    assert f"Similar, not singled out: {len(groups) - 1} patients (false alarms: " in out
 
 
 def test_nothing_kept_is_told_apart_from_no_guarantee(nothing: Result, place: Path, capsys) -> None:
@@ -77,7 +74,7 @@ def test_nothing_kept_is_told_apart_from_no_guarantee(nothing: Result, place: Pa
     assert "a higher --threshold" in v["what_would_decide"][0]
     assert "The threshold that the guarantee asks for" not in page
     assert "Nothing was kept" in page
-    show_filter(nothing, place / "nothing", as_json=False)
+    show_outcome(nothing, "filter", place / "nothing", as_json=False)
     assert "NOTHING WAS KEPT" in capsys.readouterr().out
     numbers = nothing.summary["numbers"]
     promised = numbers | {"threshold_by": "guarantee", "guarantee": "a promise", "real_rejected": None}

@@ -19,7 +19,7 @@ from memorisk.audits.filter.result import FilterNumbers, FilterSummary
 from memorisk.audits.filter.run import FilterPlan, filter_synthetic
 from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
 from memorisk.audits.synthetic.reasons import NoHeldOut
-from memorisk.cli.show.synthetic_sets import show_filter
+from memorisk.cli.show.runs import show_outcome
 from memorisk.models.copy_detectors import load_detector
 from memorisk.models.lcmem import LatentDetector
 from memorisk.models.provenance import group_hashes
@@ -112,7 +112,7 @@ def test_what_is_not_promised_is_named(place: Path, filtered: Result, capsys) ->
     assert v["not_promised"] == [*expected, "flipped", "cropped", "pasted"]
     page = (place / "out" / "report.html").read_text()
     assert "Noise copies missed" in page
-    show_filter(filtered, place / "out", as_json=False)
+    show_outcome(filtered, "filter", place / "out", as_json=False)
     for text in (page, capsys.readouterr().out):
         assert "does not cover other kinds of copies (" in text
         assert "noise stronger than 0.1, flipped, cropped, pasted)." in text

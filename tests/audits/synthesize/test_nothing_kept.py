@@ -9,14 +9,14 @@ import pytest
 from memorisk.audits.filter.page import exposed_facts
 from memorisk.audits.filter.result import FilterNumbers
 from memorisk.audits.filter.verdict import FEWER_COPIES
-from memorisk.audits.filter.wording import exposed_lines, exposed_words
+from memorisk.audits.filter.wording import exposed_words
 from memorisk.audits.synthesize import rounds
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary
 from memorisk.audits.synthesize.run import synthesize
 from memorisk.audits.synthesize.verdict import NEARLY_ALL, empty_places, loop_verdict
-from memorisk.cli.show.synthetic_sets import show_synthesis, show_synthesis_plan
+from memorisk.cli.show.runs import show_outcome, show_plan
 from memorisk.report.columns import booleans
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
@@ -91,22 +91,16 @@ def test_nobody_is_counted_twice(hopeless: Result) -> None:
     tiles = exposed_facts(numbers)
     assert (tiles[0].value, tiles[0].note) == ("5", "2 by identical pixels, 3 by a score")
     assert tiles[1].value == "1 patient"
-    lines = exposed_lines(numbers)
-    assert lines[0][1].startswith("5: 2 by identical pixels, 3 singled out")
-    assert lines[1][1].startswith("1; ")
     assert "5 patients: 2 by an image" in exposed_words(numbers)
     assert "for several patients are nearest to 1 more" in exposed_words(numbers)
 
 
 def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -> None:
-    show_synthesis(hopeless, place / "hopeless", as_json=False)
+    show_outcome(hopeless, "synthesize", place / "hopeless", as_json=False)
     out, v = capsys.readouterr().out, hopeless.verdict
     others = v["n_by_score"] - v["n_by_score_singled_out"]
-    assert f"exposed training patients: {v['n_exposed']}: {v['n_identical']} by identical pixels" in out
-    assert (
-        f"only similar to rejected images, not exposed: {others}; false alarms, of new patients: 100 % (95 to 100 %)"
-        in out
-    )
+    assert f"Exposed patients: {v['n_exposed']} ({v['n_identical']} by identical pixels" in out
+    assert f"Similar, not singled out: {others} patients (false alarms: 95" in out
     assert "NOTHING WAS KEPT" in out
 
 
@@ -143,9 +137,9 @@ def test_a_dry_run_says_that_little_will_pass(place: Path, capsys) -> None:
     assert isinstance(plan, SynthesizePlan)
     assert plan.new_rejected is not None
     assert plan.new_rejected.estimate == 1
-    show_synthesis_plan(plan, as_json=False)
+    show_plan(plan, as_json=False)
     out = capsys.readouterr().out
-    assert "rejected of new patients: 100 % (95 to 100 %)" in out
+    assert "rejected of new patients: 100.0\N{NO-BREAK SPACE}% (95" in out
     assert "Few images or none will pass" in out
     usual = synthesize(place / "train", place / "dry", **how)
     assert isinstance(usual, SynthesizePlan)

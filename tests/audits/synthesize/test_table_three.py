@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.audits.synthesize.table_three import table_three
-from memorisk.cli.show.synthetic_sets import show_table_three
+from memorisk.cli.show.generators import show_table_three
 from memorisk.report.columns import booleans, column_numbers
 from memorisk.statistics.copies.set_memorization import memorization_rate
 from tests.audits.synthesize.conftest import run

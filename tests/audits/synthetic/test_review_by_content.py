@@ -15,7 +15,7 @@ from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.release.export import release
 from memorisk.audits.synthetic.run import audit_synthetic
-from memorisk.cli.show.audits import show_synthetic
+from memorisk.cli.show.runs import show_outcome
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import write_config
@@ -215,11 +215,11 @@ def test_judgements_hold_for_files_of_other_names_forms_and_places_and_after_rel
     assert altered.verdict["n_review_changed_copies"] >= 1
     asked = altered.tables["review"]
     assert "again-004.png" in asked.loc[asked["changed"] == "confirm", "synthetic_image"].tolist()
-    show_synthetic(altered, Path("altered"), as_json=False)
-    assert "Changed since it was judged (confirm), asked about anew: again-004.png" in capsys.readouterr().out
+    show_outcome(altered, "synthetic", Path("altered"), as_json=False)
+    assert "to look at: memorisk view altered, or fill altered/review.csv" in capsys.readouterr().out
     Path("redacted").mkdir()
     write_config(Path("redacted"), {"redact": True})
-    show_synthetic(altered.replace(folder=Path("redacted")), Path("redacted"), as_json=False)
+    show_outcome(altered.replace(folder=Path("redacted")), "synthetic", Path("redacted"), as_json=False)
     assert "again-004.png" not in capsys.readouterr().out
     page = Path("altered/report.html").read_text()
     assert "Asked about anew" in page

@@ -12,7 +12,7 @@ from memorisk.audits.comparison.review_files import COLUMNS, write_review
 from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.run import audit_synthetic
-from memorisk.cli.show.audits import show_synthetic
+from memorisk.cli.show.runs import show_outcome
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from tests.audits.synthetic.making import parts, store_of
@@ -171,9 +171,10 @@ def test_dismissed_pairs_with_identical_pixels_never_pass(place: Path, capsys: p
         at = next(i for i, why in enumerate(v["why"]) if "4 pairs with identical pixels were dismissed" in why)
         assert at == (1 if name == "other" else 2)
         assert any("the set without these images" in way for way in v["what_would_decide"])
-        assert "4 dismissed" in Path(name, "report.html").read_text()
-        show_synthetic(again, Path(name), as_json=False)
-        assert "pixel-identical copies: 4, 4 dismissed" in capsys.readouterr().out
+        assert "Pairs that a person dismissed" in Path(name, "report.html").read_text()
+        show_outcome(again, "synthetic", Path(name), as_json=False)
+        assert "Pixel-identical copies: 4\n" in (shown := capsys.readouterr().out)
+        assert "Pairs that a person dismissed: 4\n" in shown
 
 
 def test_a_changed_image_is_asked_about_again_and_a_copy_left_out_is_told(place: Path) -> None:

@@ -13,7 +13,8 @@ from memorisk.audits.watch.drawn_images import image_folders
 from memorisk.audits.watch.evaluations import EVALUATIONS_FILE
 from memorisk.audits.watch.run import plan_watch, watch_training
 from memorisk.cli.main import main
-from memorisk.cli.show.audits import show_watch, show_watch_within
+from memorisk.cli.show.generators import show_watch_within
+from memorisk.cli.show.runs import show_outcome
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
@@ -120,7 +121,7 @@ class TestImageFolders:
         found = watch_training(tmp_path / "run", out=tmp_path / "out", **real, **SETTINGS)
         said = "1 look (the first at step 2) had fewer images than the 60 asked for (images): 50 at least."
         assert said in found.notes
-        show_watch(found, as_json=False)
+        show_outcome(found, "watch", None, as_json=False)
         told = capsys.readouterr().out.replace("\n", " ")
         assert said in told
         assert said in (tmp_path / "out" / "report.html").read_text()

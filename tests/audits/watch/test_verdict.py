@@ -9,7 +9,8 @@ from memorisk.audits.release.integrity import open_finished_audit
 from memorisk.audits.release.statement import describe_run
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.audits.watch.verdict import can_stop, watch_verdict
-from memorisk.cli.show.audits import show_watch, show_watch_within
+from memorisk.cli.show.generators import show_watch_within
+from memorisk.cli.show.runs import show_outcome
 from memorisk.statistics.quality.feature_distances import frechet_distance
 
 TRAIN, HELD, DRAWN = 200, 120, 60
@@ -50,7 +51,7 @@ def test_the_headline_says_whether_a_rule_could_speak(digits, tmp_path, capsys, 
     assert found.headline in report_of(watch)
     assert ("an audit of its own for the images of any earlier step" in found.next_steps[0]) is (kind == "fail")
     assert "No memorization was shown" not in report_of(watch) or title.startswith("No memorization")
-    show_watch(result, as_json=False)
+    show_outcome(result, "watch", None, as_json=False)
     show_watch_within(watch)
     told = capsys.readouterr().out.replace("\n", " ")
     assert found.headline.upper() in told
@@ -107,7 +108,7 @@ def test_fid_is_compared_at_the_same_number_of_images(digits, tmp_path):
 def test_the_terminal_shows_fid_of_as_many_images(digits, tmp_path, capsys):
     watch = watch_of(digits, 30, quality="auto", stop_on="never")
     look = watch.look(1, copies(digits, 0.0))
-    show_watch(watch.result(), as_json=False)
+    show_outcome(watch.result(), "watch", None, as_json=False)
     told = capsys.readouterr().out
     row = next(line for line in told.splitlines() if line.strip().startswith("1 "))
     assert row.split()[-3:] == [f"{value:.4g}" for value in (look.fid, look.fid_same_number, look.fid_held_out)]

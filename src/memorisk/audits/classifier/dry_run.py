@@ -7,8 +7,10 @@ import html
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import pandas as pd
 
 from memorisk.audits.classifier.analysis import class_findings
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
@@ -32,8 +34,10 @@ from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plan
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import SMALL_IMAGE, SMALL_MODEL, model_spec
 from memorisk.models.classifiers.zoo import is_download
-from memorisk.report.numbers import from_json
-from memorisk.runs.errors import InputError, MemoriskError, listed, plural
+from memorisk.report.blocks import Table, number, words
+from memorisk.report.numbers import from_json, to_row
+from memorisk.report.quantities import Quantity, plan_rows
+from memorisk.runs.errors import InputError, MemoriskError, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.statistics.verdicts.class_reasons import MOST_MODELS
 from memorisk.statistics.verdicts.reasons import Reason
@@ -117,24 +121,24 @@ class DryRun:
         advice: Ways to take less time, where a run takes hours.
     """
 
-    network: str
+    network: Annotated[str, Quantity("network")]
     cost: Cost
-    bytes_until_the_end: int
-    parts: dict[str, int]
-    design: str
-    seeds: tuple[int, ...]
+    bytes_until_the_end: Annotated[int, Quantity("bytes of changed images, until the end", if_any=True)]
+    parts: Annotated[dict[str, int], Quantity("images")]
+    design: Annotated[str, Quantity("design")]
+    seeds: Annotated[tuple[int, ...], Quantity("seeds", "text")]
     choice: str
     models_needed: int | None
     noticeable_gap: float
-    not_auditable: list[str]
+    not_auditable: Annotated[list[str], Quantity("too small to be audited")]
     classes: tuple[ClassOutlook, ...]
     without_partner: WithoutPartner
     seconds: float | None
-    notes: tuple[str, ...]
-    advice: tuple[str, ...]
+    notes: Annotated[tuple[str, ...], Quantity("no pass")]
+    advice: Annotated[tuple[str, ...], Quantity("advice")]
 
     @property
-    def could_pass(self) -> bool:
+    def could_pass(self) -> Annotated[bool, Quantity("could pass", "yes_no")]:
         """Say whether an audit of this plan could pass at all."""
         return not self.notes and not self.without_partner.n_groups
 
@@ -148,48 +152,54 @@ class DryRun:
         return "an estimate appears while they run"
 
     @property
-    def models(self) -> str:
+    def models(self) -> Annotated[str, Quantity("models")]:
         """Say how many models there are, why, and how long their training takes."""
         trainings = plural(self.cost.trainings or 0, "training", "trainings")
         return f"{2 * len(self.seeds)} models ({self.choice}): {trainings}, {self.time}"
 
     @property
-    def gap(self) -> str:
+    def gap(self) -> Annotated[str, Quantity("noticeable gap")]:
         """Say from which gap on a single patient would be noticed; empty where that was not rehearsed."""
         if np.isnan(self.noticeable_gap):
             return ""
         if np.isinf(self.noticeable_gap):
-            return "noticeable gap: none, a single patient can go unnoticed even if strongly remembered"
+            return "none, a single patient can go unnoticed even if strongly remembered"
         low, high = (self.noticeable_gap * share for share in GAP_RANGE)
         return (
-            f"noticeable gap: about {self.noticeable_gap:.2g} nats ({low:.2g} to {high:.2g}, by how much trainings "
+            f"about {self.noticeable_gap:.2g} nats ({low:.2g} to {high:.2g}, by how much trainings "
             f"differ; the run measures that on its first {2 * PILOT} models)"
         )
 
     @property
-    def lines(self) -> list[str]:
-        """The plan in a few lines: what is trained, how long it takes, whether it could pass, and what is missing."""
-        parts = ", ".join(f"{number:,} {name}" for name, number in self.parts.items())
-        listing = sum(row.testable for row in self.classes)
-        lines = [
-            self.models,
-            f"network {self.network}",
-            f"design {self.design}, seeds {listed(self.seeds, 16)}; images: {parts}",
-            f"a patient could be flagged in {listing:,} of {plural(len(self.classes), 'class', 'classes')}",
-            *([self.gap] if self.gap else []),
-            *(["too small to be audited: " + listed(self.not_auditable)] if self.not_auditable else []),
+    def unscored(self) -> Annotated[str, Quantity("not scored")]:
+        """Groups without a partner; empty without any."""
+        alone = self.without_partner
+        if not alone.n_groups:
+            return ""
+        which = plural(alone.n_groups, "group has", "groups have")
+        return f"{which} no partner in this run ({alone.n_images:,} images), so that the audit cannot pass"
+
+    @property
+    def tables(self) -> list[Table]:
+        """What the audit could say of each class."""
+        columns = [
+            words("label", "Class", row=True),
+            number("n", "Images", "count"),
+            number("n_groups_scored", "Groups scored", "count"),
+            number("n_test_groups", "In the test part", "count"),
+            number("smallest_list", "Shortest list, alone", "count", missing="none"),
+            words("could_be_flagged", "Could anybody be flagged?", wide=True),
         ]
-        if alone := self.without_partner.n_groups:
-            lines.append(f"{plural(alone, 'group has', 'groups have')} no partner in this run: not scored")
-        return [*lines, f"could pass: {'yes' if self.could_pass else 'no'}", *self.notes, *self.advice]
+        rows = [to_row(row) | {"could_be_flagged": row.could_be_flagged} for row in self.classes]
+        return [Table(frame=pd.DataFrame(rows), columns=columns, caption="What the audit could say of each class.")]
 
     def __repr__(self) -> str:
         """Show the plan in a few lines."""
-        return "\n  ".join(["DryRun", *self.lines])
+        return "\n  ".join(["DryRun", *(f"{name}: {value}" for name, value in plan_rows(self))])
 
     def _repr_html_(self) -> str:
         """Show them in a notebook."""
-        items = "".join(f"<li>{html.escape(line)}</li>" for line in self.lines)
+        items = "".join(f"<li>{html.escape(f'{name}: {value}')}</li>" for name, value in plan_rows(self))
         return f"<div><p><strong>Plan</strong></p><ul>{items}</ul></div>"
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.attack_numbers import Agreements, RocCurve, TargetAudit, TargetVerdict
 from memorisk.report.numbers import INLINE, OMITTED, Key, from_known
+from memorisk.report.quantities import Quantity
 from memorisk.report.result import Result
 from memorisk.statistics.epsilon import EpsilonBound
 from memorisk.statistics.verdicts.checks import Check
@@ -25,6 +26,15 @@ TRAINED_ELSEWHERE = "trained elsewhere"
 """Text in place of a network's name, for models that memorisk did not train."""
 INTERVENTION_TABLE = "intervention"
 """Name of the table of an intervention."""
+_GAP = Quantity(
+    "Gap in nats with which one of the {units} would have been noticed in four of five cases",
+    "short",
+    "noticeable_gap",
+)
+_BALANCED = Quantity("Balanced accuracy on unseen images", "decimal", "balanced_accuracy")
+_EPSILON = Quantity("Epsilon promised, one image added or removed", "power", "epsilon")
+_EPSILON_REPLACED = Quantity("Epsilon promised, one image replaced", "power", "replace_one_epsilon")
+_EPSILON_PATIENT = Quantity("Epsilon promised, all images of a patient", "power", "per_patient_epsilon")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +114,7 @@ class LookAlikes:
 class Noticeable:
     """The gap of one patient that is noticed in the class where least is."""
 
-    gap_nats: Annotated[float, Key("gap")]
+    gap_nats: Annotated[float, Key("gap"), _GAP]
     """NaN or infinite where no simulated gap is found often enough."""
     label: str = ""
     stratum: str = ""
@@ -196,7 +206,7 @@ class ClassUtility:
     """Accuracy of the models on the test part: mean over models, with that of guessing."""
 
     test_accuracy: float = nan
-    test_balanced_accuracy: float = nan
+    test_balanced_accuracy: Annotated[float, _BALANCED] = nan
     balanced_accuracy_low: float | None = None
     """Lower 97.5 % limit over test groups and models; None where images have several labels."""
     chance: float = nan
@@ -254,18 +264,18 @@ class Placebo:
 class PrivacyPromise:
     """Promise of a private training; epsilons are NaN where they are unbounded or not known."""
 
-    epsilon: float = nan
+    epsilon: Annotated[float, _EPSILON] = nan
     """Epsilon of one image added or removed."""
-    delta: float = nan
+    delta: Annotated[float, Quantity("Delta of these", "power", "delta")] = nan
     noise_multiplier: float = nan
     clip: float = nan
     sampling_rate: float = nan
     steps: int = 0
     n_trained: int | None = None
-    replace_one_epsilon: float = nan
+    replace_one_epsilon: Annotated[float, _EPSILON_REPLACED] = nan
     patients_known: bool = False
     largest_group: int | None = None
-    per_patient_epsilon: float | None = None
+    per_patient_epsilon: Annotated[float | None, _EPSILON_PATIENT] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -451,6 +461,13 @@ class ClassOutlook:
     why_not: str
     room: float
     """Room of a single patient on the list, were trainings to differ by nothing but the patient's gap."""
+
+    @property
+    def could_be_flagged(self) -> str:
+        """Whether anybody could be flagged, and if not, why."""
+        if self.testable:
+            return "yes"
+        return "no: more --models are needed" if self.smallest_list > self.n_groups_scored else f"no: {self.why_not}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,24 +1,21 @@
 """The report of a mark: the findings, the place of the mark among its controls, and the strongest answers."""
 
 from collections.abc import Mapping, Sequence
-from math import isfinite, isnan
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.feature.reasons import MATCHED_LEVEL
-from memorisk.audits.feature.result import FeatureSummary, FeatureVerdict, MarkTest
+from memorisk.audits.feature.result import FeatureSummary, FeatureVerdict
 from memorisk.report.blocks import (
     Block,
-    Callout,
     Definitions,
     Details,
     Fact,
-    Facts,
     Figure,
     Gallery,
-    Heading,
     Kind,
     Name,
     Page,
@@ -32,10 +29,12 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import capitalized, column_numbers, count, decimal
+from memorisk.report.columns import column_numbers, count, decimal
 from memorisk.report.figures.histograms import rank_plot
+from memorisk.report.first_screen import FirstScreen, verdict_parts
+from memorisk.report.quantities import facts
 from memorisk.report.result import Result
-from memorisk.report.statements.statement import WAYS, run_headline
+from memorisk.report.statements.statement import run_headline
 from memorisk.statistics.memorization.mark_rank import MarkRank
 
 if TYPE_CHECKING:  # it loads models
@@ -79,45 +78,38 @@ def feature_page(result: Result, marks: Sequence["Mark"] = (), *, redact: bool =
     return Page(
         title="Does the model remember the mark?",
         subtitle="An audit of one unique feature",
-        lead=_lead(FeatureVerdict.read(result.verdict), summary.n_controls_asked),
+        lead=first_screen(result).blocks(),
         sections=sections,
         footer=[Paragraph(f"{held} It needs no network and asks for none.")],
         redacted=redact,
     )
 
 
-def _lead(verdict: FeatureVerdict, n_controls_asked: int) -> list[Block]:
-    kind, title = TITLES[verdict.status]
-    m, test, counts = verdict.m, verdict.test, verdict.counts
-    blocks: list[Block] = [Paragraph(SENTENCES[verdict.status]), Heading("Why")]
-    blocks.append(Steps([capitalized(reason) for reason in verdict.why]))
-    if verdict.what_would_decide:
-        blocks += [Heading(WAYS[verdict.status]), Steps([capitalized(way) for way in verdict.what_would_decide])]
-    interval = "" if isnan(m.low_log) else f" ({decimal(m.low_log)} to {decimal(m.high_log)})"
-    times, beside = sensitivity(verdict)
-    facts = [
-        Fact("Sensitivity to the mark", times, f"{beside}; M {decimal(m.estimate_log)}{interval}"),
-        Fact("p-value", f"{test.p_value:.3g}", f"smallest possible {test.smallest_p:.2g}"),
-        Fact("Found in four of five cases", *noticeable_sensitivity(test)),
-        Fact("Controls", count(counts.n_controls), _missing_controls(n_controls_asked, counts.n_controls)),
-        Fact("Models audited", count(counts.n_models)),
-        Fact("Reference models", count(counts.n_references), "trained without the mark"),
-        Fact("Probe images", count(counts.n_probes)),
-    ]
-    return [Callout(kind, title, blocks), Facts(facts)]
+def first_screen(result: Result) -> FirstScreen:
+    """Show the verdict, its reasons, the sensitivity to the mark and what it rests on.
+
+    Args:
+        result: Result of the audit.
+    """
+    verdict, asked = FeatureVerdict.read(result.verdict), FeatureSummary.read(result.summary).n_controls_asked
+    fewer = asked - verdict.counts.n_controls
+    return FirstScreen(
+        **verdict_parts(result, TITLES[verdict.status][1]),
+        sentences=[SENTENCES[verdict.status]],
+        facts=[Fact("Sensitivity to the mark", *sensitivity(verdict)), *facts(verdict, models=model_units(verdict))],
+        notes=[f"{fewer:,} of {asked:,} controls were not made: no more were found."] if fewer > 0 else [],
+    )
+
+
+def model_units(verdict: FeatureVerdict) -> str:
+    """Name the audited models, the units of M."""
+    return "model" if verdict.counts.n_models == 1 else "models"
 
 
 def sensitivity(verdict: FeatureVerdict) -> tuple[str, str]:
     """Word how many times as sensitive to the mark the model is, exp(M), and the quantity that it is compared with."""
     beside = "that of the references" if verdict.counts.n_references else "that to similar marks"
     return f"{np.exp(verdict.m.estimate_log):.3g} times", beside
-
-
-def noticeable_sensitivity(test: MarkTest) -> tuple[str, str]:
-    """Word the least sensitivity that would have been found with probability 0.8, and its reference."""
-    if not isfinite(test.noticeable_log):
-        return "not known", ""
-    return f"{np.exp(test.noticeable_log):.3g} times or more", "as sensitive as the references"
 
 
 def _models(rank: MarkRank, table: pd.DataFrame) -> Figure:
@@ -137,11 +129,6 @@ def _models(rank: MarkRank, table: pd.DataFrame) -> Figure:
         alternative=f"The audited model has {decimal(value)}, the references {decimal(others.min())} to "
         f"{decimal(others.max())}.",
     )  # fmt: skip
-
-
-def _missing_controls(asked: int, found: int) -> str:
-    """Say that fewer controls exist, or fit the images, than the user requested; else describe the controls."""
-    return "similar marks" if found >= asked else f"of {count(asked)} asked for: no more marks like it were found"
 
 
 def _controls(summary: FeatureSummary, result: Result, marks: Sequence["Mark"], redact: bool) -> list[Block]:

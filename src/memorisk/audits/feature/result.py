@@ -6,11 +6,26 @@ are in nats.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import nan
+from math import exp, isfinite, nan
 from typing import Annotated, Any, Literal
 
 from memorisk.report.numbers import INLINE, OMITTED, Key, from_json
+from memorisk.report.quantities import Quantity, Units
 from memorisk.statistics.memorization.mark_rank import MarkRank
+
+_M = Quantity(
+    "M: log sensitivity to the mark, beside its controls",
+    "decimal",
+    "m",
+    Units("n_models", "{models}"),
+    p_value="p_value",
+    low="low_log",
+    high="high_log",
+)
+_NOTICEABLE = Quantity(
+    "Times as sensitive that would have been found in four of five cases", "power", figure="noticeable"
+)
+_SMALLEST_P = Quantity("Smallest p that was possible", "probability", figure="smallest_p")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +135,7 @@ class FeatureSummary:
 class MarkM:
     """M with its limits over models; NaN where one model alone says nothing of others."""
 
-    estimate_log: Annotated[float, Key("M")]
+    estimate_log: Annotated[float, Key("M"), _M]
     low_log: Annotated[float, Key("M_low")]
     high_log: Annotated[float, Key("M_high")]
 
@@ -130,7 +145,7 @@ class MarkTest:
     """Test that counts, and the effect that it could have found."""
 
     p_value: float
-    smallest_p: float
+    smallest_p: Annotated[float, _SMALLEST_P]
     method: str
     level: float
     p_controls: float
@@ -139,15 +154,20 @@ class MarkTest:
     noticeable_log: Annotated[float, Key("noticeable")] = nan
     power: float = nan
 
+    @property
+    def noticeable_times(self) -> Annotated[float, _NOTICEABLE]:
+        """Least sensitivity that would have been found with probability 0.8; NaN where none would."""
+        return exp(self.noticeable_log) if isfinite(self.noticeable_log) else nan
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """Numbers of marks and models that were compared, and of images."""
 
-    n_controls: int
-    n_models: int
-    n_references: int
-    n_probes: int
+    n_controls: Annotated[int, Quantity("Controls: marks like it", figure="controls")]
+    n_models: Annotated[int, Quantity("Models audited")]
+    n_references: Annotated[int, Quantity("Reference models without the mark", figure="references")]
+    n_probes: Annotated[int, Quantity("Probe images")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +189,11 @@ class FeatureVerdict:
     place_in_ink: float | None
     place_in_reference_kl: float | None
     opacity_zero: OpacityZero
-    m_published_nats: Annotated[float | None, Key("M_paper")]
+    m_published_nats: Annotated[
+        float | None, Key("M_paper"), Quantity("M as published, which decides nothing", "power", if_any=True)
+    ]
     p_welch_published: Annotated[float | None, Key("p_welch_paper")]
-    m_white_box: Annotated[float | None, Key("M_w")]
+    m_white_box: Annotated[float | None, Key("M_w"), Quantity("M_w, white box", "power", if_any=True)]
     models: ModelsAsked
     mark: MarkDescription = MarkDescription(name=None, kind="", place="")
 

@@ -204,6 +204,11 @@ def refuse_unaffordable(choice: Choice, opened: Sequence[ScreeningDetector]) -> 
         raise InputError(none_affordable(choice.costs, [one.name for one in opened]))
 
 
+def why_unaffordable(costs: Sequence[FamilyCost], detectors: Sequence[str]) -> str:
+    """Return why no family can be promised at a bearable cost; empty where one can, or none was tried."""
+    return none_affordable(costs, detectors) if costs and not any(cost.promised for cost in costs) else ""
+
+
 def none_affordable(costs: Sequence[FamilyCost], detectors: Sequence[str]) -> str:
     """Say that no family can be detected by likeness, and which family costs least.
 

@@ -8,7 +8,8 @@ The report of a loop (`audits.synthesize.page`) shares the sections with numbers
 patients and pairs, scores), and its end: how it was done, and the line below the page.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,14 +17,21 @@ import pandas as pd
 from memorisk.audits.comparison.page_parts import DefinitionRows, footer, repeat_blocks, set_rows
 from memorisk.audits.comparison.pictures import Pair, PairPicture, picture_gallery
 from memorisk.audits.filter import wording
-from memorisk.audits.filter.result import DetectorSummary, FilterNumbers, FilterSummary, Promise, ScreeningSetup
+from memorisk.audits.filter.result import (
+    KEPT,
+    DetectorSummary,
+    FamilyCost,
+    FilterNumbers,
+    FilterSummary,
+    Promise,
+    ScreeningSetup,
+)
 from memorisk.audits.filter.wording import PIXELS, REASONS, UNREADABLE
 from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
     Fact,
-    Facts,
     Figure,
     Heading,
     Inline,
@@ -39,10 +47,11 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import capitalized, column_numbers, column_texts, count, decimal, percent, rows
 from memorisk.report.figures.histograms import distance_plot
+from memorisk.report.first_screen import FirstScreen, verdict_parts
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
-from memorisk.report.statements.statement import WAYS
 from memorisk.runs.errors import plural
+from memorisk.statistics.intervals import Proportion
 
 _NAMES = {"detector": "Detector", "family": "Copies"}
 
@@ -64,7 +73,11 @@ def guarantee_section(result: Result, n: FilterNumbers) -> list[Block]:
         blocks.append(Paragraph(_shared(promise)))
     blocks.append(_guarantees(result, n))
     if promise.costs:
-        blocks += [Heading("What each family costs"), Paragraph(terms.fill(wording.FAMILY_COSTS)), _costs(promise)]
+        blocks += [
+            Heading("What each family costs"),
+            Paragraph(terms.fill(wording.FAMILY_COSTS)),
+            cost_table(promise.costs),
+        ]
     if explanation := wording.excluded_words(n.calibration.exclusions, terms):
         blocks += [Paragraph("Calibration asks for new people, and counts each once:"), Steps(explanation)]
     return blocks
@@ -227,34 +240,38 @@ def _guarantees(result: Result, n: FilterNumbers) -> Table:
     return Table(frame=table, columns=columns, caption=caption, elsewhere="tables/calibration.parquet")
 
 
-def _costs(promise: Promise) -> Table:
-    shares = {"new": [cost.new for cost in promise.costs], "made": [cost.synthetic for cost in promise.costs]}
-    limits = {
-        f"{name}{limit}": [np.nan if share is None else getattr(share, value) for share in proportions]
-        for name, proportions in shares.items()
-        for limit, value in (("", "estimate"), ("_low", "low"), ("_high", "high"))
-    }
+def cost_table(costs: Sequence[FamilyCost]) -> Table:
+    """Tabulate what the threshold of each family leaves out.
+
+    Args:
+        costs: Costs of all families that were tried.
+    """
     frame = pd.DataFrame(
         {
-            "family": [cost.family for cost in promise.costs],
-            "promised": ["promised" if cost.promised else "not promised" for cost in promise.costs],
-            "threshold": [", ".join(f"{threshold:.3g}" for threshold in cost.thresholds) for cost in promise.costs],
-            **limits,
+            "family": [cost.family for cost in costs],
+            "promised": ["promised" if cost.promised else "not promised" for cost in costs],
+            "threshold": [", ".join(f"{threshold:.3g}" for threshold in cost.thresholds) for cost in costs],
+            **_share_columns("new", [cost.new for cost in costs]),
+            **_share_columns("made", [cost.synthetic for cost in costs]),
         }
     )
-    drawn = any(cost.synthetic is not None for cost in promise.costs)
-    titles = {"new": "New people left out", **({"made": "Synthetic images left out"} if drawn else {})}
     columns = [
         words("family", "Copies", row=True, wide=True),
         words("promised", "Promise"),
         words("threshold", "Threshold"),
-        *(
-            Column(source=name, heading=f"{title} [95 % interval]", format="percent",
-                   interval=(f"{name}_low", f"{name}_high"))
-            for name, title in titles.items()
-        ),
-    ]  # fmt: skip
+        estimate("new", "New people left out [95 % interval]", "percent"),
+    ]
+    if any(cost.synthetic is not None for cost in costs):
+        columns.append(estimate("made", "Synthetic images left out [95 % interval]", "percent"))
     return Table(frame=frame, columns=columns, caption="What the threshold of each family leaves out by itself.")
+
+
+def _share_columns(name: str, shares: Sequence[Proportion | None]) -> dict[str, list[float]]:
+    """Return the columns of a share with its limits; NaN where it is not known."""
+    return {
+        f"{name}{end}": [np.nan if share is None else getattr(share, value) for share in shares]
+        for end, value in (("", "estimate"), ("_low", "low"), ("_high", "high"))
+    }
 
 
 def _detectors(result: Result) -> Table:
@@ -364,29 +381,44 @@ def filter_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = No
     return Page(
         title=title,
         subtitle="A set of generated images, without those that a detector takes for copies of training images",
-        lead=_lead(result, n),
+        lead=first_screen(result).blocks(),
         sections=sections,
         footer=[Paragraph(footer(summary.setup.versions, redact))],
         redacted=redact,
     )
 
 
-def _lead(result: Result, n: FilterNumbers) -> list[Block]:
-    """Lay out the verdict, the reasons, who is exposed, what can go unnoticed, the ways out, and the main numbers."""
-    kind, headline, sentence = wording.conclusion(result.status, n)
-    return [Callout(kind, headline, [Paragraph(sentence), *verdict_blocks(result, n)]), Facts(_facts(n))]
+def first_screen(result: Result) -> FirstScreen:
+    """Show the verdict on the kept set, the reasons, what is promised, who is exposed, and the main numbers.
+
+    Args:
+        result: Result of the filter.
+    """
+    n = from_json(FilterSummary, result.summary).numbers
+    return FirstScreen(**screening_parts(result, n), facts=_facts(n), files=kept_files(n))
 
 
-def verdict_blocks(result: Result, n: FilterNumbers) -> list[Block]:
-    """Lay out why, the ways out, what is promised and who is exposed: of a filter, and of a loop around one."""
-    blocks: list[Block] = [Heading("Why"), Steps([Name(capitalized(why)) for why in result.why])]
-    if ways := result.what_would_decide:
-        blocks += [Heading(WAYS[result.status]), Steps([Name(capitalized(way)) for way in ways])]
-    if n.promise.guarantee:
-        blocks += [Heading("What is promised besides"), Paragraph(Name(n.promise.guarantee))]
-    if exposed := wording.exposed_words(n):
-        blocks += [Heading("Who is exposed"), Paragraph(exposed)]
-    return blocks
+def screening_parts(result: Result, n: FilterNumbers) -> dict[str, Any]:
+    """Return what the first screens of a filter and of a loop around one share.
+
+    Args:
+        result: Result of either.
+        n: Numbers of the filter.
+    """
+    _, headline, sentence = wording.conclusion(result.status, n)
+    promise, exposed = n.promise, wording.exposed_words(n)
+    promised = [promise.guarantee, wording.unpromised_words(promise)] if promise.guarantee else []
+    promised += [wording.NO_PROMISE.format(why="; ".join(promise.doubts))] if promise.doubts else []
+    parts = verdict_parts(result, headline)
+    lists = {**parts["lists"], "What is promised besides": promised, "Who is exposed": [exposed] if exposed else []}
+    excluded = wording.excluded_words(n.calibration.exclusions, n.terms)
+    return parts | {"sentences": [sentence], "lists": lists, "notes": [f"Calibration: {who}." for who in excluded]}
+
+
+def kept_files(n: FilterNumbers) -> dict[str, str]:
+    """Name the folder of the kept set and the report of its audit, where there are any."""
+    kept = {"Kept set": KEPT} if n.sets.n_kept_images else {}
+    return kept if n.audited is None else kept | {"Its audit": f"{n.audited.folder}/report.html"}
 
 
 def _facts(n: FilterNumbers) -> list[Fact]:

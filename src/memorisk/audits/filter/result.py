@@ -12,10 +12,22 @@ from typing import Annotated, Any, Literal
 from memorisk.audits.comparison.terms import Terms
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.report.numbers import INLINE, OMITTED, Key, to_json
+from memorisk.report.quantities import Quantity, Units
 from memorisk.statistics.intervals import Proportion
 
 AUDIT, KEPT = "audit", "kept"
 """Folders in that of a run: the audit of the kept set, and this set."""
+_TRAINING, _IMAGES, _NEW = Units("n_train_patients", "{units}"), Units("", "generated images"), Units("", "{units}")
+_KEPT = Quantity("Images kept", figure="kept", stated_alone=True)
+_REJECTED = Quantity("Images rejected", figure="rejected", stated_alone=True)
+_POINTED_AT = Quantity(
+    "Training {units} at whom rejected images point", figure="rejected_people", of=_TRAINING, stated_alone=True
+)
+_EXPOSED = Quantity(
+    "Training {units} exposed by pixels, or singled out by a score", figure="exposed", of=_TRAINING, stated_alone=True
+)
+_REJECTED_SHARE = Quantity("Generated images rejected", "percent", "generated_rejected", _IMAGES, stated_alone=True)
+_NEW_REJECTED = Quantity("New {units} who would be rejected", "percent", "new_people_rejected", _NEW, stated_alone=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +40,8 @@ class ScreenedSets:
     """Number of files or images of the training set that were not read."""
     n_synthetic_images: Annotated[int, Key("n_synthetic")]
     """Number of synthetic images, those that could not be read included."""
-    n_kept_images: Annotated[int, Key("n_kept")]
-    n_rejected_images: Annotated[int, Key("n_rejected")]
+    n_kept_images: Annotated[int, Key("n_kept"), _KEPT]
+    n_rejected_images: Annotated[int, Key("n_rejected"), _REJECTED]
     rejected: Mapping[str, int]
     """Images by reason, one of `wording.REASONS`."""
     filtered: bool
@@ -98,6 +110,11 @@ class FamilyCount:
     needed: int
     missing: int
 
+    @property
+    def words(self) -> str:
+        """Identities that there are, and that are needed."""
+        return f"{self.family}: {self.identities:,} identities of {self.needed:,} needed"
+
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyCost:
@@ -149,7 +166,7 @@ class Promise:
 class ExposedPatients:
     """Number of training patients that rejected images point to, by what points to them."""
 
-    n_exposed_patients: Annotated[int, Key("n_exposed")] = 0
+    n_exposed_patients: Annotated[int, Key("n_exposed"), _EXPOSED] = 0
     """Number exposed by the very pixels of an image, or singled out by a score."""
     n_identical_patients: Annotated[int, Key("n_identical")] = 0
     """Number exposed by the very pixels of an image."""
@@ -157,6 +174,11 @@ class ExposedPatients:
     """Number exposed by scores alone."""
     n_singled_patients: Annotated[int, Key("n_by_score_singled_out")] = 0
     """Number exposed by scores alone, with an image that no other patient's image reaches."""
+
+    @property
+    def n_near_patients(self) -> Annotated[int, _POINTED_AT]:
+        """Number of patients that rejected images point to, for any reason."""
+        return self.n_identical_patients + self.n_by_score_patients
 
     @property
     def n_pointed_patients(self) -> int:
@@ -217,9 +239,9 @@ class FilterNumbers:
     ids: Annotated[DoubtedIds, INLINE] = NO_DOUBT
     """Doubts about who is who among the real images."""
     exposed: Annotated[ExposedPatients, INLINE]
-    synthetic_rejected: Proportion | None
+    synthetic_rejected: Annotated[Proportion | None, _REJECTED_SHARE]
     """Share of the synthetic images that the detectors reject."""
-    real_rejected: Proportion | None
+    real_rejected: Annotated[Proportion | None, _NEW_REJECTED]
     """Share of new patients whose real image would be rejected."""
     audited: FinalAudit | None = None
     """Audit of the kept set; None where no image was kept, and in runs of before a filter was audited."""

@@ -28,6 +28,7 @@ from memorisk.audits.comparison.compared import training_labels
 from memorisk.audits.comparison.features import display_names, feature_identity
 from memorisk.audits.comparison.set_audit import SetAudit
 from memorisk.audits.comparison.sets import Source, source_name
+from memorisk.audits.comparison.terms import Terms
 from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter, closest_pairs
 from memorisk.audits.filter.choice import (
     Candidates,
@@ -36,14 +37,16 @@ from memorisk.audits.filter.choice import (
     choose_thresholds,
     count_candidates,
     refuse_unaffordable,
+    why_unaffordable,
 )
 from memorisk.audits.filter.decisions import Decision, decide_kept
 from memorisk.audits.filter.final_audit import audit_kept, auditor_names, plan_audit
 from memorisk.audits.filter.options import FilterOptions, filter_options
-from memorisk.audits.filter.page import filter_page
+from memorisk.audits.filter.page import cost_table, filter_page
 from memorisk.audits.filter.result import KEPT, Exclusions, FamilyCost, FamilyCount
 from memorisk.audits.filter.screening import open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
+from memorisk.audits.filter.wording import excluded_words
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.runner import REPORT, run_audit
 from memorisk.audits.synthetic.run import SyntheticPlan
@@ -54,8 +57,10 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
 from memorisk.images.store import ImageStore, manifest_sources
 from memorisk.images.store_writer import process_count
+from memorisk.report.blocks import Table
 from memorisk.report.numbers import INLINE
 from memorisk.report.page import render_page
+from memorisk.report.quantities import Quantity
 from memorisk.report.result import Result
 from memorisk.runs.checksums import files_below, listed_checksum, remove_recorded
 from memorisk.runs.files import write_json, write_table, write_text
@@ -89,18 +94,33 @@ class FilterPlan:
         notes: Sentences on what was assumed or left out.
     """
 
-    images: dict[str, int]
-    unreadable: int
-    patients: dict[str, int]
+    images: Annotated[dict[str, int], Quantity("images")]
+    unreadable: Annotated[int, Quantity("unreadable synthetic images, rejected")]
+    patients: Annotated[dict[str, int], Quantity("patients")]
     exclusions: Annotated[Exclusions, INLINE]
-    detectors: tuple[str, ...]
-    families: tuple[FamilyCount, ...]
+    detectors: Annotated[tuple[str, ...], Quantity("detector")]
+    families: Annotated[tuple[FamilyCount, ...], Quantity("copies")]
     costs: tuple[FamilyCost, ...]
-    missing: int
-    audited_by: str
-    lacking: tuple[str, ...]
+    missing: Annotated[int, Quantity("identities missing for the guarantee")]
+    audited_by: Annotated[str, Quantity("kept images audited by")]
+    lacking: Annotated[tuple[str, ...], Quantity("no pass")]
     cost: Cost
-    notes: tuple[str, ...]
+    notes: Annotated[tuple[str, ...], Quantity("note")]
+
+    @property
+    def excluded(self) -> Annotated[list[str], Quantity("calibration")]:
+        """Identities that do not calibrate, or look alike."""
+        return excluded_words(self.exclusions, Terms("patients"))
+
+    @property
+    def unaffordable(self) -> Annotated[str, Quantity("no promise")]:
+        """Reason why no family can be promised; empty where one can, or none was tried."""
+        return why_unaffordable(self.costs, self.detectors)
+
+    @property
+    def tables(self) -> list[Table]:
+        """What the threshold of each family leaves out."""
+        return [cost_table(self.costs)] if self.costs else []
 
 
 def describe_sets(

@@ -1,16 +1,11 @@
 """The fixed wording of the filter's report, apart from the layout, so that a checker of its claims reads one file."""
 
-from collections.abc import Mapping
-
 from memorisk.audits.comparison.terms import Terms
 from memorisk.audits.filter.result import Exclusions, ExposedPatients, FilterNumbers, Promise
 from memorisk.audits.synthetic import wording as audited
 from memorisk.report.blocks import Kind, Text
 from memorisk.report.columns import count, percent
-from memorisk.report.texts import read_texts
 from memorisk.runs.errors import plural
-
-_TEXTS = read_texts("memorisk.audits.filter")
 
 SCORE, PIXELS, NO_SCORE = "score", "same pixels", "no score"
 UNREADABLE, NOT_FILTERED = "unreadable", "not filtered"
@@ -26,39 +21,103 @@ REASONS: dict[str, str] = {
 NO_THRESHOLD = "Nothing was kept: the guarantee needs more people"
 NOTHING_KEPT = "Nothing was kept: all {n} images were left out"
 KEPT = "{left} left out, {kept} kept: {verdict}"
-SENTENCES: Mapping[str, str] = _TEXTS["sentences"]
+SENTENCES = {
+    "pass": "Share nothing but the folder “kept”. ",
+    "fail": "",
+    "undecided": "Do not share the folder “kept” yet. ",
+}
 """Advice on the kept images, by status; the sentence of their audit follows."""
 NOTHING_TO_SHARE = "Every synthetic image was rejected, so there is nothing to share."
-MORE_PEOPLE: str = _TEXTS["more_people"]
-AUDITED: str = _TEXTS["audited"]
+MORE_PEOPLE = (
+    "The guarantee that was asked for needs images of more people whom neither the generator nor a detector has seen. "
+    "Without them there is no threshold, and no image is kept."
+)
+AUDITED = (
+    "The kept set was audited as “memorisk audit synthetic” audits any set: that is the verdict. Training {units} were "
+    "ranked among the calibration {units}, and copies of every kind were planted. Its report is {folder}/report.html."
+)
 NO_PROMISE = "The threshold comes with no promise: {why}."
-GUARANTEE: str = _TEXTS["guarantee"]
-SHARED: str = _TEXTS["shared"]
-FAMILY_COSTS: str = _TEXTS["family_costs"]
-USER: str = _TEXTS["user"]
-COST: str = _TEXTS["cost"]
-REAL: str = _TEXTS["real"]
-DIVERSITY: str = _TEXTS["diversity"]
-EXPOSED: str = _TEXTS["exposed"]
+GUARANTEE = (
+    "One random positive pair of each calibration {unit} was drawn for each family, and its score taken by each "
+    "detector. A detector's threshold is the smallest that its families ask for; an image is rejected when its best "
+    "score over all training images reaches the threshold of any detector. Rejecting more than the pair itself "
+    "only lowers the miss rate."
+)
+SHARED = (
+    "{detectors} and {families} are calibrated on the same people, so that each threshold is made with a share of "
+    "1 - {confidence:g}: of {shared}, each gets {each:.3g}. The promise then holds for all of them at once."
+)
+FAMILY_COSTS = (
+    "New {units} are copied by nobody, so that those whom a threshold leaves out are false alarms. Copies of a family "
+    "that is not promised may pass the filter unnoticed: the audit of the kept set alone looks for them."
+)
+USER = (
+    "The threshold was given. How many calibration pairs lie below it is shown; the intervals are for one family and "
+    "detector, and hold if the threshold was chosen without looking at these pairs."
+)
+COST = (
+    "Every synthetic image is compared with the whole training set, so that its chance to be rejected grows with that "
+    "set. Real images of {units} {whom} the generator never saw cannot be copied: those that are rejected are false "
+    "alarms."
+)
+REAL = (
+    "Of new {units}, one random real image each, {share} would be rejected [{low}, {high}], {n} {units}. So large a "
+    "share of rejected synthetic images need not be copies. The same {units} set the threshold, by other pairs of "
+    "images."
+)
+DIVERSITY = (
+    "IRS: how many training images are the nearest one of some synthetic image, as an estimate of the share of the "
+    "training set that the images reach. Real images of new {units}, one each, are the reference. The score grows "
+    "with the number of images: compare the last column, where each set has as many, drawn at random."
+)
+EXPOSED = (
+    "A rejected image points at the {unit} of its nearest training image. An image with the very pixels of a training "
+    "image, as it is, mirrored or turned by quarters, exposes its {unit}, and counts as singling out. Of the others, "
+    "singled out means that no image of another {unit} reaches the threshold. Where others reach it as well, the image "
+    "may be common rather than copied."
+)
 EXPOSED_TABLE = "Training {units} at {whom} rejected images point, the closest pair first."
 BY_PIXELS = "{n} by an image with the very pixels of a training image"
 BY_SCORE = "{n} by an image that reaches the threshold for this {unit} and for no other"
 SIMILAR = "Images that reach the threshold for several {units} are nearest to {n} more, who may only look alike."
 WHOLE_SET = "A score alone shows no copy: an audit of the whole set tells who is copied (memorisk audit synthetic)."
-NEW_PATIENTS: str = _TEXTS["new_patients"]
+NEW_PATIENTS = (
+    "The same threshold rejects {share} [{low}, {high}] of {units} {whom} the generator never saw: these are false "
+    "alarms"
+)
 NEW_PATIENTS_UNKNOWN = "How many false alarms the threshold gives is not known"
-SCORES: str = _TEXTS["scores"]
-UNREAD: str = _TEXTS["unread"]
+SCORES = (
+    "How far the best match of each image lies below an image and itself (0 is the same vector). The triangle is the "
+    "threshold: what lies left of it is rejected. Pairs of the calibration that lie right of it are misses."
+)
+UNREAD = (
+    "Nothing is known of these: they are rejected, not kept. A file that has changed since, or that another program "
+    "can read, was still not looked at."
+)
 
-LEFT_OUT: Mapping[str, str] = _TEXTS["left_out"]
+LEFT_OUT = {
+    "in_training": "named among the training {units}",
+    "same_pixels": "with an image that is a training image, pixel by pixel",
+    "nearly_same": "with an image that is nearly a training image, as it is or mirrored",
+    "known": "on whom a detector was trained or chosen",
+}
 """Reasons why an identity does not calibrate; "nearly_same" in runs of before 2026-11-23, where likeness excluded."""
-LOOK_ALIKE: str = _TEXTS["look_alike"]
+LOOK_ALIKE = (
+    "{alike}: they stay in. As given there are {given:,} identities; with look-alikes counted as one person, and "
+    "without those who look like training images, {one:,}. The more cautious threshold of both is used"
+)
 
 
-OWN_COPIES: str = _TEXTS["own_copies"]
+OWN_COPIES = (
+    "A generator's own copies are another distribution than those of the families: of copies that are stronger, "
+    "changed in other ways, or put together from several patients, nothing is promised."
+)
 NO_PROOF = "That an image was rejected does not show that it is a copy; that it was kept does not show that it is none."
 ONLY_KEPT = "The rest of this folder names training images and people. Only the folder “kept” is meant to be shared."
-NO_PATIENTS: str = _TEXTS["no_patients"]
+NO_PATIENTS = (
+    "No patients are known: every image counts as an identity. If people have several images, the guarantee fails more "
+    "often than stated."
+)
 
 
 def promised_kinds(promise: Promise) -> str:
@@ -113,25 +172,6 @@ def exposed_as(exposed: ExposedPatients) -> str:
     """Name the patients that rejected images point to: exposed only where pixels show it; scores prove nothing."""
     by_score_alone = exposed.n_singled_patients and not exposed.n_identical_patients
     return "singled out" if by_score_alone else "exposed"
-
-
-def exposed_lines(numbers: FilterNumbers) -> list[tuple[str, str]]:
-    """Say the same in lines for a terminal, each a name and a value."""
-    units, exposed, real = numbers.units, numbers.exposed, numbers.real_rejected
-    beside = "how many false alarms the threshold gives is not known"
-    if real is not None:
-        share, low, high = (100 * value for value in (real.estimate, real.low, real.high))
-        beside = f"false alarms, of new {units}: {share:.0f} % ({low:.0f} to {high:.0f} %)"
-    counts = (
-        f"{exposed.n_identical_patients:,} by identical pixels, {exposed.n_singled_patients:,} singled out by a score"
-    )
-    return [
-        (f"{exposed_as(exposed)} training {units}", f"{exposed.n_exposed_patients:,}: {counts}"),
-        (
-            f"training {units} only similar to rejected images, not exposed",
-            f"{exposed.n_pointed_patients:,}; {beside}",
-        ),
-    ]
 
 
 def excluded_words(exclusions: Exclusions, terms: Terms) -> list[str]:

@@ -14,7 +14,6 @@ from memorisk.report.blocks import (
     Callout,
     Definitions,
     Fact,
-    Facts,
     Name,
     Page,
     Paragraph,
@@ -27,6 +26,7 @@ from memorisk.report.blocks import (
     words,
 )
 from memorisk.report.columns import capitalized, column_texts, count, rows
+from memorisk.report.first_screen import FirstScreen
 from memorisk.runs.errors import plural
 
 MEANING: dict[str, str] = {
@@ -118,7 +118,7 @@ def quality_page(found: Quality) -> Page:
         *(
             []
             if found.transfer is None
-            else [Section("Train on synthetic, test on real", _transfer(found), "transfer")]
+            else [Section("Train on synthetic, test on real", _transfer(found.transfer), "transfer")]
         ),
         Section("What the figures mean", _meanings(found), "meaning"),
         Section("How it was done", _setup(found), "setup"),
@@ -126,26 +126,40 @@ def quality_page(found: Quality) -> Page:
     return Page(
         title="How good are the synthetic images?",
         subtitle="Figures of quality, with their features and numbers of images",
-        lead=_lead(found),
+        lead=first_screen(found).blocks(),
         sections=sections,
         footer=[Paragraph("This page holds no image and no id.")],
     )
 
 
-def _lead(found: Quality) -> list[Block]:
+def first_screen(found: Quality) -> FirstScreen:
+    """Show that quality is no privacy, how to read the figures, and the figures themselves.
+
+    Args:
+        found: Result of the measurements.
+    """
     n = found.numbers
-    reference = Paragraph(COMPARE if n.held_out_images else NO_REFERENCE)
+    doubts = [f"{capitalized(one.text)}: {one.remedy}. {IDS}" for one in n.ids.reasons]
     held = f"{count(n.held_out_patients)} patients" if n.held_out_images else "none given"
-    facts = [
-        Fact("Training images", count(n.training_images), f"{count(n.training_patients)} patients"),
-        Fact("Synthetic images", count(n.synthetic_images)),
-        Fact("Held-out images", count(n.held_out_images), held),
-    ]
-    doubts = [
-        Callout("warning", "It is not certain who is who", [Paragraph(f"{capitalized(one.text)}: {one.remedy}. {IDS}")])
-        for one in n.ids.reasons
-    ]
-    return [Callout("note", "Quality is not privacy", [Paragraph(NOT_PRIVACY)]), *doubts, reference, Facts(facts)]
+    return FirstScreen(
+        kind="note",
+        headline="Quality is not privacy",
+        sentences=[NOT_PRIVACY, COMPARE if n.held_out_images else NO_REFERENCE],
+        warnings={"It is not certain who is who": " ".join(doubts)} if doubts else {},
+        facts=[
+            Fact("Training images", count(n.training_images), f"{count(n.training_patients)} patients"),
+            Fact("Synthetic images", count(n.synthetic_images)),
+            Fact("Held-out images", count(n.held_out_images), held),
+        ],
+        tables=[*_tables(found), *([] if found.transfer is None else [_transfer_table(found.transfer)])],
+        notes=[] if found.transfer is None else transfer_warnings(found.transfer.iloc[0]),
+    )
+
+
+def _tables(found: Quality) -> list[Table]:
+    """Return the table of each feature space."""
+    spaces = found.figures.groupby("features", sort=False)
+    return [_table(own, bool(found.numbers.held_out_images)) for _, own in spaces]
 
 
 def _figures(found: Quality) -> list[Block]:
@@ -185,9 +199,21 @@ def _table(own: pd.DataFrame, referenced: bool) -> Table:
     return Table(frame=own, columns=columns, caption=caption, elsewhere="tables/quality.parquet")
 
 
-def _transfer(found: Quality) -> list[Block]:
-    assert found.transfer is not None
-    row = found.transfer.iloc[0]
+def _transfer(transfer: pd.DataFrame) -> list[Block]:
+    row = transfer.iloc[0]
+    warned = [Paragraph(text) for text in transfer_warnings(row)]
+    blocks: list[Block] = [
+        *([Callout("warning", "This comparison says less than its numbers", warned)] if warned else []),
+        Paragraph(TRANSFER),
+        _transfer_table(transfer),
+    ]
+    if int(row["n_trainings"]) == 1:
+        blocks.append(Callout("note", "One training of each", [Paragraph(ONE_TRAINING)]))
+    return blocks
+
+
+def _transfer_table(transfer: pd.DataFrame) -> Table:
+    row = transfer.iloc[0]
     columns = [
         words("measure", "On held-out real patients", row=True),
         estimate("synthetic", "Trained on synthetic", "power"),
@@ -199,15 +225,7 @@ def _transfer(found: Quality) -> list[Block]:
         f"{plural(int(row['n_train']), 'image', 'images')}; tested "
         f"on {count(row['n_test'])} images of {count(row['n_patients'])} patients."
     )
-    warned = [Paragraph(text) for text in transfer_warnings(row)]
-    blocks: list[Block] = [
-        *([Callout("warning", "This comparison says less than its numbers", warned)] if warned else []),
-        Paragraph(TRANSFER),
-        Table(frame=found.transfer, columns=columns, caption=caption, elsewhere="tables/train_on_synthetic.parquet"),
-    ]
-    if int(row["n_trainings"]) == 1:
-        blocks.append(Callout("note", "One training of each", [Paragraph(ONE_TRAINING)]))
-    return blocks
+    return Table(frame=transfer, columns=columns, caption=caption, elsewhere="tables/train_on_synthetic.parquet")
 
 
 def _meanings(found: Quality) -> list[Block]:

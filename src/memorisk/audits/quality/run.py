@@ -8,7 +8,7 @@ writes. Features and trainings are kept, so that the same command continues wher
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
@@ -39,6 +39,7 @@ from memorisk.audits.runner import REPORT, run_audit
 from memorisk.images.identity import DoubtedIds
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.report.page import render_page
+from memorisk.report.quantities import Quantity
 from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table, write_text
@@ -68,14 +69,14 @@ class QualityPlan:
         notes: Assumptions and omissions, one sentence for each.
     """
 
-    images: dict[str, int]
-    patients: dict[str, int]
-    left_out: int
-    features: tuple[str, ...]
-    figures: tuple[str, ...]
-    n_reference: int
+    images: Annotated[dict[str, int], Quantity("images")]
+    patients: Annotated[dict[str, int], Quantity("patients")]
+    left_out: Annotated[int, Quantity("held-out patients left out, with a training image")]
+    features: Annotated[tuple[str, ...], Quantity("features")]
+    figures: Annotated[tuple[str, ...], Quantity("figure")]
+    n_reference: Annotated[int, Quantity("held-out images as a reference")]
     cost: Cost
-    notes: tuple[str, ...]
+    notes: Annotated[tuple[str, ...], Quantity("note")]
 
 
 @takes_settings(QualityOptions)

@@ -4,7 +4,7 @@ Sentences that descriptions of several kinds of runs share are here, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import exp, isfinite, isnan
+from math import isfinite
 from typing import Any
 
 from memorisk.audits.classifier.attack_numbers import ALL, AttackNumbers, TargetAudit
@@ -12,6 +12,7 @@ from memorisk.audits.classifier.look_alikes import LOSSES_ALONE
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, ClassUtility, Privacy
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.release.integrity import FinishedAudit
+from memorisk.report.quantities import stated_figures
 from memorisk.report.statements.statement import (
     LISTS,
     PASS,
@@ -192,8 +193,7 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
         Figure(name="flagged", title=f"Flagged {units}, over all classes", value=flagged, n=n, unit=units),
     ]
     if summary.noticeable is not None:
-        title = f"Gap in nats with which one of the {units} would have been noticed in four of five cases"
-        figures.append(Figure(name="noticeable_gap", title=title, value=summary.noticeable.gap_nats))
+        figures += stated_figures(summary.noticeable, units=units)
     with_mean = table[table["mean"].notna()]
     if len(with_mean):
         top = with_mean.loc[with_mean["mean"].idxmax()]
@@ -213,12 +213,7 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
         Figure(name="classes_without_tier", title="Classes without enough evidence for a tier", value=unsaid)
     )
     if isinstance(summary.utility, ClassUtility):
-        figures.append(
-            Figure(
-                name="balanced_accuracy", title="Balanced accuracy on unseen images",
-                value=summary.utility.test_balanced_accuracy,
-            )
-        )  # fmt: skip
+        figures += stated_figures(summary.utility)
     return figures
 
 
@@ -278,15 +273,7 @@ def _largest_within_a_class(attacks: Sequence[AttackNumbers], units: str) -> lis
 def _promises(privacy: Privacy | None) -> list[Figure]:
     """Tell what a private training promises, and what was proved of it."""
     promise, bound = (None, None) if privacy is None else (privacy.promise, privacy.bound)
-    figures: list[Figure] = []
-    if promise is not None:
-        values = (
-            ("epsilon", "Epsilon promised, one image added or removed", promise.epsilon),
-            ("replace_one_epsilon", "Epsilon promised, one image replaced", promise.replace_one_epsilon),
-            ("per_patient_epsilon", "Epsilon promised, all images of a patient", promise.per_patient_epsilon),
-            ("delta", "Delta of these", promise.delta),
-        )
-        figures += [Figure(name=n, title=t, value=v) for n, t, v in values if v is not None and not isnan(v)]
+    figures = [] if promise is None else [one for one in stated_figures(promise) if one.value is not None]
     if bound is not None:
         figures.append(
             Figure(
@@ -357,22 +344,8 @@ def describe_feature(run: FinishedAudit) -> AuditStatement:
         run: Finished run of the kind ``feature``.
     """
     v = FeatureVerdict.read(run.verdict)
-    m, test, n, probes = v.m, v.test, v.counts, v.models.probes
+    test, n, probes = v.test, v.counts, v.models.probes
     units = "model" if n.n_models == 1 else "models"
-    figures = [
-        Figure(
-            name="m", title="M: log sensitivity to the mark, beside its controls", value=m.estimate_log, low=m.low_log,
-            high=m.high_log, confidence=None if isnan(m.low_log) else 0.95, p_value=test.p_value, n=n.n_models,
-            unit=units,
-        ),
-        Figure(name="smallest_p", title="Smallest p that was possible", value=test.smallest_p),
-        Figure(
-            name="noticeable", title="Times as sensitive that would have been found in four of five cases",
-            value=exp(test.noticeable_log),
-        ),
-        Figure(name="references", title="Reference models without the mark", value=n.n_references),
-        Figure(name="controls", title="Controls: marks like it", value=n.n_controls),
-    ]  # fmt: skip
     return AuditStatement(
         kind="feature",
         question="Does the model remember one mark that it may have seen once?",
@@ -387,7 +360,7 @@ def describe_feature(run: FinishedAudit) -> AuditStatement:
         n_models=n.n_models,
         level=test.level,
         correction="no correction: one mark, one test",
-        figures=tuple(figures),
+        figures=tuple(stated_figures(v, models=units)),
         not_examined=("Every other mark, name and person in the training data.", *OF_A_MODEL),
         assumptions=(
             "The mark was given as it stood in the image: size, place and grey values.",

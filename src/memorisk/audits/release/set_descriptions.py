@@ -31,11 +31,9 @@ from memorisk.audits.watch.reasons import AUDIT_IT
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.report.columns import capitalized
 from memorisk.report.earlier_verdicts import verdict_form
-from memorisk.report.numbers import from_json, to_json
+from memorisk.report.numbers import from_json
+from memorisk.report.quantities import stated_figures
 from memorisk.report.statements.statement import (
-    ALSO,
-    FOUND,
-    HELD_OUT_PIXELS,
     NOT_ASKED,
     PASS,
     AuditStatement,
@@ -47,7 +45,6 @@ from memorisk.report.statements.statement import (
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import read_table
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
-from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.verdicts.check_reasons import check_reasons
 from memorisk.statistics.verdicts.levels import VERDICT_LEVEL
 from memorisk.statistics.verdicts.reasons import LIMIT, Reason, Words
@@ -138,66 +135,12 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
 
 
 def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
-    train, generated, listing, pixels = n.sets.n_train_patients, n.sets.n_synthetic_images, n.listing, n.pixels
-    held = None if n.sets.held is None else n.sets.held.n_held_patients
-    aligned, fewest = n.aligned, n.power.fewest_copied_patients
-    aligned = None if aligned is None or aligned.blind else aligned
-    listed = singled = shortest = ahead = p_ahead = None
-    if listing is not None:
-        listed = listing.n_listed_patients if listing.n_listed_at_verdict is None else listing.n_listed_at_verdict
-        singled, shortest = listing.n_singled_images, listing.shortest_list_patients
-        ahead, p_ahead = listing.n_ahead_patients, listing.p_ahead
-    figures = [
-        Figure(name="generated", title="Generated images", value=generated),
-        Figure(name="held_out", title=f"Held-out {units}", value=held),
-        Figure(
-            name="listed", title=f"Training {units} listed as nearer to the set than chance explains",
-            value=listed, n=train, unit=units,
-        ),
-        Figure(name="singled_out", title="Generated images singled out", value=singled,
-               n=generated, unit="generated images"),
-        Figure(name="noticed_if_copied", title=f"Fewest copied {units} of whom one would surely have been noticed",
-               value=fewest if fewest and fewest <= train else None),
-        Figure(
-            name="shortest_list", title=f"Fewest {units} that could have been listed",
-            value=shortest, n=held, unit=f"held-out {units}",
-        ),
-        Figure(
-            name="ahead", title=f"Training {units} nearer to the set than every held-out one", value=ahead,
-            p_value=p_ahead, n=train, unit=units,
-        ),
-        Figure(
-            name="nearly_identical", title=f"Training {units} with a nearly identical generated image",
-            value=pixels.n_near_train_patients if n.near_copies_seen else None, p_value=pixels.near_p, n=train,
-            unit=units,
-        ),
-        Figure(
-            name="nearly_identical_held_out", title=f"Held-out {units} with a nearly identical generated image",
-            value=pixels.n_near_held_patients if n.near_copies_seen else None, n=held, unit=f"held-out {units}",
-        ),
-        Figure(name="same_pixels", title="Generated images with the pixels of a training image",
-               value=pixels.n_certain_images),
-        Figure(name="same_pixels_people", title=f"Training {units} whose pixels these are",
-               value=pixels.n_certain_patients),
-        Figure(name=HELD_OUT_PIXELS, title="Generated images with the pixels of a held-out image",
-               value=None if held is None else pixels.n_held_images),
-        Figure(name="second_look", title="Generated images that the second look confirms as lying on a training image",
-               value=aligned and aligned.n_confirmed_images),
-        Figure(name="second_look_people", title=f"Training {units} on whose images these lie",
-               value=aligned and aligned.n_confirmed_patients),
-        Figure(name="confirmed", title="Pairs that a person confirmed as copies", value=pixels.n_confirmed_pairs),
-        Figure(name="dismissed", title="Pairs that a person dismissed", value=pixels.n_dismissed_pairs),
-    ]  # fmt: skip
-    for kind, of_kind in (n.power.recall_by_kind or {}).items():
-        figures += _rate_figures(f"{FOUND}{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
-    for kind, of_kind in n.power.also_tried.items():
-        title = f"Planted copies noticed, kind not required: {kind}"
-        figures += _rate_figures(f"{ALSO}{kind}", title, of_kind, "source identities")
+    figures = stated_figures(n, units=units)
     if n.power.copies_bound_share is not None and n.power.copies_bound_share < LARGEST_BOUND:
         figures.append(
             Figure(name="copies_at_most", title="Share of the set that is copies of planted kinds, at most",
                    high=n.power.copies_bound_share, confidence=BOUND_LEVEL,
-                    n=generated, unit="generated images")
+                   n=n.sets.n_synthetic_images, unit="generated images")
         )  # fmt: skip
     if (unlike := n.unlike) is not None:
         figures.append(
@@ -221,22 +164,6 @@ def _to_leave_out(run: FinishedAudit, units: str) -> list[Figure]:
         Figure(name="to_leave_out_people", title=f"Training {units} at whom these point",
                value=remaining["patient"].nunique()),
     ]  # fmt: skip
-
-
-def _rate_figures(name: str, title: str, share: Proportion | None, unit: str) -> list[Figure]:
-    """Return a share with its interval; nothing without one.
-
-    Args:
-        name: Name of the figure.
-        title: Title for readers.
-        share: Share with its interval; None without one.
-        unit: Unit that is counted.
-    """
-    if share is None:
-        return []
-    values = to_json(share)  # the share of an empty set is not a number
-    limits = {"value": values["estimate"], "low": values["low"], "high": values["high"]}
-    return [Figure(name=name, title=title, **limits, confidence=share.level, n=share.trials, unit=unit)]
 
 
 def describe_filter(run: FinishedAudit) -> AuditStatement:
@@ -343,26 +270,19 @@ def _with_audit(screening: AuditStatement, run: FinishedAudit, audited: FinalAud
 
 
 def _screening_figures(n: FilterNumbers, units: str) -> list[Figure]:
-    figures = [
-        Figure(name="kept", title="Images kept", value=n.sets.n_kept_images),
-        Figure(name="rejected", title="Images rejected", value=n.sets.n_rejected_images),
-        Figure(name="rejected_people", title=f"Training {units} at whom rejected images point",
-               value=n.exposed.n_identical_patients + n.exposed.n_by_score_patients, n=n.sets.n_train_patients,
-               unit=units),
-        Figure(name="exposed", title=f"Training {units} exposed by pixels, or singled out by a score",
-               value=n.exposed.n_exposed_patients, n=n.sets.n_train_patients, unit=units),
-    ]  # fmt: skip
+    figures = stated_figures(n, units=units)
     if n.promise.guarantee:
         figures.append(
             Figure(
-                name="miss_rate", title="Copies of the named families that are missed, at most",
-                high=n.promise.miss_rate, confidence=n.promise.confidence, n=n.calibration.n_calibration_patients,
+                name="miss_rate",
+                title="Copies of the named families that are missed, at most",
+                high=n.promise.miss_rate,
+                confidence=n.promise.confidence,
+                n=n.calibration.n_calibration_patients,
                 unit=units,
             )
-        )  # fmt: skip
-    rejected, new = n.synthetic_rejected, n.real_rejected
-    figures += _rate_figures("generated_rejected", "Generated images rejected", rejected, "generated images")
-    return [*figures, *_rate_figures("new_people_rejected", f"New {units} who would be rejected", new, units)]
+        )
+    return figures
 
 
 def _loop_figures(n: LoopNumbers) -> list[Figure]:

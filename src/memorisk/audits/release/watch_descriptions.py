@@ -5,8 +5,8 @@ from memorisk.audits.release.model_descriptions import OF_IMAGES, SEEDED, count_
 from memorisk.audits.watch.evaluations import read_evaluations
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.reasons import LookByItself, NoProof, StoppedAt
-from memorisk.audits.watch.result import Evaluation
 from memorisk.audits.watch.verdict import blind_looks, shows_memorization
+from memorisk.report.quantities import stated_figures
 from memorisk.report.statements.statement import FAIL, UNDECIDED, AuditStatement, Figure, Method, Part, Subject
 from memorisk.statistics.multiple_testing import should_stop
 from memorisk.statistics.verdicts.reasons import Reason
@@ -52,7 +52,7 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
         n_models=None,
         level=float(settings["error"]),
         correction="one error for all looks of the training",
-        figures=tuple(_evaluation_figures(looks, last)),
+        figures=(Figure(name="looks", title="Looks", value=len(looks)), *stated_figures(last)),
         not_examined=("Images that were not drawn for a look.", *OF_IMAGES),
         assumptions=(
             "Held-out images are a random part, by patient, of the data that the generator is trained on.",
@@ -70,19 +70,3 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
         versions={},
         run_sha256=run.sha256,
     )  # fmt: skip
-
-
-def _evaluation_figures(looks: list[Evaluation], last: Evaluation) -> list[Figure]:
-    n = count_or_none(last.n_train)
-    return [
-        Figure(name="looks", title="Looks", value=len(looks)),
-        Figure(name="step", title="Last step looked at", value=last.step),
-        Figure(
-            name="memorized_share", title="Memorized share at the last look", value=last.share,
-            low=last.share_low, high=last.share_high, confidence=0.95, p_value=last.p_value, n=n,
-            unit="patients",
-        ),
-        Figure(name="nominal", title="The same of a generator that memorized nothing", value=last.nominal),
-        Figure(name="listed", title="Training patients listed at the last look", value=last.n_listed, n=n,
-               unit="patients"),
-    ]  # fmt: skip

@@ -1,6 +1,6 @@
 """The report of a loop: may the set be shared, what is promised after drawing again, what was rejected, who looked.
 
-Its fixed wording is in ``wording.toml``, apart from the layout.
+Its fixed wording comes first, apart from the layout, so that a checker of its claims reads it in one place.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from memorisk.audits.filter.page import (
     exposed_facts,
     exposed_section,
     guarantee_section,
+    kept_files,
     score_section,
+    screening_parts,
     setup_section,
-    verdict_blocks,
 )
 from memorisk.audits.filter.wording import (
     NO_PATIENTS,
     NO_PROOF,
     ONLY_KEPT,
     OWN_COPIES,
-    conclusion,
     promised_kinds,
 )
 from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary, TableThreeRow
@@ -30,10 +30,8 @@ from memorisk.audits.synthesize.table_three import table_three_block
 from memorisk.audits.synthesize.verdict import empty_places
 from memorisk.report.blocks import (
     Block,
-    Callout,
     Column,
     Fact,
-    Facts,
     Heading,
     Inline,
     Name,
@@ -46,17 +44,40 @@ from memorisk.report.blocks import (
     number,
 )
 from memorisk.report.columns import count, percent
+from memorisk.report.first_screen import FirstScreen
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
-from memorisk.report.texts import read_texts
 
-_TEXTS = read_texts("memorisk.audits.synthesize")
-LOOP: str = _TEXTS["loop"]
-SELECTED: str = _TEXTS["selected"]
-UNBOUNDED: str = _TEXTS["unbounded"]
-UNKNOWN: str = _TEXTS["unknown"]
-PAIR: str = _TEXTS["pair"]
-TABLE_THREE: str = _TEXTS["table_three"]
+LOOP = (
+    "For every place an image was drawn, compared with all training images, and, where it was rejected, drawn again "
+    "from another seed: of the same class or condition, up to {tries}."
+)
+SELECTED = (
+    "Each kept image was screened once, at a threshold that was fixed before the first was drawn, so that the promise "
+    "above holds for each drawing: a copy made by {kinds}, as the calibration's, passes with a probability of at most "
+    "{miss}. Drawing again gives a place further chances to be filled by a copy that passes. Over all places, kept "
+    "copies that are made so are at most {odds} times the rejected images, on average over runs; with {rejected} "
+    "rejected and {kept} kept, and the chance in the number of rejections counted in, that is {high} of the "
+    "kept images (95 %, by {places} places). A place that only ever gives such copies is worse off: in {tries} it is "
+    "filled by one with a probability of up to {place}. Places that took many tries are listed in the ledger; look at "
+    "them. Of copies that are made in other ways nothing is promised, however many images were rejected."
+)
+UNBOUNDED = (
+    "No guarantee stands behind the threshold, so that nothing bounds how many copies passed, and every further try "
+    "of a place is another chance for one."
+)
+UNKNOWN = (
+    "Images that the generator was trained on are missing from TRAIN, or could not be read: copies of these pass, "
+    "whatever the threshold, so that nothing bounds how many copies are kept."
+)
+PAIR = (
+    "The generator drew each image from the condition of one training image. That pair is among those compared, and "
+    "{n} of the rejected images reached the threshold with the very image that they were conditioned on."
+)
+TABLE_THREE = (
+    "Before: the first draw of every place, which is the generator without the loop. Kept: after the loop. Reference: "
+    "real images of new people. A rate of memorization is to be read beside what the detector says of new people."
+)
 
 
 def times_words(n: int) -> str:
@@ -115,24 +136,30 @@ def loop_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None
     return Page(
         title=title,
         subtitle="A set of generated images, drawn again where a detector took one for a copy of a training image",
-        lead=_lead(result, n),
+        lead=first_screen(result).blocks(),
         sections=sections,
         footer=[Paragraph(footer(summary.setup.versions, redact))],
         redacted=redact,
     )
 
 
-def _lead(result: Result, n: LoopNumbers) -> list[Block]:
-    """Lay out the verdict, the reasons, who is exposed, what can go unnoticed, the ways out, and the main numbers."""
-    sets = n.filter.sets
-    kind, headline, sentence = conclusion(result.status, n.filter)
+def first_screen(result: Result) -> FirstScreen:
+    """Show the verdict on the kept set, the reasons, what is promised, who is exposed, and the main numbers.
+
+    Args:
+        result: Result of the loop.
+    """
+    n = from_json(LoopSummary, result.summary).numbers
+    sets, parts = n.filter.sets, screening_parts(result, n.filter)
     facts = [
         Fact("Kept", count(sets.n_kept_images), f"of {count(n.n_asked)}"),
         Fact("Drawn", count(n.n_drawn), f"{count(sets.n_rejected_images)} rejected"),
         *exposed_facts(n.filter),
         Fact(*_copies(n)),
-    ]  # fmt: skip
-    return [Callout(kind, headline, [Paragraph(sentence), *verdict_blocks(result, n.filter)]), Facts(facts)]
+    ]
+    notes = [*([empty_places(n)] if n.n_empty else []), *parts["notes"]]
+    ledger = {"Ledger": "ledger.csv"} if sets.filtered else {}
+    return FirstScreen(**parts | {"notes": notes}, facts=facts, files=kept_files(n.filter) | ledger)
 
 
 def _copies(n: LoopNumbers) -> tuple[str, str, str]:

@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from memorisk.audits.comparison.pictures import MAX_PICTURES
+from memorisk.audits.comparison.terms import Terms
+from memorisk.audits.filter.choice import why_unaffordable
+from memorisk.audits.filter.page import cost_table
 from memorisk.audits.filter.result import Exclusions, FamilyCost, FamilyCount
 from memorisk.audits.filter.run import describe_sets, encoding_cost
+from memorisk.audits.filter.wording import excluded_words
 from memorisk.audits.synthesize.loop import Loop
 from memorisk.audits.synthesize.rounds import BLOCK, TRAINING_BESIDE_BLOCK
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
+from memorisk.report.blocks import Table
 from memorisk.report.numbers import INLINE
+from memorisk.report.quantities import Quantity
 from memorisk.runs.workload import Cost, total
 from memorisk.statistics.intervals import Proportion
 from memorisk.training.engine.devices import limited_threads
@@ -65,47 +71,62 @@ def _quality(loop: Loop, screened: int) -> Cost:
 class SynthesizePlan:
     """Plan of a command."""
 
-    generator: str
+    generator: Annotated[str, Quantity("generator")]
     """Name of the generator."""
-    images: int
+    images: Annotated[int, Quantity("images that are to pass")]
     """Number of images that are to pass."""
-    classes: dict[str, int]
+    classes: Annotated[dict[str, int], Quantity("of each class")]
     """Number of these images by class; empty where there are none."""
-    sources: int
+    sources: Annotated[int, Quantity("training images whose conditions take part", if_any=True)]
     """Number of training images whose conditions take part; 0 without conditions."""
-    most_tries: int
+    most_tries: Annotated[int, Quantity("tries for each, at most")]
     """Largest number of tries for a place."""
-    training: dict[str, int]
+    training: Annotated[dict[str, int], Quantity("training")]
     """Number of training images and patients."""
-    calibration: dict[str, int]
+    calibration: Annotated[dict[str, int], Quantity("calibration")]
     """Number of calibration images and patients."""
     exclusions: Annotated[Exclusions, INLINE]
     """Calibration identities that are not new, are counted once, or look alike."""
-    detectors: tuple[str, ...]
+    detectors: Annotated[tuple[str, ...], Quantity("detector")]
     """Names of the detectors that compare images."""
-    families: tuple[FamilyCount, ...]
+    families: Annotated[tuple[FamilyCount, ...], Quantity("copies")]
     """Families of copies: identities there are, needed and missing for the guarantee."""
     costs: tuple[FamilyCost, ...]
     """Threshold of each family that was tried, what it leaves out of new people, and whether the family is promised;
     none where identities are missing or a threshold was given."""
-    missing: int
+    missing: Annotated[int, Quantity("identities missing for the guarantee")]
     """Number of identities that are missing for the guarantee; 0 where it can be given."""
-    audited_by: str
+    audited_by: Annotated[str, Quantity("kept images audited by")]
     """Detectors of the audit of the kept set."""
-    lacking: tuple[str, ...]
+    lacking: Annotated[tuple[str, ...], Quantity("no pass")]
     """Reasons why that audit cannot pass, whatever is kept."""
-    first_batch: int
+    first_batch: Annotated[int, Quantity("images drawn to measure the time")]
     """Number of images that were drawn to measure the time."""
-    seconds: float
+    seconds: Annotated[float, Quantity("seconds of drawing, if all pass at once")]
     """Seconds to draw every place once, by the first batch, without screening and images that are drawn again."""
-    most_seconds: float
+    most_seconds: Annotated[float, Quantity("seconds of drawing, at most")]
     """Seconds if every place took all its tries."""
-    new_rejected: Proportion | None
+    new_rejected: Annotated[Proportion | None, Quantity("rejected of new patients", "percent")]
     """Share of new patients whose real image the threshold rejects, with its interval; None where it is not known."""
     cost: Cost
     """Cost if every place takes all its tries, and all that is drawn is screened, measured and audited."""
-    notes: tuple[str, ...]
+    notes: Annotated[tuple[str, ...], Quantity("note")]
     """Sentences on what was assumed or left out."""
+
+    @property
+    def excluded(self) -> Annotated[list[str], Quantity("calibration")]:
+        """Identities that do not calibrate, or look alike."""
+        return excluded_words(self.exclusions, Terms("patients"))
+
+    @property
+    def unaffordable(self) -> Annotated[str, Quantity("no promise")]:
+        """Reason why no family can be promised; empty where one can, or none was tried."""
+        return why_unaffordable(self.costs, self.detectors)
+
+    @property
+    def tables(self) -> list[Table]:
+        """What the threshold of each family leaves out."""
+        return [cost_table(self.costs)] if self.costs else []
 
 
 def describe_loop(loop: Loop) -> SynthesizePlan:

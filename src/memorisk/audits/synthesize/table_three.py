@@ -69,6 +69,18 @@ def _flat(row: TableThreeRow) -> dict[str, Any]:
 
 def table_three_block(row: TableThreeRow) -> Table:
     """Return the row as a table of a report."""
+    flat = _flat(row)
+    caption = f"FID and IRS of {row.n:,} images by {row.features}; {rate_words(flat)}."
+    return table_three_table(pd.DataFrame([flat]), caption)
+
+
+def table_three_table(frame: pd.DataFrame, caption: str = "") -> Table:
+    """Return rows of `table_three` as a table.
+
+    Args:
+        frame: Rows.
+        caption: Caption of the table; by default the features and detectors of the rows.
+    """
     columns = [
         words("conditioning", "Conditioning", row=True),
         number("n", "Images", "count"),
@@ -79,9 +91,10 @@ def table_three_block(row: TableThreeRow) -> Table:
             source = f"{figure.lower()}_{what}"
             limits = (f"{source}_low", f"{source}_high")
             columns.append(Column(source=source, heading=f"{figure}, {what}", format=unit, interval=limits))
-    flat = _flat(row)
-    caption = f"FID and IRS of {row.n:,} images by {row.features}; {rate_words(flat)}."
-    return Table(frame=pd.DataFrame([flat]), columns=columns, caption=caption)
+    if not caption:
+        each = [f"{row['conditioning']}: {row['features']}; {rate_words(row)}." for row in frame.to_dict("records")]
+        caption = " ".join(each)
+    return Table(frame=frame, columns=columns, caption=caption)
 
 
 def rate_words(row: Mapping[Any, Any]) -> str:

@@ -12,7 +12,7 @@ from memorisk.audits.comparison.pictures import aligned_gallery, picture_gallery
 from memorisk.audits.comparison.plants import least_noticed_kind
 from memorisk.audits.comparison.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
-from memorisk.audits.synthetic.result import Listing, Paired, PixelPairs, Power, SyntheticNumbers, SyntheticSummary
+from memorisk.audits.synthetic.result import Listing, Paired, Power, SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.sections.numbers import describing_section, distance_section, pair_section, power_section
 from memorisk.audits.synthetic.sections.pairs import (
     alignment_section,
@@ -28,8 +28,6 @@ from memorisk.report.blocks import (
     Callout,
     Column,
     Fact,
-    Facts,
-    Heading,
     Inline,
     Name,
     Page,
@@ -40,11 +38,12 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import booleans, capitalized, column_texts, count, percent, probability, rows
+from memorisk.report.columns import booleans, column_texts, count, percent, rows
+from memorisk.report.first_screen import FirstScreen, verdict_parts
 from memorisk.report.numbers import from_json
+from memorisk.report.quantities import facts
 from memorisk.report.result import Result
-from memorisk.report.statements.statement import WAYS
-from memorisk.runs.errors import plural
+from memorisk.runs.errors import one_line, plural
 from memorisk.statistics.intervals import Proportion
 
 
@@ -82,7 +81,7 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
     return Page(
         title=title,
         subtitle="An audit of generated images against the images that their generator was trained on",
-        lead=_lead(result, summary.numbers),
+        lead=first_screen(result).blocks(),
         sections=sections,
         footer=[Paragraph(footer(summary.versions, redact))],
         redacted=redact,
@@ -108,67 +107,34 @@ def _paired(result: Result, n: SyntheticNumbers, pictures: Pictures | None, reda
     return [Section("Images and what they were generated from", blocks, "paired")]
 
 
-def _lead(result: Result, n: SyntheticNumbers) -> list[Block]:
-    """Lay out the verdict, the reasons, the remedies, and the main numbers."""
-    kind, headline = wording.HEADLINES[result.status]
+def first_screen(result: Result) -> FirstScreen:
+    """Show the verdict, its reasons, the main numbers, and the pairs that wait for a person.
+
+    Args:
+        result: Result of the audit.
+    """
+    summary = from_json(SyntheticSummary, result.summary)
+    n = summary.numbers
     certain = result.status == "fail" and n.pixels.n_certain
-    blocks: list[Block] = [Paragraph(n.terms.fill(wording.CERTAIN if certain else wording.SENTENCES[result.status]))]
-    blocks += [Heading("Why"), Steps([capitalized(why) for why in result.why])]
-    if result.what_would_decide:
-        blocks += [Heading(WAYS[result.status]), Steps([capitalized(way) for way in result.what_would_decide])]
-    return [Callout(kind, headline, blocks), Facts(_facts(n, n.terms))]
+    sentence = wording.CERTAIN if certain else wording.SENTENCES[result.status]
+    notes = [] if summary.groups_given else [wording.NO_IDS]
+    if n_open := sum(not judgement for judgement in column_texts(result.tables["review"], "verdict")):
+        run = one_line(result.folder or "RUN")
+        notes.append(wording.TO_JUDGE.format(pairs=plural(n_open, "pair", "pairs"), run=run))
+    return FirstScreen(**verdict_parts(result), sentences=[n.terms.fill(sentence)], facts=_facts(n), notes=notes)
 
 
-def _facts(n: SyntheticNumbers, terms: Terms) -> list[Fact]:
+def _facts(n: SyntheticNumbers) -> list[Fact]:
     """Show the main numbers: counts of findings first, then the counts that are zero."""
-    listing, pixels, sets = n.listing, n.pixels, n.sets
-    dismissed = pixels.n_dismissed_identical_images
-    facts = [
-        Fact("Images singled out", count(None if listing is None else listing.n_singled_images)),
-        *_confirmed(n),
-        Fact(
-            f"{terms.units.capitalize()} listed",
-            count(None if listing is None else listing.n_listed_patients),
-            f"of {count(sets.n_train_patients)}",
-        ),
-        Fact(
-            "Nearer than every held-out one",
-            count(None if listing is None else listing.n_ahead_patients),
-            "" if listing is None else f"p {probability(listing.p_ahead)}",
-        ),
-        Fact(
-            "Pixel-identical copies",
-            count(pixels.n_certain_images + dismissed),
-            f"{count(dismissed)} dismissed" if dismissed else "",
-        ),
-        Fact(
-            f"{terms.units.capitalize()} with a nearly identical image",
-            count(pixels.n_near_train_patients if n.near_copies_seen else None),
-            "; ".join(_beside_near(pixels)),
-        ),
-        *_held_pixels(pixels),
-        *_judged(pixels),
-    ]
+    sets = n.sets
     return [
-        *sorted(facts, key=lambda fact: fact.value == "0"),
+        *sorted([*facts(n, units=n.units), *_confirmed(n)], key=lambda fact: fact.value == "0"),
         *_noticed(n.power),
         *_rates(n.paired),
         *_fewest(n.power, n.sets.n_train_patients),
         Fact("Synthetic images", count(sets.n_synthetic_images)),
-        Fact(f"Held-out {terms.units}", "none given" if sets.held is None else count(sets.held.n_held_patients)),
+        Fact(f"Held-out {n.units}", "none given" if sets.held is None else count(sets.held.n_held_patients)),
     ]
-
-
-def _held_pixels(pixels: PixelPairs) -> list[Fact]:
-    """Count the images with the pixels of a held-out one, where there are some."""
-    n = pixels.n_held_images
-    return [Fact("With the pixels of a held-out image", count(n))] if n else []
-
-
-def _judged(pixels: PixelPairs) -> list[Fact]:
-    """Count the pairs that a person confirmed, where there are some."""
-    n = pixels.n_confirmed_pairs
-    return [Fact("Pairs confirmed by a person", count(n))] if n else []
 
 
 def _confirmed(n: SyntheticNumbers) -> list[Fact]:
@@ -190,13 +156,6 @@ def _fewest(power: Power, n_train: int) -> list[Fact]:
         return []
     copies = "no number suffices" if fewest is None or fewest > n_train else plural(fewest, "copy", "copies")
     return [Fact("Copies needed to be noticed", copies, "a pass needs 1")]
-
-
-def _beside_near(pixels: PixelPairs) -> list[str]:
-    """Show the counts that accompany the nearly identical images."""
-    held, dismissed = pixels.n_near_held_patients, pixels.n_dismissed_near_pairs
-    facts = [] if held is None else [f"held out: {count(held)}"]
-    return [*facts, *([f"{count(dismissed)} pairs dismissed"] if dismissed else [])]
 
 
 def _noticed(power: Power) -> list[Fact]:

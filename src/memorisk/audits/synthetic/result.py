@@ -14,6 +14,8 @@ from memorisk.audits.comparison.terms import Terms
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.models.feature_description import FeatureDescription
 from memorisk.report.numbers import INLINE, Key, to_json
+from memorisk.report.quantities import Quantity, Units
+from memorisk.report.statements.statement import ALSO, FOUND, HELD_OUT_PIXELS
 from memorisk.statistics.copies.copy_tests import Authenticity, WassersteinTest
 from memorisk.statistics.copies.set_memorization import MemorizationRate
 from memorisk.statistics.intervals import Proportion
@@ -26,6 +28,42 @@ RANDOM_SPLIT, PAIRED, DISMISSED = "random-split", "paired", "dismissed"
 MATRIX = ("matrix_xx", "matrix_xy", "matrix_x", "matrix_yx", "matrix_yy", "matrix_y")
 """Columns of the table of alignments that hold a transform's numbers, row by row."""
 _OF_THE_PAGE = ("units", "notes", "labels_given")
+_IMAGES = Units("n_synthetic_images", "generated images")
+_TRAINING, _HELD_OUT = Units("n_train_patients", "{units}"), Units("n_held_patients", "held-out {units}")
+_SOURCES = Units("", "source identities")
+_AHEAD = Quantity("Training {units} nearer than every held-out one", figure="ahead", of=_TRAINING, p_value="p_ahead")
+_SHORTEST = Quantity(
+    "Fewest {units} that could have been listed", figure="shortest_list", of=_HELD_OUT, stated_alone=True
+)
+_VERDICT_LIST = Quantity(
+    "Training {units} listed as nearer to the set than chance explains",
+    figure="listed",
+    of=_TRAINING,
+    stated_alone=True,
+)
+_ALSO_TRIED = Quantity("Planted copies noticed, kind not required", "percent", ALSO, _SOURCES, stated_alone=True)
+_NEAR = Quantity(
+    "Training {units} with a nearly identical image", figure="nearly_identical", of=_TRAINING, p_value="near_p"
+)
+_NEAR_HELD_OUT = Quantity(
+    "Held-out {units} with a nearly identical image", figure="nearly_identical_held_out", of=_HELD_OUT, if_any=True
+)
+_SECOND_LOOK = Quantity(
+    "Generated images that the second look confirms as lying on a training image",
+    figure="second_look",
+    stated_alone=True,
+)
+_SECOND_LOOK_PEOPLE = Quantity(
+    "Training {units} on whose images these lie", figure="second_look_people", stated_alone=True
+)
+_FEWEST = Quantity(
+    "Fewest copied {units} of whom one would surely have been noticed", figure="noticed_if_copied", stated_alone=True
+)
+_CERTAIN = Quantity("Generated images with the pixels of a training image", figure="same_pixels", stated_alone=True)
+_CERTAIN_PEOPLE = Quantity("Training {units} whose pixels these are", figure="same_pixels_people", stated_alone=True)
+_HELD_PIXELS = Quantity("Images with the pixels of a held-out image", figure=HELD_OUT_PIXELS, if_any=True)
+_CONFIRMED = Quantity("Pairs that a person confirmed as copies", figure="confirmed", if_any=True)
+_DISMISSED = Quantity("Pairs that a person dismissed", figure="dismissed", if_any=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +71,7 @@ class HeldOutCounts:
     """Numbers of held-out images and patients."""
 
     n_held_images: int
-    n_held_patients: int
+    n_held_patients: Annotated[int, Quantity("Held-out {units}", figure="held_out", stated_alone=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +80,9 @@ class SetCounts:
 
     n_train_images: int
     n_train_patients: int
-    n_synthetic_images: Annotated[int, Key("n_synthetic")]
+    n_synthetic_images: Annotated[
+        int, Key("n_synthetic"), Quantity("Generated images", figure="generated", stated_alone=True)
+    ]
     held: Annotated[HeldOutCounts | None, INLINE]
     """Counts of the held-out set; None without held-out images."""
     n_held_shared_images: int
@@ -55,17 +95,24 @@ class SetCounts:
 class Listing:
     """Comparison of training patients with held-out ones."""
 
-    n_listed_patients: Annotated[int, Key("n_listed")]
+    n_listed_patients: Annotated[int, Key("n_listed"), Quantity("{Units} listed", of=_TRAINING)]
     n_listed_at_verdict: int | None = None
     """Number of patients listed at the fixed level of the verdict."""
-    n_singled_images: Annotated[int | None, Key("n_singled")] = None
+    n_singled_images: Annotated[
+        int | None, Key("n_singled"), Quantity("Images singled out", figure="singled_out", of=_IMAGES)
+    ] = None
     """Number of images that are singled out; None where none could be."""
     n_singled_patients: int = 0
     n_exposing_images: Annotated[int, Key("n_exposing")]
-    shortest_list_patients: Annotated[int, Key("shortest_list")]
-    n_ahead_patients: Annotated[int, Key("n_ahead")]
+    shortest_list_patients: Annotated[int, Key("shortest_list"), _SHORTEST]
+    n_ahead_patients: Annotated[int, Key("n_ahead"), _AHEAD]
     """Number of training patients nearer to the set than every held-out patient."""
     p_ahead: float
+
+    @property
+    def n_listed_by_verdict(self) -> Annotated[int, _VERDICT_LIST]:
+        """Number of patients on the list that decides."""
+        return self.n_listed_patients if self.n_listed_at_verdict is None else self.n_listed_at_verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +121,10 @@ class Power:
 
     recall: Proportion | None
     """Share of all plants of required kinds that is noticed; None without them or held-out images."""
-    recall_by_kind: Mapping[str, Proportion] | None
+    recall_by_kind: Annotated[
+        Mapping[str, Proportion] | None,
+        Quantity("Planted copies noticed", "percent", FOUND, _SOURCES, stated_alone=True),
+    ]
     fewest_copied_patients: Annotated[int | None, Key("fewest_copied")] = 0
     """Number of copied patients such that one at least would surely have been noticed; None where no number suffices, 0
     where it was not computed."""
@@ -84,7 +134,7 @@ class Power:
     promise: str | None
     copies_bound_share: Annotated[float | None, Key("copies_bound")]
     """Largest share of the set that copies of the planted kinds can be."""
-    also_tried: Mapping[str, Proportion] = field(default_factory=dict)
+    also_tried: Annotated[Mapping[str, Proportion], _ALSO_TRIED] = field(default_factory=dict)
     """Shares of the kinds that are tried and not required that are noticed; they decide nothing."""
 
 
@@ -92,8 +142,8 @@ class Power:
 class PixelPairs:
     """Pairs with equal or nearly equal pixels, and a person's judgements of pairs."""
 
-    n_confirmed_pairs: Annotated[int, Key("n_confirmed")]
-    n_dismissed_pairs: Annotated[int, Key("n_dismissed")]
+    n_confirmed_pairs: Annotated[int, Key("n_confirmed"), _CONFIRMED]
+    n_dismissed_pairs: Annotated[int, Key("n_dismissed"), _DISMISSED]
     n_dismissed_identical_pairs: Annotated[int, Key("n_dismissed_identical")]
     n_dismissed_identical_images: int
     n_dismissed_near_pairs: Annotated[int, Key("n_dismissed_near")]
@@ -105,9 +155,9 @@ class PixelPairs:
     """Number of judged pairs of which an image was changed since."""
     n_changed_copies: Annotated[int, Key("n_review_changed_copies")] = 0
     """Number of those pairs that a person had confirmed as copies."""
-    n_certain_images: Annotated[int, Key("n_certain_copies")]
+    n_certain_images: Annotated[int, Key("n_certain_copies"), _CERTAIN]
     """Number of synthetic images with the pixels of a training image that no held-out one shares."""
-    n_certain_patients: int
+    n_certain_patients: Annotated[int, _CERTAIN_PEOPLE]
     n_shared_images: Annotated[int, Key("n_shared_pixels")]
     """Number of synthetic images with pixels that training and held-out images share."""
     n_held_images: Annotated[int, Key("n_held_copies")]
@@ -122,6 +172,11 @@ class PixelPairs:
     def n_certain(self) -> int:
         """Number of copies that need no statistics: images by their pixels, and pairs by a person."""
         return self.n_certain_images + self.n_confirmed_pairs
+
+    @property
+    def n_identical_images(self) -> Annotated[int, Quantity("Pixel-identical copies")]:
+        """Number of synthetic images with the pixels of a training image, those that a person dismissed included."""
+        return self.n_certain_images + self.n_dismissed_identical_images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +309,16 @@ class AlignedPairs:
     """Planted copies that are confirmed with the right patient, by kind."""
 
     @property
+    def n_shown_images(self) -> Annotated[int | None, _SECOND_LOOK]:
+        """Number of confirmed images; None where no pair could be confirmed."""
+        return None if self.blind else self.n_confirmed_images
+
+    @property
+    def n_shown_patients(self) -> Annotated[int | None, _SECOND_LOOK_PEOPLE]:
+        """Number of patients of confirmed images; None where no pair could be confirmed."""
+        return None if self.blind else self.n_confirmed_patients
+
+    @property
     def blind(self) -> bool:
         """Say whether no pair could be confirmed, in windows of any size."""
         return all(window.correlation is None for window in self.windows)
@@ -294,6 +359,27 @@ class SyntheticNumbers:
     def near_copies_seen(self) -> bool:
         """Return whether nearly identical images were looked for."""
         return NEAR_COPIES not in {check.name for check in self.checks}
+
+    @property
+    def n_near_train(self) -> Annotated[int | None, _NEAR]:
+        """Number of training patients with a nearly identical image; None where none was looked for."""
+        return self.pixels.n_near_train_patients if self.near_copies_seen else None
+
+    @property
+    def n_near_held(self) -> Annotated[int | None, _NEAR_HELD_OUT]:
+        """The same of held-out patients."""
+        return self.pixels.n_near_held_patients if self.near_copies_seen else None
+
+    @property
+    def n_held_pixels(self) -> Annotated[int | None, _HELD_PIXELS]:
+        """Number of images with the pixels of a held-out one; None without held-out images."""
+        return None if self.sets.held is None else self.pixels.n_held_images
+
+    @property
+    def n_fewest_noticed(self) -> Annotated[int | None, _FEWEST]:
+        """Number of copied patients of whom one would surely have been noticed; None where no number suffices."""
+        fewest = self.power.fewest_copied_patients
+        return fewest if fewest and fewest <= self.sets.n_train_patients else None
 
     @property
     def terms(self) -> Terms:

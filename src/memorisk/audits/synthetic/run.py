@@ -12,7 +12,7 @@ names the limits of its result before any feature is computed.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -58,6 +58,7 @@ from memorisk.images.pixel_form import PixelForm
 from memorisk.images.pixels import PixelRule, one_channel
 from memorisk.images.store import ImageStore, manifest_sources
 from memorisk.report.page import render_page
+from memorisk.report.quantities import Quantity
 from memorisk.report.result import Result
 from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import check_device
@@ -99,20 +100,33 @@ class SyntheticPlan:
         notes: Assumptions and omissions, one sentence for each.
     """
 
-    images: dict[str, int]
+    images: Annotated[dict[str, int], Quantity("images")]
     compared: PixelForm
     first_file: PixelForm | None
-    patients: dict[str, int]
-    left_out: int
-    features: str
-    plants: int
-    plant_patients: int
-    further_plants: int
-    shortest_list: int | None
-    held_out_wanted: int
+    patients: Annotated[dict[str, int], Quantity("patients")]
+    left_out: Annotated[int, Quantity("held-out patients left out, with a training image")]
+    features: Annotated[str, Quantity("features")]
+    plants: Annotated[int, Quantity("planted copies")]
+    plant_patients: Annotated[int, Quantity("patients that these are of")]
+    further_plants: Annotated[int, Quantity("copies of other kinds, also tried, not required")]
+    shortest_list: Annotated[int | None, Quantity("shortest list of patients", missing="none possible")]
+    held_out_wanted: Annotated[int, Quantity("held-out patients wanted, at least")]
     cost: Cost
-    lacking: tuple[str, ...]
-    notes: tuple[str, ...]
+    lacking: Annotated[tuple[str, ...], Quantity("no pass")]
+    notes: Annotated[tuple[str, ...], Quantity("note")]
+
+    @property
+    def pixels(self) -> Annotated[str, Quantity("compared")]:
+        """Pixels that a pass is about, and what of the files it is not."""
+        text = f"{self.compared.words}; a pass is about these, and memorisk release writes no others"
+        if self.first_file is None or self.compared.covers(self.first_file):
+            return text
+        return f"{text}. The first generated file holds {self.first_file.words}: give settings that keep what goes out"
+
+    @property
+    def could_pass(self) -> Annotated[str, Quantity("could pass")]:
+        """Whether the audit could pass at all."""
+        return "no" if self.lacking else "yes, if nothing is found and enough planted copies are noticed"
 
 
 def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REVIEW) -> SyntheticPlan:

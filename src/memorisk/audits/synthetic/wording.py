@@ -3,62 +3,209 @@
 The wording is apart from the layout, so that a reader who checks the claims of the report reads one file.
 """
 
-from collections.abc import Mapping
-
 from memorisk.audits.comparison.terms import Terms
 from memorisk.report.blocks import Kind, Text
 from memorisk.report.statements.statement import run_headline
-from memorisk.report.texts import read_texts
 
-_TEXTS = read_texts("memorisk.audits.synthetic")
+SAME_IDENTITY, TWO_IDENTITIES, SET_TO_TRAINING = "same identity", "two identities", "synthetic, training"
+"""Kinds of pairs whose logits are counted."""
 
 HEADLINES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", run_headline("pass", "synthetic")),
     "fail": ("fail", run_headline("fail")),
     "undecided": ("undecided", run_headline("undecided")),
 }
-SENTENCES: Mapping[str, str] = _TEXTS["sentences"]
+SENTENCES = {
+    "pass": "No training {unit} lies nearer to the synthetic images than chance explains; {units} {whom} the generator "
+    "never saw show what chance does. The report lists the kinds of copies that were tried and how likely one would "
+    "have been noticed.",
+    "fail": "Do not release the set: training {units} lie nearer to it than {units} {whom} the generator never saw. "
+    "Chance makes them lie so near in at most 1 of 20 sets without copies. Either images were copied, or the generator "
+    "fits a small training set closely. The pairs are shown below.",
+    "undecided": "This is not a pass: the data given cannot show whether training {units} are copied.",
+}
+NO_IDS = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
+TO_JUDGE = "{pairs} to look at: memorisk view {run}, or fill {run}/review.csv; then the same with --review {run}"
 CERTAIN = "Do not release the set: it holds {of_one}. The pairs are shown below."
 """Headline of a failure that pixels or a person settled."""
-LISTED: str = _TEXTS["listed"]
-SINGLED: str = _TEXTS["singled"]
-ALIGNED: str = _TEXTS["aligned"]
-NO_ALIGNMENT_CUT: str = _TEXTS["no_alignment_cut"]
-ALIGNED_APART: str = _TEXTS["aligned_apart"]
-AHEAD: str = _TEXTS["ahead"]
-NOBODY: str = _TEXTS["nobody"]
-REVERSED: str = _TEXTS["reversed"]
-USUAL: str = _TEXTS["usual"]
-NEARER: str = _TEXTS["nearer"]
-RATIO: str = _TEXTS["ratio"]
+LISTED = (
+    "Listed means: nearer to the synthetic images than {units} {whom} the generator never saw, by more than chance "
+    "explains. A copy is one reason. A generator that fits a small training set closely comes nearer to all of it "
+    "without copying anybody; look at the pairs."
+)
+SINGLED = (
+    "Singled out means: nearer than chance explains for any of so many training {units}, by the distance itself or by "
+    "how much nearer than to the next real {unit}. The chance is computed from a tail fitted to the nearest tenth of "
+    "the held-out {units}. One such pair keeps a pass away, and fails no set by itself: look at it, and judge it in "
+    "review.csv."
+)
+ALIGNED = (
+    "Synthetic images were laid on their nearest training images: mirrored or not, turned, scaled and shifted, so "
+    "that the details agree best, in the whole or in a part. Blur, brightness and contrast count little. A pair is "
+    "confirmed above the correlations that {expected} of the {n} synthetic images are expected to reach by chance. "
+    "Chance is what held-out {units} show, laid on training images, and synthetic images, laid on held-out ones."
+)
+NO_ALIGNMENT_CUT = (
+    "No pair can be confirmed: too few images tell how alike two different {units} can be, or different {units} are as "
+    "alike as copies."
+)
+ALIGNED_APART = (
+    "{n} of these lie on the other set as copies do: the same people may have other ids there, or the generator have "
+    "seen the held-out {units}. They are no part of what chance is computed from."
+)
+AHEAD = (
+    "Of a random split about {expected} training {units} would be in this table by chance. The others are here for "
+    "another reason, of which a copy is one. Which these are, the audit cannot tell one by one: too few {units} are "
+    "held out."
+)
+NOBODY = (
+    "No held-out images were given. How near a synthetic image lies to a training image says nothing by itself: other "
+    "images may be as alike. No {unit} can be listed, and nobody can be cleared."
+)
+REVERSED = (
+    "The comparison that counts. Every real {unit} asks the synthetic set for its nearest image, training and held-out "
+    "ones the same set, so that it does not matter how varied the synthetic images are. Without copies the two "
+    "outlines agree; copied {units} stand out at the left."
+)
+USUAL = (
+    "The usual picture (paper 003, figure 3), which only describes. Generated images left of held-out ones may be "
+    "copies; they may also merely vary less than real images do. Planted copies show where copies of their kinds lie; "
+    "the farthest images are drawn at the right edge."
+)
+NEARER = (
+    "These columns describe single images. “Nearer than new {units}” is the share of held-out {units} (of their "
+    "images, each {unit} counting alike) that lie at least as near to the training images: small values are "
+    "common where a generator varies less than the data. “p if it were a copy” is the p-value that the nearest "
+    "training {unit} would have by this image alone."
+)
+RATIO = (
+    "The second-neighbour ratio is near 0 where one training {unit} is singled out, near 1 where several are as near."
+)
 ITSELF = "An image and itself have P = {p}; of the pairs of two {units} {share} reach that."
-BLIND: str = _TEXTS["blind"]
+BLIND = (
+    "This detector takes many pairs of different images for more alike than an image and itself, so that an exact "
+    "copy is not what it finds first. Copies that pixels show are looked for besides; trust the planted copies "
+    "above."
+)
 LARGEST_BOUND = 0.5
 """Upper limit of the share of copies from which on it says nothing of a set."""
-UNBOUNDED: str = _TEXTS["unbounded"]
-POWER: str = _TEXTS["power"]
-ALSO_TRIED: str = _TEXTS["also_tried"]
-NO_POWER: Mapping[str, str] = _TEXTS["no_power"]
-WEAK: str = _TEXTS["weak"]
-SHORT_LISTS: str = _TEXTS["short_lists"]
-PIXELS: str = _TEXTS["pixels"]
-REST: str = _TEXTS["rest"]
-SHARED: str = _TEXTS["shared"]
-PARTS_LIST_NOBODY: str = _TEXTS["parts_list_nobody"]
-ABOVE_HALF: str = _TEXTS["above_half"]
-SPREAD: str = _TEXTS["spread"]
-PAIRED: str = _TEXTS["paired"]
-NOT_LARGER: str = _TEXTS["not_larger"]
+UNBOUNDED = (
+    "How large the share of copies in the set can be is not bounded: too few copies of the kind noticed least would "
+    "have been found."
+)
+POWER = (
+    "Copies of random training images were added to the set without a mark; features and distances were computed for "
+    "all images alike. Everything else uses the other images only, and a plant counts as noticed where it would have "
+    "been singled out by the cuts that held-out {units} gave, has the very pixels of a training image, or is confirmed "
+    "by the second look."
+)
+ALSO_TRIED = (
+    "Copies of other kinds were added as well, a quarter as many of each, and count as noticed by the same rules. They "
+    "decide nothing: a pass is not about them. A kind that is mostly missed here may be in the set unseen. A kind "
+    "without {units} could be made of no training image."
+)
+NO_POWER = {
+    "held_out": "Without held-out images nobody can be singled out, so that nothing can be said of how many copies "
+    "would have been noticed.",
+    "saved": "The features were computed elsewhere, so that no known copies could be added to the images: what "
+    "would have been noticed is not known, and the audit cannot pass.",
+    "none": "No known copies were added to the set: what would have been found is not known, and the audit cannot "
+    "pass.",
+}
+WEAK = (
+    "Pixels compare images point by point: a copy that is turned, cropped, or mirrored and changed lies far from its "
+    "source. What is not found by them may still be there. Name a detector trained to find copies, or an encoder, with "
+    "--detector."
+)
+SHORT_LISTS = (
+    "A p-value is no smaller than 1 / ({n_held} + 1), however near a copy is. Few copied {units} can be listed only "
+    "beside many held-out ones."
+)
+PIXELS = (
+    "Besides the features, thumbnails of 32 x 32 were compared, as they are and mirrored, less what all real images "
+    "share, and the most alike pairs again as they are stored."
+)
+REST = (
+    "{n} synthetic images expose them. To release the set without these is not enough: a second copy, a little farther "
+    "from its source, may remain. Audit the rest again."
+)
+SHARED = (
+    "{n} of these share the level of the list: each lists at {level}, and whoever is listed by any of them is "
+    "listed. Of all listed together, no more are expected to be there by chance than with one detector. All detectors "
+    "share the chance of being singled out, and a planted copy is noticed if any of them notices it."
+)
+PARTS_LIST_NOBODY = (
+    "Windows and details single out images and list nobody: a generator that is fitted to few images draws from what "
+    "these span, so that their details lie nearer to the set though it copies nobody."
+)
+ABOVE_HALF = (
+    "P > 0.5 is what the detector itself calls the same {unit}. Held-out {units} with such an image are its false "
+    "alarms, since the generator never saw them; the list above rests on the comparison of the two, not on this "
+    "threshold."
+)
+SPREAD = (
+    "Every pair once (paper 004, figure 6): pairs of real images of one {unit}, of two {units}, and of a "
+    "synthetic and a training image. The second is the null of the third; what lies far beyond the ends is drawn "
+    "in the last bins."
+)
+PAIRED = (
+    "MemRate is the share that the detector takes for the same {unit}. A held-out image, beside a random training "
+    "image of its class, shows how often it does so without any copy: MemRate holds as many false alarms."
+)
+NOT_LARGER = (
+    " is no larger than chance makes it on held-out images: either nobody was copied from the image that was "
+    "conditioned on, or the pairing is wrong, or the detector is blind to such copies. Of these pairs only those of "
+    "listed {units} are asked about in review.csv."
+)
 NO_THRESHOLD = "none: no probability, and no planted copies to read one from"
-CLUSTERS: str = _TEXTS["clusters"]
-CONFIRMS_NO_PLANT: str = _TEXTS["confirms_no_plant"]
-OTHER_CLUSTERS: str = _TEXTS["other_clusters"]
-REVIEW: str = _TEXTS["review"]
-CHANGED: str = _TEXTS["changed"]
-DISMISSED: str = _TEXTS["dismissed"]
+CLUSTERS = (
+    "Synthetic images that are flagged with the same training {unit}, with those whose details are nearly the same."
+)
+CONFIRMS_NO_PLANT = (
+    "It confirms no planted copy here, of whatever kind. That it confirms nothing in the set says nothing of the set."
+)
+OTHER_CLUSTERS = (
+    "Besides, {clusters} of synthetic images repeat one another, and are flagged with nobody "
+    "(tables/clusters.parquet): repetition alone copies no person."
+)
+REVIEW = (
+    "{n} of the pairs above {are} listed in review.csv in the run folder. Whoever looks at them writes confirm or "
+    "dismiss in the column verdict, and who and why beside it. Every later audit with --review and the run folder "
+    "counts dismissed pairs as no copies and confirmed ones as copies, whatever the names and the order of the "
+    "images. A pair of which an image was changed is asked about anew."
+)
+CHANGED = (
+    "A person judged these pairs before an image of them was changed. The earlier judgements do not count. The pairs "
+    "are listed in review.csv, to be judged anew."
+)
+DISMISSED = (
+    "These pairs count as no copies anywhere above. Instead of each the next image was looked at, so that a "
+    "second copy of the same patient is not hidden by it."
+)
 CONFIRMED = "These pairs are copies for certain, whatever the statistics say."
-PUBLISHED: Mapping[str, list[str]] = _TEXTS["published"]
-NOT_LOOKED_AT: tuple[str, ...] = tuple(_TEXTS["not_looked_at"])
+PUBLISHED = {
+    "wasserstein": (
+        "Wasserstein-1, generated and held-out",
+        "in which way two sets of distances differ, or why",
+    ),
+    "c_t": (
+        "C_T of Meehan and others, one cell",
+        "copies from a generator that varies less than the data: well below 0 for either",
+    ),
+    "authentic": (
+        "Authentic share (Alaa and others)",
+        "the same; its value for held-out {units} is what no copying at all looks like",
+    ),
+}
+NOT_LOOKED_AT: tuple[str, ...] = (
+    "Copies of other kinds than those planted: of a smaller part of an image, in another style, of another examination "
+    "of the same patient, or put together from several patients.",
+    "Text burnt into images, names in file names, and other data that are released with them.",
+    "Further images of the same generator: the audit speaks of these images, and of others only as far as they were "
+    "drawn in the same way.",
+    "What the generator itself gives away, if it is released: an audit of its images does not cover its weights.",
+    "Whether the images are good for anything.",
+)
 
 
 def assumptions(terms: Terms, groups_given: bool) -> list[Text]:

@@ -13,9 +13,7 @@ from memorisk.report.blocks import (
     Column,
     Definitions,
     Fact,
-    Facts,
     Figure,
-    Heading,
     Name,
     Page,
     Paragraph,
@@ -29,6 +27,8 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import capitalized, count, percent
 from memorisk.report.figures.curves import steps_plot
+from memorisk.report.first_screen import FirstScreen
+from memorisk.report.quantities import facts
 from memorisk.runs.environment import versions
 
 _CHOSE = (
@@ -36,6 +36,7 @@ _CHOSE = (
     "what comes out of it they are no held-out images any more: that audit needs patients who had no part in training "
     "or watch. memorisk train generator keeps such a part, test."
 )
+_FINAL = "The final audit needs held-out patients who had no part in this watch."
 
 
 def watch_page(result: WatchResult, *, redact: bool = False) -> Page:
@@ -56,56 +57,48 @@ def watch_page(result: WatchResult, *, redact: bool = False) -> Page:
     return Page(
         title="Does the generator begin to memorize?",
         subtitle="Looks at a generator in training",
-        lead=_lead(result),
+        lead=first_screen(result).blocks(),
         sections=sections,
         footer=[Paragraph(footer(versions(), redact))],
         redacted=redact,
     )
 
 
-def _lead(result: WatchResult) -> list[Block]:
-    """Lay out what may be concluded, why, what to do next, and the numbers of the last look."""
+def first_screen(result: WatchResult) -> FirstScreen:
+    """Show what may be concluded, why, what to do next, and the numbers of the last look.
+
+    Args:
+        result: Result with its looks.
+    """
     looks = result.looks
     if not looks:
-        return [Callout("note", "Nothing was looked at yet")]
-    last = looks[-1]
-    verdict = watch_verdict(result)
-    blocks: list[Block] = [Paragraph(verdict.sentence)]
-    blocks += [Heading("Why"), Steps([capitalized(reason.text) for reason in verdict.reasons])]
-    blocks += [Heading("What to do next"), Steps([capitalized(step) for step in verdict.next_steps])]
-    facts = [
-        Fact("Looks", count(len(looks)), "" if result.options.looks is None else f"of {count(result.options.looks)}"),
-        Fact("Last step", count(last.step)),
-        Fact("Memorized share", *_share(last)),
-        Fact("Share without memorization", percent(last.nominal)),
-        Fact("Listed patients", count(last.n_listed), _of_whom(last)),
-    ]
-    if last.fid_name:
-        n = _compared(last, result)
-        beside = f"{last.fid_held_out:.4g} of {count(n)} held-out real images"
-        facts.append(Fact(f"Image quality, FID of {count(n)} images", f"{last.fid_same_number:.4g}", beside))
-    warnings = [Callout("warning", heading, [Paragraph(Name(text))]) for heading, text in result.warnings]
-    return [Callout(verdict.kind, verdict.headline, blocks), *warnings, Facts(facts)]
+        return FirstScreen(kind="note", headline="Nothing was looked at yet", notes=[result.rule, *result.notes])
+    verdict, last = watch_verdict(result), looks[-1]
+    planned = "" if result.options.looks is None else f"of {count(result.options.looks)}"
+    return FirstScreen(
+        kind=verdict.kind,
+        headline=verdict.headline,
+        sentences=[verdict.sentence],
+        lists={"Why": [reason.text for reason in verdict.reasons], "What to do next": verdict.next_steps},
+        warnings=dict(result.warnings),
+        facts=[Fact("Looks", count(len(looks)), planned), *facts(last), *_image_quality(last, result)],
+        tables=_tables(evaluation_table(looks)),
+        notes=[*result.notes, _FINAL],
+    )
+
+
+def _image_quality(look: Evaluation, result: WatchResult) -> list[Fact]:
+    """Compare the FID of drawn images with that of as many real ones."""
+    if not look.fid_name:
+        return []
+    n = _compared(look, result)
+    beside = f"{look.fid_held_out:.4g} of {count(n)} held-out real images"
+    return [Fact(f"Image quality, FID of {count(n)} images", f"{look.fid_same_number:.4g}", beside)]
 
 
 def _compared(look: Evaluation, result: WatchResult) -> int:
     """Return the number of images, drawn and held-out alike, whose FID is compared."""
     return min(look.n_images, result.real.n_held_images)
-
-
-def _of_whom(look: Evaluation) -> str:
-    """Say how many could have been listed."""
-    if look.shortest_list > look.n_train:
-        return f"of {count(look.n_train)}; too few held-out patients for any list"
-    short = look.shortest_list
-    return f"of {count(look.n_train)}" + (f"; no list below {count(short)} was possible" if short > 1 else "")
-
-
-def _share(look: Evaluation) -> tuple[str, str]:
-    """Word the share and its limits."""
-    if look.share != look.share:
-        return "not known", ""
-    return percent(look.share), f"{percent(look.share_low)} to {percent(look.share_high)}"
 
 
 def _curves(table: pd.DataFrame, result: WatchResult) -> list[Block]:
@@ -168,7 +161,7 @@ def _quality(table: pd.DataFrame, columns: dict[str, np.ndarray], result: WatchR
     )  # fmt: skip
 
 
-def _tables(table: pd.DataFrame) -> list[Block]:
+def _tables(table: pd.DataFrame) -> list[Table]:
     """Tabulate the looks: what was memorized, with quality and loss where there are any."""
     step = Column(source="step", heading="Step", format="count", row_heading=True)
     columns = [
@@ -186,7 +179,7 @@ def _tables(table: pd.DataFrame) -> list[Block]:
         "Every look. Rule's limit: the lower limit of the share at the error of this look. Nearest: training patients "
         "nearer to the drawn images than every held-out one"
     )
-    tables: list[Block] = [Table(frame=table, columns=columns, caption=caption, elsewhere="looks.parquet")]
+    tables = [Table(frame=table, columns=columns, caption=caption, elsewhere="looks.parquet")]
     has_fid, has_loss = (np.isfinite(table[name].to_numpy(dtype=float)).any() for name in ("fid", "held_out_loss"))
     if has_fid or has_loss:
         fid = [

@@ -3,19 +3,37 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Annotated, Any
 
 import pandas as pd
 
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
+from memorisk.report.numbers import to_json
+from memorisk.report.quantities import Quantity, Units
 from memorisk.statistics.multiple_testing import ErrorSpending
+
+_PATIENTS = Units("n_train", "patients")
+_SHARE = Quantity(
+    "Memorized share at the last look",
+    "percent",
+    "memorized_share",
+    _PATIENTS,
+    p_value="p_value",
+    low="share_low",
+    high="share_high",
+)
+_NOMINAL = Quantity("The same of a generator that memorized nothing", "percent", "nominal")
+_LISTED = Quantity(
+    "Training patients listed at the last look", figure="listed", of=_PATIENTS, missing="no list was possible"
+)
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """One look at a training. Limits are at 95 %; numbers are NaN where they could not be computed."""
 
-    step: int
+    step: Annotated[int, Quantity("Last step looked at", figure="step")]
     """Step of the training."""
     number: int
     """Number of the look, from 1."""
@@ -27,14 +45,14 @@ class Evaluation:
     """Number of training patients, the units of every share."""
     n_held: int
     """Number of held-out patients."""
-    share: float
+    share: Annotated[float, _SHARE]
     """Memorized share: share of the training patients that are nearer to the images than all but `nominal` of held-out
     ones."""
     share_low: float
     """Lower limit of the share."""
     share_high: float
     """Upper limit of the share."""
-    nominal: float
+    nominal: Annotated[float, _NOMINAL]
     """Share of a generator that memorized nothing."""
     p_value: float
     """Exact p-value of the share: training and held-out patients in a random order."""
@@ -85,7 +103,7 @@ class Evaluation:
         return self.train_nearest == self.train_nearest
 
     @property
-    def n_listed(self) -> int | None:
+    def n_listed(self) -> Annotated[int | None, _LISTED]:
         """Number of listed patients; None where no list was possible."""
         return self.listed if self.compared and self.shortest_list <= self.n_train else None
 
@@ -167,3 +185,14 @@ class WatchResult:
     def shared(self) -> ErrorSpending:
         """Error of the rule over the looks."""
         return ErrorSpending(self.options.error, self.options.looks)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the looks, the step at which the rule says stop, and the conclusion."""
+        return {
+            "looks": [asdict(look) for look in self.looks],
+            "stop": None if self.stop is None else self.stop.step,
+            "headline": self.headline,
+            "rule": self.rule,
+            "notes": self.notes,
+            **to_json(self.real.ids),
+        }

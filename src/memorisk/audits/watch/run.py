@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from memorisk.audits.comparison.features import UNDEFINED
 from memorisk.audits.watch.evaluations import EvaluationLog
@@ -31,6 +31,7 @@ from memorisk.audits.watch.training_outputs import (
 from memorisk.audits.watch.verdict import held_out_needed
 from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.models.encoders.feature_sources import parse_source
+from memorisk.report.quantities import Quantity
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json
 from memorisk.runs.settings import fields_of, settings_of, takes_settings
@@ -84,25 +85,25 @@ def watch_cost(
 class WatchPlan:
     """Plan of the looks of a watch."""
 
-    steps: tuple[int, ...]
+    steps: Annotated[tuple[int, ...], Quantity("steps to be looked at now")]
     """Steps that there are now."""
-    looks: int | None
+    looks: Annotated[int | None, Quantity("looks planned")]
     """Number of planned looks; None where it is not known."""
-    images: int
+    images: Annotated[int, Quantity("images a look")]
     """Number of images per look."""
-    patients: dict[str, int]
+    patients: Annotated[dict[str, int], Quantity("patients")]
     """Number of training and of held-out patients."""
-    rule: str
+    rule: Annotated[str, Quantity("stops on")]
     """Name of the stopping rule."""
-    why: str
+    why: Annotated[str, Quantity("rule")]
     """Sentence that names the rule and, where ``auto`` chose it, says why."""
-    error: float
+    error: Annotated[float, Quantity("error of the first look", "probability")]
     """Probability of a false stop at the first look."""
-    needed: int
+    needed: Annotated[int, Quantity("held-out patients needed")]
     """Number of held-out patients that the rule needs."""
-    detector: str
+    detector: Annotated[str, Quantity("compared by")]
     """Name of the detector that compares images."""
-    notes: tuple[str, ...]
+    notes: Annotated[tuple[str, ...], Quantity("note")]
     """Notes for the user."""
     cost: Cost
     """Cost of the looks that are possible now and not yet done; for a training that is followed, of all planned

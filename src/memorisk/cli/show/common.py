@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
@@ -26,19 +25,17 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from memorisk.report.statements.statement import WAYS, run_headline
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import json_value
 from memorisk.runs.workload import Progress as Reporter
 from memorisk.runs.workload import no_progress
 
 if TYPE_CHECKING:
-    from memorisk.report.result import Result
+    pass
 
 LOG_SECONDS = 30.0
 NOTEBOOK_SECONDS = 0.5
 ValueT = TypeVar("ValueT")
-STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
 
 
 @contextmanager
@@ -227,50 +224,12 @@ def plain_table(headings: Sequence[str], *, left: Sequence[str] = ()) -> Table:
     return table
 
 
-def print_reasons(
-    console: Console, title: str, why: Iterable[str], heading: str, ways: Iterable[str], *, sentence: str = ""
-) -> None:
-    """Print a verdict: its title, its reasons, and what would decide it.
-
-    Args:
-        console: Console to print to.
-        title: Title of the verdict, in bold.
-        why: The reasons.
-        heading: Heading above the ways, where there are any.
-        ways: Sentences that name what would decide the verdict, or settle what is open.
-        sentence: Sentence below the title: what a reader is to conclude.
-    """
-    console.print()
-    console.print(Text(title, style="bold"))
-    if sentence:
-        console.print(Text(sentence), soft_wrap=True)
-    for reason in why:
-        console.print(Text(f"  {reason}"), soft_wrap=True)
-    print_list(console, heading, ways)
-
-
-def show_verdict(result: "Result", out: Path, *, as_json: bool) -> None:
-    """Print the verdict of a result, its reasons, and where the report is."""
-    if as_json:
-        print_json(result.verdict)
-        return
-    console, headline = Console(), run_headline(result.status, result.verdict.get("audit"))
-    print_reasons(console, headline.upper(), result.why, WAYS.get(result.status, ""), result.what_would_decide)
-    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
-
-
 def print_list(console: Console, heading: str, lines: Iterable[str]) -> None:
     """Print indented lines below their heading; nothing where there are none."""
     for number, line in enumerate(lines):
         if not number:
             console.print(Text(heading))
         console.print(Text(f"  {line}"), soft_wrap=True)
-
-
-def percent(estimate: float, low: float, high: float, digits: int = 1) -> str:
-    """Return a share with its limits in percent."""
-    share, *ends = (f"{100 * value:.{digits}f}" for value in (estimate, low, high))
-    return f"{share} % ({ends[0]} to {ends[1]} %)"
 
 
 def plain_console() -> Console:

@@ -6,15 +6,23 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from memorisk.cli.show.common import plain_table, print_json
+from memorisk.audits.watch.reasons import RULES
+from memorisk.audits.watch.verdict import can_stop
+from memorisk.cli.show.common import plain_console, plain_table, print_json, print_rows
+from memorisk.cli.show.runs import print_table
 from memorisk.cli.show.training import show_training_plan
 from memorisk.runs.errors import one_line
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from memorisk.audits.watch.memorization_watch import MemorizationWatch
+    from memorisk.audits.watch.result import Evaluation
     from memorisk.audits.watch.run import WatchPlan
     from memorisk.studies.generators.study import GeneratorsPlan
     from memorisk.training.autoencoders.command import AutoencoderPlan
     from memorisk.training.generators.command import GeneratorPlan
+    from memorisk.training.generators.generation import GeneratedSet, GeneratePlan
     from memorisk.training.run import Trained
 
 _MOST_ROWS = 12
@@ -139,3 +147,80 @@ def _with_limits(interval: dict[str, Any], digits: int) -> str:
     finite = all(value is not None and value == value for value in (low, high))
     limits = f"{low:.{digits}f} to {high:.{digits}f}" if finite else "too few patients"
     return f"{interval['estimate']:.{digits}f} ({limits})"
+
+
+def show_generated_set(generated: "GeneratedSet", *, as_json: bool) -> None:
+    """Print how many images of what, and where they lie."""
+    summary = generated.summary
+    if as_json:
+        print_json(summary)
+        return
+    console = Console()
+    lines = [
+        ("generator", f"{summary['generator']['name']} ({summary['source']})"),
+        ("images", f"{summary['images']:,}"),
+        *(("of each class", _counts(summary["classes"])) for _ in range(bool(summary["classes"]))),
+        *(("note", note) for note in summary["notes"]),
+        ("set", str(generated.folder)),
+    ]
+    print_rows(console, lines)
+
+
+def show_generate_plan(plan: "GeneratePlan", *, as_json: bool) -> None:
+    """Print what drawing a set would take."""
+    from memorisk.audits.classifier.dry_run import duration
+
+    if as_json:
+        print_json(asdict(plan))
+        return
+    console = Console()
+    lines = [
+        ("generator", plan.generator),
+        ("images", f"{plan.images:,} of {' x '.join(map(str, plan.size))}"),
+        *(("of each class", _counts(plan.classes)) for _ in range(bool(plan.classes))),
+        *(("by the conditions of", f"{plan.sources:,} training images") for _ in range(bool(plan.sources))),
+        ("time", f"about {duration(plan.seconds)} on this machine, by a first batch of {plan.first_batch:,}"),
+        ("bytes", f"about {plan.bytes:,}"),
+        *plan.cost.rows(),
+    ]
+    print_rows(console, lines)
+
+
+def _counts(classes: dict[str, int]) -> str:
+    return ", ".join(f"{name} {n:,}" for name, n in classes.items())
+
+
+def show_table_three(table: "pd.DataFrame", *, as_json: bool) -> None:
+    """Show paper 004's table 3."""
+    from memorisk.audits.synthesize.table_three import table_three_table  # here, since it loads networks
+
+    if as_json:
+        print_json(table.to_dict(orient="records"))
+    else:
+        print_table(plain_console(), table_three_table(table))
+
+
+def show_evaluation(look: "Evaluation") -> None:
+    """Print one line per look as soon as the look is over."""
+    Console().print(Text(look.words), soft_wrap=True)
+
+
+def show_watch_within(watch: "MemorizationWatch") -> None:
+    """Print what a watch within a training says: its last look, whether and why it ended it, its rule, its report."""
+    console, result = Console(), watch.result()
+    looks, stop = result.looks, result.stop
+    console.print(Text(f"watch: {looks[-1].words}" if looks else "watch: nothing was looked at"), soft_wrap=True)
+    if stop is not None and not looks[-1].go_on:
+        outcome = f"it stopped the training at step {looks[-1].step:,}: {RULES[result.options.stop_on]}"
+    elif can_stop(result):
+        outcome = "it did not stop the training"
+    else:
+        outcome = "it could not have stopped the training"
+    console.print(Text(f"watch: {outcome}"), soft_wrap=True)
+    if looks:
+        console.print(Text(f"watch: {result.headline}"), soft_wrap=True)
+    console.print(Text(f"watch: {result.rule}"), soft_wrap=True)
+    for note in result.notes:
+        console.print(Text(f"watch: {note}"), soft_wrap=True)
+    if (report := watch.report()) is not None:
+        console.print(Text(f"watch: {report}"), soft_wrap=True)

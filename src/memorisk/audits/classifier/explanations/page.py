@@ -6,10 +6,8 @@ import pandas as pd
 from memorisk.audits.classifier.explanations.result import Explanation, LayerFindings
 from memorisk.report.blocks import (
     Block,
-    Callout,
     Definitions,
     Fact,
-    Facts,
     Figure,
     Heading,
     Name,
@@ -19,13 +17,14 @@ from memorisk.report.blocks import (
     Steps,
     Strong,
     Table,
-    Text,
     estimate,
     number,
     words,
 )
+from memorisk.report.cells import inline_text
 from memorisk.report.columns import column_numbers, count, decimal, largest_first, probability, rows
 from memorisk.report.figures.curves import layer_plot
+from memorisk.report.first_screen import FirstScreen
 from memorisk.statistics.memorization.probes import CLS, chance_band
 
 MEANINGS = {
@@ -54,7 +53,7 @@ def explanation_page(explanation: Explanation) -> Page:
     return Page(
         title="What memorization goes with",
         subtitle=Name(explanation.summary.dataset),
-        lead=[_lead(explanation), _facts(explanation)],
+        lead=explanation_screen(explanation).blocks(),
         sections=sections,
         footer=[Paragraph(f"{named} It needs no network and asks for none.")],
         redacted=explanation.redact,
@@ -77,14 +76,29 @@ def ratio_sentence(row: dict[str, object]) -> list[str | Name]:
     return [*space, what, figures, f", over {count(row['n_groups'])} patients."]
 
 
-def _lead(explanation: Explanation) -> Callout:
-    table = explanation.associations
-    main = rows(table, np.asarray((table["form"] == "pairwise") & (table["score"] == "ratio")))
-    items: list[Text] = [ratio_sentence(r) for r in main.to_dict("records")]
+def explanation_screen(explanation: Explanation) -> FirstScreen:
+    """Show whether atypical images are memorized more, what the layers hold, and the correlations.
+
+    Args:
+        explanation: Explanation of a finished run.
+    """
+    table, s = explanation.associations, explanation.summary
+    ratios = rows(table, np.asarray((table["form"] == "pairwise") & (table["score"] == "ratio")))
+    sentences = [inline_text(ratio_sentence(row)) for row in ratios.to_dict("records")]
     if explanation.layers is not None:
-        items.append(probe_sentence(explanation.layers))
-    items += explanation.summary.notes
-    return Callout("note", "What M goes with", [Steps(items)])
+        sentences.append(probe_sentence(explanation.layers))
+    return FirstScreen(
+        kind="note",
+        headline="What M goes with",
+        lists={"By feature space and layer": sentences, "Notes": s.notes},
+        facts=[
+            Fact("Images scored", count(s.n_scored)),
+            Fact("Patients scored", count(s.n_groups_scored), "the independent units"),
+            Fact("Seeds", count(len(s.seeds)), "that M averages"),
+            Fact("Design", s.design),
+        ],
+        tables=[_association_table(table, "pairwise", "Mean distance to the images of other patients.")],
+    )
 
 
 def probe_sentence(layers: LayerFindings) -> str:
@@ -104,20 +118,8 @@ def probe_sentence(layers: LayerFindings) -> str:
     )
 
 
-def _facts(explanation: Explanation) -> Facts:
-    s = explanation.summary
-    facts = [
-        Fact("Images scored", count(s.n_scored)),
-        Fact("Patients scored", count(s.n_groups_scored), "the independent units"),
-        Fact("Seeds", count(len(s.seeds)), "that M averages"),
-        Fact("Design", s.design),
-    ]
-    return Facts(facts)
-
-
 def _associations(explanation: Explanation) -> list[Block]:
     table = explanation.associations
-    named = table.assign(score=[MEANINGS.get(str(v), str(v)) for v in table["score"]])
     blocks: list[Block] = [
         Paragraph(
             "An image is atypical when it lies far from its own class and near to another one. Distances are cosine "
@@ -133,20 +135,7 @@ def _associations(explanation: Explanation) -> list[Block]:
             "Distance to class centroids with the image in its own: rare classes look compact in this form.",
         ),
     ):
-        columns = [
-            words("features", "Features", row=True),
-            words("score", "Score"),
-            estimate("rho_residual", "Rho within classes [95 % interval]", low="low_residual", high="high_residual"),
-            number("p", "p", "probability"),
-            estimate("rho", "Rho, raw [95 % interval]", low="low", high="high"),
-            number("p_paper_residual", "Paper's p, within", "probability"),
-            number("p_paper", "Paper's p, raw", "probability"),
-            number("n", "Images", "count"),
-            number("n_groups", "Patients", "count"),
-        ]
-        chosen = rows(named, np.asarray(named["form"] == form))
-        form_table = Table(frame=chosen, columns=columns, caption=caption, elsewhere="atypicality_summary.parquet")
-        blocks += [Heading(heading), form_table]
+        blocks += [Heading(heading), _association_table(table, form, caption)]
     smallest = column_numbers(table, "smallest_p")
     if np.isfinite(smallest).any():
         smallest, moved = np.nanmin(smallest), np.max(column_numbers(table, "n_movable"))
@@ -158,6 +147,23 @@ def _associations(explanation: Explanation) -> list[Block]:
             )
         )
     return blocks
+
+
+def _association_table(table: pd.DataFrame, form: str, caption: str) -> Table:
+    named = table.assign(score=[MEANINGS.get(str(v), str(v)) for v in table["score"]])
+    columns = [
+        words("features", "Features", row=True),
+        words("score", "Score"),
+        estimate("rho_residual", "Rho within classes [95 % interval]", low="low_residual", high="high_residual"),
+        number("p", "p", "probability"),
+        estimate("rho", "Rho, raw [95 % interval]", low="low", high="high"),
+        number("p_paper_residual", "Paper's p, within", "probability"),
+        number("p_paper", "Paper's p, raw", "probability"),
+        number("n", "Images", "count"),
+        number("n_groups", "Patients", "count"),
+    ]
+    chosen = rows(named, np.asarray(named["form"] == form))
+    return Table(frame=chosen, columns=columns, caption=caption, elsewhere="atypicality_summary.parquet")
 
 
 def _images(explanation: Explanation) -> list[Block]:

@@ -228,22 +228,11 @@ def target_section(reading: ResultView) -> list[Block]:
     blocks: list[Block] = []
     if target.replication is not None:
         blocks.append(_replication(target.replication))
-    if target.attacks:
-        attack_rows = [{"attack": _title(k, False), **to_row(v)} for k, v in target.attacks.items()]
-        table = pd.DataFrame(attack_rows).astype({"attack": object})
-        caption = (
-            "Attacks on the very model, its training images against the test part. Intervals: over patients; the model "
-            "was trained once, and the question is about this file."
-        )
-        if target.control is not None:
-            blocks += _control(pd.DataFrame([to_row(target.control)]))
-        blocks.append(_attack_table(table, caption, _gates(reading), label=False))
-        if target.classes:
-            each = pd.DataFrame([to_row(row) for row in target.classes]).astype({"attack": object, "label": object})
-            each = each.assign(attack=[_title(a, False) for a in column_texts(each, "attack")])
-            title = "Attacks on the very model, class by class"
-            class_table = _attack_table(each, f"{title}.", _gates(reading), label=True)
-            blocks.append(Details(title, [class_table], printed=False))
+    if target.attacks and target.control is not None:
+        blocks += _control(pd.DataFrame([to_row(target.control)]))
+    whole, *by_class = target_tables(reading) or [None]
+    blocks += [whole] if whole is not None else []
+    blocks += [Details(table.caption.removesuffix("."), [table], printed=False) for table in by_class]
     described = {
         "File": target.file,
         "sha256": target.sha256,
@@ -256,6 +245,30 @@ def target_section(reading: ResultView) -> list[Block]:
         "Mean loss on the test part": target.loss_test_nats,
     }
     return [*blocks, Definitions(settings(described), compact=True)]
+
+
+def target_tables(reading: ResultView) -> list[Table]:
+    """Return the tables of attacks on the very model: over all classes and, where they were measured, class by class.
+
+    Args:
+        reading: Result with a target.
+    """
+    target = reading.summary.target
+    if target is None or not target.attacks:
+        return []
+    attack_rows = [{"attack": _title(k, False), **to_row(v)} for k, v in target.attacks.items()]
+    caption = (
+        "Attacks on the very model, its training images against the test part. Intervals: over patients; the model "
+        "was trained once, and this file is what is asked about."
+    )
+    whole = pd.DataFrame(attack_rows).astype({"attack": object})
+    tables = [_attack_table(whole, caption, _gates(reading), label=False)]
+    if target.classes:
+        each = pd.DataFrame([to_row(row) for row in target.classes]).astype({"attack": object, "label": object})
+        each = each.assign(attack=[_title(a, False) for a in column_texts(each, "attack")])
+        title = "Attacks on the very model, class by class."
+        tables.append(_attack_table(each, title, _gates(reading), label=True))
+    return tables
 
 
 def _replication(replication: Replication) -> Callout:

@@ -5,16 +5,22 @@ null? What could an attacker see? Which patients, which images? How was it done,
 leaves out sentences for which a result of ``audit losses`` or of an older run has no value.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from memorisk.audits.classifier.look_alikes import LOSSES_ALONE, TABLE
 from memorisk.audits.classifier.pages import wording
-from memorisk.audits.classifier.pages.attacks import attack_section, target_section
+from memorisk.audits.classifier.pages.attacks import attack_section, target_section, target_tables
 from memorisk.audits.classifier.pages.defences import privacy_section
 from memorisk.audits.classifier.pages.intervention import intervention_section
-from memorisk.audits.classifier.pages.memorization import class_section, null_section, rarity_section
+from memorisk.audits.classifier.pages.memorization import (
+    class_section,
+    class_summary,
+    null_section,
+    rarest_sentence,
+    rarity_section,
+)
 from memorisk.audits.classifier.pages.wording import ResultView, listed, settings
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, FindingsUtility, Placebo, Utility
 from memorisk.report.blocks import (
@@ -23,7 +29,6 @@ from memorisk.report.blocks import (
     Definitions,
     Details,
     Fact,
-    Facts,
     Gallery,
     Heading,
     Inline,
@@ -40,14 +45,17 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import booleans, capitalized, column_texts, count, decimal, largest_first, percent, rows
+from memorisk.report.columns import booleans, column_texts, count, decimal, largest_first, percent, rows
+from memorisk.report.first_screen import FirstScreen, verdict_parts
 from memorisk.report.result import Result
-from memorisk.report.statements.statement import WAYS
+from memorisk.runs.errors import listed as named
+from memorisk.runs.errors import one_line
 from memorisk.statistics.verdicts.class_reasons import power_sentence
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, VERDICT_LEVEL
 
 MOST_IMAGES = 12
-MOST_REASONS = 6
+MOST_NAMED = 12
+"""Largest number of classes that a sentence names."""
 
 
 def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None = None, redact: bool = False) -> Page:
@@ -68,7 +76,7 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
     return Page(
         title=title,
         subtitle="What the model remembers of the images it was trained on",
-        lead=_verdict(reading),
+        lead=_first_screen(reading).blocks(),
         sections=[
             Section("The question, and what was not covered", _question(reading), "asked"),
             Section("Which classes are remembered", class_section(reading), "classes"),
@@ -94,31 +102,58 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
     )
 
 
-def _verdict(reading: ResultView) -> list[Block]:
-    """Lay out the verdict in a sentence, why, what would decide it, and the counts."""
-    status = reading.status
-    kind, headline = wording.HEADLINES[status]
-    noticed = _noticeable_gap(reading)
-    audited = [Paragraph(text)] if (text := reading.summary.audited) else []
-    blocks: list[Block] = [Paragraph(_sentence(reading)), *audited, *(noticed if status == "undecided" else [])]
-    if unscored := reading.summary.images.training_sentence:
-        blocks.append(Paragraph(unscored))
-    if why := reading.verdict.why:
-        blocks += [Heading("Why"), *_folded_list(why), *(noticed if status == "fail" else [])]
-    if status != "pass" and (decides := reading.verdict.what_would_decide):
-        blocks += [Heading(WAYS[status]), *_folded_list(decides)]
-    scored = f"{reading.units.capitalize()} scored"
+def first_screen(result: Result) -> FirstScreen:
+    """Show the verdict, why, what can go unnoticed, what would decide it, the counts and the classes.
+
+    Args:
+        result: Result with the tables of the classifier audit.
+    """
+    return _first_screen(ResultView.of(result, redact=result.redacted))
+
+
+def _first_screen(reading: ResultView) -> FirstScreen:
+    summary = reading.summary
+    unscored = summary.images.training_sentence
+    parts = verdict_parts(reading.result)
+    why, *ways = parts["lists"].items()
+    unnoticed = [] if reading.status == "pass" else _unnoticed(reading)
+    return FirstScreen(
+        **parts | {"lists": dict([why, ("What can go unnoticed", unnoticed), *ways])},
+        sentences=[_sentence(reading), *filter(None, [summary.audited, unscored])],
+        facts=_facts(reading),
+        tables=[class_summary(reading), *([] if summary.target is None else target_tables(reading)[:1])],
+        notes=_notes(reading),
+    )
+
+
+def _facts(reading: ResultView) -> list[Fact]:
+    """Count the images, patients and classes that were scored, the models, and the flagged patients."""
     total, models = reading.summary.images, reading.summary.models.n_models
     test = ", the test part included" if total.n_test else ""
-    groups = Fact(scored, count(reading.groups_scored), f"{_of_total(total.n_groups)}{test}")
-    items = [
+    groups = Fact(
+        f"{reading.units.capitalize()} scored", count(reading.groups_scored), f"{_of_total(total.n_groups)}{test}"
+    )
+    return [
         Fact("Images scored", count(reading.images_scored), f"{_of_total(total.n_images)}{test}"),
         *([] if reading.unit == "image" else [groups]),
         Fact("Classes", count(len(reading.findings)), reading.tier_note()),
         Fact("Models trained", "not stated" if models is None else count(models), reading.seed_note()),
         Fact(f"{reading.units.capitalize()} flagged", _flagged(reading), _other_list(reading)),
     ]
-    return [Callout(kind, headline, blocks), Facts(items)]
+
+
+def _notes(reading: ResultView) -> list[Text]:
+    """List what the sections of the report say of rare classes, of interventions, and of how patients were counted."""
+    summary = reading.summary
+    learned = summary.utility is None or summary.utility.beats_guessing is not False
+    rarest = summary.rarest_vs_top if learned else None  # models that learned nothing show nothing
+    notes: list[Text] = [] if rarest is None else [rarest_sentence(rarest)]
+    notes += [] if summary.intervention is None else summary.intervention.sentences
+    if listed_twice := reading.two_lists():
+        notes.append(listed_twice)
+    if summary.groups_given is False:
+        notes.append("No patient ids were given: every image stands for itself (--group-from, --group-column).")
+    return notes
 
 
 def _flagged(reading: ResultView) -> str:
@@ -134,28 +169,24 @@ def _other_list(reading: ResultView) -> str:
     return f"{reading.list_setting}; {count(reading.verdict_flagged)} on the verdict's list, at level {VERDICT_LEVEL:g}"
 
 
-def _noticeable_gap(reading: ResultView) -> list[Block]:
+def _unnoticed(reading: ResultView) -> list[str]:
     """Say what the audit would have noticed of one patient, and in which classes none; a pass has it as a reason."""
-    noticeable, untested = reading.summary.noticeable, column_texts(reading.untestable(), "label")
-    subject = f"A single {reading.unit} can go unnoticed in {_plural(len(untested), 'class', 'classes')}: "
-    missing: list[Block] = [Paragraph([subject, *listed(untested), "."])] if untested else []
-    if noticeable is None:
-        return missing
-    units = reading.summary.units
-    text = power_sentence(
-        noticeable.gap_nats, noticeable.simulated, units, noticeable.label, noticeable.stratum, noticeable.strata
-    )
-    text = f"{wording.UNFLAGGED.format(unit=reading.unit)}{text}" if reading.status == "fail" else capitalized(text)
-    return [Paragraph(Name(f"{text}.")), *missing]
-
-
-def _folded_list(items: Sequence[str]) -> list[Block]:
-    """List sentences, folded where there are so many that the numbers below would go out of sight."""
-    sentences = [Name(capitalized(item)) for item in items]
-    if len(sentences) <= MOST_REASONS + 1:
-        return [Steps(sentences)]
-    rest = sentences[MOST_REASONS:]
-    return [Steps(sentences[:MOST_REASONS]), Details(f"{len(rest)} more", [Steps(rest)])]
+    noticeable, untested, sentences = reading.summary.noticeable, reading.untestable(), list[str]()
+    if noticeable is not None:
+        text = power_sentence(
+            noticeable.gap_nats,
+            noticeable.simulated,
+            reading.summary.units,
+            noticeable.label,
+            noticeable.stratum,
+            noticeable.strata,
+        )
+        sentences.append(f"{wording.UNFLAGGED.format(unit=reading.unit)}{text}" if reading.status == "fail" else text)
+    if len(untested):
+        names = named([one_line(label, 40) for label in column_texts(untested, "label")], MOST_NAMED)
+        classes = _plural(len(untested), "class", "classes")
+        sentences.append(f"a single {reading.unit} can go unnoticed in {classes}: {names}")
+    return sentences
 
 
 def _sentence(reading: ResultView) -> Text:

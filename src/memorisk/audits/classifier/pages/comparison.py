@@ -8,22 +8,20 @@ from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.memorization import TIER_TONES
 from memorisk.report.blocks import (
     Block,
-    Callout,
     Column,
     Fact,
-    Facts,
     Name,
     Page,
     Paragraph,
     Section,
     Steps,
-    Strong,
     Table,
     estimate,
     number,
     words,
 )
 from memorisk.report.columns import count
+from memorisk.report.first_screen import FirstScreen
 
 DIFFERENCE = "Difference [95 % interval]"
 RUNS = ("first", "second")
@@ -37,14 +35,13 @@ def comparison_page(comparison: Comparison) -> Page:
     Args:
         comparison: Comparison from ``audits.classifier.comparison.compare``.
     """
-    lower, higher = (direction_of_change(comparison.per_class, sign) for sign in (-1, 1))
     named = "Ids are left out." if comparison.redact else "This file names patients: handle it as personal data."
     return Page(
         title="Two audits compared",
         subtitle="What the second run remembers more or less than the first",
-        lead=[_lead(comparison, lower, higher), _facts(comparison)],
+        lead=comparison_screen(comparison).blocks(),
         sections=[
-            Section("Class by class", _classes(comparison.per_class), "classes"),
+            Section("Class by class", [_classes(comparison.per_class)], "classes"),
             Section("Patient by patient", _groups(comparison), "patients"),
             Section("What an attacker could see", _attacks(comparison.aucs), "attacks"),
             Section("How to read this", _reading(comparison), "reading"),
@@ -60,32 +57,37 @@ def direction_of_change(table: pd.DataFrame, sign: int) -> np.ndarray:
     return np.asarray(sign * limit.to_numpy(dtype=np.float64) > 0)
 
 
-def _lead(comparison: Comparison, lower: np.ndarray, higher: np.ndarray) -> Callout:
-    n = len(comparison.per_class)
+def comparison_screen(comparison: Comparison) -> FirstScreen:
+    """Show how many classes are remembered less or more, how many patients are flagged, and the classes.
+
+    Args:
+        comparison: Two runs compared.
+    """
+    n, groups = len(comparison.per_class), comparison.per_group
+    lower, higher = (int(direction_of_change(comparison.per_class, sign).sum()) for sign in (-1, 1))
     text = (
-        f"Of {count(n)} classes that both runs scored, {count(lower.sum())} are surely remembered less in the second "
-        f"run, {count(higher.sum())} surely more; of the other {count(n - lower.sum() - higher.sum())} the data do not "
-        "say which way they went. That a difference cannot be distinguished from 0 does not show that there is none."
+        f"Of {count(n)} classes that both runs scored, {count(lower)} are surely remembered less in the second "
+        f"run, {count(higher)} surely more; of the other {count(n - lower - higher)} the data do not say which way "
+        "they went. That a difference cannot be distinguished from 0 does not show that there is none."
     )
-    named = [
-        [Strong(run.capitalize() + " run: "), Name(name)] for run, name in zip(RUNS, comparison.names, strict=True)
-    ]
-    return Callout("note", "What changed", [Paragraph(text), *([Steps(named)] if not comparison.redact else [])])
-
-
-def _facts(comparison: Comparison) -> Facts:
-    groups = comparison.per_group
-    return Facts(
-        [
-            Fact("Classes compared", count(len(comparison.per_class))),
+    runs = [f"{run} run: {name}" for run, name in zip(RUNS, comparison.names, strict=True)]
+    flagged = {run: groups.loc[groups[f"flagged_{run}"], "group"].nunique() for run in RUNS}
+    return FirstScreen(
+        kind="note",
+        headline="What changed",
+        sentences=[text],
+        lists={"Runs": [] if comparison.redact else runs},
+        facts=[
+            Fact("Classes compared", count(n)),
             Fact("Patients compared", count(groups["group"].nunique())),
-            Fact("Patients flagged, first run", count(groups.loc[groups["flagged_first"], "group"].nunique())),
-            Fact("Patients flagged, second run", count(groups.loc[groups["flagged_second"], "group"].nunique())),
-        ]
+            *(Fact(f"Patients flagged, {run} run", count(number)) for run, number in flagged.items()),
+        ],
+        tables=[_classes(comparison.per_class)],
+        notes=comparison.notes,
     )
 
 
-def _classes(table: pd.DataFrame) -> list[Block]:
+def _classes(table: pd.DataFrame) -> Table:
     columns = [
         words("label", "Class", row=True),
         estimate("difference", DIFFERENCE, low="low", high="high"),
@@ -102,7 +104,7 @@ def _classes(table: pd.DataFrame) -> list[Block]:
         flag_counts = [count(n) if t else NOT_TESTED for t, n in zip(tested, flagged, strict=True)]
         table = table.assign(**{f"listed_{run}": flag_counts})
     caption = "Second run less first, over the patients that both scored; tiers and flags are those of each whole run."
-    return [Table(frame=table, columns=columns, caption=caption, elsewhere="per_class.parquet")]
+    return Table(frame=table, columns=columns, caption=caption, elsewhere="per_class.parquet")
 
 
 def _groups(comparison: Comparison) -> list[Block]:

@@ -1,5 +1,6 @@
 """Lay out the sections of the classifier report on memorization: classes, rarity, members and the null."""
 
+from dataclasses import replace
 from math import isnan
 
 import numpy as np
@@ -41,11 +42,41 @@ TIER_TONES: dict[str, Tone] = {
 }
 
 
+_SUMMARY = ("label", "mean", "tier", "flagged", "n", "frequency", "n_groups_scored")
+"""Columns of the table of classes that a first screen has room for."""
+
+
 def class_section(reading: ResultView) -> list[Block]:
     """Lay out the class table with intervals, and its figure."""
     table = reading.per_class
     if not len(table):
         return [Paragraph("No class was scored.")]
+    main = _class_table(reading, table)
+    blocks: list[Block] = [
+        Paragraph(
+            "M is what an image gains from being trained on: 0 means nothing, above 0.3 (HIGH) that the model is far "
+            "surer of this image than it would be of a new one. The interval says how far chance in the training "
+            f"reaches: it is of the mean over these very {reading.units}, were the models trained again, and says "
+            f"nothing of other {reading.units}; a wide one means that little is known."
+        )
+    ]
+    if {"mean", "low", "high"} <= set(table):
+        blocks.append(_interval_figure(table))
+    return [*blocks, main, *_reasons(table), *_other_summaries(table)]
+
+
+def class_summary(reading: ResultView) -> Table:
+    """Return the first columns of the table of classes, for a first screen.
+
+    Args:
+        reading: Result with its classes.
+    """
+    table = _class_table(reading, reading.per_class)
+    columns = [column for column in table.columns if column.source in _SUMMARY]
+    return replace(table, columns=columns, caption="Classes by mean memorization, highest first.")
+
+
+def _class_table(reading: ResultView, table: pd.DataFrame) -> Table:
     columns = [
         words("label", "Class", row=True),
         Column(
@@ -74,7 +105,7 @@ def class_section(reading: ResultView) -> list[Block]:
         gap = [NO_GAP if np.isinf(g) else g for g in column_numbers(table, "noticeable_gap")]
         table = table.assign(noticeable_gap=pd.Series(gap, index=table.index, dtype=object))
     twins = {"test_mean", "excess"} if reading.summary.design != "paper" else set()  # they gain nothing unseen
-    main = Table(
+    return Table(
         frame=table,
         columns=[c for c in columns if c.source in table and c.source not in twins],
         caption=f"Classes by mean memorization, highest first. Noticeable gap: the smallest, in nats, with which a "
@@ -84,17 +115,6 @@ def class_section(reading: ResultView) -> list[Block]:
         visible_rows=30,
         elsewhere="per_class.parquet",
     )
-    blocks: list[Block] = [
-        Paragraph(
-            "M is what an image gains from being trained on: 0 means nothing, above 0.3 (HIGH) that the model is far "
-            "surer of this image than it would be of a new one. The interval says how far chance in the training "
-            f"reaches: it is of the mean over these very {reading.units}, were the models trained again, and says "
-            f"nothing of other {reading.units}; a wide one means that little is known."
-        )
-    ]
-    if {"mean", "low", "high"} <= set(table):
-        blocks.append(_interval_figure(table))
-    return [*blocks, main, *_reasons(table), *_other_summaries(table)]
 
 
 def _reasons(table: pd.DataFrame) -> list[Block]:
@@ -162,7 +182,7 @@ def rarity_section(reading: ResultView) -> list[Block]:
         return [Paragraph("Frequencies of the classes are not part of this result.")]
     blocks: list[Block] = []
     if reading.summary.rarest_vs_top is not None:
-        blocks.append(Paragraph(_rarest_sentence(reading.summary.rarest_vs_top)))
+        blocks.append(Paragraph(rarest_sentence(reading.summary.rarest_vs_top)))
     same_numbers = Table(
         frame=table.sort_values("frequency", kind="stable"),
         columns=[
@@ -196,8 +216,12 @@ def rarity_section(reading: ResultView) -> list[Block]:
     return blocks
 
 
-def _rarest_sentence(pair: RarestAgainstTop) -> Text:
-    """Say whether the rarest class is the most memorized one, with the difference and its interval."""
+def rarest_sentence(pair: RarestAgainstTop) -> Text:
+    """Say whether the rarest class is the most memorized one, with the difference and its interval.
+
+    Args:
+        pair: The rarest class beside the others.
+    """
     rarest, top = Name(pair.label_rarest), Name(pair.label_top)
     size = _size(pair.n_rarest, pair.mean_rarest_nats)
     if pair.too_rare:

@@ -1,0 +1,101 @@
+"""First screen of a run: what a reader must see of it first, as data.
+
+A kind of runs declares the function that makes it of an outcome (`RunKind.first_screen`). The report lays it out as
+its lead, the terminal prints it, and a notebook shows it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Details,
+    Fact,
+    Facts,
+    Heading,
+    Kind,
+    Name,
+    Paragraph,
+    Steps,
+    Table,
+    Text,
+)
+from memorisk.report.columns import capitalized
+from memorisk.report.kinds import kind_of, load_part
+from memorisk.report.result import Result, redact
+from memorisk.report.statements.statement import WAYS, run_headline
+
+MOST_SENTENCES = 6
+"""Largest number of sentences of a list that are in sight; on a page the others are folded."""
+_BOXES: Mapping[str, Kind] = {"pass": "pass", "fail": "fail"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstScreen:
+    """Verdict, reasons, what to do, and the numbers to remember; the report has all else."""
+
+    kind: Kind
+    """Kind of the box around the verdict."""
+    headline: str
+    sentences: Sequence[Text] = ()
+    """Sentences on what a reader is to conclude, each a paragraph."""
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Reasons, remedies and promises by their heading; empty ones are left out."""
+    warnings: Mapping[str, str] = field(default_factory=dict)
+    """Limits of the numbers that must not be missed, by their title."""
+    facts: Sequence[Fact] = ()
+    tables: Sequence[Table] = ()
+    """Tables that the terminal and a notebook show; in the report they have sections of their own."""
+    notes: Sequence[Text] = ()
+    """Notes for the terminal and a notebook; in the report they have sections of their own."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Further files of the run folder that a reader may need next, by what they are."""
+
+    def blocks(self) -> list[Block]:
+        """Lay out the lead of the report."""
+        verdict: list[Block] = [Paragraph(sentence) for sentence in self.sentences]
+        for heading, sentences in self.lists.items():
+            if sentences:
+                verdict += [Heading(heading), *_folded(sentences)]
+        warnings = [Callout("warning", title, [Paragraph(Name(text))]) for title, text in self.warnings.items()]
+        return [Callout(self.kind, self.headline, verdict), *warnings, Facts(self.facts)]
+
+
+def first_screen(outcome: Any, kind: str = "") -> FirstScreen:
+    """Return the first screen of a finished run, without ids where the run hides them.
+
+    Args:
+        outcome: Result of the run, as its function returned it.
+        kind: Name of its kind; by default the kind that the verdict of a `Result` names.
+    """
+    if isinstance(outcome, Result) and outcome.redacted:
+        outcome = outcome.replace(verdict=redact(outcome).verdict)
+    place = kind_of(kind or outcome.verdict.get("audit") or "classifier").first_screen
+    return load_part(place)(outcome) if place else FirstScreen(**verdict_parts(outcome))
+
+
+def verdict_parts(result: Result, headline: str = "") -> dict[str, Any]:
+    """Return the parts of a first screen that every verdict has: box, headline, reasons and remedies.
+
+    Args:
+        result: Result with the verdict.
+        headline: Headline where the kind has one of its own.
+    """
+    status = result.status
+    ways = {WAYS[status]: result.what_would_decide} if status in WAYS else {}
+    return {
+        "kind": _BOXES.get(status, "undecided"),
+        "headline": headline or run_headline(status, result.verdict.get("audit")),
+        "lists": {"Why": result.why, **ways},
+    }
+
+
+def _folded(sentences: Sequence[str]) -> list[Block]:
+    """List sentences, folded where there are so many that the numbers below would go out of sight."""
+    items = [Name(capitalized(sentence)) for sentence in sentences]
+    if len(items) <= MOST_SENTENCES + 1:
+        return [Steps(items)]
+    rest = items[MOST_SENTENCES:]
+    return [Steps(items[:MOST_SENTENCES]), Details(f"{len(rest)} more", [Steps(rest)])]
