@@ -17,11 +17,11 @@ import yaml
 from cyclopts import App
 
 from memorisk import _PUBLIC
-from memorisk.audits.classifier.pages import wording as classifier_words
 from memorisk.audits.feature import page as feature_page
 from memorisk.audits.filter import wording as filter_words
-from memorisk.audits.synthetic import wording as synthetic_words
 from memorisk.cli.program import app
+from memorisk.report.kinds import KINDS
+from memorisk.report.statements.statement import run_headline
 from tests.commands import refusal
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,12 +35,11 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _FETCHING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 HEADLINES = (
-    classifier_words.HEADLINES,
-    feature_page.TITLES,
-    {"few": ("undecided", filter_words.NO_THRESHOLD)},
-    synthetic_words.HEADLINES,
+    feature_page.FOUND,
+    filter_words.NO_THRESHOLD,
+    *(run_headline(status, audit) for status in ("pass", "fail", "undecided") for audit in KINDS),
 )
-"""Kind and words of every verdict."""
+"""Words of every verdict."""
 _NOT_FETCHED = {"canonical", "prev", "next"}
 
 
@@ -167,8 +166,7 @@ def headings_of_reports() -> set[str]:
                     r"\{[\w.]*units\}", "patients", re.sub(r"\{[\w.]*units\.capitalize\(\)\}", "Patients", title)
                 )
                 found |= {ast.literal_eval(title.removeprefix("f"))} if title[0] in "f'\"" else set()
-    verdicts = [given for words in HEADLINES for _, given in words.values()]
-    return found | {verdict.format(units="patients") for verdict in verdicts}
+    return found | set(HEADLINES)
 
 
 @pytest.mark.thorough
@@ -181,8 +179,7 @@ def test_the_page_on_reading_reports_names_every_section_and_verdict() -> None:
 
 def test_every_verdict_has_an_entry_among_wrong_conclusions() -> None:
     said = " ".join((DOCS / "wrong-conclusions.md").read_text("utf-8").split())
-    verdicts = {words.format(units="patients") for given in HEADLINES for _, words in given.values()}
-    assert [verdict for verdict in verdicts if verdict not in said] == []
+    assert [verdict for verdict in HEADLINES if verdict not in said] == []
 
 
 def test_every_heading_on_that_page_is_one_of_a_report() -> None:

@@ -8,10 +8,11 @@ measured.
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from memorisk.report.quantities import Quantity
 from memorisk.runs.errors import InputError
 from memorisk.scores.distances import find_measure, fit_measure, nearest
 from memorisk.scores.distances import gpu as measure_blocks
@@ -25,6 +26,12 @@ HEAD = "head"
 JOB_ROWS = 8192
 TIMED_ROWS = 2048
 """Rows a side of the search that is timed here: seconds on any machine."""
+_HOURS = Quantity(
+    "hours expected",
+    "power",
+    missing="unknown: no share of a card's peak was measured; give yours with --share",
+)
+_FEWEST = Quantity("fewest cards that keep both tables", missing="none: the second table is too large")
 _FLOAT32, _NEIGHBOUR, _LISTED, _BIN = 4, 16, 24, 8  # bytes of a number, of a row and its score, of a pair, of a count
 
 
@@ -102,22 +109,22 @@ class CardPlan:
 
     card: Card
     """Kind of each card."""
-    cards: int
+    cards: Annotated[int, Quantity("cards")]
     """Number of cards; each takes a part of the first table and all of the second."""
-    table_bytes: int
+    table_bytes: Annotated[int, Quantity("tables on each card", "size")]
     """Bytes of both tables as one card keeps them, where they fit."""
-    work_bytes: int
+    work_bytes: Annotated[int, Quantity("work on each card", "size")]
     """Bytes of a tile and of blocks that are made ready, on one card."""
-    kept: bool
+    kept: Annotated[bool, Quantity("both tables stay on each card", "yes_no")]
     """Whether both tables stay on each card; a search keeps one that takes less than a quarter of the free memory."""
-    sent_again_bytes: int
+    sent_again_bytes: Annotated[int, Quantity("sent to each card again", "size", if_any=True)]
     """Bytes sent to one card after each table once: the table that is not kept, for every block of the first."""
-    cards_for_memory: int | None
+    cards_for_memory: Annotated[int | None, _FEWEST]
     """Smallest number of cards of this kind that keep both tables; None where the second table is too large for any
     number."""
-    hours_at_peak: float
+    hours_at_peak: Annotated[float, Quantity("hours at the data sheet's peak, at least", "power")]
     """Hours if every operation ran at the data sheet's peak: no search is quicker."""
-    hours: float | None
+    hours: Annotated[float | None, _HOURS]
     """Hours at the share of the peak that the caller stated; None without one."""
 
 
@@ -127,23 +134,28 @@ class PairPlan:
 
     counts: PairCounts
     """Counts of one process that does all of it on a CPU."""
-    operations: int
+    operations: Annotated[int, Quantity("operations, at most", "power")]
     """Largest number of arithmetic operations: two for every column (a subtraction and an addition, or a multiplication
     and an addition)."""
-    jobs: int
+    jobs: Annotated[int, Quantity(f"jobs for --executor, of {JOB_ROWS:,} rows")]
     """Number of parts for `--executor`, each some rows of the first table against all of the second."""
-    input_bytes: int
+    input_bytes: Annotated[int, Quantity("tables", "size")]
     """Bytes of both tables in float32."""
-    answer_bytes: int
+    answer_bytes: Annotated[int, Quantity("answers, at most", "size")]
     """Largest number of bytes that are kept."""
-    worker_bytes: int
+    worker_bytes: Annotated[int, Quantity("held by a process besides, about", "size")]
     """Approximate bytes of a process in addition to the tables and answers: blocks and a tile."""
-    pairs_per_second: float | None
+    pairs_per_second: Annotated[float | None, Quantity("pairs a second on this machine", "power", if_any=True)]
     """Pairs per second on this machine with all its threads, by a small search; None where it was not timed."""
-    hours_here: float | None
+    hours_here: Annotated[float | None, Quantity("hours on machines like this one", "power", if_any=True)]
     """Hours at that rate, by the requested number of workers."""
     gpu: CardPlan | None
     """Plan of the search on cards; None where no card was named."""
+
+    @property
+    def n_pairs(self) -> Annotated[int, Quantity("pairs")]:
+        """Number of pairs that are compared."""
+        return self.counts.pairs
 
 
 def plan_pairs(options: PairPlanOptions) -> PairPlan:

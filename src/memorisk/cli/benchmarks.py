@@ -185,7 +185,8 @@ def pairs(
         Do not time a small search on this machine.
     """
     from memorisk.audits.pair_plan import PairPlanOptions, plan_pairs
-    from memorisk.cli.show.plan import show_pair_search
+    from memorisk.cli.show.common import print_json
+    from memorisk.cli.show.runs import show_plan
 
     options = PairPlanOptions(
         synthetic=synthetic,
@@ -203,5 +204,9 @@ def pairs(
         share=share,
         timing=not no_timing,
     )
-    show_pair_search(plan_pairs(options), options, as_json=json)
+    plan = plan_pairs(options)
+    if json:
+        print_json({"asked": asdict(options), **asdict(plan)})
+    else:
+        show_plan(plan, as_json=False)
     return 0

@@ -60,8 +60,8 @@ def _holds_regimes(out: Path) -> bool:
 def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:
     """Audit several regimes side by side; 0 only where each of them passed."""
     from memorisk.audits.classifier.retraining.defences import audit_defences, plan_defences
+    from memorisk.cli.show.classifiers import show_defences
     from memorisk.cli.show.runs import show_plan
-    from memorisk.cli.show.training import show_defences
 
     if dry_run:
         for plan in with_progress_bar(plan_defences, images, out=out, **settings).values():

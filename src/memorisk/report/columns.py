@@ -80,6 +80,14 @@ def power(value: Any) -> str:
     return _signed(digits) + "e" + _signed(str(int(exponent)))
 
 
+def size(value: Any) -> str:
+    """Write a number of bytes in the largest unit that it fills, and exactly."""
+    number = int(value)
+    exact = f"{number:,} bytes"
+    units = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+    return next((f"{number / one:.3g} {unit} ({exact})" for one, unit in units if number >= one), exact)
+
+
 def yes_no(value: Any) -> str:
     """Format a truth value as yes or no."""
     return "yes" if bool(value) else "no"
@@ -95,6 +103,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
         "percent": percent,
         "probability": probability,
         "power": power,
+        "size": size,
         "yes_no": yes_no,
     }
 )

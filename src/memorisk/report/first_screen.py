@@ -29,7 +29,8 @@ from memorisk.report.statements.statement import WAYS, run_headline
 
 MOST_SENTENCES = 6
 """Largest number of sentences of a list that are in sight; on a page the others are folded."""
-_BOXES: Mapping[str, Kind] = {"pass": "pass", "fail": "fail"}
+BOXES: Mapping[str, Kind] = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
+"""Kind of the box around a verdict, by status."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,8 @@ class FirstScreen:
             if sentences:
                 verdict += [Heading(heading), *_folded(sentences)]
         warnings = [Callout("warning", title, [Paragraph(Name(text))]) for title, text in self.warnings.items()]
-        return [Callout(self.kind, self.headline, verdict), *warnings, Facts(self.facts)]
+        facts = [Facts(self.facts)] if self.facts else []
+        return [Callout(self.kind, self.headline, verdict), *warnings, *facts]
 
 
 def first_screen(outcome: Any, kind: str = "") -> FirstScreen:
@@ -86,7 +88,7 @@ def verdict_parts(result: Result, headline: str = "") -> dict[str, Any]:
     status = result.status
     ways = {WAYS[status]: result.what_would_decide} if status in WAYS else {}
     return {
-        "kind": _BOXES.get(status, "undecided"),
+        "kind": BOXES.get(status, "undecided"),
         "headline": headline or run_headline(status, result.verdict.get("audit")),
         "lists": {"Why": result.why, **ways},
     }

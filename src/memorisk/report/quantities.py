@@ -166,10 +166,12 @@ def plan_rows(plan: Any, **words: str) -> list[tuple[str, str]]:
         words: Words for the titles.
     """
     rows = list[tuple[str, str]]()
-    for field, quantity, _ in _members(type(plan)):
+    for field, quantity, inner in _members(type(plan)):
         value = getattr(plan, field)
         if hasattr(value, "rows"):
             rows += value.rows()
+        elif quantity is None and inner is not None and value is not None:
+            rows += plan_rows(value, **words)
         elif quantity is not None:
             title = quantity.title.format(**words)
             rows += ((title, text) for text in _texts(value, quantity))

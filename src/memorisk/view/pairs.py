@@ -12,11 +12,12 @@ from memorisk.audits.comparison.review_files import CONFIRM, DISMISS
 from memorisk.audits.synthetic.foreseen import OPEN, Counted, Foreseen, Foresight, JudgedPair
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.result import MATRIX
-from memorisk.audits.synthetic.wording import HEADLINES
 from memorisk.images.copies.near_copies import ORIENTATIONS
 from memorisk.report.blocks import Block, Callout, Heading, Paragraph, Steps
 from memorisk.report.columns import capitalized, column_texts, short
+from memorisk.report.first_screen import BOXES
 from memorisk.report.result import from_storable
+from memorisk.report.statements.statement import run_headline
 from memorisk.runs.errors import InputError, read_guard
 from memorisk.runs.files import read_json, read_table
 from memorisk.runs.settings import written_settings
@@ -375,6 +376,6 @@ def _foreseen_block(found: Foreseen | None, open_pairs: int) -> Block:
                 Steps([*map(capitalized, found.why)]),
             ]
         return Callout("note", "With this review: to be seen", blocks_of_doubt)
-    kind, headline = HEADLINES[found.status]
+    kind, headline = BOXES[found.status], run_headline(found.status, "synthetic")
     blocks = [Paragraph(open_words.strip()), Steps([capitalized(why) for why in found.why])]
     return Callout(kind, f"With this review: {headline[0].lower()}{headline[1:]}", blocks)

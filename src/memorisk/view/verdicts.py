@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.audits.image_set.page import label_table, unread_tables
-from memorisk.report.blocks import Block, Callout, Heading, Kind, Paragraph, Steps
+from memorisk.report.blocks import Block, Callout, Heading, Paragraph
 from memorisk.report.columns import MINUS, capitalized
+from memorisk.report.first_screen import BOXES, FirstScreen
 from memorisk.report.result import from_storable
 from memorisk.report.statements.statement import run_headline
 from memorisk.runs.files import read_table
 
-_KINDS: Mapping[str, Kind] = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 _WAYS = {"pass": "What would change it", "fail": "What to do", "undecided": "What would decide it"}
 
 
@@ -25,12 +25,12 @@ def verdict_blocks(verdict: Mapping[str, Any] | None, progress: str = "") -> lis
     if verdict is None:
         return [Callout("note", "No verdict yet", [Paragraph(capitalized(progress))] if progress else [])]
     status = str(verdict.get("status"))
-    headline = run_headline(status, verdict.get("audit")) if status in _KINDS else "Done"
-    why, ways = ([capitalized(str(line)) for line in verdict.get(name) or ()] for name in ("why", "what_would_decide"))
-    blocks: list[Block] = [Heading("Why"), Steps(why)] if why else []
-    if ways:
-        blocks += [Heading(_WAYS.get(status, _WAYS["undecided"])), Steps(ways)]
-    return [Callout(_KINDS.get(status, "note"), headline, blocks)]
+    headline = run_headline(status, verdict.get("audit")) if status in BOXES else "Done"
+    lists = {
+        heading: [str(sentence) for sentence in verdict.get(name) or ()]
+        for heading, name in (("Why", "why"), (_WAYS.get(status, _WAYS["undecided"]), "what_would_decide"))
+    }
+    return FirstScreen(kind=BOXES.get(status, "note"), headline=headline, lists=lists).blocks()
 
 
 def check_blocks(tables: Path, *, redacted: bool) -> list[Block]:

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.pages.audit import classifier_page
-from memorisk.audits.classifier.pages.wording import HEADLINES
 from memorisk.report.columns import capitalized
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.report.statements.statement import run_headline
 from tests.audits.classifier_results import HOSTILE, NAMES, TARGET, hostile_result, make_result
 from tests.report.chromium import Chromium, find_chromium
 from tests.report.test_page import Outline
@@ -438,7 +438,7 @@ def test_summary_values_of_another_shape_do_not_break_the_page(value):
         changed = copy.deepcopy(result.summary) | dict.fromkeys(keys, value)
         html = render_page(classifier_page(result.replace(summary=changed)))
         Outline(html)
-        assert HEADLINES[result.status][1] in html
+        assert run_headline(result.status) in html
 
 
 def test_very_many_patients_stay_a_page_of_some_size():

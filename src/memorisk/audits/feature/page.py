@@ -16,7 +16,6 @@ from memorisk.report.blocks import (
     Fact,
     Figure,
     Gallery,
-    Kind,
     Name,
     Page,
     Paragraph,
@@ -34,17 +33,13 @@ from memorisk.report.figures.histograms import rank_plot
 from memorisk.report.first_screen import FirstScreen, verdict_parts
 from memorisk.report.quantities import facts
 from memorisk.report.result import Result
-from memorisk.report.statements.statement import run_headline
 from memorisk.statistics.memorization.mark_rank import MarkRank
 
 if TYPE_CHECKING:  # it loads models
     from memorisk.images.alterations.marks import Mark
 
-TITLES: dict[str, tuple[Kind, str]] = {
-    "pass": ("pass", run_headline("pass", "feature")),
-    "fail": ("fail", "Not ready for release: the model reacts to the mark more than chance explains"),
-    "undecided": ("undecided", "Could not be decided"),
-}
+FOUND = "Not ready for release: the model reacts to the mark more than chance explains"
+"""Headline of a failure."""
 SENTENCES = {
     "pass": "The model is no more sensitive to the mark than chance makes models that were trained without it. A weak "
     "trace of the mark can go unnoticed: the reasons say how sensitive a model must be to be found.",
@@ -94,7 +89,7 @@ def first_screen(result: Result) -> FirstScreen:
     verdict, asked = FeatureVerdict.read(result.verdict), FeatureSummary.read(result.summary).n_controls_asked
     fewer = asked - verdict.counts.n_controls
     return FirstScreen(
-        **verdict_parts(result, TITLES[verdict.status][1]),
+        **verdict_parts(result, FOUND if verdict.status == "fail" else ""),
         sentences=[SENTENCES[verdict.status]],
         facts=[Fact("Sensitivity to the mark", *sensitivity(verdict)), *facts(verdict, models=model_units(verdict))],
         notes=[f"{fewer:,} of {asked:,} controls were not made: no more were found."] if fewer > 0 else [],

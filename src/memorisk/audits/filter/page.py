@@ -405,7 +405,7 @@ def screening_parts(result: Result, n: FilterNumbers) -> dict[str, Any]:
         result: Result of either.
         n: Numbers of the filter.
     """
-    _, headline, sentence = wording.conclusion(result.status, n)
+    headline, sentence = wording.conclusion(result.status, n)
     promise, exposed = n.promise, wording.exposed_words(n)
     promised = [promise.guarantee, wording.unpromised_words(promise)] if promise.guarantee else []
     promised += [wording.NO_PROMISE.format(why="; ".join(promise.doubts))] if promise.doubts else []

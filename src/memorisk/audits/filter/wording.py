@@ -3,8 +3,9 @@
 from memorisk.audits.comparison.terms import Terms
 from memorisk.audits.filter.result import Exclusions, ExposedPatients, FilterNumbers, Promise
 from memorisk.audits.synthetic import wording as audited
-from memorisk.report.blocks import Kind, Text
+from memorisk.report.blocks import Text
 from memorisk.report.columns import count, percent
+from memorisk.report.statements.statement import run_headline
 from memorisk.runs.errors import plural
 
 SCORE, PIXELS, NO_SCORE = "score", "same pixels", "no score"
@@ -131,23 +132,23 @@ def unpromised_words(promise: Promise) -> str:
     return f"The guarantee does not cover other kinds of copies ({', '.join(promise.not_promised)})."
 
 
-def conclusion(status: str, numbers: FilterNumbers) -> tuple[Kind, str, str]:
-    """Return the kind of box, the headline and the sentence that conclude a run.
+def conclusion(status: str, numbers: FilterNumbers) -> tuple[str, str]:
+    """Return the headline and the sentence that conclude a run.
 
     Args:
         status: Status of the verdict.
         numbers: Numbers behind the verdict.
     """
-    sets, audit, (kind, verdict) = numbers.sets, numbers.audited, audited.HEADLINES[status]
+    sets, audit, verdict = numbers.sets, numbers.audited, run_headline(status, "synthetic")
     if not sets.filtered:
-        return kind, NO_THRESHOLD, MORE_PEOPLE
+        return NO_THRESHOLD, MORE_PEOPLE
     if not sets.n_kept_images:
-        return kind, NOTHING_KEPT.format(n=count(sets.n_synthetic_images)), NOTHING_TO_SHARE
+        return NOTHING_KEPT.format(n=count(sets.n_synthetic_images)), NOTHING_TO_SHARE
     rejected = plural(sets.n_rejected_images, "image", "images")
     headline = KEPT.format(left=rejected, kept=count(sets.n_kept_images), verdict=verdict[:1].lower() + verdict[1:])
     certain = status == "fail" and audit is not None and audit.certain
     sentence = audited.CERTAIN if certain else audited.SENTENCES[status]
-    return kind, headline, SENTENCES[status] + numbers.terms.fill(sentence)
+    return headline, SENTENCES[status] + numbers.terms.fill(sentence)
 
 
 def exposed_words(numbers: FilterNumbers) -> str:

@@ -4,17 +4,11 @@ The wording is apart from the layout, so that a reader who checks the claims of 
 """
 
 from memorisk.audits.comparison.terms import Terms
-from memorisk.report.blocks import Kind, Text
-from memorisk.report.statements.statement import run_headline
+from memorisk.report.blocks import Text
 
 SAME_IDENTITY, TWO_IDENTITIES, SET_TO_TRAINING = "same identity", "two identities", "synthetic, training"
 """Kinds of pairs whose logits are counted."""
 
-HEADLINES: dict[str, tuple[Kind, str]] = {
-    "pass": ("pass", run_headline("pass", "synthetic")),
-    "fail": ("fail", run_headline("fail")),
-    "undecided": ("undecided", run_headline("undecided")),
-}
 SENTENCES = {
     "pass": "No training {unit} lies nearer to the synthetic images than chance explains; {units} {whom} the generator "
     "never saw show what chance does. The report lists the kinds of copies that were tried and how likely one would "

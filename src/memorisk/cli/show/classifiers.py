@@ -14,6 +14,7 @@ from memorisk.cli.show.runs import show_screen
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.audits.classifier.comparison import Comparison
     from memorisk.audits.classifier.explanations.result import Explanation
+    from memorisk.audits.classifier.result import DefenceResult
     from memorisk.images.set_check import ImageCheck
 
 
@@ -51,3 +52,13 @@ def show_explanation(explanation: Explanation, out: Path, *, as_json: bool) -> N
     from memorisk.audits.classifier.explanations.page import explanation_screen
 
     show_screen(explanation_screen(explanation), {"Page": "explain.html"}, out)
+
+
+def show_defences(result: DefenceResult, out: Path, *, as_json: bool) -> None:
+    """Show what each regime remembers, costs, promises, and was proved to leak."""
+    if as_json:
+        print_json(result.table.to_dict("records"))
+        return
+    from memorisk.audits.classifier.pages.defences import defence_screen
+
+    show_screen(defence_screen(result), {"Report": "report.html"}, out)

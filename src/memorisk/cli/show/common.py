@@ -186,18 +186,6 @@ def signed(value: float | None, digits: int = 2) -> str:
     return "unknown" if value is None or value != value else f"{value:+.{digits}f}"
 
 
-def limits(low: float | None, high: float | None, digits: int = 2) -> str:
-    """Return two limits with their signs; one word where the interval is missing.
-
-    Args:
-        low: The lower one; None or NaN where it is missing.
-        high: The upper one.
-        digits: Decimals.
-    """
-    ends = [signed(end, digits) for end in (low, high)]
-    return ends[0] if ends[0] == ends[1] == signed(None) else " to ".join(ends)
-
-
 def print_rows(console: Console, rows: Iterable[tuple[str, str]], before: str = "") -> None:
     """Print names, each with its value on the same line.
 

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from rich.text import Text
 from memorisk.cli.show.common import plain_table, print_json, signed
 
 if TYPE_CHECKING:
-    from memorisk.audits.classifier.result import DefenceResult
     from memorisk.studies.engine.study import FinishedStudy
     from memorisk.studies.rare_distinctive.plan import StudyPlan
     from memorisk.studies.unique_features.study import UniquePlan
@@ -90,33 +88,6 @@ def show_training_plan(plan: "TrainingPlan", lines: Iterable[str], *, as_json: b
         console.print(Text(line))
     for note in plan.notes:
         console.print(Text(note), soft_wrap=True)
-
-
-def show_defences(result: "DefenceResult", out: Path, *, as_json: bool) -> None:
-    """Print one row per regime: what it remembers, costs, promises, and was proved to leak."""
-    table = result.table
-    if as_json:
-        print_json(table.to_dict("records"))
-        return
-    console = Console()
-    headings = ("regime", "accuracy", "mean M", "worst", "flagged", "eps <=", "eps >=", "verdict")
-    grid = plain_table(headings, left=("worst", "verdict"))
-    for row in table.to_dict("records"):
-        grid.add_row(
-            Text(row["regime"]),
-            f"{row['accuracy']:.3f}",
-            signed(row["mean_m"], 3),
-            Text(f"{row['worst_class']} {signed(row['worst_m'])}"),
-            str(row["flagged"]),
-            "none" if isnan(row["replace_one_epsilon"]) else f"{row['replace_one_epsilon']:.3g}",
-            "" if isnan(row["bound"]) else f"{row['bound']:.2f}",
-            row["status"],
-        )
-    console.print(grid)
-    majority = f"{table['majority'].iloc[0]:.3f}"
-    console.print(Text(f"accuracy: on unseen images; always answering the commonest class gives {majority}"))
-    console.print(Text("eps: of one image replaced, at most as promised and at least as measured"))
-    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
 
 
 def show_study_plan(plan: "StudyPlan") -> None:

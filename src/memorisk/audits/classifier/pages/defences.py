@@ -33,6 +33,7 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import count
 from memorisk.report.figures.intervals import tradeoff_plot
+from memorisk.report.first_screen import FirstScreen
 from memorisk.report.result import Result
 from memorisk.statistics.epsilon import EpsilonBound
 
@@ -47,7 +48,7 @@ def defence_page(result: DefenceResult) -> Page:
     return Page(
         title="Defences compared",
         subtitle="The same audit under each way of training",
-        lead=[_lead(result), _facts(result)],
+        lead=defence_screen(result).blocks(),
         sections=[
             Section("What is remembered, and at what price", _tradeoff(table, result.results), "tradeoff"),
             Section("What is promised, and what is proved", _privacy(result), "privacy"),
@@ -57,39 +58,39 @@ def defence_page(result: DefenceResult) -> Page:
     )
 
 
-def _lead(result: DefenceResult) -> Callout:
-    table = result.table
+def defence_screen(result: DefenceResult) -> FirstScreen:
+    """Show how many regimes passed, which learned nothing, and what each remembers, costs and promises.
+
+    Args:
+        result: Several regimes side by side.
+    """
+    table, reference = result.table, ClassifierSummary.read(result.results[result.reference].summary)
     useless = table.loc[~(table["gain_low"] > 0), "regime"].tolist()
     passed = table.loc[table["status"] == "pass", "regime"].tolist()
-    blocks: list[Block] = [
-        Paragraph(
-            f"Of {len(table)} regimes {len(passed)} passed the gate"
-            + (f" ({', '.join(passed)})." if passed else "; none of these models is ready for release as it is.")
-        )
-    ]
+    ready = f" ({', '.join(passed)})." if passed else "; none of these models is ready for release as it is."
+    sentences = [f"Of {len(table)} regimes {len(passed)} passed the gate{ready}"]
     if useless:
-        blocks.append(
-            Paragraph(
-                f"Not surely better than always answering the commonest class: {', '.join(useless)}. A model that "
-                "learned nothing remembers nothing: its low M is not a success of the defence."
-            )
+        sentences.append(
+            f"Not surely better than always answering the commonest class: {', '.join(useless)}. A model that learned "
+            "nothing remembers nothing: its low M is not a success of the defence."
         )
-    return Callout("note", "What the regimes do", blocks)
-
-
-def _facts(result: DefenceResult) -> Facts:
-    summary, row = ClassifierSummary.read(result.results[result.reference].summary), result.table.iloc[0]
-    deltas = sorted({f"{d:g}" for d in result.table["delta"].dropna()})
-    ids = ("given", "") if summary.groups_given is not False else ("not given", "each image counts as its own patient")
-    return Facts(
-        [
-            Fact("Data set", summary.dataset or "unnamed"),
-            Fact("Network", summary.models.model),
-            Fact("Models a regime", count(row["n_models"])),
-            Fact("Unseen patients", count(row["n_test_groups"])),
+    deltas = sorted({f"{d:g}" for d in table["delta"].dropna()})
+    ids = (
+        ("given", "") if reference.groups_given is not False else ("not given", "each image counts as its own patient")
+    )
+    return FirstScreen(
+        kind="note",
+        headline="What the regimes do",
+        sentences=sentences,
+        facts=[
+            Fact("Data set", reference.dataset or "unnamed"),
+            Fact("Network", reference.models.model),
+            Fact("Models a regime", count(table["n_models"].iloc[0])),
+            Fact("Unseen patients", count(table["n_test_groups"].iloc[0])),
             Fact("Patient ids", *ids),
             *([Fact("Delta", ", ".join(deltas))] if deltas else []),
-        ]
+        ],
+        tables=[_tradeoff_table(table), _epsilon_table(table)],
     )
 
 
@@ -100,7 +101,7 @@ def _reasons(results: dict[str, Result]) -> list[Block]:
     return [Details("Why each verdict", [Steps(lines)])]
 
 
-def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
+def _tradeoff_table(table: pd.DataFrame) -> Table:
     columns = [
         words("regime", "Regime", row=True),
         words("status", "Verdict"),
@@ -114,6 +115,10 @@ def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
         number("flagged", "Flagged", "count"),
         number("noticeable_gap", "Noticeable gap", "short", missing="none"),
     ]
+    return Table(frame=table, columns=columns, caption="Intervals are 95 %.", elsewhere="defence.parquet")
+
+
+def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
     same = [
         words("regime", "Regime", row=True),
         words("reference_class", "Class"),
@@ -133,7 +138,7 @@ def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
             caption="Accuracy on unseen images against mean M, each with its 95 % interval; right and low is good.",
             alternative="Each regime's accuracy on unseen images against what it remembers; the table has the numbers.",
         ),
-        Table(frame=table, columns=columns, caption="Intervals are 95 %.", elsewhere="defence.parquet"),
+        _tradeoff_table(table),
         *_reasons(results),
         Paragraph(
             "The worst class is the largest of several means and differs from regime to regime, so that comparing "
@@ -145,8 +150,7 @@ def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
     ]
 
 
-def _privacy(result: DefenceResult) -> list[Block]:
-    table = result.table
+def _epsilon_table(table: pd.DataFrame) -> Table:
     columns = [
         words("regime", "Regime", row=True),
         number("epsilon", "Epsilon, image added or removed"),
@@ -157,6 +161,12 @@ def _privacy(result: DefenceResult) -> list[Block]:
         number("bound_largest", "Most these pairs could prove"),
         number("bound_pairs", "Pairs", "count"),
     ]
+    caption = "Epsilon at delta; empty where nothing is promised or measured."
+    return Table(frame=table, columns=columns, caption=caption)
+
+
+def _privacy(result: DefenceResult) -> list[Block]:
+    table = result.table
     broken = table.loc[table["bound"] > table["replace_one_epsilon"], "regime"].tolist()
     blocks: list[Block] = []
     if ClassifierSummary.read(result.results[result.reference].summary).groups_given is False and bool(
@@ -174,7 +184,7 @@ def _privacy(result: DefenceResult) -> list[Block]:
             "The promise is an upper limit by proof, the bound a lower limit by measurement (95 %, one training on "
             "mislabelled images): the truth lies between. A bound of 0 shows no leak, and no safety either."
         ),
-        Table(frame=table, columns=columns, caption="Epsilon at delta; empty where nothing is promised or measured."),
+        _epsilon_table(table),
     ]
     return blocks
 

@@ -14,19 +14,14 @@ import pandas as pd
 
 from memorisk.audits.classifier.evidence import WHOLE, classes_with_room
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
-from memorisk.report.blocks import Block, Callout, Inline, Kind, Name, Paragraph, Steps, Text
+from memorisk.report.blocks import Block, Callout, Inline, Name, Paragraph, Steps, Text
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, distinct_scored, largest_first, rows
+from memorisk.report.first_screen import BOXES
 from memorisk.report.result import Result
 from memorisk.report.result import redact as redact_result
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.verdicts.levels import VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.tiers import HIGH_ABOVE, INSUFFICIENT, MODERATE_FROM
-
-HEADLINES: dict[str, tuple[Kind, str]] = {
-    "pass": ("pass", "Passed"),
-    "fail": ("fail", "Not ready for release"),
-    "undecided": ("undecided", "Could not be decided"),
-}
 
 GATES = {
     "high": "no class may be in the HIGH tier (mean memorization above 0.3) and no {unit} may be flagged",
@@ -300,7 +295,7 @@ class ResultView:
     @property
     def status(self) -> str:
         """The status: pass, fail, or undecided for anything else."""
-        return self.result.status if self.result.status in HEADLINES else "undecided"
+        return self.result.status if self.result.status in BOXES else "undecided"
 
     @property
     def per_class(self) -> pd.DataFrame:
