@@ -85,10 +85,10 @@ def verdict_parts(result: Result, headline: str = "") -> dict[str, Any]:
         result: Result with the verdict.
         headline: Headline where the kind has one of its own.
     """
-    status = result.status
+    status = result.status if result.status in BOXES else "undecided"
     ways = {WAYS[status]: result.what_would_decide} if status in WAYS else {}
     return {
-        "kind": BOXES.get(status, "undecided"),
+        "kind": BOXES[status],
         "headline": headline or run_headline(status, result.verdict.get("audit")),
         "lists": {"Why": result.why, **ways},
     }

@@ -75,7 +75,7 @@ def test_the_first_screen_says_what_would_have_been_noticed(status):
     assert ("simulated: 83 of 100, 79 to 86" in first) == (status != "pass")
     none = make_result(status="undecided", noticeable={"gap": None, "label": "a<b>", "notice": 2.0})
     first = words(render_page(classifier_page(none)).split("<nav")[0])
-    assert "In class a<b> a single patient can go unnoticed, even if strongly remembered." in first
+    assert "In class a<b> a single patient can go unnoticed, even if strongly remembered" in first
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -111,7 +111,7 @@ def test_classes_that_are_not_tested_are_named_beside_what_would_have_been_notic
     tested = result.per_class.assign(room=[8.0, 1.9, np.nan], testable=[True, True, False], flagged=[3, 0, 0])
     tested = tested.assign(noticeable_gap=[1.4, np.inf, np.nan])
     page = render_page(classifier_page(result.replace(per_class=tested)))
-    assert "A single patient can go unnoticed in 2 classes: b , c ." in words(page.split("<nav")[0])
+    assert "A single patient can go unnoticed in 2 classes: b, c" in words(page.split("<nav")[0])
     table = page.split("Classes by mean memorization", 1)[1].split("</table>")[0]
     shown = {row.split()[0]: row for row in map(words, table.split("<tbody>")[1].split("</tr>")[:-1])}
     assert [shown[name].count("not tested") for name in "abc"] == [0, 1, 2]  # flagged; of c the noticeable gap, too

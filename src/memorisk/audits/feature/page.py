@@ -87,12 +87,13 @@ def first_screen(result: Result) -> FirstScreen:
         result: Result of the audit.
     """
     verdict, asked = FeatureVerdict.read(result.verdict), FeatureSummary.read(result.summary).n_controls_asked
-    fewer = asked - verdict.counts.n_controls
+    found, sentences = verdict.counts.n_controls, [SENTENCES[verdict.status]]
+    if found < asked:
+        sentences.append(f"{found:,} controls of {asked:,} asked for were made: no more marks like it were found.")
     return FirstScreen(
         **verdict_parts(result, FOUND if verdict.status == "fail" else ""),
-        sentences=[SENTENCES[verdict.status]],
+        sentences=sentences,
         facts=[Fact("Sensitivity to the mark", *sensitivity(verdict)), *facts(verdict, models=model_units(verdict))],
-        notes=[f"{fewer:,} of {asked:,} controls were not made: no more were found."] if fewer > 0 else [],
     )
 
 
