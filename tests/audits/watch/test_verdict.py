@@ -11,6 +11,7 @@ from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.audits.watch.verdict import can_stop, watch_verdict
 from memorisk.cli.show.generators import show_watch_within
 from memorisk.cli.show.runs import show_outcome
+from memorisk.report.columns import power
 from memorisk.statistics.quality.feature_distances import frechet_distance
 
 TRAIN, HELD, DRAWN = 200, 120, 60
@@ -110,9 +111,9 @@ def test_the_terminal_shows_fid_of_as_many_images(digits, tmp_path, capsys):
     look = watch.look(1, copies(digits, 0.0))
     show_outcome(watch.result(), "watch", None, as_json=False)
     told = capsys.readouterr().out
-    row = next(line for line in told.splitlines() if line.strip().startswith("1 "))
-    assert row.split()[-3:] == [f"{value:.4g}" for value in (look.fid, look.fid_same_number, look.fid_held_out)]
-    assert "as many: of no more drawn images than are held out" in told
+    row = [line for line in told.splitlines() if line.strip().startswith("1 ")][-1]  # of the table of quality
+    assert row.split()[-2:] == [power(value) for value in (look.fid_same_number, look.fid_held_out)]
+    assert "FID falls with the number of images: compare the last two of its columns" in told
 
 
 def test_the_page_says_how_the_error_is_divided_and_no_setting_that_the_generator_lacks(digits, tmp_path):
