@@ -221,7 +221,7 @@ def threads(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
-    {made.__name__: made for made in (dead_leaves, fractal, noise, layers, cells, blobs, waves, threads)}
+    {kind.__name__: kind for kind in (dead_leaves, fractal, noise, layers, cells, blobs, waves, threads)}
 )
 """The eight kinds by name."""
 

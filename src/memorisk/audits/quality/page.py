@@ -84,7 +84,7 @@ WEAK = (
 RANDOM = "The network has random weights: its figures are for trying the command out."
 CLUSTERED = (
     "Several images of one patient lie near each other, so that the neighbourhoods about them are small: precision, "
-    "recall, density and coverage are lower than with one image a patient, for the reference as for the synthetic set."
+    "recall, density and coverage are lower than with one image per patient, for the reference and the synthetic set."
 )
 
 

@@ -225,7 +225,7 @@ class NearnessTest:
     """Number of training patients: the independent units."""
     n_held: int
     """Number of held-out patients: independent units, too."""
-    said: str = ""
+    note: str = ""
     """Note that every patient counted by one image, why, and the way out; empty where all images counted."""
 
 
