@@ -34,7 +34,7 @@ from memorisk.models.weight_files import save_weights
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.training.engine.devices import place
-from memorisk.training.features.extraction import feature_batch_size
+from memorisk.training.engine.predict import batch_of_size
 from memorisk.training.features.matrix import load_features
 
 RESULT, LIMIT = Path(__file__).parent / "results" / "features.json", 1.1
@@ -68,7 +68,7 @@ class Sides:
 
     def steps(self, n: int) -> tuple[int, int, int]:
         """Where batches begin, but for the first."""
-        size = feature_batch_size((self.given, self.given))
+        size = batch_of_size(self.given, self.given)
         return size, n, size
 
     def plain(self, batches: list[torch.Tensor]) -> np.ndarray:

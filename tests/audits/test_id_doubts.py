@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.comparison.sets import doubts_of_sets
+from memorisk.audits.comparison.sets import ComparedParts
 from memorisk.audits.filter.options import FilterOptions
 from memorisk.audits.filter.result import FilterSummary
 from memorisk.audits.filter.verdict import kept_verdict
 from memorisk.images.identity import NO_DOUBT
-from memorisk.images.manifest import STUDY
+from memorisk.images.manifest import STUDY, Manifest
 from memorisk.images.sources.registry import load_manifest
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
@@ -157,9 +157,16 @@ def test_a_study_under_two_ids_in_two_sources_is_a_doubt(place: Path, capsys: py
     assert [doubt.why for doubt in together.id_doubts if STUDIES in doubt.why]
 
 
+@dataclass(frozen=True)
+class Parts(ComparedParts):
+    """Training and synthetic images."""
+
+    manifests: tuple[Manifest, None, Manifest]
+
+
 def test_a_synthetic_image_of_a_real_study_is_a_doubt(place: Path) -> None:
     train, made = (load_manifest(place / f"{name}.csv") for name in ("train", "made"))
-    assert [doubt for doubt in doubts_of_sets(train, None, made) if IN_SYNTHETIC in doubt.why] == []
+    assert [doubt for doubt in Parts((train, None, made)).id_doubts if IN_SYNTHETIC in doubt.why] == []
     table = made.table.assign(**{STUDY: np.where(np.arange(made.n) == 0, "1.t.0", "")})
     made.table.loc[:, STUDY] = table[STUDY]
-    assert [doubt for doubt in doubts_of_sets(train, None, made) if IN_SYNTHETIC in doubt.why]
+    assert [doubt for doubt in Parts((train, None, made)).id_doubts if IN_SYNTHETIC in doubt.why]

@@ -23,8 +23,9 @@ from memorisk.models.provenance import read_config
 from memorisk.models.settings import DEFAULT_COMPARISONS
 from memorisk.report.numbers import to_json
 from memorisk.runs.errors import InputError
+from memorisk.runs.settings import settings_of
 from memorisk.scores.distances import fit_measure, pairwise
-from memorisk.studies.pairs.options import copies_options, reid_options
+from memorisk.studies.pairs.options import BenchCopiesOptions, BenchReidOptions
 from memorisk.training.detectors.pair_detectors import open_pair_detector
 from memorisk.training.features.compute_backend import needed_files
 from memorisk.training.features.matrix import load_features
@@ -142,8 +143,8 @@ def test_commands_that_look_for_copies_take_it() -> None:
     assert filter_options({"calibration": "new"}).detector == ("default",)
     assert synthesize_options({"generator": "g"}).detector == ("default",)
     assert watch_options({}).detector == "default"
-    assert copies_options({}).detectors[0] == "default"
-    assert "default" not in reid_options({}).detectors  # which is about people
+    assert settings_of(BenchCopiesOptions, {}).detectors[0] == "default"
+    assert "default" not in settings_of(BenchReidOptions, {}).detectors  # which is about people
 
 
 def test_its_folder_says_what_it_is() -> None:

@@ -250,8 +250,8 @@ def measure_features(
         return encode(detector, store, sets.real, options, named, sized=not own, as_copies=as_copies)
 
     train = load(sets.train, "training images")
-    made = "synthetic images and planted copies" if len(hidden.of_plants) else "synthetic images"
-    ours = load(hidden.store, made, as_copies=True)
+    title = "synthetic images and planted copies" if len(hidden.of_plants) else "synthetic images"
+    ours = load(hidden.store, title, as_copies=True)
     held = None if sets.held is None else load(sets.held, "held-out images")
     real = np.concatenate([train.values, *([] if held is None else [held.values])])
     place = first_rows(sets.real.pixel_hashes)

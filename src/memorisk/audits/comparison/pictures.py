@@ -109,10 +109,10 @@ class ShownPairs:
 
     def images(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
         """Return the pixels of the training and the synthetic image."""
-        real, made = (
+        real, generated = (
             np.asarray(store.images[rows[name]]) for store, rows, name in zip(self.stores, self.rows, pair, strict=True)
         )
-        return real, made
+        return real, generated
 
     def pictures(self, pairs: Iterable[Pair], mirrored: Collection[Pair] = ()) -> dict[Pair, PairPicture]:
         """Draw pairs side by side.

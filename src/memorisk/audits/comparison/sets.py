@@ -287,7 +287,7 @@ class Manifests:
     notes: tuple[str, ...]
     """Assumptions and omissions, one sentence for each."""
     options: PartOptions
-    """How the images are read."""
+    """Settings by which the images are read."""
 
 
 def read_manifests(
@@ -305,7 +305,7 @@ def read_manifests(
         train: Images that the generator was trained on.
         synthetic: Images that the generator made; None where they are not there yet.
         unseen: Real images that the generator never saw.
-        options: How the images are found and read.
+        options: Settings by which the images are listed and read.
         progress: Called with (stage, done, total).
         unseen_are_null: Whether training patients are ranked among unseen ones: there must be two, and no patient in
             both parts.
@@ -330,8 +330,8 @@ def read_manifests(
         if theirs is not None:
             notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
     notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
-    made = None if synthetic is None else read_source(synthetic, options.of_synthetic())
-    return Manifests(ours, made, theirs, tuple(dict.fromkeys(notes)), options)
+    drawn = None if synthetic is None else read_source(synthetic, options.of_synthetic())
+    return Manifests(ours, drawn, theirs, tuple(dict.fromkeys(notes)), options)
 
 
 def decode_parts(opened: Manifests, new: str, progress: Progress) -> dict[str, ImageStore]:

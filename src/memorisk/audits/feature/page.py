@@ -86,10 +86,10 @@ def first_screen(result: Result) -> FirstScreen:
     Args:
         result: Result of the audit.
     """
-    verdict, asked = FeatureVerdict.read(result.verdict), FeatureSummary.read(result.summary).n_controls_asked
-    found, sentences = verdict.counts.n_controls, [SENTENCES[verdict.status]]
-    if found < asked:
-        sentences.append(f"{found:,} controls of {asked:,} asked for were made: no more marks like it were found.")
+    verdict, requested = FeatureVerdict.read(result.verdict), FeatureSummary.read(result.summary).n_controls_asked
+    n_made, sentences = verdict.counts.n_controls, [SENTENCES[verdict.status]]
+    if n_made < requested:
+        sentences.append(f"{n_made:,} of {requested:,} requested controls were made: no further mark is like it.")
     return FirstScreen(
         **verdict_parts(result, FOUND if verdict.status == "fail" else ""),
         sentences=sentences,

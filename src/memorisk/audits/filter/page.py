@@ -416,9 +416,9 @@ def screening_parts(result: Result, n: FilterNumbers) -> dict[str, Any]:
 
 
 def kept_files(n: FilterNumbers) -> dict[str, str]:
-    """Name the folder of the kept set and the report of its audit, where there are any."""
-    kept = {"Kept set": KEPT} if n.sets.n_kept_images else {}
-    return kept if n.audited is None else kept | {"Its audit": f"{n.audited.folder}/report.html"}
+    """Name the folder of the folder set and the report of its audit, where there are any."""
+    folder = {"Kept set": KEPT} if n.sets.n_kept_images else {}
+    return folder if n.audited is None else folder | {"Its audit": f"{n.audited.folder}/report.html"}
 
 
 def _facts(n: FilterNumbers) -> list[Fact]:

@@ -101,8 +101,8 @@ def new_identities(
     named |= np.isin(calibration.manifest.studies, sorted({*train.manifest.studies} - {""}))
     groups, first = _people(calibration)
     shared = np.flatnonzero(same_pixels(calibration, train).row >= 0)
-    known = [images for _, images in _known_by(detectors, calibration) if images is not None]
-    by_detector = np.any([np.zeros(len(theirs), dtype=bool), *known], axis=0)
+    hits = [images for _, images in _known_by(detectors, calibration) if images is not None]
+    by_detector = np.any([np.zeros(len(theirs), dtype=bool), *hits], axis=0)
     counted, gone = [], np.zeros(len(theirs), dtype=bool)
     for reason in (np.flatnonzero(named), shared[~is_blank(calibration, shared)], by_detector):
         of_reason = np.isin(groups, groups[reason]) & ~gone

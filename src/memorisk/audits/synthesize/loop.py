@@ -101,7 +101,7 @@ class Loop:
         """Return the loop with its thresholds; passes and searches are at a workplace.
 
         Args:
-            workplace: Where the detectors work.
+            workplace: Place where the detectors work.
             progress: Called with (stage, done, total).
         """
         detectors = [detector.working_at(workplace) for detector in self.detectors]

@@ -24,14 +24,14 @@ def study_page(
     Args:
         layout: Schemas of the study.
         tables: Tables of the study.
-        blocks: What else its sections show, as figures, by name; in place of a table of the same name.
+        blocks: Further blocks of its sections, as figures, by name; they replace a table of the same name.
         lead: Blocks before the contents.
         subtitle: Subtitle, in place of the schema's.
         redacted: Whether ids and images are left out.
         **values: Values of the names in braces in the schema's sentences.
     """
-    page, shown = layout.page, {table.name: table_blocks(table) for table in tables} | dict(blocks)
-    sections = [Section(s.title, [b for name in s.shows for b in shown[name]], s.id) for s in page.sections]
+    page, blocks_by_name = layout.page, {table.name: table_blocks(table) for table in tables} | dict(blocks)
+    sections = [Section(s.title, [b for name in s.shows for b in blocks_by_name[name]], s.id) for s in page.sections]
     optional = {s.id for s in page.sections if s.optional}
     reading: list[Text] = [sentence.format_map(values) for sentence in page.reading]
     return Page(
@@ -56,7 +56,7 @@ def lead_blocks(
         answer: Answer to the question of the study.
         facts: Numbers by name.
         failed: Reason of each failure, by name.
-        *warnings: What limits the answer.
+        *warnings: Callouts that limit the answer.
     """
     items = [fact if isinstance(fact, Fact) else Fact(name, count(fact)) for name, fact in facts.items()]
     return [answer, Facts(items), *warnings, *failure_blocks(failed)]

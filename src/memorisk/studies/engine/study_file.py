@@ -90,7 +90,7 @@ def read_image_set(title: str, values: Any, keys: Collection[str], sources: Coll
         title: Name of the data set, on one line.
         values: Settings of the data set.
         keys: Keys that it may have, besides the options for reading.
-        sources: Those of its keys that must name images.
+        sources: Keys that must name images.
 
     Raises:
         InputError: Something is missing, unknown or not allowed.
@@ -110,7 +110,7 @@ def read_names(title: str, value: Any) -> tuple[str, ...]:
     """Return names of the file, each once: a list of them, or a single one.
 
     Args:
-        title: What has the names, as in "settings: detectors".
+        title: Title of the setting that holds the names, as in "settings: detectors".
         value: Value in the file.
 
     Raises:

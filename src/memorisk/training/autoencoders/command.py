@@ -112,9 +112,9 @@ class AutoencoderCommand(TrainingCommand[TrainAutoencoderOptions, ImageStore, Au
         training.restore(record)
         log = EarlyStoppingLog.of(record, done.losses[:, 0].tolist(), self.options.patience)
         summary = _summary(self.parts, training, log, self.progress)
-        seen = TrainingRecord.of(self.source, {"training": training.rows, "validation": training.validation})
+        record = TrainingRecord.of(self.source, {"training": training.rows, "validation": training.validation})
         scaling_factor = summary["latents"]["scaling_factor"]
-        save_autoencoder(training.network, run.path / AUTOENCODER, seen, scaling_factor=scaling_factor)
+        save_autoencoder(training.network, run.path / AUTOENCODER, record, scaling_factor=scaling_factor)
         return summary
 
     def estimate(self, training: AutoencoderTraining) -> AutoencoderPlan:

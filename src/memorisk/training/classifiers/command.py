@@ -191,12 +191,12 @@ class ClassifierCommand(TrainingCommand[TrainClassifierOptions, ImageStore, dict
     def _promise(self, job: TrainJob) -> dict[str, Any]:
         privacy = privacy_of(len(job.rows), job.options)
         spent = (privacy.noise_multiplier, privacy.sampling_rate, privacy.steps, privacy.delta)
-        known = self.source.manifest.groups_given
+        groups_given = self.source.manifest.groups_given
         return {
             **asdict(privacy),
             "accountant": "RDP, Poisson sampling, one image added or removed",
             "replace_one_epsilon": replace_one_epsilon(*spent),
-            **patient_epsilon(privacy, self.parts.groups[job.rows], known=known),
+            **patient_epsilon(privacy, self.parts.groups[job.rows], known=groups_given),
             "not_covered": [
                 "the choice of settings",
                 "the number of images",

@@ -69,9 +69,9 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
         pair for pair in dict.fromkeys(_memorized(result)) if pair not in exposed_pairs | {*near, *closest, *equal}
     ]
     mirrored -= {*_ids(rows(pairs, same & ~turned), "real_image", "image")}
-    shown = ShownPairs(sets.train, sets.synthetic, names)
-    parts = (shown.pictures(chosen, mirrored) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
-    return Pictures(*parts, aligned=_aligned(shown, result), mirrored=frozenset(mirrored))
+    pairs = ShownPairs(sets.train, sets.synthetic, names)
+    parts = (pairs.pictures(chosen, mirrored) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
+    return Pictures(*parts, aligned=_aligned(pairs, result), mirrored=frozenset(mirrored))
 
 
 def _memorized(result: Result) -> list[Pair]:
