@@ -25,6 +25,7 @@ from memorisk.runs.files import json_value, read_json, write_json
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
 from memorisk.runs.workload import Cost, Progress
 from memorisk.training.autoencoders.latent_store import Latents
+from memorisk.training.autoencoders.options import TrainAutoencoderOptions
 from memorisk.training.detectors.command_options import TrainDetectorOptions
 from memorisk.training.engine.data import Division, divide, parts_of_split
 from memorisk.training.engine.devices import is_main, keep_freed_memory, limited_threads, wait_for_all
@@ -32,6 +33,7 @@ from memorisk.training.engine.epoch_training import EpochSetup
 from memorisk.training.engine.loop import CHECKPOINT
 from memorisk.training.engine.optimization import build_optimizer
 from memorisk.training.engine.options import PartOptions, TrainClassifierOptions
+from memorisk.training.generators.options import TrainGeneratorOptions
 
 SUMMARY, MANIFEST = "training.json", "manifest.parquet"
 SPLIT_SETTINGS = ("splits", "split_seed", "validation_share", "test_share", "held_out")
@@ -41,7 +43,9 @@ ImageTraining = PartOptions | TrainDetectorOptions
 """The settings of a training whose images are divided into training, validation and test part."""
 
 
-Options = TypeVar("Options", TrainClassifierOptions, ImageTraining)
+Options = TypeVar(
+    "Options", TrainClassifierOptions, TrainAutoencoderOptions, TrainDetectorOptions, TrainGeneratorOptions
+)
 Source = TypeVar("Source", ImageStore, Latents)
 Training = TypeVar("Training")
 Plan = TypeVar("Plan")
