@@ -494,7 +494,7 @@ def test_the_plan_says_that_few_seeds_cannot_pass_in_the_words_of_the_verdict(ca
         notes = json.loads(plan(models, "--json"))["notes"]
         assert few.text in notes[0]
         assert sum("too few to tell what a training remembers" in note for note in notes) == 1
-    assert "note: this audit cannot pass with" in plan(4)
+    assert "no pass: this audit cannot pass with" in plan(4)
     verdict = json.loads((run / "verdict.json").read_text())
     why, ways = verdict["why"], verdict["what_would_decide"]
     assert [one["code"] for one in verdict["reasons"]][2] == "few-seeds"

@@ -141,7 +141,7 @@ def test_where_no_family_can_be_told_the_run_ends_in_one_line_and_the_plan_shows
     assert len(plan.costs) == 30
     assert not any(cost.promised for cost in plan.costs)
     show_plan(plan, as_json=False)
-    assert "no family of copies can be told from likeness" in " ".join(capsys.readouterr().out.split())
+    assert "no family of copies can be distinguished from likeness" in " ".join(capsys.readouterr().out.split())
     with pytest.raises(InputError, match="give another --detector, or --families"):
         filtered(sets, "none")
     assert not Path("none/kept").exists()

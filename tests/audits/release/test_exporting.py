@@ -143,7 +143,7 @@ def test_images_that_nobody_dismissed_stay_behind(
         ("copies", "runs/quality", "holds no review.csv"),
         ("copies", "nowhere.csv", "nowhere.csv"),
         ("copies", "runs/copies/pairs.csv", "the file does not exist"),
-        ("copies", "table.csv", "is no review.csv"),
+        ("copies", "table.csv", "is not a review.csv"),
     ],
 )
 def test_a_review_of_something_else_is_refused(

@@ -132,7 +132,7 @@ def test_where_no_family_can_be_told_the_dry_run_shows_the_costs_and_the_run_end
     assert (len(plan.costs), plan.new_rejected) == (len(FAMILIES) + len(PLANTED), None)
     assert not any(cost.promised for cost in plan.costs)
     show_plan(plan, as_json=False)
-    assert "no family of copies can be told from likeness" in " ".join(capsys.readouterr().out.split())
+    assert "no family of copies can be distinguished from likeness" in " ".join(capsys.readouterr().out.split())
     with pytest.raises(InputError, match="give another --detector, or --families"):
         run(place, "unaffordable", families=(), miss_rate=0.075)
     assert not (place / "unaffordable").exists()

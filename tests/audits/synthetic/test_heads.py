@@ -194,7 +194,7 @@ def test_what_does_not_go_together_is_refused(place: Path) -> None:
     assert synthetic_options({"detector": ["pixels", Path("pixels:4")]}).shared_level == 0.05
     np.savez(place / "f.npz", features=np.ones((N_TRAIN, 2)))
     sets = made_sets(place)
-    with pytest.raises(InputError, match="a file of features stands by itself"):
+    with pytest.raises(InputError, match="a file of features is used alone"):
         audited(sets, "run", "f.npz", "pixels")
     (place / "trained" / "detector").mkdir(parents=True)
     with pytest.raises(InputError, match=r"trained holds no detector: there is no detector.json in it$"):

@@ -214,7 +214,7 @@ def _check_saved(detectors: Sequence[PairDetector], options: SyntheticOptions, s
     """
     saved = any(detector.source.kind == "saved" for detector in detectors)
     if saved and len(detectors) > 1:
-        raise InputError("a file of features stands by itself, since no known copy has any: leave the others out")
+        raise InputError("a file of features is used alone, since no known copy has any: leave the others out")
     check_saved_features(options, saved=saved, held_out=sets.held is not None)
 
 

@@ -137,7 +137,7 @@ def _read_review_table(path: Path) -> pd.DataFrame:
     table = read_described(path, quoted=True)
     lacking = [name for name in COLUMNS if name not in table and name not in _MAY_LACK]
     if lacking:
-        raise InputError(f"{one_line(path)} is no review.csv of an audit: it lacks the column {lacking[0]}")
+        raise InputError(f"{one_line(path)} is not a review.csv of an audit: it lacks the column {lacking[0]}")
     return table
 
 

@@ -409,7 +409,7 @@ def _unread_notes(stores: dict[str, ImageStore]) -> list[str]:
     notes = []
     for what, store in stores.items():
         if n := n_unread(store):
-            notes.append(f"{n:,} {what} images or files could not be read, or are not there; nothing is said of them.")
+            notes.append(f"{n:,} {what} images or files could not be read, or are not there; nothing is known of them.")
     return notes
 
 

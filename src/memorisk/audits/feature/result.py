@@ -14,7 +14,7 @@ from memorisk.report.quantities import Quantity, Units
 from memorisk.statistics.memorization.mark_rank import MarkRank
 
 _M = Quantity(
-    "M: log sensitivity to the mark, beside its controls",
+    "M: log sensitivity to the mark, against its controls",
     "decimal",
     "m",
     Units("n_models", "{models}"),

@@ -49,7 +49,7 @@ SHARED = (
     "1 - {confidence:g}: of {shared}, each gets {each:.3g}. The promise then holds for all of them at once."
 )
 FAMILY_COSTS = (
-    "New {units} are copied by nobody, so that those whom a threshold leaves out are false alarms. Copies of a family "
+    "New {units} have no copies, so that those that a threshold leaves out are false alarms. Copies of a family "
     "that is not promised may pass the filter unnoticed: the audit of the kept set alone looks for them."
 )
 USER = (

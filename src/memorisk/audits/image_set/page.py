@@ -121,7 +121,7 @@ def _copies(sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None, reda
     n, crossing = len(set(sets["set"].tolist())), sets["across"] != ""
     summary = (
         f"{plural(n, 'set', 'sets')} of copies, {count(sets.loc[crossing, 'set'].nunique())} of "
-        "them across patients, splits or labels: these stand first. In a set every two images were found to be a pair."
+        "them across patients, splits or labels: these come first. In a set every two images were found to be a pair."
     )
     blocks: list[Block] = [Paragraph(summary)]
     if pictures is not None:
@@ -306,7 +306,7 @@ def _splits(check: ImageCheck, redact: bool) -> list[Block]:
     )  # fmt: skip
     if len(check.split_copies):
         columns = [words("split", "Split", row=True), words("also_in", "Also in"), number("images", "Images", "count")]
-        blocks.append(Table(frame=check.split_copies, columns=columns, caption="Images that stand in a split twice, or "
+        blocks.append(Table(frame=check.split_copies, columns=columns, caption="Images that are in a split twice, or "
                             "in two splits."))  # fmt: skip
     columns = [*([] if redact else [words("group", "Patient or group", row=True)]), words("splits", "Splits"),
                number("images", "Images", "count")]  # fmt: skip

@@ -239,8 +239,8 @@ def _setup(found: Quality) -> list[Block]:
     blocks: list[Block] = [Definitions(items)]
     if not found.numbers.patients_given:
         text = (
-            "No patients were given with some of the images, so that every image stands for itself: intervals are too "
-            "narrow if patients have several. Name patients with --group-from or --group-column."
+            "No patients were given with some of the images, so that every image counts as a patient: intervals are "
+            "too narrow if patients have several. Name patients with --group-from or --group-column."
         )
         blocks.append(Callout("note", "Patients were not given", [Paragraph(text)]))
     if found.notes:

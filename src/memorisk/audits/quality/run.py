@@ -206,7 +206,7 @@ def _sources(options: QualityOptions, sets: Sets) -> list[FeatureSource]:
     sources = [parse_source(default if text == AUTO else text) for text in options.features]
     saved = [source for source in sources if source.kind == "saved"]
     if saved and len(sources) > 1:
-        raise InputError("a file of features stands by itself: leave the other features out")
+        raise InputError("a file of features is used alone: leave the other features out")
     check_saved_features(options, saved=bool(saved), held_out=sets.held is not None)
     return sources
 

@@ -259,7 +259,7 @@ def target_tables(reading: ResultView) -> list[Table]:
     attack_rows = [{"attack": _title(k, False), **to_row(v)} for k, v in target.attacks.items()]
     caption = (
         "Attacks on the very model, its training images against the test part. Intervals: over patients; the model "
-        "was trained once, and this file is what is asked about."
+        "was trained once, and the question is about this file."
     )
     whole = pd.DataFrame(attack_rows).astype({"attack": object})
     tables = [_attack_table(whole, caption, _gates(reading), label=False)]
