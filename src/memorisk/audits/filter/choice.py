@@ -219,7 +219,7 @@ def none_affordable(costs: Sequence[FamilyCost], detectors: Sequence[str]) -> st
     least = min(costs, key=lambda cost: math.inf if cost.new is None else cost.new.estimate)
     share = np.nan if least.new is None else 100 * least.new.estimate
     return (
-        f"{listed(list(detectors))}: no family of copies can be distinguished from likeness, since each threshold leaves "
-        f"out more than {100 * MOST_NEW_PEOPLE:g} % of new people (least: {least.family}, {share:.0f} %): give another "
+        f"{listed(list(detectors))}: no family of copies can be distinguished from likeness, since each threshold "
+        f"leaves out more than {100 * MOST_NEW_PEOPLE:g} % of new people (least: {least.family}, {share:.0f} %): give another "
         "--detector, or --families to promise some at their cost (--dry-run with --families copies shows it)"
     )
