@@ -220,6 +220,6 @@ def none_affordable(costs: Sequence[FamilyCost], detectors: Sequence[str]) -> st
     share = np.nan if least.new is None else 100 * least.new.estimate
     return (
         f"{listed(list(detectors))}: no family of copies can be distinguished from likeness, since each threshold "
-        f"leaves out more than {100 * MOST_NEW_PEOPLE:g} % of new people (least: {least.family}, {share:.0f} %): give another "
-        "--detector, or --families to promise some at their cost (--dry-run with --families copies shows it)"
+        f"leaves out more than {100 * MOST_NEW_PEOPLE:g} % of new people (least: {least.family}, {share:.0f} %): give "
+        "another --detector, or --families to promise some at their cost (--dry-run with --families copies shows it)"
     )
