@@ -390,7 +390,7 @@ def test_fewer_controls_than_asked_for_are_told(place: Path) -> None:
     given = {"mark": "text:JO", "text_height": 7, "normalise": "none", "n_controls": 500, "place": "0,0"}
     found = audit_feature("feature_nets:fresh", out=place / "names", probes=str(place / "probes"), **given)
     assert found.verdict["n_controls"] < 500
-    assert "of 500 asked for" in (place / "names" / "report.html").read_text()
+    assert "of 500 requested" in (place / "names" / "report.html").read_text()
 
 
 def test_a_model_given_twice_is_refused(place: Path) -> None:

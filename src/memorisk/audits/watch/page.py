@@ -81,10 +81,23 @@ def first_screen(result: WatchResult) -> FirstScreen:
         sentences=[verdict.sentence],
         lists={"Why": [reason.text for reason in verdict.reasons], "What to do next": verdict.next_steps},
         warnings=dict(result.warnings),
-        facts=[Fact("Looks", count(len(looks)), planned), *facts(last), *_image_quality(last, result)],
+        facts=[
+            Fact("Looks", count(len(looks)), planned),
+            *facts(last),
+            *_shortest_list(last),
+            *_image_quality(last, result),
+        ],
         tables=_tables(evaluation_table(looks)),
         notes=[*result.notes, _FINAL],
     )
+
+
+def _shortest_list(look: Evaluation) -> list[Fact]:
+    """Say how many patients a list needs at least; nothing where a single one could be listed, or none at all."""
+    shortest = look.shortest_list
+    if not 1 < shortest <= look.n_train:
+        return []
+    return [Fact("Shortest possible list", count(shortest), f"no list below {count(shortest)} was possible")]
 
 
 def _image_quality(look: Evaluation, result: WatchResult) -> list[Fact]:
