@@ -176,7 +176,12 @@ def build_store(
     folder = stores / key
     if not is_complete(folder):
         plan = StorePlan(
-            key=key, stores=stores, sources=sources, rule=rule, names=manifest.table[["path", "image"]], options=options
+            key=key,
+            stores=stores,
+            sources=sources,
+            rule=rule,
+            names=manifest.table.loc[:, ["path", "image"]],
+            options=options,
         )
         with write_guard(stores, DECODED_IMAGES):
             stores.mkdir(mode=0o700, exist_ok=True)

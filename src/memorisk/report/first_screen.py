@@ -75,11 +75,11 @@ def first_screen(outcome: Any, kind: str = "") -> FirstScreen:
     if isinstance(outcome, Result) and outcome.redacted:
         outcome = outcome.replace(verdict=redact(outcome).verdict)
     place = kind_of(kind or outcome.verdict.get("audit") or "classifier").first_screen
-    return load_part(place)(outcome) if place else FirstScreen(**verdict_parts(outcome))
+    return load_part(place)(outcome) if place else verdict_screen(outcome)
 
 
-def verdict_parts(result: Result, headline: str = "") -> dict[str, Any]:
-    """Return the parts of a first screen that every verdict has: box, headline, reasons and remedies.
+def verdict_screen(result: Result, headline: str = "") -> FirstScreen:
+    """Return what the first screen of every verdict has: box, headline, reasons and remedies.
 
     Args:
         result: Result with the verdict.
@@ -87,11 +87,11 @@ def verdict_parts(result: Result, headline: str = "") -> dict[str, Any]:
     """
     status = result.status if result.status in BOXES else "undecided"
     ways = {WAYS[status]: result.what_would_decide} if status in WAYS else {}
-    return {
-        "kind": BOXES[status],
-        "headline": headline or run_headline(status, result.verdict.get("audit")),
-        "lists": {"Why": result.why, **ways},
-    }
+    return FirstScreen(
+        kind=BOXES[status],
+        headline=headline or run_headline(status, result.verdict.get("audit")),
+        lists={"Why": result.why, **ways},
+    )
 
 
 def _folded(sentences: Sequence[str]) -> list[Block]:

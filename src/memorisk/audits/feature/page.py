@@ -1,6 +1,7 @@
 """The report of a mark: the findings, the place of the mark among its controls, and the strongest answers."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import column_numbers, count, decimal
 from memorisk.report.figures.histograms import rank_plot
-from memorisk.report.first_screen import FirstScreen, verdict_parts
+from memorisk.report.first_screen import FirstScreen, verdict_screen
 from memorisk.report.quantities import facts
 from memorisk.report.result import Result
 from memorisk.statistics.memorization.mark_rank import MarkRank
@@ -90,8 +91,8 @@ def first_screen(result: Result) -> FirstScreen:
     n_made, sentences = verdict.counts.n_controls, [SENTENCES[verdict.status]]
     if n_made < requested:
         sentences.append(f"{n_made:,} of {requested:,} requested controls were made: no further mark is like it.")
-    return FirstScreen(
-        **verdict_parts(result, FOUND if verdict.status == "fail" else ""),
+    return replace(
+        verdict_screen(result, FOUND if verdict.status == "fail" else ""),
         sentences=sentences,
         facts=[Fact("Sensitivity to the mark", *sensitivity(verdict)), *facts(verdict, models=model_units(verdict))],
     )

@@ -9,7 +9,7 @@ patients and pairs, scores), and its end: how it was done, and the line below th
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import capitalized, column_numbers, column_texts, count, decimal, percent, rows
 from memorisk.report.figures.histograms import distance_plot
-from memorisk.report.first_screen import FirstScreen, verdict_parts
+from memorisk.report.first_screen import FirstScreen, verdict_screen
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import plural
@@ -395,10 +395,10 @@ def first_screen(result: Result) -> FirstScreen:
         result: Result of the filter.
     """
     n = from_json(FilterSummary, result.summary).numbers
-    return FirstScreen(**screening_parts(result, n), facts=_facts(n), files=kept_files(n))
+    return replace(screening_screen(result, n), facts=_facts(n), files=kept_files(n))
 
 
-def screening_parts(result: Result, n: FilterNumbers) -> dict[str, Any]:
+def screening_screen(result: Result, n: FilterNumbers) -> FirstScreen:
     """Return what the first screens of a filter and of a loop around one share.
 
     Args:
@@ -409,14 +409,14 @@ def screening_parts(result: Result, n: FilterNumbers) -> dict[str, Any]:
     promise, exposed = n.promise, wording.exposed_words(n)
     promised = [promise.guarantee, wording.unpromised_words(promise)] if promise.guarantee else []
     promised += [wording.NO_PROMISE.format(why="; ".join(promise.doubts))] if promise.doubts else []
-    parts = verdict_parts(result, headline)
-    lists = {**parts["lists"], "What is promised besides": promised, "Who is exposed": [exposed] if exposed else []}
+    screen = verdict_screen(result, headline)
+    lists = {**screen.lists, "What is promised besides": promised, "Who is exposed": [exposed] if exposed else []}
     excluded = wording.excluded_words(n.calibration.exclusions, n.terms)
-    return parts | {"sentences": [sentence], "lists": lists, "notes": [f"Calibration: {who}." for who in excluded]}
+    return replace(screen, sentences=[sentence], lists=lists, notes=[f"Calibration: {who}." for who in excluded])
 
 
 def kept_files(n: FilterNumbers) -> dict[str, str]:
-    """Name the folder of the folder set and the report of its audit, where there are any."""
+    """Name the folder of the kept set and the report of its audit, where there are any."""
     folder = {"Kept set": KEPT} if n.sets.n_kept_images else {}
     return folder if n.audited is None else folder | {"Its audit": f"{n.audited.folder}/report.html"}
 

@@ -4,6 +4,7 @@ Its fixed wording comes first, apart from the layout, so that a checker of its c
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from memorisk.audits.comparison.page_parts import DefinitionRows, footer, set_rows
 from memorisk.audits.comparison.pictures import Pair, PairPicture
@@ -15,7 +16,7 @@ from memorisk.audits.filter.page import (
     guarantee_section,
     kept_files,
     score_section,
-    screening_parts,
+    screening_screen,
     setup_section,
 )
 from memorisk.audits.filter.wording import (
@@ -150,16 +151,16 @@ def first_screen(result: Result) -> FirstScreen:
         result: Result of the loop.
     """
     n = from_json(LoopSummary, result.summary).numbers
-    sets, parts = n.filter.sets, screening_parts(result, n.filter)
+    sets, screen = n.filter.sets, screening_screen(result, n.filter)
     facts = [
         Fact("Kept", count(sets.n_kept_images), f"of {count(n.n_asked)}"),
         Fact("Drawn", count(n.n_drawn), f"{count(sets.n_rejected_images)} rejected"),
         *exposed_facts(n.filter),
         Fact(*_copies(n)),
     ]
-    notes = [*([empty_places(n)] if n.n_empty else []), *parts["notes"]]
+    notes = [*([empty_places(n)] if n.n_empty else []), *screen.notes]
     ledger = {"Ledger": "ledger.csv"} if sets.filtered else {}
-    return FirstScreen(**parts | {"notes": notes}, facts=facts, files=kept_files(n.filter) | ledger)
+    return replace(screen, notes=notes, facts=facts, files=kept_files(n.filter) | ledger)
 
 
 def _copies(n: LoopNumbers) -> tuple[str, str, str]:

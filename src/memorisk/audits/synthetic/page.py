@@ -4,6 +4,8 @@ May it be released? Who is exposed? How sure is that? What do the distances look
 pairs are closest? What does it rest on, and what was not looked at?
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -39,7 +41,7 @@ from memorisk.report.blocks import (
     words,
 )
 from memorisk.report.columns import booleans, column_texts, count, percent, rows
-from memorisk.report.first_screen import FirstScreen, verdict_parts
+from memorisk.report.first_screen import FirstScreen, verdict_screen
 from memorisk.report.numbers import from_json
 from memorisk.report.quantities import facts
 from memorisk.report.result import Result
@@ -121,7 +123,7 @@ def first_screen(result: Result) -> FirstScreen:
     if n_open := sum(not judgement for judgement in column_texts(result.tables["review"], "verdict")):
         run = one_line(result.folder or "RUN")
         notes.append(wording.TO_JUDGE.format(pairs=plural(n_open, "pair", "pairs"), run=run))
-    return FirstScreen(**verdict_parts(result), sentences=[n.terms.fill(sentence)], facts=_facts(n), notes=notes)
+    return replace(verdict_screen(result), sentences=[n.terms.fill(sentence)], facts=_facts(n), notes=notes)
 
 
 def _facts(n: SyntheticNumbers) -> list[Fact]:

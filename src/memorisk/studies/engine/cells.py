@@ -9,7 +9,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,22 +27,13 @@ CELLS = "cells"
 class CellFolder(ABC):
     """A cell of a study by its folder, which holds one file of arrays for each of its parts."""
 
-    if TYPE_CHECKING:  # fields of some cells, properties of others
-
-        @property
-        def out(self) -> Path:
-            """Return the folder of the study."""
-            ...
-
-        @property
-        def key(self) -> str:
-            """Return the key of everything that decides its results."""
-            ...
-
-        @property
-        def parts(self) -> Sequence[str]:
-            """Return the names of the results that the cell leaves."""
-            ...
+    # Fields of some cells, properties of others: pyright takes either for an annotation of `Any` alone.
+    out: Any
+    """Path of the folder of the study."""
+    key: Any
+    """Key of everything that decides its results, a text."""
+    parts: Any
+    """Names of the results that the cell leaves, a sequence of texts."""
 
     @property
     @abstractmethod

@@ -230,9 +230,9 @@ def target_section(reading: ResultView) -> list[Block]:
         blocks.append(_replication(target.replication))
     if target.attacks and target.control is not None:
         blocks += _control(pd.DataFrame([to_row(target.control)]))
-    whole, *by_class = target_tables(reading) or [None]
-    blocks += [whole] if whole is not None else []
-    blocks += [Details(table.caption.removesuffix("."), [table], printed=False) for table in by_class]
+    tables = target_tables(reading)
+    blocks += tables[:1]
+    blocks += [Details(table.caption.removesuffix("."), [table], printed=False) for table in tables[1:]]
     described = {
         "File": target.file,
         "sha256": target.sha256,

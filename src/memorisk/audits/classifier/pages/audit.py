@@ -6,6 +6,7 @@ leaves out sentences for which a result of ``audit losses`` or of an older run h
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,7 +47,7 @@ from memorisk.report.blocks import (
     words,
 )
 from memorisk.report.columns import booleans, column_texts, count, decimal, largest_first, percent, rows
-from memorisk.report.first_screen import FirstScreen, verdict_parts
+from memorisk.report.first_screen import FirstScreen, verdict_screen
 from memorisk.report.result import Result
 from memorisk.runs.errors import listed as named
 from memorisk.runs.errors import one_line
@@ -114,11 +115,12 @@ def first_screen(result: Result) -> FirstScreen:
 def _first_screen(reading: ResultView) -> FirstScreen:
     summary = reading.summary
     unscored = summary.images.training_sentence
-    parts = verdict_parts(reading.result)
-    why, *ways = parts["lists"].items()
+    screen = verdict_screen(reading.result)
+    why, *ways = screen.lists.items()
     unnoticed = [] if reading.status == "pass" else _unnoticed(reading)
-    return FirstScreen(
-        **parts | {"lists": dict([why, ("What can go unnoticed", unnoticed), *ways])},
+    return replace(
+        screen,
+        lists=dict([why, ("What can go unnoticed", unnoticed), *ways]),
         sentences=[_sentence(reading), *filter(None, [summary.audited, unscored])],
         facts=_facts(reading),
         tables=[class_summary(reading), *([] if summary.target is None else target_tables(reading)[:1])],
