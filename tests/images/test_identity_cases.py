@@ -99,9 +99,9 @@ def test_equal_rows_merge_and_others_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("windows_abs", r"their beginning C:\\Users\\x\\data\\img stands for"),
-        ("unc", r"their beginning \\\\srv\\share\\img stands for"),
-        ("posix_abs", "their beginning /home/alice/data/img stands for"),
+        ("windows_abs", r"their beginning C:\\Users\\x\\data\\img means"),
+        ("unc", r"their beginning \\\\srv\\share\\img means"),
+        ("posix_abs", "their beginning /home/alice/data/img means"),
         ("case", "capital and small letters"),
     ],
 )
