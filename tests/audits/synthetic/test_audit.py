@@ -17,6 +17,7 @@ from memorisk.audits.synthetic.reasons import NoHeldOut
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.audits.synthetic.verdict import synthetic_verdict
+from memorisk.audits.synthetic.wording import NO_THRESHOLD
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
 from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
 from memorisk.models.settings import DEFAULT_COMPARISONS
@@ -456,7 +457,7 @@ def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = answer(capsys, *given, "--out", "runs/copies")
     assert code == 1
     assert "NOT READY FOR RELEASE" in out
-    assert "patients listed: " in out
+    assert "Patients listed: " in out
     code, out, _ = answer(capsys, *given, "--out", "runs/copies", "--json", "--fail-on", "never")
     assert (code, json.loads(out)["status"], json.loads(out)["gate"]) == (0, "fail", "never")
     code, out, _ = answer(capsys, *given, "--out", "runs/dry", "--dry-run", "--json")
@@ -505,7 +506,7 @@ def test_the_command_with_several_detectors_pairs_and_a_review(place: Path, caps
     table.to_csv("judged.csv", index=False)
     more = ("--paired", "pairs.csv", "--review", "judged.csv")
     code, out, _ = answer(capsys, *given, *more, "--out", "runs/paired")
-    assert "MemRate by pixels, euclidean: no threshold" in out
+    assert NO_THRESHOLD in (place / "runs" / "paired" / "report.html").read_text()
     assert "1 pair was dismissed by a person" in out
     code, out, _ = answer(capsys, *given, *more, "--out", "runs/config", "--print-config")
     (place / "several.yaml").write_text(out)
