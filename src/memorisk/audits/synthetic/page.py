@@ -177,12 +177,13 @@ def _limits(share: Proportion) -> str:
 
 
 def _rates(paired: Paired | None) -> list[Fact]:
-    """Return MemRate of the first detector that has one."""
-    for rates in () if paired is None else paired.rates:
+    """Return MemRate of the first detector that has one, or why no detector has one."""
+    every = () if paired is None else paired.rates
+    for rates in every:
         if rates.rate is not None:
             held = "" if rates.held is None else f"held out: {percent(rates.held.estimate)}"
             return [Fact("MemRate", percent(rates.rate.estimate), held)]
-    return []
+    return [Fact("MemRate", "not known", rates.promise or wording.NO_THRESHOLD) for rates in every[:1]]
 
 
 def _exposed(result: Result, summary: SyntheticSummary, pictures: Pictures | None, redact: bool) -> list[Block]:
