@@ -310,7 +310,7 @@ def test_refusals(place: Path, capsys) -> None:
         ({"paired": True}, "leave paired out"),
         ({"images": 0}, "images is 0"),
         ({"generator": f"{HERE}:nothing"}, "unknown function"),
-        ({"train_split": "train"}, "which part of TRAIN calibrates"),
+        ({"train_split": "train"}, "name the part of TRAIN that the generator never saw"),
         ({"generator": f"{HERE}:careless"}, "another image of the same seed alone"),
     ):
         with pytest.raises(InputError, match=said):
