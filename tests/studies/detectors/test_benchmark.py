@@ -79,7 +79,8 @@ def test_going_on_computes_nothing_again_and_writes_the_same(benched: tuple[Path
 
 KILLED = """
 import sys
-from memorisk.studies.detectors import benchmark, cells
+from memorisk.studies.detectors import benchmark
+from memorisk.studies.engine import cells
 from tests.studies.detectors.test_benchmark import LITTLE
 write = cells.write_result
 def told(path, arrays):

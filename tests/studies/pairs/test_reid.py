@@ -146,7 +146,7 @@ def test_going_on_computes_nothing_again_and_writes_the_same(people: Path, heade
 
 KILLED = """
 import sys
-from memorisk.studies.pairs import cells
+from memorisk.studies.engine import cells
 from memorisk.studies.pairs.reid import benchmark_reid
 write = cells.write_result
 def told(path, arrays):
