@@ -308,7 +308,7 @@ def test_the_command(capsys, run, tmp_path):
     weights = ("--features", "before", "small_resnet", "--feature-weights", "none")
     code, shown, err = answer(capsys, "explain", run, *weights, "--out", out)
     assert (code, err) == (0, "")
-    assert "rho within classes" in shown
+    assert "Rho within" in shown
     assert "small_resnet" in shown
     assert str(out / PAGE) in shown.replace("\n", "")
     code, shown, _ = answer(capsys, "explain", run, *weights, "--out", out, "--json")
