@@ -186,6 +186,11 @@ def signed(value: float | None, digits: int = 2) -> str:
     return "unknown" if value is None or value != value else f"{value:+.{digits}f}"
 
 
+def plain_text(text: str) -> Text:
+    """Return a text for the terminal: a page's non-breaking spaces, which a search would not find, are plain ones."""
+    return Text(text.replace("\N{NO-BREAK SPACE}", " "))
+
+
 def print_rows(console: Console, rows: Iterable[tuple[str, str]], before: str = "") -> None:
     """Print names, each with its value on the same line.
 
@@ -195,7 +200,7 @@ def print_rows(console: Console, rows: Iterable[tuple[str, str]], before: str = 
         before: Text before each name.
     """
     for name, value in rows:
-        console.print(Text(f"{before}{name}: {value}"), soft_wrap=True)
+        console.print(plain_text(f"{before}{name}: {value}"), soft_wrap=True)
 
 
 def plain_table(headings: Sequence[str], *, left: Sequence[str] = ()) -> Table:
@@ -217,7 +222,7 @@ def print_list(console: Console, heading: str, lines: Iterable[str]) -> None:
     for number, line in enumerate(lines):
         if not number:
             console.print(Text(heading))
-        console.print(Text(f"  {line}"), soft_wrap=True)
+        console.print(plain_text(f"  {line}"), soft_wrap=True)
 
 
 def plain_console() -> Console:

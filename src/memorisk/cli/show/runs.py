@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from memorisk.cli.show.common import plain_console, plain_table, print_json, print_list, print_rows
+from memorisk.cli.show.common import plain_console, plain_table, plain_text, print_json, print_list, print_rows
 from memorisk.report.blocks import Table
 from memorisk.report.cells import cell_text, inline_text
 from memorisk.report.first_screen import FirstScreen, first_screen
@@ -48,7 +48,7 @@ def show_screen(screen: FirstScreen, files: Mapping[str, str], folder: Path | No
     console.print()
     console.print(Text(screen.headline.upper(), style="bold"), soft_wrap=True)
     for sentence in screen.sentences:
-        console.print(Text(inline_text(sentence)), soft_wrap=True)
+        console.print(plain_text(inline_text(sentence)), soft_wrap=True)
     for heading, sentences in screen.lists.items():
         print_list(console, heading, sentences)
     print_rows(console, screen.warnings.items(), before="Warning: ")
@@ -60,13 +60,13 @@ def print_table(console: Console, table: Table) -> None:
     """Print the columns of a table that its frame has, in full: what is narrow wraps, and nothing is cut."""
     columns = [column for column in table.columns if column.source in table.frame]
     if not len(table.frame):
-        console.print(Text(f"{table.caption} {table.empty}"), soft_wrap=True)
+        console.print(plain_text(f"{table.caption} {table.empty}"), soft_wrap=True)
         return
     grid = plain_table([c.heading for c in columns], left=[c.heading for c in columns if not c.numeric])
     for row in table.frame.to_dict("records"):
-        grid.add_row(*(Text(cell_text({str(name): value for name, value in row.items()}, c)) for c in columns))
+        grid.add_row(*(plain_text(cell_text({str(name): value for name, value in row.items()}, c)) for c in columns))
     console.print(grid)
-    console.print(Text(table.caption), soft_wrap=True)
+    console.print(plain_text(table.caption), soft_wrap=True)
 
 
 def show_plan(plan: Any, *, as_json: bool, before: str = "") -> None:
