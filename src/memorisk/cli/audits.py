@@ -1,6 +1,6 @@
 """``memorisk audit synthetic``, ``audit feature``, ``images mark``, ``explain``, ``watch``: arguments, handed on.
 
-`main` holds the audits of classifiers. Loads nothing heavy until a command runs.
+`classifiers` holds the audits of classifiers. Loads nothing heavy until a command runs.
 """
 
 import inspect

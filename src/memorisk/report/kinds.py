@@ -88,7 +88,7 @@ _OWN = (
         "training, and whether an outsider could tell from it who was.",
         clears="weights",
         lists_people=True,
-        verdict_form=5,
+        verdict_form=6,
     ),
     RunKind(
         name="losses",
@@ -105,7 +105,7 @@ _OWN = (
         looked_for="Whether the models answer differently for a person because their images were in the training, and "
         "whether an outsider could tell from it who was.",
         lists_people=True,
-        verdict_form=5,
+        verdict_form=6,
     ),
     RunKind(
         name="feature",

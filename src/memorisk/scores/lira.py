@@ -1,6 +1,6 @@
 """LiRA, the likelihood-ratio attack (Carlini et al. 2022), from reference models that did and did not see each image.
 
-The statistic is ``phi = log p_y - log(1 - p_y)`` (``differential.logit_margin``). For each image the references give
+The statistic is ``phi = log p_y - log(1 - p_y)`` (`memorization.logit_margin`). For each image the references give
 two Gaussians, of models that saw it (IN) and of models that did not (OUT):
 
 * online: ``log N(phi; c_in, s_in) - log N(phi; c_out, s_out)``;

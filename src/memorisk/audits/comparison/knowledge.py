@@ -2,7 +2,7 @@
 
 METHODS section 5: a detector was trained on neither real part, or on both alike. A detector that was trained on
 training images and not on held-out ones sees the former otherwise, and the ranks of section 5 say nothing. Its
-folder has hashes of the images and patients that it was trained and chosen on (`models.detectors.detectors`). These
+folder has hashes of the images and patients that it was trained and chosen on (`models.provenance`). These
 are compared with both parts here. Of other encoders nothing is known but their weights.
 
 People that a generator was trained or chosen on are refused as well. The report notes what is not known of it.

@@ -1,7 +1,7 @@
 """The threshold of each detector, from one random positive pair of each new identity and family of copies.
 
 A family is a kind of copies that the guarantee is about (METHODS section 4, "Guarantee"). ``re-identification``
-pairs two different images of one identity. Every family of `memorisk.images.alterations.graded` pairs
+pairs two different images of one identity. Every family of `memorisk.images.alterations.families` pairs
 an image with a copy of it, its strength drawn evenly from the family's. ``flipped`` and ``cropped`` pair it with a
 copy that the audit of a synthetic set plants under that name (`memorisk.images.alterations.plants`).
 

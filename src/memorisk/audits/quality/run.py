@@ -1,7 +1,7 @@
 """``memorisk quality``: figures of a set of synthetic images in any feature spaces, compared with held-out ones.
 
-Quality says nothing about privacy: a set of copies has the best figures there are. `memorisk.statistics`
-(``quality_*``) defines the figures and the meaning of their intervals; this module decodes, computes features, and
+Quality says nothing about privacy: a set of copies has the best figures there are. `memorisk.statistics.quality`
+defines the figures and the meaning of their intervals; this module decodes, computes features, and
 writes. Features and trainings are kept, so that the same command continues where a killed one stopped.
 """
 

@@ -2,7 +2,7 @@
 
 The networks are those of Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", section 4.1 and
 appendix B; widths and depth of the mapping are arguments, smaller by default
-(`memorisk.training.generators.gan.options`). Written from the paper.
+(`memorisk.training.generators.options`). Written from the paper.
 
 The learning rate is equalised: weights are kept at a deviation of 1 and scaled by 1 / sqrt(fan-in) when they are used,
 so that Adam moves all layers at one pace. Every operation has a second derivative, which R1 and the path length penalty

@@ -1,7 +1,10 @@
-"""Numbers at which verdicts are decided: every level, power and gate, in one place (METHODS section 6).
+"""Numbers at which verdicts on people are decided: levels, powers and gates (METHODS section 6).
 
 A verdict of another kind of audit reads the same number where it means the same. Nothing here is measured on data; a
-threshold that depends on the data at hand is computed where the data are.
+threshold that depends on the data at hand is computed where the data are. Elsewhere are the sizes of mean M that
+``--fail-on`` names (`tiers`), the level of a mark (`audits.feature.options`), and the recall that a set needs
+(`audits.synthetic.options`). Who changes a number raises `verdict_form` of the kinds in `report.kinds`, so that saved
+verdicts by the old rule are refused.
 """
 
 from typing import Final

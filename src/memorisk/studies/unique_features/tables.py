@@ -2,7 +2,7 @@
 
 A row of "ours" is an arm: a network on a data set under a regulariser. The unit is the model. Canaries of an arm
 share its references, so that their single findings are not independent; the test of all canaries together is one
-test. ``COLUMNS`` defines how the corrected numbers are shown, on the page and in Markdown alike.
+test. ``study.yaml`` defines how the corrected numbers are shown, on the page and in Markdown alike.
 """
 
 import numpy as np

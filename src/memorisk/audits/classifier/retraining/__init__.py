@@ -2,5 +2,5 @@
 
 `defences` trains under other regimes (`bench defences`), `interventions` on images without colour, structure or
 detail (`--intervene`), `privacy` with label-noise canaries, against the promise of a private training.
-`intervention_effects` holds the table of an intervention and its section of the report.
+`intervention_effects` holds the table of an intervention.
 """
