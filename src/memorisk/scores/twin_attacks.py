@@ -1,8 +1,8 @@
 """Membership-inference attacks on a pair of twin models, and the control (METHODS section 1, "Attacks").
 
 Paper 000, section A.8 names five scores over the candidate's and the independent model's losses. Each is an
-``AttackSpec`` here, and adding another is one entry in ``_OWN``, of which ``ATTACKS`` is made. Two things decide what a score may be compared
-with:
+``AttackSpec`` here, and adding another is one entry in ``_OWN``, of which ``ATTACKS`` is made. Two things decide what a
+score may be compared with:
 
 * a score of the target's loss alone may take as non-members whatever the *target* did not see: the twin's canaries (C2)
   and the test part (E);

@@ -107,7 +107,8 @@ def duplicate_trend(values: ArrayLike, copies: ArrayLike, level: float = 0.95) -
     jackknife) enters the two-way interval, so that neither equal variances nor one seed's luck are assumed.
 
     Args:
-        values: Group means of the signed gap per seed, `[G, S]`, NaN where not scored (`scores.memorization.group_table`).
+        values: Group means of the signed gap per seed, `[G, S]`, NaN where not scored
+            (`scores.memorization.group_table`).
         copies: Number of copies of each group's images in the training data, `[G]`, at least 1.
         level: Coverage of the interval.
 
