@@ -1489,13 +1489,13 @@ def load_manifest(source: ImageSource, options: ImageOptions | None = None) -> M
         MissingExtraError: DICOM or NIfTI is read without the extra ``medical``.
     """
 
-def local_source(source: ImageSource, store: Path | None = None, *, beside: bool = False) -> Path:
+def local_source(source: ImageSource, store: Path | None = None, *, whole_folder: bool = False) -> Path:
     """Return a local file or folder with the content of a source.
 
     Args:
         source: A path, returned as it is, or a URL, whose copy is made or brought up to date.
         store: The cache folder (`cache_folder`).
-        beside: Whether to copy, for the URL of a file, all files of its folder, such as the images of a table.
+        whole_folder: Whether to copy, for the URL of a file, all files of its folder, such as the images of a table.
 
     Raises:
         InputError: The URL names nothing or holds a password, or a file name leads out of the copy.

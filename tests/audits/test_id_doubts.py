@@ -161,12 +161,17 @@ def test_a_study_under_two_ids_in_two_sources_is_a_doubt(place: Path, capsys: py
 class Parts(ComparedParts):
     """Training and synthetic images."""
 
-    manifests: tuple[Manifest, None, Manifest]
+    train: Manifest
+    synthetic: Manifest
+
+    @property
+    def manifests(self) -> tuple[Manifest, None, Manifest]:
+        return self.train, None, self.synthetic
 
 
 def test_a_synthetic_image_of_a_real_study_is_a_doubt(place: Path) -> None:
     train, made = (load_manifest(place / f"{name}.csv") for name in ("train", "made"))
-    assert [doubt for doubt in Parts((train, None, made)).id_doubts if IN_SYNTHETIC in doubt.why] == []
+    assert [doubt for doubt in Parts(train, made).id_doubts if IN_SYNTHETIC in doubt.why] == []
     table = made.table.assign(**{STUDY: np.where(np.arange(made.n) == 0, "1.t.0", "")})
     made.table.loc[:, STUDY] = table[STUDY]
-    assert [doubt for doubt in Parts((train, None, made)).id_doubts if IN_SYNTHETIC in doubt.why]
+    assert [doubt for doubt in Parts(train, made).id_doubts if IN_SYNTHETIC in doubt.why]
