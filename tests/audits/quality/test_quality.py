@@ -46,7 +46,7 @@ def test_the_command_writes_figures_and_says_nothing_of_privacy(digits, tmp_path
     assert code == 0
     assert {line.split()[0] for line in text.splitlines() if "pca:4" in line} >= {"FID", "KID"}
     assert "Held-out real" in text
-    assert "nothing about privacy" in text
+    assert "QUALITY IS NOT PRIVACY" in text
     found = json.loads((out / "quality.json").read_text())
     assert {row["features"] for row in found["quality"]} == {"pixels", "pca:4"}
     assert found["numbers"]["training_patients"] == 60

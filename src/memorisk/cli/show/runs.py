@@ -73,7 +73,7 @@ def show_plan(plan: Any, *, as_json: bool, before: str = "") -> None:
     """Print the plan of a dry run: its titled fields, its tables, and its cost.
 
     Args:
-        plan: Plan, a dataclass whose annotations title its fields.
+        plan: Plan: a dataclass whose annotations title its fields, or values by their names.
         as_json: Print every field as JSON instead.
         before: Text before each name.
     """
@@ -81,7 +81,8 @@ def show_plan(plan: Any, *, as_json: bool, before: str = "") -> None:
         print_json(to_json(plan) if is_dataclass(plan) else plan)
         return
     console = plain_console()
-    print_rows(console, plan_rows(plan), before=before)
+    rows = plan_rows(plan) if is_dataclass(plan) else [(str(name), str(value)) for name, value in plan.items()]
+    print_rows(console, rows, before=before)
     tables: Sequence[Table] = getattr(plan, "tables", ())
     for table in tables:
         print_table(console, table)
