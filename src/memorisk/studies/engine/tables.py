@@ -6,8 +6,8 @@ on its page alike.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pandas as pd
 
@@ -77,7 +77,8 @@ class StudyTable:
         return list(columns) if self.layout.empty_columns else filled_columns(frame, columns)
 
 
-class View(NamedTuple):
+@dataclass(frozen=True)
+class View:
     """Numbers of a table as they are shown below the paper's layout."""
 
     title: str
@@ -198,7 +199,7 @@ def _blocks(table: StudyTable) -> list[Block]:
             columns = [Column(source=str(c), heading=str(c), row_heading=i == 0) for i, c in enumerate(table.paper)]
             blocks.append(_block(View("As the paper prints it.", table.paper, columns, f"{table.name}_paper")))
         views = [view for view in table.views() if not view.with_figure]
-        blocks += [_block(view._replace(frame=texts_as_missing(view.frame))) for view in views]
+        blocks += [_block(replace(view, frame=texts_as_missing(view.frame))) for view in views]
         if table.note:
             blocks.append(Paragraph([Strong(table.layout.note_heading), Name(table.note)]))
     return [*blocks, Steps([Name(line) for line in table.missing])] if table.missing else blocks
