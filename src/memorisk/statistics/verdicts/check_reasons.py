@@ -93,8 +93,8 @@ class LossesAtCeiling(CheckReason, code="losses-at-ceiling", gravity=Gravity.FIR
     n_groups: int
     ceiling_nats: float
     text = Words(
-        "losses end at {ceiling_nats:.4g} nats, which several models share to the last digit: the gap of "
-        "{n_groups:{one}|{many}} with a loss there is not known"
+        "losses end at a ceiling ({ceiling_nats:.4g} nats at most), which several models or images share to the last "
+        "digit: the gap of {n_groups:{one}|{many}} with a loss there is not known"
     )
     plain = Words(
         "the numbers that the models gave were cut off at a largest value, so that {n_groups:{one}|{many}} could not "
