@@ -69,8 +69,8 @@ def test_losses_that_end_at_a_ceiling_are_a_doubt() -> None:
     (reason,) = check_reasons([check], GROUP_NAMES)
     assert reason.bears_on == DOUBT
     assert reason.text == (
-        "losses end at a ceiling (16.12 nats at most), which several models or images share to the last digit: the gap of "
-        "3 groups with a loss there is not known"
+        "losses end at a ceiling (16.12 nats at most), which several models or images share to the last digit: the gap "
+        "of 3 groups with a loss there is not known"
     )
 
 
