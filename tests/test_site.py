@@ -166,6 +166,9 @@ def headings_of_reports() -> set[str]:
                     r"\{[\w.]*units\}", "patients", re.sub(r"\{[\w.]*units\.capitalize\(\)\}", "Patients", title)
                 )
                 found |= {ast.literal_eval(title.removeprefix("f"))} if title[0] in "f'\"" else set()
+    for file in (ROOT / "src" / "memorisk" / "studies").rglob("*.yaml"):
+        page = yaml.safe_load(file.read_text("utf-8")).get("page") or {}
+        found |= {section["title"] for section in page.get("sections", ())}
     return found | set(HEADLINES)
 
 
