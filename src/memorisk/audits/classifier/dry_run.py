@@ -172,7 +172,7 @@ class DryRun:
 
     @property
     def unscored(self) -> Annotated[str, Quantity("not scored")]:
-        """Groups without a partner; empty without any."""
+        """Count the groups without a partner; empty without any."""
         alone = self.without_partner
         if not alone.n_groups:
             return ""
@@ -181,7 +181,7 @@ class DryRun:
 
     @property
     def tables(self) -> list[Table]:
-        """What the audit could say of each class."""
+        """Show what the audit could say of each class."""
         columns = [
             words("label", "Class", row=True),
             number("n", "Images", "count"),

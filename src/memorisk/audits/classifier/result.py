@@ -464,7 +464,7 @@ class ClassOutlook:
 
     @property
     def could_be_flagged(self) -> str:
-        """Whether anybody could be flagged, and if not, why."""
+        """Say whether a patient could be flagged, and if not, why."""
         if self.testable:
             return "yes"
         return "no: more --models are needed" if self.smallest_list > self.n_groups_scored else f"no: {self.why_not}"

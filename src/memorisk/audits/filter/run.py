@@ -109,17 +109,17 @@ class FilterPlan:
 
     @property
     def excluded(self) -> Annotated[list[str], Quantity("calibration")]:
-        """Identities that do not calibrate, or look alike."""
+        """Name the identities that do not calibrate, or look alike."""
         return excluded_words(self.exclusions, Terms("patients"))
 
     @property
     def unaffordable(self) -> Annotated[str, Quantity("no promise")]:
-        """Reason why no family can be promised; empty where one can, or none was tried."""
+        """Say why no family can be promised; empty where one can, or none was tried."""
         return why_unaffordable(self.costs, self.detectors)
 
     @property
     def tables(self) -> list[Table]:
-        """What the threshold of each family leaves out."""
+        """Show what the threshold of each family leaves out."""
         return [cost_table(self.costs)] if self.costs else []
 
 

@@ -125,7 +125,7 @@ class SyntheticPlan:
 
     @property
     def could_pass(self) -> Annotated[str, Quantity("could pass")]:
-        """Whether the audit could pass at all."""
+        """Say whether the audit could pass at all."""
         return "no" if self.lacking else "yes, if nothing is found and enough planted copies are noticed"
 
 
