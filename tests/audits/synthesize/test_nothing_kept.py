@@ -139,7 +139,7 @@ def test_a_dry_run_says_that_little_will_pass(place: Path, capsys) -> None:
     assert plan.new_rejected.estimate == 1
     show_plan(plan, as_json=False)
     out = capsys.readouterr().out
-    assert "rejected of new patients: 100.0\N{NO-BREAK SPACE}% (95" in out
+    assert "rejected of new patients: 100.0 % (95" in out
     assert "Few images or none will pass" in out
     usual = synthesize(place / "train", place / "dry", **how)
     assert isinstance(usual, SynthesizePlan)

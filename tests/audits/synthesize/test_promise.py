@@ -13,6 +13,7 @@ from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.result import LoopNumbers, LoopSummary
 from memorisk.audits.synthesize.run import synthesize
 from memorisk.audits.synthesize.verdict import loop_verdict
+from memorisk.cli.show.common import plain_text
 from memorisk.cli.show.runs import show_outcome, show_plan
 from memorisk.images.alterations.families import FAMILIES, PLANTED
 from memorisk.images.copies.near_copies import ORIENTATIONS
@@ -52,7 +53,7 @@ def told(result: Result, place: Path, capsys: pytest.CaptureFixture[str], **numb
 
 def test_a_bound_on_copies_names_what_it_is_about(made: Result, place: Path, capsys) -> None:
     verdict, out, page = told(made, place, capsys)
-    most = percent(verdict["copies"]["high"])
+    most = plain_text(percent(verdict["copies"]["high"])).plain
     assert f"Copies made by noise among the kept: at most {most} (95 % limit; other kinds: not covered)" in out
     assert "Copies made by noise among the kept" in page
     assert "limit; other kinds: not covered" in page
@@ -73,7 +74,7 @@ def test_a_limit_of_all_kept_images_is_not_told_as_one(made: Result, place: Path
 def test_where_nothing_was_rejected_the_limit_alone_is_told(made: Result, place: Path, capsys) -> None:
     none = made.verdict["copies"] | {"share": 0.0, "high": 0.039, "n_rejected": 0}
     _, out, page = told(made, place, capsys, copies=none)
-    assert "at most 3.9\N{NO-BREAK SPACE}% (95 % limit" in out
+    assert "at most 3.9 % (95 % limit" in out
     assert "at most 0" not in out
     assert "at most 0 %" not in page
     assert "at most 3.9" in page
