@@ -57,7 +57,7 @@ def followed_classifier(world: Any, seed: int) -> tuple[str, str] | None:
     """What an undecided audit of a classifier advises, and the status after; None where it is decided or open."""
     evidence = MODELS["draw"](replace(world, n_models=2 * MAX_SEEDS), seed)
     options, n_models = AnalysisOptions(), world.n_models
-    decision = MODELS["judged"](evidence.of_seeds(np.arange(n_models // 2)), options)[0]
+    decision = MODELS["judged"](evidence.of_seeds(np.arange(n_models // 2)), options, advise=True)[0]
     if decision.status != UNDECIDED or advised(decision) is None:
         return None
     words = "models"
@@ -69,7 +69,7 @@ def followed_classifier(world: Any, seed: int) -> tuple[str, str] | None:
             options = replace(options, attack_gate=claim.value)
     for remedy in decision.remedies:
         n_models = max(n_models, int(remedy.needed)) if remedy.way is Way.MODELS else n_models
-    again = MODELS["judged"](evidence.of_seeds(np.arange(n_models // 2)), options, advise=False)[0]
+    again = MODELS["judged"](evidence.of_seeds(np.arange(n_models // 2)), options)[0]
     return words, again.status
 
 

@@ -1,6 +1,6 @@
 """Does the verdict of a classifier's audit say what is true? Simulated audits of known truth.
 
-    python recipes/verdict_truth.py [--repeats 200] [--cells NAME ...] [--out docs/results/verdict_truth.md]
+    python recipes/verdict_truth.py [--repeats 200] [--cells NAME ...] [--go-on] [--out docs/results/verdict_truth.md]
     python recipes/verdict_truth.py --more-models [--out docs/results/verdict_more_models.md]
     python recipes/verdict_truth.py --small --repeats 20 [--out docs/results/verdict_small.md]
     python recipes/verdict_truth.py --offsets
@@ -10,6 +10,9 @@ Tables of loss gaps are drawn for worlds in which it is known who is remembered,
 unseen, in two classes unless said otherwise. Trainings differ by noise that is heavy-tailed (t, 3 degrees of freedom)
 and of another size for each image (log-normal, 0.7), in the median 0.1 nats a seed; a remembered patient's gap has the
 spread over seeds that was measured on real ones.
+
+`--go-on` keeps the rows that the page has: the table takes hours, and a row needs to be counted again only after a
+change of the verdict.
 
 `--more-models` goes on with audits that failed, as the same command with a larger `--models` does: does a flag that
 chance made go away, and does one that memorization made stay?
@@ -49,7 +52,6 @@ from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.check_reasons import check_reasons
 from memorisk.statistics.verdicts.levels import NOTICE
 from memorisk.statistics.verdicts.noticeable_gap import gap_profiles
-from memorisk.statistics.verdicts.remedies import Way
 from memorisk.statistics.verdicts.units import GROUP_NAMES
 from memorisk.statistics.verdicts.verdict import FAIL, PASS, UNDECIDED, Decision, decide
 
@@ -317,8 +319,8 @@ def measured(
     return loss_a, loss_b
 
 
-def judged(evidence: Evidence, options: AnalysisOptions, *, advise: bool = True) -> tuple[Decision, float, int]:
-    """The verdict, the largest noticeable gap, and the most models that it asks for (0: for none).
+def judged(evidence: Evidence, options: AnalysisOptions, *, advise: bool = False) -> tuple[Decision, float]:
+    """The verdict, and the largest noticeable gap.
 
     Attacks are left out where the classes fail already: they could add a reason, but change nothing.
     """
@@ -337,8 +339,7 @@ def judged(evidence: Evidence, options: AnalysisOptions, *, advise: bool = True)
         found = attack_findings(tried, options.attack_gate, GROUP_NAMES, n_groups)
         found += look_alike_reasons(equal_losses(evidence), GROUP_NAMES)
         decision = decide(verdict_table(table), **rule, findings=[*doubts, *found])
-    asked = [int(one.needed) for one in decision.remedies if one.way is Way.MODELS and one.needed > 0]
-    return decision, float(table["noticeable_gap"].max()), max(asked, default=0)
+    return decision, float(table["noticeable_gap"].max())
 
 
 NOBODY = World()
@@ -472,36 +473,27 @@ class Counted:
     """The noticeable gap of each audit; NaN where no class could be tested."""
     wrong: int
     """Passes though a patient with a gap of the audit's noticeable one or more was there."""
-    again: dict[str, int]
-    """What undecided audits said when issued with the models that they asked for."""
 
 
-def audited(world: World, seed: int) -> tuple[str, float, int]:
-    """Status, noticeable gap, and models asked for, of one simulated audit."""
-    decision, noticeable, models = judged(draw(world, seed), AnalysisOptions())
-    return decision.status, noticeable, models
+def audited(world: World, seed: int) -> tuple[str, float]:
+    """Status and noticeable gap of one simulated audit."""
+    decision, noticeable = judged(draw(world, seed), AnalysisOptions())
+    return decision.status, noticeable
 
 
-def count(
-    world: World, repeats: int, *, first: int = 0, follow: int = 0, each: Callable[..., Iterable] = map
-) -> Counted:
-    """Judge fresh tables of a world; follow up to so many undecided ones with the models that they ask for.
+def count(world: World, repeats: int, *, first: int = 0, each: Callable[..., Iterable] = map) -> Counted:
+    """Judge fresh tables of a world.
 
     Args:
         world: Who is remembered.
         repeats: Audits.
         first: Seed of the first; each has the next.
-        follow: Undecided audits that are issued again.
         each: What runs them: ``map``, or that of an executor.
     """
-    seeds = range(first, first + repeats)
-    found = list(each(partial(audited, world), seeds))
-    status = {s: sum(own == s for own, _, _ in found) for s in (PASS, FAIL, UNDECIDED)}
-    wrong = sum(own == PASS and world.n_planted > 0 and world.gap >= gap for own, gap, _ in found)
-    asked = [(i, k) for i, (own, _, k) in zip(seeds, found, strict=True) if own == UNDECIDED and k > world.n_models]
-    worlds = [replace(world, n_models=models) for _, models in asked[:follow]]
-    again = Counter(own for own, _, _ in each(audited, worlds, [i for i, _ in asked[:follow]]))
-    return Counted(status, [gap for _, gap, _ in found], int(wrong), dict(again))
+    verdicts = list(each(partial(audited, world), range(first, first + repeats)))
+    status = {s: sum(own == s for own, _ in verdicts) for s in (PASS, FAIL, UNDECIDED)}
+    wrong = sum(own == PASS and world.n_planted > 0 and world.gap >= gap for own, gap in verdicts)
+    return Counted(status, [gap for _, gap in verdicts], int(wrong))
 
 
 def row(name: str, world: World, found: Counted) -> str:
@@ -515,13 +507,12 @@ def row(name: str, world: World, found: Counted) -> str:
         bound = f"fail at most {100 * clopper_pearson(found.status['fail'], n).high:.1f}"
     middle = float(np.nanmedian(found.gaps))
     noticed = "none" if np.isinf(middle) else f"{middle:.2g}"
-    again = ", ".join(f"{k} {v}" for k, v in sorted(found.again.items()))
-    return f"| {name} | {n} | {' | '.join(shown)} | {bound} | {noticed} | {found.wrong} | {again} |"
+    return f"| {name} | {n} | {' | '.join(shown)} | {bound} | {noticed} | {found.wrong} |"
 
 
 _HEADINGS = (
     "world", "audits", "pass %", "fail %", "undecided %", "95 % limit", "noticeable gap, median",
-    "passed, a patient of at least the noticeable gap there", "undecided, with the models asked for",
+    "passed, a patient of at least the noticeable gap there",
 )  # fmt: skip
 HEAD = [f"| {' | '.join(_HEADINGS)} |", "|---" * len(_HEADINGS) + "|"]
 
@@ -639,7 +630,7 @@ _OF_ATTACKS = ("attack-open", "attacks-not-comparable", "no-attack")
 
 def kept_away(evidence: Evidence, options: AnalysisOptions) -> tuple[str, float]:
     """Return what keeps a pass away from an audit, empty for a pass, and its noticeable gap."""
-    decision, gap, _ = judged(evidence, options, advise=False)
+    decision, gap = judged(evidence, options)
     if decision.status == PASS:
         return "", gap
     if decision.status == FAIL:
@@ -688,11 +679,16 @@ heavy tails: 2.2 degrees of freedom; unequal noise: log-normal, 1.2. Attacks cou
 remembered a little, as everybody by 0.06 nats. The rule, its 90 % for a pass among it, was chosen on other seeds.
 
 Where a patient has 2 nats or more, which a pass must notice, the limit is the upper 95 % one of passes; where nobody is
-remembered, of failures. Undecided audits were issued again with the number of models that they ask for, up to eight in
-a cell.
+remembered, of failures.
 
 {table}
 """
+
+
+def kept_rows(page: Path | None) -> dict[str, str]:
+    """Return the rows of a page by their world; none where there is no page yet."""
+    lines = page.read_text(encoding="utf-8").splitlines() if page and page.exists() else []
+    return {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -701,8 +697,8 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--first", type=int, default=1000, help="seed of the first audit")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--follow", type=int, default=8, help="undecided audits of a cell that are followed up")
     parser.add_argument("--cells", nargs="*", default=list(CELLS))
+    parser.add_argument("--go-on", action="store_true", help="keep the rows of the page, and count the others")
     parser.add_argument("--more-models", action="store_true")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--sets", nargs="*", default=list(SMALL), help="worlds of --small")
@@ -721,15 +717,18 @@ def main(given: Sequence[str] | None = None) -> None:
             table = "\n".join(more_models(options.repeats, options.first, each))
         text = MORE_PAGE.format(repeats=options.repeats, models=MODELS, table=table)
     else:
-        lines = list(HEAD)
+        rows = kept_rows(options.out) if options.go_on else {}
         with ProcessPoolExecutor(options.processes) as pool:
             for name in options.cells:
-                each = partial(pool.map, chunksize=4)
-                repeats = options.repeats * MORE.get(name, 1)
-                found = count(CELLS[name], repeats, first=options.first, follow=options.follow, each=each)
-                lines.append(row(name, CELLS[name], found))
-                print(lines[-1], flush=True)
-        text = PAGE.format(repeats=options.repeats, table="\n".join(lines))
+                if name not in rows:
+                    each = partial(pool.map, chunksize=4)
+                    repeats = options.repeats * MORE.get(name, 1)
+                    rows[name] = row(name, CELLS[name], count(CELLS[name], repeats, first=options.first, each=each))
+                    print(rows[name], flush=True)
+                lines = [*HEAD, *(rows[own] for own in CELLS if own in rows)]
+                text = PAGE.format(repeats=options.repeats, table="\n".join(lines))
+                if options.out:
+                    options.out.write_text(text, encoding="utf-8")
     if options.out:
         options.out.write_text(text, encoding="utf-8")
     elif options.offsets:
