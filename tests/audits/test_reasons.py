@@ -1,5 +1,6 @@
 """The contract of every reason: each form renders from example numbers, and plain words stay plain."""
 
+import ast
 import dataclasses
 import importlib
 import json
@@ -13,7 +14,10 @@ from typing import Any
 import pytest
 
 import memorisk
+from memorisk.audits.filter.choice import MOST_NEW_PEOPLE
 from memorisk.report.numbers import to_json
+from memorisk.statistics.verdicts import class_reasons
+from memorisk.statistics.verdicts.levels import MARK_LEVEL, PASS_POWER, POWER, VERDICT_LEVEL, share_words
 from memorisk.statistics.verdicts.reasons import REASONS, Reason
 from memorisk.statistics.verdicts.remedies import Ways
 from memorisk.statistics.verdicts.units import UnitNames
@@ -29,6 +33,8 @@ TECHNICAL = re.compile(
 """Words and signs that a sentence for the data-protection officer must not contain."""
 WORDS = {"gate": "high", "method": "references", "rule": "share"}
 """Words of fields that take no others."""
+TYPED_SHARE = re.compile(r"\b(four of five|nine of ten|(one|1) of (five|ten|20)) (cases|audits|sets)\b")
+"""Levels that a sentence must read from `levels`."""
 
 
 def example(kind: Any, name: str, n: int) -> Any:
@@ -87,3 +93,42 @@ def test_codes_are_words_joined_by_hyphens() -> None:
 def test_two_reasons_have_different_codes() -> None:
     with pytest.raises(ValueError, match="two reasons have the code few-seeds"):
         type("Other", (Reason,), {}, code="few-seeds")
+
+
+def test_no_sentence_types_a_level() -> None:
+    """Docstrings may: they speak of the number as it is, and those that are helps are held to it below."""
+    typed = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        typed += [
+            f"{path.name}: {node.value}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in texts
+            and TYPED_SHARE.search(node.value)
+        ]  # fmt: skip
+    assert not typed
+
+
+def test_a_sentence_follows_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "in at least four of five cases" in class_reasons.power_sentence(1.0, None, UnitNames(), "a")
+    monkeypatch.setattr(class_reasons, "POWER", 0.87)
+    assert "in at least 87 % of cases" in class_reasons.power_sentence(1.0, None, UnitNames(), "a")
+    assert "in 87 % of cases" in class_reasons.LittleNoticed(label="a", gap_nats=3, notice_nats=2, power=0.1).text
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("audits/feature/options.py", f"must detect, in {share_words(POWER)}, a model"),
+        ("audits/feature/options.py", f"Fewer than {1 / MARK_LEVEL - 1:.0f} cannot reach a level of {MARK_LEVEL}."),
+        ("audits/feature/options.py", f"Fewer than {1 / MARK_LEVEL - 1:.0f} decide nothing at {MARK_LEVEL}."),
+        ("audits/classifier/options.py", f"for a single patient in {share_words(PASS_POWER)}."),
+        ("audits/classifier/options.py", f"the verdict uses a list at {VERDICT_LEVEL}."),
+        ("audits/synthetic/options.py", f"the verdict uses a list at {VERDICT_LEVEL}."),
+        ("images/alterations/options.py", f"leaves out at most {100 * MOST_NEW_PEOPLE:g} % of new patients"),
+    ],
+)
+def test_a_help_names_the_level_that_decides(path: str, words: str) -> None:
+    """The help of an option is the text below its field, which reads no number."""
+    assert words in " ".join((SOURCES / path).read_text().split())

@@ -11,9 +11,10 @@ from scipy import stats
 from memorisk.audits.classifier.options import options_from
 from memorisk.audits.classifier.plan import draw_parts
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.audits.classifier.target.order import LEVEL, check_order, one_hot_answers, one_hot_labels
+from memorisk.audits.classifier.target.order import check_order, one_hot_answers, one_hot_labels
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
+from memorisk.statistics.verdicts.levels import ORDER_LEVEL
 from memorisk.training.classifiers.command import train_classifier
 from memorisk.training.engine.data import ordered_classes
 
@@ -41,7 +42,7 @@ def test_a_model_that_guesses_is_no_model_of_another_order(sizes: tuple[int, ...
         rng = np.random.default_rng([1, seed])
         check = check_order(*drawn(rng, 0.0, sizes, favourite=0.5))
         others, fits = others + check.another, fits + check.fits
-    most = stats.binom.ppf(0.999, repeats, LEVEL)
+    most = stats.binom.ppf(0.999, repeats, ORDER_LEVEL)
     assert others <= most
     assert fits <= most
 

@@ -1,6 +1,7 @@
 import pytest
 
 from memorisk.runs.errors import InputError
+from memorisk.statistics.verdicts.levels import share_words
 from memorisk.statistics.verdicts.tiers import format_against_gates, reaches_gate, tier
 
 
@@ -49,3 +50,21 @@ def test_reaching_a_gate_is_being_in_its_tier_or_a_higher_one():
     assert not reaches_gate(float("nan"), "high")
     with pytest.raises(InputError, match=r"unknown gate 'hihg'\. Did you mean 'high'"):
         reaches_gate(0.2, "hihg")
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0.8, "four of five cases"),
+        (0.9, "nine of ten cases"),
+        (1 - 0.8, "one of five cases"),  # not the number 0.2
+        (0.05, "one of 20 cases"),
+        (1 / 3, "one of three cases"),
+        (0.87, "87 % of cases"),
+        (0.999, "99.9 % of cases"),
+        (0.0, "0 % of cases"),
+        (1.0, "100 % of cases"),
+    ],
+)
+def test_a_share_in_words_is_the_share(share, words):
+    assert share_words(share) == words

@@ -174,7 +174,7 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
 
 
 def _noticeable_gap(result: Result) -> str:
-    """Word the smallest gap that a run would have noticed in four of five cases."""
+    """Word the smallest gap that a run would have noticed with probability `POWER`."""
     if "noticeable" not in result.verdict:
         return "of unknown size"
     noticeable = ClassifierVerdict.read(result.verdict).noticeable

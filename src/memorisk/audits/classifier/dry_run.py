@@ -40,6 +40,7 @@ from memorisk.report.quantities import Quantity, plan_rows
 from memorisk.runs.errors import InputError, MemoriskError, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.statistics.verdicts.class_reasons import MOST_MODELS
+from memorisk.statistics.verdicts.levels import PASS_POWER, share_words
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.statistics.verdicts.verdict import few_seeds
@@ -350,7 +351,8 @@ def _choice_words(choice: Choice) -> str:
 
 
 _OBSTACLES = {
-    Obstacle.CLASSES: "a single patient with a gap of {notice:g} nats would not be noticed in nine of ten cases",
+    Obstacle.CLASSES: "a single patient with a gap of {notice:g} nats would not be noticed in "
+    f"{share_words(PASS_POWER)}",
     Obstacle.UNEVEN: "a patient that only some of the trainings remember could go unnoticed",
     Obstacle.ATTACKS: "the intervals of the attacks would contain AUC {gate:g} though no patient is remembered",
 }

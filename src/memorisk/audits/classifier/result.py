@@ -18,7 +18,7 @@ from memorisk.report.quantities import Quantity
 from memorisk.report.result import Result
 from memorisk.statistics.epsilon import EpsilonBound
 from memorisk.statistics.verdicts.checks import Check
-from memorisk.statistics.verdicts.levels import VERDICT_CORRECTION, VERDICT_LEVEL
+from memorisk.statistics.verdicts.levels import POWER, VERDICT_CORRECTION, VERDICT_LEVEL, share_words
 from memorisk.statistics.verdicts.units import UnitNames
 
 SCHEMA = 2
@@ -27,7 +27,7 @@ TRAINED_ELSEWHERE = "trained elsewhere"
 INTERVENTION_TABLE = "intervention"
 """Name of the table of an intervention."""
 _GAP = Quantity(
-    "Gap in nats with which one of the {units} would have been noticed in four of five cases",
+    f"Gap in nats with which one of the {{units}} would have been noticed in {share_words(POWER)}",
     "short",
     "noticeable_gap",
 )

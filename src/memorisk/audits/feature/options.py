@@ -13,6 +13,7 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.options import Device, Threads, Words, grouped
 from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
 from memorisk.runs.user_code.functions import FunctionOptions
+from memorisk.statistics.verdicts.levels import MARK_LEVEL
 
 
 @grouped("design", essential="mark place mark_scale opacity controls n_controls")
@@ -87,7 +88,7 @@ class FeatureOptions(PseudonymOptions, MarkOptions, ImageOptions, FunctionOption
     num_classes: int | None = None
     """Number of classes of a network given by name."""
 
-    level: float = 0.05
+    level: float = MARK_LEVEL
     """Significance level: the chance of calling a mark remembered that no model saw."""
     gate: float = 2.0
     """A passing audit must detect, in four of five cases, a model this many times as sensitive to the mark."""

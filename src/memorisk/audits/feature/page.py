@@ -35,6 +35,7 @@ from memorisk.report.first_screen import FirstScreen, verdict_screen
 from memorisk.report.quantities import facts
 from memorisk.report.result import Result
 from memorisk.statistics.memorization.mark_rank import MarkRank
+from memorisk.statistics.verdicts.levels import POWER, share_words
 
 if TYPE_CHECKING:  # it loads models
     from memorisk.images.alterations.marks import Mark
@@ -281,8 +282,8 @@ def _reading_guide(summary: FeatureSummary) -> list[Block]:
         "With references trained alike without the mark the test is exact for every mark, if they differ from the "
         "audited model by chance alone.",
         "A mark that is not found was not shown to be absent from the training data: one training image often leaves "
-        "no trace that answers show. The report says which sensitivity would have been found in four of five cases, in "
-        "a model like the references.",
+        "no trace that answers show. The report says which sensitivity would have been found in "
+        f"{share_words(POWER)}, in a model like the references.",
         "M is the logarithm of how many times as sensitive the model is to the mark as to a control, in geometric mean "
         f"over probes{', less that of the references' if summary.rank.n_references else ''}. Probes are no replicates "
         "of the model: its unit is the trained model.",

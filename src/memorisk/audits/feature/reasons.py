@@ -2,6 +2,7 @@
 
 from math import exp, isfinite
 
+from memorisk.statistics.verdicts.levels import POWER, share_words
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Reason, Words
 from memorisk.statistics.verdicts.tiers import format_against_gates
 
@@ -119,7 +120,7 @@ class MarkUnnoticed(Reason, code="mark-unnoticed"):
     """Comparison in which a remembered mark can go unnoticed."""
 
     noticeable_log: float
-    """Log of the factor of sensitivity that is found in four of five cases; infinite where none is."""
+    """Log of the factor of sensitivity that is found with probability `POWER`; infinite where none is."""
     gate: float
     """Factor of sensitivity that a pass must be able to find."""
     plain = Words("a mark that the model remembers can go unnoticed")
@@ -128,11 +129,11 @@ class MarkUnnoticed(Reason, code="mark-unnoticed"):
     @Words
     def text(self) -> str:
         if not isfinite(self.noticeable_log):
-            return "a remembered mark can go unnoticed: no sensitivity would have been found in four of five cases"
+            return f"a remembered mark can go unnoticed: no sensitivity would have been found in {share_words(POWER)}"
         seen_from = format_against_gates(exp(self.noticeable_log), self.gate, digits=3, kind="g")
         return (
             f"a remembered mark can go unnoticed: only a model {seen_from} times as sensitive as the references, or "
-            f"more, would have been found in four of five cases; a pass needs {self.gate:g} times or less"
+            f"more, would have been found in {share_words(POWER)}; a pass needs {self.gate:g} times or less"
         )
 
 
@@ -141,13 +142,13 @@ class MarkNoticeable(Reason, code="mark-noticeable", bears_on=SUPPORT):
 
     times: float
     gate: float
-    plain = Words("a model that reacts to the mark much more would have been found in four of five cases")
+    plain = Words(f"a model that reacts to the mark much more would have been found in {share_words(POWER)}")
 
     @Words
     def text(self) -> str:
         return (
             f"a model {format_against_gates(self.times, self.gate, digits=3, kind='g')} times as sensitive as the "
-            "references, or more, would have been found in four of five cases"
+            f"references, or more, would have been found in {share_words(POWER)}"
         )
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from memorisk.report.numbers import INLINE, OMITTED, Key, from_json
 from memorisk.report.quantities import Quantity, Units
 from memorisk.statistics.memorization.mark_rank import MarkRank
+from memorisk.statistics.verdicts.levels import POWER, share_words
 
 _M = Quantity(
     "M: log sensitivity to the mark, against its controls",
@@ -23,7 +24,7 @@ _M = Quantity(
     high="high_log",
 )
 _NOTICEABLE = Quantity(
-    "Times as sensitive that would have been found in four of five cases", "power", figure="noticeable"
+    f"Times as sensitive that would have been found in {share_words(POWER)}", "power", figure="noticeable"
 )
 _SMALLEST_P = Quantity("Smallest p that was possible", "probability", figure="smallest_p")
 
@@ -34,7 +35,7 @@ class RankNumbers:
 
     rank: Annotated[MarkRank, INLINE]
     noticeable_log: Annotated[float, Key("noticeable")] = nan
-    """Least shift that would have been found with probability 0.8; NaN or infinite where none would."""
+    """Least shift that would have been found with probability `POWER`; NaN or infinite where none would."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +157,7 @@ class MarkTest:
 
     @property
     def noticeable_times(self) -> Annotated[float, _NOTICEABLE]:
-        """Least sensitivity that would have been found with probability 0.8; NaN where none would."""
+        """Least sensitivity that would have been found with probability `POWER`; NaN where none would."""
         return exp(self.noticeable_log) if isfinite(self.noticeable_log) else nan
 
 

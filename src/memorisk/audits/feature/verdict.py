@@ -43,9 +43,9 @@ def feature_verdict(summary: FeatureSummary, options: FeatureOptions) -> Feature
     """Decide the status, with its reasons and the remedies that would decide it.
 
     The references' test alone decides: ``fail`` where p is at most the level; ``pass`` only where p is above it, the
-    interval of M holds 0, and a model that is ``gate`` times as sensitive would have been found with probability 0.8;
-    ``undecided`` otherwise. Without enough references the mark's own shape may hide what the model remembers, as it may
-    feign it.
+    interval of M holds 0, and a model that is ``gate`` times as sensitive would have been found with probability
+    `POWER`; ``undecided`` otherwise. Without enough references the mark's own shape may hide what the model remembers,
+    as it may feign it.
 
     Args:
         summary: Summary of `audits.feature.run.analyse_feature`.

@@ -25,7 +25,7 @@ from memorisk.report.statements.statement import (
 )
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.scores.twin_attacks import ATTACKS
-from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE
+from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, POWER, share_words
 from memorisk.statistics.verdicts.reasons import Reason
 
 NO_PATIENTS = (
@@ -332,7 +332,7 @@ def _limits(run: FinishedAudit, summary: ClassifierSummary) -> tuple[str, ...]:
         sentences.append("The recipe was audited, and no released file.")
     missed = "whatever the gap"
     if noticeable is not None and isfinite(noticeable.gap_nats):
-        missed = "up to one in five with the noticeable gap, and more with a smaller one"
+        missed = f"up to {share_words(1 - POWER, 'patients')} with the noticeable gap, and more with a smaller one"
     sentences.append(f"Whoever is not flagged may be remembered all the same: {missed}.")
     return tuple(sentences)
 

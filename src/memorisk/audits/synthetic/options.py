@@ -26,7 +26,7 @@ from memorisk.runs.options import (
     grouped,
 )
 from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
-from memorisk.statistics.verdicts.levels import VERDICT_LEVEL
+from memorisk.statistics.verdicts.levels import RECALL, VERDICT_LEVEL
 
 AUTO = "auto"
 FAR_SHARE = 0.9
@@ -85,7 +85,7 @@ class SyntheticOptions(ReportOptions, PartOptions, ClusterOptions):
     level: float = VERDICT_LEVEL
     """False discovery rate of the listed patients: the expected share that is as far from the set as held-out patients
     are. It changes the list; the verdict uses a list at 0.1."""
-    recall: float = 0.8
+    recall: float = RECALL
     """Probability with which a passing audit must detect one copy of any planted kind."""
     fail_on: Literal["copied", "never"] = "copied"
     """Fail if copies are found (copied); never: the exit code is 0 whatever the result."""

@@ -5,6 +5,7 @@ The wording is apart from the layout, so that a reader who checks the claims of 
 
 from memorisk.audits.comparison.terms import Terms
 from memorisk.report.blocks import Text
+from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, share_words
 
 SAME_IDENTITY, TWO_IDENTITIES, SET_TO_TRAINING = "same identity", "two identities", "synthetic, training"
 """Kinds of pairs whose logits are counted."""
@@ -14,7 +15,8 @@ SENTENCES = {
     "never saw show what chance does. The report lists the kinds of copies that were tried and how likely one would "
     "have been noticed.",
     "fail": "Do not release the set: training {units} lie nearer to it than {units} {whom} the generator never saw. "
-    "Chance makes them lie so near in at most 1 of 20 sets without copies. Either images were copied, or the generator "
+    f"Chance makes them lie so near in at most {share_words(AHEAD_LEVEL, 'sets')} without copies. Either images were "
+    "copied, or the generator "
     "fits a small training set closely. The pairs are shown below.",
     "undecided": "This is not a pass: the data given cannot show whether training {units} are copied.",
 }

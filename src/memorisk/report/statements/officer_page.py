@@ -41,7 +41,7 @@ from memorisk.report.statements.statement import (
     Statement,
 )
 from memorisk.runs.errors import plural
-from memorisk.statistics.verdicts.levels import AHEAD_LEVEL
+from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, POWER, share_words
 from memorisk.statistics.verdicts.reasons import Bearing
 
 APPENDIX = "appendix"
@@ -365,7 +365,7 @@ def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
     gap = value.get("noticeable_gap")
     if audit.kind in ("classifier", "losses"):
         yield (
-            "A single person on whom training made a large difference would have been noticed in four of five cases."
+            f"A single person on whom training made a large difference would have been noticed in {share_words(POWER)}."
             if gap is not None and gap.value is not None
             else "A single person could have gone unnoticed, even if strongly remembered."
         )

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.mark_contrasts import mean_limits
-from memorisk.statistics.verdicts.levels import POWER
+from memorisk.statistics.verdicts.levels import MARK_LEVEL, POWER
 
 FloatArray = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ def rank_mark(
     reference_mark: ArrayLike = (),
     reference_controls: ArrayLike | None = None,
     *,
-    level: float = 0.05,
+    level: float = MARK_LEVEL,
     draws: int = 9999,
     seed: int = 0,
 ) -> MarkRank:
@@ -197,7 +197,7 @@ def references_needed(n_audited: int, level: float, draws: int = 9999) -> int | 
 
 
 def noticeable_shift(
-    audited: ArrayLike, references: ArrayLike, *, level: float = 0.05, power: float = POWER, draws: int = 9999,
+    audited: ArrayLike, references: ArrayLike, *, level: float = MARK_LEVEL, power: float = POWER, draws: int = 9999,
     seed: int = 0,
 ) -> float:  # fmt: skip
     """The least shift of all audited models that `permutation_p` finds at the level with the given probability.

@@ -24,7 +24,7 @@ from memorisk.runs.errors import one_line
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple_testing import holm
 from memorisk.statistics.verdicts.class_reasons import models_remedy
-from memorisk.statistics.verdicts.levels import ATTACK_LEVEL, SURE_RATE
+from memorisk.statistics.verdicts.levels import ATTACK_LEVEL, SURE_RATE, share_words
 from memorisk.statistics.verdicts.reasons import FAIL, SUPPORT, Reason, Words
 from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways
 from memorisk.statistics.verdicts.tiers import format_against_gates
@@ -131,7 +131,7 @@ class NotComparable(Reason, code="attacks-not-comparable"):
     )
     remedy = Words(
         "a test part drawn at random by {one} from the same data; where it was, another draw of it (--split-seed, with "
-        "all models anew), since chance alone fails the control in one of 20 audits"
+        f"all models anew), since chance alone fails the control in {share_words(2 * ATTACK_LEVEL, 'audits')}"
     )
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from memorisk.runs.errors import one_line
 from memorisk.statistics.intervals import MIN_SEEDS
-from memorisk.statistics.verdicts.levels import PASS_POWER, VERDICT_LEVEL
+from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, VERDICT_LEVEL, share_words
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, GAPS, MAX_SEEDS, MIN_ROOM
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, ClassReason, Reason, Words
 from memorisk.statistics.verdicts.remedies import Remedy, Way
@@ -199,7 +199,7 @@ class LittleNoticed(ClassReason, code="little-noticed"):
     """Class in which a single remembered group could go unnoticed."""
 
     gap_nats: float
-    """Gap that is noticed in four of five cases; infinite where no gap is."""
+    """Gap that is noticed with probability `POWER`; infinite where no gap is."""
     notice_nats: float
     """Gap that a pass must notice."""
     power: float
@@ -214,11 +214,11 @@ class LittleNoticed(ClassReason, code="little-noticed"):
         if math.isinf(gap):
             return (
                 f"{self.of_class}{among}: no gap of a single {one} up to {GAPS[-1]:.0f} nats would have been noticed "
-                "in four of five cases"
+                f"in {share_words(POWER)}"
             )
         if gap > notice:
             return (
-                f"{self.of_class}{among}: a single {one} would have been noticed in four of five cases only with a "
+                f"{self.of_class}{among}: a single {one} would have been noticed in {share_words(POWER)} only with a "
                 f"gap of at least {format_against_gates(gap, notice, kind='g')} nats; a pass needs {notice:g}"
             )
         return (
@@ -245,7 +245,7 @@ class PowerOfPass(Reason, code="power-of-pass", bears_on=SUPPORT):
     stratum: str
     strata: Mapping[str, float]
     plain = Words(
-        "a single {one} for which training made a large difference would have been noticed in four of five cases"
+        f"a single {{one}} for which training made a large difference would have been noticed in {share_words(POWER)}"
     )
 
     @Words
@@ -299,10 +299,10 @@ def power_sentence(
         limits = f"; simulated: {cases} of 100, {low} to {high}"
     times = math.exp(gap)
     return (
-        f"a single {units.one} with a gap of {gap:.2g} nats or more would have been noticed in at least four of five "
-        f"cases (class {label}{among}, where least is noticed{limits}). At {gap:.2g} nats training on an image makes "
-        f"its right answer {times:{',.0f' if times >= 10 else '.2g'}} times as probable. Smaller gaps may be missed"
-        f"{_by_stratum(strata or {}, units)}"
+        f"a single {units.one} with a gap of {gap:.2g} nats or more would have been noticed in at least "
+        f"{share_words(POWER)} (class {label}{among}, where least is noticed{limits}). At {gap:.2g} nats training on "
+        f"an image makes its right answer {times:{',.0f' if times >= 10 else '.2g'}} times as probable. Smaller gaps "
+        f"may be missed{_by_stratum(strata or {}, units)}"
     )
 
 

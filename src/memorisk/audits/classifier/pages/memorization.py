@@ -28,7 +28,7 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import column_numbers, column_texts, count, decimal, is_missing, percent, probability, rows
 from memorisk.report.figures import memorization as figures
-from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
+from memorisk.statistics.verdicts.levels import POWER, PREREQUISITE_LEVEL, share_words
 from memorisk.statistics.verdicts.tiers import GATES
 
 UNTESTED, NO_GAP = "not tested", "none"
@@ -109,8 +109,8 @@ def _class_table(reading: ResultView, table: pd.DataFrame) -> Table:
         frame=table,
         columns=[c for c in columns if c.source in table and c.source not in twins],
         caption=f"Classes by mean memorization, highest first. Noticeable gap: the smallest, in nats, with which a "
-        f"single {reading.unit} would have been flagged in four of five cases. Scored, test: {reading.units} that were "
-        "scored, and unseen ones for the null."
+        f"single {reading.unit} would have been flagged in {share_words(POWER)}. Scored, test: {reading.units} that "
+        "were scored, and unseen ones for the null."
         + ("" if twins else " The verdict reads M less the mean gap of unseen images."),
         visible_rows=30,
         elsewhere="per_class.parquet",

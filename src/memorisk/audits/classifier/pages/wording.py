@@ -20,12 +20,13 @@ from memorisk.report.first_screen import BOXES
 from memorisk.report.result import Result
 from memorisk.report.result import redact as redact_result
 from memorisk.statistics.intervals import MIN_SEEDS
-from memorisk.statistics.verdicts.levels import VERDICT_CORRECTION, VERDICT_LEVEL
-from memorisk.statistics.verdicts.tiers import HIGH_ABOVE, INSUFFICIENT, MODERATE_FROM
+from memorisk.statistics.verdicts.levels import POWER, VERDICT_CORRECTION, VERDICT_LEVEL, share_words
+from memorisk.statistics.verdicts.tiers import HIGH_ABOVE, INSUFFICIENT, MIN_GROUPS, MODERATE_FROM
 
 GATES = {
-    "high": "no class may be in the HIGH tier (mean memorization above 0.3) and no {unit} may be flagged",
-    "moderate": "no class may reach the MODERATE tier (mean memorization 0.1 or more) and no {unit} may be flagged",
+    "high": f"no class may be in the HIGH tier (mean memorization above {HIGH_ABOVE}) and no {{unit}} may be flagged",
+    "moderate": f"no class may reach the MODERATE tier (mean memorization {MODERATE_FROM} or more) and no {{unit}} may "
+    "be flagged",
     "never": "none, so that nothing found here stops a pipeline; the status is that of the gate “high”",
 }
 
@@ -120,7 +121,7 @@ def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
         *(paper if design == "paper" else twins),
         f"The level of the list ({CORRECTIONS.get(correction, correction)}) is not a theorem: it rests on placebos, "
         "whole audits in which there was nothing to find. --placebo adds one of these very images. The verdict rests "
-        "on a list at 10 %, whatever level and correction the list below has.",
+        f"on a list at {100 * VERDICT_LEVEL:g} %, whatever level and correction the list below has.",
         "The test part chose no checkpoint, and training, canary and test part come from one random split by "
         f"{units[:-1]}. Where that does not hold, no p-values are given.",
         "Images that no model saw must look alike in the canary and the test part; this is checked for each class.",
@@ -140,16 +141,17 @@ def limits(design: str, units: str) -> list[str]:
         f"The report speaks of {scored}: |T|+|C|{'' if design == 'paper' else '/2'} images each, T the part that all "
         "models saw, C the canary part.",
         "A model that passes is not anonymous. It means that this audit, of this size, found no class and no "
-        f"{units[:-1]} above the gate, and would have noticed a single {units[:-1]} of the stated gap in four of five "
-        f"cases. Smaller gaps, and one of five {units} with that gap, stay unseen.",
+        f"{units[:-1]} above the gate, and would have noticed a single {units[:-1]} of the stated gap in "
+        f"{share_words(POWER)}. Smaller gaps, and {share_words(1 - POWER, units)} with that gap, stay unseen.",
         f"What would have been noticed is simulated: to unseen {units} of the class a gap is added whose spread over "
         f"seeds is that of gaps measured on real {units}. Where gaps differ more from training to training, less is "
         "noticed.",
-        "“Insufficient evidence” (fewer than 10 scored " + units + " in a class) never passes: too little was seen, "
-        "not nothing found.",
+        f"“Insufficient evidence” (fewer than {MIN_GROUPS} scored {units} in a class) never passes: too little was "
+        "seen, not nothing found.",
         "“Cannot be tested” means that even the strongest finding possible could not have been distinguished from "
         "chance in a class of this size. It does not mean that nothing is memorized.",
-        "The tiers are those of the published method (0.1 and 0.3). They are conventions, not legal thresholds.",
+        f"The tiers are those of the published method ({MODERATE_FROM} and {HIGH_ABOVE}). They are conventions, not "
+        "legal thresholds.",
         "Flagging works within a class: a class that is remembered as a whole shows in its mean, not in its list.",
     ]
 
@@ -195,13 +197,14 @@ _GLOSSARY = (
     ),
     (
         "Noticeable gap",
-        "The smallest gap, in nats, with which a single {unit} of a class would have been flagged in four of five "
-        "cases. A gap of 2 nats: the model gives the right answer seven times the probability it would otherwise.",
+        "The smallest gap, in nats, with which a single {unit} of a class would have been flagged in "
+        f"{share_words(POWER)}. A gap of 2 nats: the model gives the right answer seven times the probability it would "
+        "otherwise.",
     ),
     (
         "Tier",
-        "LOW: mean memorization below 0.1. MODERATE: 0.1 to 0.3. HIGH: above 0.3. Insufficient evidence: fewer "
-        "than 10 scored {units}.",
+        f"LOW: mean memorization below {MODERATE_FROM}. MODERATE: {MODERATE_FROM} to {HIGH_ABOVE}. HIGH: above "
+        f"{HIGH_ABOVE}. Insufficient evidence: fewer than {MIN_GROUPS} scored {{units}}.",
     ),
     (
         "AUC",

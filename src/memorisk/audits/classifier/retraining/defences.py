@@ -33,6 +33,7 @@ from memorisk.scores.memorization import group_table
 from memorisk.statistics.effect_sizes import percent_change
 from memorisk.statistics.intervals import Interval, difference_interval, these_groups_interval, two_way_interval
 from memorisk.statistics.quality.utility import Utility, against_majority
+from memorisk.statistics.verdicts.levels import POWER, share_words
 
 TABLE, SUMMARY, REPORT = "defence.parquet", "defence.json", "report.html"
 _PRIVACY_COLUMNS = (
@@ -54,7 +55,7 @@ DEFENCE_COLUMNS = {
     "change": "its M here less that under the reference; change_low, change_high, over groups and seeds",
     "change_percent": "the paper's column: change over the reference's absolute M",
     "flagged": "groups on the verdict's list",
-    "noticeable_gap": "smallest gap of one patient, in nats, noticed in four of five cases; empty: none",
+    "noticeable_gap": f"smallest gap of one patient, in nats, noticed in {share_words(POWER)}; empty: none",
     "epsilon": "promised for one image added or removed, at delta",
     "replace_one_epsilon": "what follows for one image replaced",
     "per_patient_epsilon": "for all images of a patient, of which there are at most largest_group; empty without ids",

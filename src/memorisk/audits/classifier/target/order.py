@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 import scipy
 
-LEVEL = 0.01
-"""Probability of a refused order, or of an order taken for better than guessing, where chance alone made it so."""
+from memorisk.statistics.verdicts.levels import ORDER_LEVEL
+
 _EXCHANGES = 199
 _ROUNDING = 1e-6  # an index nearer to 0 is 0
 _STREAM = 53  # keeps the random streams of this module apart from those of splits and trainings
@@ -138,9 +138,9 @@ def _shares(answers: np.ndarray, truth: np.ndarray, order: np.ndarray) -> np.nda
 
 
 def _rare(value: float, null: list[float]) -> bool:
-    """Say whether at most `LEVEL` of the null, the value itself counted, reach the value."""
+    """Say whether at most `ORDER_LEVEL` of the null, the value itself counted, reach the value."""
     reached = (np.array(null) >= value - _ROUNDING).sum()
-    return bool(value > _ROUNDING and 1 + reached <= LEVEL * (1 + len(null)))
+    return bool(value > _ROUNDING and 1 + reached <= ORDER_LEVEL * (1 + len(null)))
 
 
 def _surely_positive(shares: np.ndarray, truth: np.ndarray) -> bool:
@@ -150,5 +150,5 @@ def _surely_positive(shares: np.ndarray, truth: np.ndarray) -> bool:
     free = np.maximum(n - 1, 1)
     variance = np.maximum(np.where(n > 1, (squares - total**2 / np.maximum(n, 1)) * n / free, squares), 0)
     degrees = variance.sum() ** 2 / max(float((variance**2 / free).sum()), np.finfo(float).tiny)
-    limit = scipy.stats.t.isf(LEVEL, max(degrees, 1)) * np.sqrt(variance.sum())
+    limit = scipy.stats.t.isf(ORDER_LEVEL, max(degrees, 1)) * np.sqrt(variance.sum())
     return bool(shares.sum() > max(float(limit), _ROUNDING))
