@@ -11,7 +11,9 @@ from rich.console import Console
 
 import memorisk
 from memorisk.cli.show import common as console
-from memorisk.cli.show.runs import show_outcome
+from memorisk.cli.show.runs import print_table, show_outcome, show_screen
+from memorisk.report.blocks import Table, estimate, words
+from memorisk.report.first_screen import MOST_SENTENCES, FirstScreen
 from memorisk.report.result import Result
 from memorisk.runs.steps import StepCount
 from memorisk.runs.workload import Progress, no_progress
@@ -199,3 +201,31 @@ def test_a_public_function_shows_its_progress_unless_it_is_told_not_to(
     console.showing_progress(work)("")
     assert "2/8" in written.getvalue()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_table_with_many_columns_continues_below_and_breaks_no_number(width: int) -> None:
+    values = {f"n{i}": [i / 10 + 0.023] for i in range(1, 10)}
+    limits = {f"{name}_{side}": [value[0] + d] for name, value in values.items() for side, d in (("a", -1), ("b", 1))}
+    frame = pd.DataFrame({"label": ["melanocytic naevus"], **values, **limits})
+    numbers = [f"0.{i}23 [−0.{977 - 100 * i:03d}, 1.{i}23]" for i in range(1, 10)]
+    columns = [estimate(name, f"Number {name}", low=f"{name}_a", high=f"{name}_b") for name in values]
+    columns.insert(0, words("label", "Class", row=True))
+    written = StringIO()
+    print_table(Console(file=written, width=width), Table(frame=frame, columns=columns, caption="Nine."))
+    shown = written.getvalue()
+    assert max(map(len, shown.splitlines())) <= width
+    assert all(shown.count(text) == 1 for text in numbers)
+    n_blocks = shown.count("Class")
+    assert n_blocks == {60: 5, 80: 5, 120: 3}[width]
+    assert shown.count("naevus") == n_blocks  # each block names its rows
+
+
+def test_reasons_beyond_the_first_are_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    screen = FirstScreen(kind="note", headline="h", lists={"Why": [f"reason-{i}" for i in range(20)]})
+    show_screen(screen, {}, tmp_path)
+    shown = capsys.readouterr().out
+    assert shown.count("reason-") == MOST_SENTENCES
+    assert "14 more in the report" in shown
+    show_screen(screen, {}, None)  # without a report all are printed
+    assert capsys.readouterr().out.count("reason-") == 20
