@@ -22,8 +22,8 @@ from memorisk.images.store import build_store
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.latents import open_latents
 from memorisk.models.weight_files import read_state_dict, save_weights
-from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.result import Result
+from memorisk.report.verdict_forms import FORMS
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import write_array
 from memorisk.runs.folder import open_run, read_config, write_config

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.result import Result
+from memorisk.report.verdict_forms import FORMS
 
 NAMES = ("melanoma", "naevus", "keratosis", "vascular lesion", "dermatofibroma")
 HOSTILE = (

@@ -19,7 +19,7 @@ def _roots_of_shares(rows: np.ndarray) -> np.ndarray:
 
 
 hellinger = Measure(
-    "hellinger", "euclidean distance of the square roots of shares", "any", "none", "defined for every row",
+    "hellinger", "euclidean distance of the square roots of shares", "any", "none",
     "SciPy has none", "product", rows=_roots_of_shares, like="euclidean",
 )  # fmt: skip
 

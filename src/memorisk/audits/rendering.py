@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.report.earlier_verdicts import refuse_other_form, verdict_form
 from memorisk.report.kinds import kind_of, load_part, named_kind
 from memorisk.report.result import Result, refuse_changed
+from memorisk.report.verdict_forms import refuse_other_form, verdict_form
 from memorisk.runs.errors import FULL_DISK_CODES, InputError, one_line, read_guard
 from memorisk.runs.files import write_text
 from memorisk.runs.folder import RunFolder, read_config

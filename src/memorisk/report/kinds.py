@@ -63,7 +63,7 @@ class RunKind:
     lists_people: bool = False
     """Whether the verdict rests on a list of people, at the level and by the correction of `statement.LISTS`."""
     verdict_form: int = 0
-    """Form of the rule that gives the verdict; runs of another form are refused (`earlier_verdicts`)."""
+    """Form of the rule that gives the verdict; runs of another form are refused (`verdict_forms`)."""
 
     @property
     def of_generated_set(self) -> bool:

@@ -11,8 +11,8 @@ from memorisk.audits.classifier.attack_numbers import BesideTwins, Replication, 
 from memorisk.audits.classifier.evidence import Context, Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.audit import classifier_page
-from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.page import render_page
+from memorisk.report.verdict_forms import FORMS
 from memorisk.scores.memorization import feldman_zhang
 from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.multiple_testing import benjamini_hochberg

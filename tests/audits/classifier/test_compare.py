@@ -15,7 +15,7 @@ from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.classifier.pages.comparison import comparison_page, direction_of_change
 from memorisk.audits.rendering import load_result
 from memorisk.cli.main import main
-from memorisk.report.earlier_verdicts import FORMS
+from memorisk.report.verdict_forms import FORMS
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import two_way_interval

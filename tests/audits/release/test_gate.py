@@ -130,7 +130,9 @@ def test_a_pass_by_a_list_at_another_level_stops_a_release(runs: Path, tmp_path:
 
 def test_bad_input_is_no_answer(runs: Path, stated: Path, tmp_path: Path, capsys) -> None:
     assert "nothing is named for release" in refusal(capsys, "gate", stated)
-    assert "there is no" in refusal(capsys, "gate", tmp_path / "absent.json", "--images", "clean")
+    for more in ([], ["--images", "clean"]):  # what is missing is named first
+        line = refusal(capsys, "gate", "NOPE", *more)
+        assert "there is no NOPE: name a privacy-statement.json, its folder, or a folder of a finished run" in line
     assert "no file or folder" in refusal(capsys, "gate", stated, "--images", "absent")
     assert "not valid JSON" in refusal(capsys, "gate", "models/net.safetensors", "--images", "clean")
     assert "is not a run folder" in refusal(capsys, "gate", "clean", "--images", "clean")

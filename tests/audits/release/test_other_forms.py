@@ -10,7 +10,9 @@ from memorisk.audits.classifier.comparison import compare
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.statement import make_statement
 from memorisk.audits.rendering import render_again
-from memorisk.report.earlier_verdicts import FORMS, refuse_other_form, verdict_form
+from memorisk.report.kinds import KINDS as ALL_KINDS
+from memorisk.report.kinds import RunKind
+from memorisk.report.verdict_forms import FORMS, refuse_other_form, verdict_form
 from memorisk.runs.errors import InputError
 from tests.audits.release.conftest import restated, rewritten
 
@@ -58,3 +60,12 @@ def test_a_statement_of_another_form_is_refused(runs: Path, tmp_path: Path, run:
 
 def test_kinds_without_forms_are_not_refused() -> None:
     refuse_other_form("run", "quality", None)
+    refuse_other_form("run", "brightness", 7)  # of a package that is not installed
+
+
+def test_the_form_of_a_plugins_kind_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(ALL_KINDS), "more", {"brightness": RunKind(name="brightness", verdict_form=2)})
+    refuse_other_form("run", "brightness", 2)
+    for form in (1, None):
+        with pytest.raises(InputError, match=f"of brightness of form {form}, and this memorisk reads form 2"):
+            refuse_other_form("run", "brightness", form)

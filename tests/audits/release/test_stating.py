@@ -9,7 +9,7 @@ import pytest
 from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.audits.synthetic.run import audit_synthetic
-from memorisk.report.earlier_verdicts import FORMS
+from memorisk.report.verdict_forms import FORMS
 from memorisk.runs.checksums import record_of
 from memorisk.runs.errors import InputError
 from memorisk.runs.locks import folder_lock

@@ -9,8 +9,8 @@ import pytest
 import memorisk
 from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.run import synthesize
-from memorisk.report.earlier_verdicts import FORMS, verdict_form
 from memorisk.report.result import Result
+from memorisk.report.verdict_forms import FORMS, verdict_form
 from memorisk.runs.errors import InputError
 from tests.audits.release.conftest import rewritten
 from tests.audits.synthesize.conftest import N, run

@@ -20,9 +20,9 @@ from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
 from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
 from memorisk.models.settings import DEFAULT_COMPARISONS
-from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
+from memorisk.report.verdict_forms import FORMS
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.planted_copies import fewest_plants
 from memorisk.statistics.intervals import clopper_pearson

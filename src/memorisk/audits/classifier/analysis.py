@@ -32,9 +32,9 @@ from memorisk.audits.classifier.tables.attacks import attack_table, attacks_for_
 from memorisk.audits.classifier.tables.classes import ClassFindings, audit_class, is_asymmetric, list_groups
 from memorisk.audits.classifier.tables.images import count_images, describe_models, image_table, null_sample
 from memorisk.audits.classifier.tables.utility import utility_on_test
-from memorisk.report.earlier_verdicts import FORMS
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
+from memorisk.report.verdict_forms import FORMS
 from memorisk.scores.twin_attacks import ATTACKS as TWIN_ATTACKS
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.exchangeability import UnseenCheck, compare_unseen_losses

@@ -27,7 +27,7 @@ from memorisk.audits.feature.reasons import (
     WeakProof,
 )
 from memorisk.audits.feature.result import Asked, FeatureSummary, FeatureVerdict, MarkM, MarkTest
-from memorisk.report.earlier_verdicts import FORMS
+from memorisk.report.verdict_forms import FORMS
 from memorisk.statistics.memorization.mark_rank import MarkRank, references_needed
 from memorisk.statistics.verdicts.levels import POWER
 from memorisk.statistics.verdicts.reasons import DOUBT, Reason

@@ -12,7 +12,7 @@ from memorisk.audits.filter import reasons as why
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import FilterNumbers
 from memorisk.audits.filter.wording import PIXELS, excluded_words, exposed_words
-from memorisk.report.earlier_verdicts import FORMS
+from memorisk.report.verdict_forms import FORMS
 from memorisk.statistics.verdicts.reasons import Reason, verdict_reasons
 
 HIGHER_THRESHOLD = "a higher --threshold, or one with a guarantee"

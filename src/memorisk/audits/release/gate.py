@@ -15,7 +15,6 @@ from pathlib import Path
 
 from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS, find_plant_kind
 from memorisk.images.pixel_form import PixelForm
-from memorisk.report.earlier_verdicts import refuse_other_form
 from memorisk.report.kinds import kind_of
 from memorisk.report.statements.envelope import LARGEST_ENVELOPE, open_envelope
 from memorisk.report.statements.signatures import SignatureError
@@ -37,6 +36,7 @@ from memorisk.report.statements.statement import (
     describe_differences,
     read_statement,
 )
+from memorisk.report.verdict_forms import refuse_other_form
 from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
 from memorisk.runs.errors import InputError, one_line, plural, unknown_name
 from memorisk.statistics.verdicts.reasons import Reason, Words
@@ -260,6 +260,10 @@ def gate(
         raise InputError("kinds names no kind of copy: name one or more, or leave it out to ask for all")
     for kind in kinds:
         find_plant_kind(kind)
+    if not Path(source).exists():
+        raise InputError(
+            f"there is no {one_line(source)}: name a privacy-statement.json, its folder, or a folder of a finished run"
+        )
     if not weights and not images:
         raise InputError("nothing is named for release: name it with --weights FILE or --images FOLDER")
     offered = [_read_release("weights", Path(path)) for path in weights] + [
@@ -335,11 +339,9 @@ def _statement(source: Path, keys: Sequence[Path], offered: Sequence[_ReleaseFil
     """Read the statement that is named, or make that of a run for what is to be released; and say who signed it.
 
     Raises:
-        InputError: The source does not exist, or gives no statement.
+        InputError: The source gives no statement.
         SignatureError: None of the keys signed it.
     """
-    if not source.exists():
-        raise InputError(f"there is no {one_line(source)}: name a privacy-statement.json, or a finished run")
     file = source / STATEMENT if source.is_dir() else source
     if file.is_file():
         return _signed_statement(file, keys)

@@ -15,9 +15,9 @@ from typing import Any
 import pandas as pd
 
 from memorisk.report.columns import booleans, distinct_scored
-from memorisk.report.earlier_verdicts import refuse_other_form, verdict_form
 from memorisk.report.kinds import RunKind, kind_of, load_part, named_kind
 from memorisk.report.result import Result, redact, refuse_changed
+from memorisk.report.verdict_forms import refuse_other_form, verdict_form
 from memorisk.runs.checksums import SEAL, file_sha256, refuse_damaged
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, read_guard
 from memorisk.runs.files import json_value, read_json, read_table

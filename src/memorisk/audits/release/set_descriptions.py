@@ -30,7 +30,6 @@ from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.audits.watch.reasons import AUDIT_IT
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.report.columns import capitalized
-from memorisk.report.earlier_verdicts import verdict_form
 from memorisk.report.numbers import from_json
 from memorisk.report.quantities import stated_figures
 from memorisk.report.statements.statement import (
@@ -42,6 +41,7 @@ from memorisk.report.statements.statement import (
     Part,
     Subject,
 )
+from memorisk.report.verdict_forms import verdict_form
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import read_table
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL

@@ -48,9 +48,9 @@ from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.clean_set import CLEAN_MANIFEST as LABEL_TABLE
 from memorisk.images.clean_set import manifest_bytes
 from memorisk.models.generators.generators import Generator, load_generator
-from memorisk.report.earlier_verdicts import refuse_other_form, verdict_form
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
+from memorisk.report.verdict_forms import refuse_other_form, verdict_form
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import FULL_DISK_CODES, RESUME_HINT, MemoriskError, one_line
 from memorisk.runs.files import fsync_folder, write_bytes, write_json, write_table, write_text

@@ -28,7 +28,7 @@ from memorisk.audits.synthetic import reasons as why
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.result import PixelPairs, Reading, SetCounts, SyntheticNumbers
 from memorisk.audits.synthetic.wording import LARGEST_BOUND
-from memorisk.report.earlier_verdicts import FORMS
+from memorisk.report.verdict_forms import FORMS
 from memorisk.statistics.copies.planted_copies import plants_needed
 from memorisk.statistics.intervals import Proportion
 from memorisk.statistics.verdicts.check_reasons import check_reasons

@@ -24,10 +24,14 @@ from memorisk.runs.files import atomic_path
 from memorisk.runs.user_code.plugins import Registry
 from memorisk.scores.distances.rows import FloatArray, Rows, array_library, convert_like, rows_per_block
 
+PAPER_MEASURES = (
+    *("braycurtis", "canberra", "chebyshev", "cityblock", "correlation", "cosine", "dice", "euclidean"),
+    *("jensenshannon", "mahalanobis", "matching", "minkowski", "seuclidean", "sqeuclidean"),
+)
+"""Names of the 14 measures of paper 003."""
 DIRECTION = "smaller is nearer"
 _ANY, _POSITIVE, _BINARY = "any", "non-negative", "binary"
 _NONE = "none"
-_DEFINED = "defined for every row"
 _SAME = "none"
 _POSITIVE_FITTED = "none; the column minimum with the domain 'shift'"
 PLUGIN_FORMS = ("euclidean", "sqeuclidean", "cityblock", "chebyshev")
@@ -52,8 +56,6 @@ class Measure:
     """Domain of the measure: "any", "non-negative" or "binary"."""
     fitted: str
     """Values that are fitted to the references, once."""
-    degenerate: str
-    """Treatment of zero rows and constant rows."""
     scipy: str
     """Difference from ``scipy.spatial.distance.cdist``; "none" where there is none."""
     family: str
@@ -69,56 +71,55 @@ class Measure:
 _MEASURES = (
     Measure(
         "braycurtis", "sum |x - y| / sum |x + y|", _POSITIVE, _POSITIVE_FITTED,
-        "defined; two zero rows are at distance 0, opposite rows of signed data at infinity",
         "0/0 is 0 here and nan in SciPy", "ratio",
     ),
     Measure(
-        "canberra", "sum |x - y| / (|x| + |y|), terms 0/0 are 0", _POSITIVE, _POSITIVE_FITTED, _DEFINED, _SAME, "share"
+        "canberra", "sum |x - y| / (|x| + |y|), terms 0/0 are 0", _POSITIVE, _POSITIVE_FITTED, _SAME, "share"
     ),
-    Measure("chebyshev", "max |x - y|", _ANY, _NONE, _DEFINED, _SAME, "sum"),
-    Measure("cityblock", "sum |x - y|", _ANY, _NONE, _DEFINED, _SAME, "sum"),
+    Measure("chebyshev", "max |x - y|", _ANY, _NONE, _SAME, "sum"),
+    Measure("cityblock", "sum |x - y|", _ANY, _NONE, _SAME, "sum"),
     Measure(
-        "correlation", "cosine of x - mean(x) and y - mean(y)", _ANY, _NONE, "constant rows are refused by number",
+        "correlation", "cosine of x - mean(x) and y - mean(y)", _ANY, _NONE,
         "half the squared distance of unit rows: copies are at exactly 0, where SciPy gives about 1e-16", "product",
     ),
     Measure(
-        "cosine", "1 - x.y / (|x| |y|) = |x/|x| - y/|y||^2 / 2", _ANY, _NONE, "zero rows are refused by number",
+        "cosine", "1 - x.y / (|x| |y|) = |x/|x| - y/|y||^2 / 2", _ANY, _NONE,
         "half the squared distance of unit rows: copies are at exactly 0, where SciPy gives about 1e-16", "product",
     ),
     Measure(
-        "dice", "(TF + FT) / (2 TT + TF + FT)", _BINARY, "the column medians", "defined; two rows of False are at 0",
+        "dice", "(TF + FT) / (2 TT + TF + FT)", _BINARY, "the column medians",
         "0/0 is 0 here and nan in SciPy", "product",
     ),
-    Measure("euclidean", "(sum (x - y)^2)^(1/2)", _ANY, _NONE, _DEFINED, _SAME, "product"),
+    Measure("euclidean", "(sum (x - y)^2)^(1/2)", _ANY, _NONE, _SAME, "product"),
     Measure(
         "jensenshannon", "((KL(p|m) + KL(q|m)) / 2)^(1/2) in nats, p = x / sum x, q = y / sum y, m = (p + q) / 2",
-        _POSITIVE, _POSITIVE_FITTED, "zero rows are refused by number",
+        _POSITIVE, _POSITIVE_FITTED,
         "copies are at exactly 0, where SciPy gives up to 1e-8, or nan where rounding makes the sum negative; SciPy "
         "gives inf for zero rows; the domain 'signed' takes |x|", "entropy",
     ),
     Measure(
         "mahalanobis", "((x - y)' S^-1 (x - y))^(1/2)", _ANY,
-        "the covariance S of the references (ddof = 1), its Ledoit-Wolf form where n <= d or S is singular", _DEFINED,
+        "the covariance S of the references (ddof = 1), its Ledoit-Wolf form where n <= d or S is singular",
         "SciPy without VI fits S to queries and references together, at every call", "product",
     ),
     Measure(
-        "matching", "share of columns that differ (Hamming)", _BINARY, "the column medians", _DEFINED,
+        "matching", "share of columns that differ (Hamming)", _BINARY, "the column medians",
         "called hamming in newer versions", "product",
     ),
     Measure(
-        "minkowski", "(sum |x - y|^p)^(1/p)", _ANY, _NONE, _DEFINED,
+        "minkowski", "(sum |x - y|^p)^(1/p)", _ANY, _NONE,
         "p = 3 unless given, SciPy's is 2 (then it is euclidean)", "sum",
     ),
     Measure(
         "seuclidean", "(sum (x - y)^2 / V)^(1/2)", _ANY,
-        "the column variances V of the references (ddof = 1); constant columns are ignored and counted", _DEFINED,
+        "the column variances V of the references (ddof = 1); constant columns are ignored and counted",
         "SciPy without V fits it to queries and references together, and gives nan for constant columns", "product",
     ),
-    Measure("sqeuclidean", "sum (x - y)^2", _ANY, _NONE, _DEFINED, _SAME, "product"),
+    Measure("sqeuclidean", "sum (x - y)^2", _ANY, _NONE, _SAME, "product"),
     Measure(
         "whitened", "cosine of W'(x/|x| - m) and W'(y/|y| - m)", _ANY,
         "mean m of the references' unit rows, W with W W' the inverse of their covariance in Ledoit-Wolf's form",
-        "zero rows are refused by number", "SciPy has none", "product",
+        "SciPy has none", "product",
     ),
 )  # fmt: skip
 
@@ -140,8 +141,6 @@ def _registered(name: str, measure: Measure) -> Measure:
 
 MEASURES = Registry("memorisk.measures", _OWN, Measure, _registered)
 """The measures by name, plug-ins last."""
-PAPER_MEASURES = tuple(name for name in _OWN if name != "whitened")
-"""Names of the 14 measures of paper 003."""
 
 
 def find_measure(name: str) -> Measure:

@@ -136,7 +136,7 @@ def table_8(reading: StudyReading) -> StudyTable:
 
 def _attack_figures(cell: StudyCell) -> pd.DataFrame:
     attacks = cell.result.attacks
-    of_paper = [name for name, spec in ATTACKS.items() if not spec.control]
+    of_paper = [name for name, spec in ATTACKS.own.items() if not spec.control]
     records = []
     for row in cell.result.per_class.to_dict("records"):
         own = rows_of(attacks, label=row["label"])

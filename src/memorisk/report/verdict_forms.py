@@ -7,12 +7,12 @@ comparison or a gate must not repeat it.
 from collections.abc import Mapping
 from typing import Any
 
-from memorisk.report.kinds import KINDS
+from memorisk.report.kinds import KINDS, kind_of
 from memorisk.runs.errors import InputError, one_line
 
 FORMS: Mapping[str, int] = {kind.name: kind.verdict_form for kind in KINDS.own.values() if kind.verdict_form}
-"""Form of the verdict's rule by kind of run: for a classifier in ``rule["form"]`` of ``verdict.json``, for others in
-its ``schema``, for any in ``settings["verdict_form"]`` of a statement. Other kinds have one form."""
+"""Form of the verdict's rule by kind of run, of memorisk's own: for a classifier in ``rule["form"]`` of
+``verdict.json``, for others in its ``schema``, for any in ``settings["verdict_form"]`` of a statement."""
 
 
 def verdict_form(verdict: Mapping[str, Any]) -> object:
@@ -32,14 +32,14 @@ def refuse_other_form(name: str, kind: str, form: object) -> None:
 
     Args:
         name: Name of the run or statement, for the message.
-        kind: Kind of the run, as in `FORMS`.
+        kind: Kind of the run, also one of another package.
         form: Form of the rule that gave the verdict.
 
     Raises:
         InputError: The form is not today's.
     """
-    if kind in FORMS and form != FORMS[kind]:
+    if (today := kind_of(kind).verdict_form) and form != today:
         raise InputError(
-            f"{name} holds a verdict of {kind} of form {one_line(form, 20)}, and this memorisk reads form "
-            f"{FORMS[kind]}: audit again into a new folder"
+            f"{name} holds a verdict of {one_line(kind, 40)} of form {one_line(form, 20)}, and this memorisk reads "
+            f"form {today}: audit again into a new folder"
         )
