@@ -148,6 +148,16 @@ def test_an_empty_list_says_where_nobody_could_have_been_on_it(tmp_path: Path, s
     assert told[0].filename == __file__
     assert found.attrs["why_empty"] == str(told[0].message)
     assert len(result.replace(per_class=untested).flagged()) == 2
+    roomless = result.replace(per_image=nobody, per_class=tested.assign(testable=True, room=1.0))  # of few models
+    with pytest.warns(UserWarning, match="not tested: no patient could"):
+        roomless.flagged()
+    unlisted = result.replace(
+        verdict={"audit": "synthetic", "n_listed": None},
+        tables={"review": pd.DataFrame({"synthetic_image": [], "verdict": []})},
+        per_class=pd.DataFrame(),
+    )
+    with pytest.warns(UserWarning, match="not tested: no list of patients was possible"):
+        unlisted.flagged()
 
 
 def test_titles_name_the_patient_and_the_file_on_lines_of_their_own() -> None:

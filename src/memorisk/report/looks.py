@@ -20,6 +20,7 @@ from memorisk.report.blocks import Table
 from memorisk.report.cells import cell_text
 from memorisk.report.columns import booleans, column_numbers, column_texts, rows
 from memorisk.report.first_screen import first_screen
+from memorisk.report.flagged import NOT_TESTED, classes_tested
 from memorisk.report.result import ID_COLUMNS, Result
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.runs.files import read_table
@@ -115,23 +116,26 @@ def flagged_images(result: Result) -> pd.DataFrame:
         flagged = flagged.drop(columns=[name for name in _IDS if name in flagged])
     elif result.folder is not None:
         flagged = _with_paths(flagged, result.folder)
-    for name, why in _untested(result.per_class, len(flagged)).items():
+    for name, why in _untested(result, len(flagged)).items():
         flagged.attrs[name] = why
         warnings.warn(why, UserWarning, stacklevel=3)  # at the line that calls `Result.flagged`
     return flagged
 
 
-def _untested(classes: pd.DataFrame, n_flagged: int) -> dict[str, str]:
-    """Describe the classes in which no patient could have been flagged, if any; empty where that is not known."""
+def _untested(result: Result, n_flagged: int) -> dict[str, str]:
+    """Describe the set, or the classes, in which no patient could have been flagged; empty where that is not known."""
+    if "review" in result.tables and not n_flagged and result.verdict.get("n_listed", 0) is None:
+        return {"why_empty": f"{NOT_TESTED}: no list of patients was possible with so few held-out ones"}
+    classes = result.per_class
     if not len(classes) or "testable" not in classes:
         return {}
-    untested = rows(classes, ~booleans(classes, "testable"))
+    untested = rows(classes, ~classes_tested(classes))
     if not len(untested):
         return {}
     why = next((text for text in column_texts(untested, "why_not") if text), "")
     why = f" ({one_line(why, 200)})" if why else ""
     if len(untested) == len(classes) and not n_flagged:
-        return {"why_empty": f"not tested: no patient could have been flagged in any class{why}"}
+        return {"why_empty": f"{NOT_TESTED}: no patient could have been flagged in any class{why}"}
     names = listed([one_line(name, 60) for name in column_texts(untested, "label")])
     were = "was" if len(untested) == 1 else "were"
     return {"not_tested": f"{len(untested)} of {len(classes)} classes {were} not tested: {names}{why}"}

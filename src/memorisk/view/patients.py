@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from memorisk.audits.classifier.evidence import SCORES
 from memorisk.audits.classifier.marks import FILE, MARKS, read_marks
 from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, probability
+from memorisk.report.flagged import flagged_counts
 from memorisk.report.result import from_storable
 from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import InputError, one_line
@@ -151,7 +152,7 @@ class ClassifierRun:
         table = self.classes
         labels, mean = column_texts(table, "label"), column_numbers(table, "mean")
         low, high = column_numbers(table, "low"), column_numbers(table, "high")
-        flagged = column_numbers(table, "flagged")
+        flagged = flagged_counts(table)
         ends = np.concatenate([mean, low, high, [0.0]])
         ends = ends[np.isfinite(ends)]
         first, width = float(ends.min()), float(ends.max() - ends.min()) or 1.0

@@ -197,6 +197,14 @@ def test_the_card_says_the_same_and_nothing_in_it_is_markup() -> None:
     assert escaped("a | b\n- c") == "a \\| b\\\\n- c"
 
 
+def test_a_list_that_was_not_possible_is_not_tested() -> None:
+    """A 0 would read as a finding; other figures without a value are left out."""
+    figures = (Figure(name="flagged", title="Flagged"), Figure(name="auc/loss", title="AUC"))
+    card = model_card(statement(audits=(audit(kind="classifier", figures=figures),)))
+    assert "| Flagged | not tested |" in card
+    assert "AUC" not in card
+
+
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
 def test_only_a_pass_is_called_one(status: str) -> None:
     card = model_card(statement(audits=(audit(status=status),), verdict=Verdict(status=status, why=("w",))))

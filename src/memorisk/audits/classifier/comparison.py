@@ -21,6 +21,7 @@ from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.marks import marked
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
 from memorisk.audits.rendering import COMPARISON_PAGE, REPORT, load_result, render
+from memorisk.report.flagged import flagged_counts
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line, read_guard
 from memorisk.runs.files import write_json, write_table, write_text
@@ -37,7 +38,7 @@ class Comparison:
 
     Attributes:
         per_class: ``label, n_groups, n_seeds, mean_first, mean_second, difference, low, high, tier_first, tier_second,
-            flagged_first, flagged_second``.
+            testable_first, flagged_first, testable_second, flagged_second``; no number is flagged where none could be.
         per_group: ``label, group, M_first, M_second, difference, low, high, flagged_first, flagged_second``; M here
             is the mean over the group's images, and its interval is over seeds.
         aucs: ``attack, auc_first, low_first, high_first, auc_second, low_second, high_second``.
@@ -227,9 +228,10 @@ def _class_row(label: str, values: list[np.ndarray], first: Result, second: Resu
         "high": interval.high,
     }
     for name, result in (("first", first), ("second", second)):
-        class_row = result.per_class.set_index("label").loc[label]
-        row |= {f"tier_{name}": class_row["tier"], f"flagged_{name}": int(class_row["flagged"])}
-        row |= {f"testable_{name}": bool(class_row["testable"])}
+        at = result.per_class["label"].tolist().index(label)
+        n_flagged = flagged_counts(result.per_class)[at]
+        row |= {f"tier_{name}": result.per_class["tier"].iloc[at], f"testable_{name}": not isnan(n_flagged)}
+        row |= {f"flagged_{name}": None if isnan(n_flagged) else int(n_flagged)}
     return row
 
 

@@ -33,10 +33,8 @@ import pyarrow.parquet as pq
 from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, LookAlikes, Placebo, Privacy, Unscored
 from memorisk.images.identity import IdDoubt
-from memorisk.report.columns import booleans, column_numbers
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
-from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM
 
 REQUIRED = ("image", "label", "split", "seed", "role", "member", "loss")
 SPLITS = ("train", "canary", "test")
@@ -45,6 +43,7 @@ WHOLE = "(all findings)"
 SCORES = "scores.parquet"
 """Name of the score table in a run folder."""
 ROLES = (("A", "B"), ("candidate", "independent"))
+_TRUTH = {"true": True, "false": False, "1": True, "0": False}  # as text, which a Parquet file may hold
 
 
 @dataclass(frozen=True)
@@ -280,9 +279,9 @@ def _seeds(values: pd.Series) -> np.ndarray:
 
 
 def _booleans(table: pd.DataFrame, name: str) -> np.ndarray:
-    values = table[name]
+    values = table[name].map(lambda value: _TRUTH.get(value.lower(), value) if isinstance(value, str) else value)
     if values.dtype != bool and not set(values.unique()) <= {0, 1}:
-        odd = next(v for v in values if v not in (0, 1))
+        odd = next(v for v in values if pd.isna(v) or v not in (0, 1))
         raise InputError(f"column {name} holds {one_line(odd, 60)!r}; it needs true or false")
     return values.to_numpy(dtype=bool)
 
@@ -425,27 +424,3 @@ def uncovered_images(evidence: Evidence, n_validation: int, not_auditable: list[
         n_images_without_partner=len(set(items.image[alone])),
         not_auditable=tuple(not_auditable),
     )
-
-
-def classes_with_room(per_class: pd.DataFrame) -> np.ndarray:
-    """Say in which classes a single patient could have been on the verdict's list, `[C]`: those with room on it.
-
-    Args:
-        per_class: Table of the classes; older runs have no ``room``, and the list that is shown takes its place.
-    """
-    return column_numbers(per_class, "room") >= MIN_ROOM if "room" in per_class else _classes_with_list(per_class)
-
-
-def _classes_with_list(per_class: pd.DataFrame) -> np.ndarray:
-    """Return which classes have a list at the requested level, `[C]`."""
-    return booleans(per_class, "testable") if "testable" in per_class else np.ones(len(per_class), dtype=bool)
-
-
-def flagged_counts(per_class: pd.DataFrame) -> np.ndarray:
-    """Count the flagged groups of each class, `[C]`; NaN where no group is flagged and none alone could have been.
-
-    Args:
-        per_class: Table of the classes.
-    """
-    flagged = column_numbers(per_class, "flagged")
-    return np.where((flagged > 0) | (classes_with_room(per_class) & _classes_with_list(per_class)), flagged, np.nan)

@@ -12,6 +12,7 @@ from memorisk.audits.classifier.look_alikes import LOSSES_ALONE
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, ClassUtility, Privacy
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.release.integrity import FinishedAudit
+from memorisk.report.flagged import classes_tested, number_flagged
 from memorisk.report.quantities import stated_figures
 from memorisk.report.statements.statement import (
     LISTS,
@@ -187,9 +188,10 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
     table: Any = run.tables["per_class"]
     n = run.counted
     flagged = int(table["flagged"].sum()) if run.flagged is None and len(table) else run.flagged or 0
+    flagged, tested = number_flagged(table, flagged), int(classes_tested(table).sum())
     figures = [
         Figure(name="classes", title="Classes", value=len(table)),
-        Figure(name="classes_tested", title="Classes that could be tested", value=int(table["testable"].sum())),
+        Figure(name="classes_tested", title="Classes that could be tested", value=tested),
         Figure(name="flagged", title=f"Flagged {units}, over all classes", value=flagged, n=n, unit=units),
     ]
     if summary.noticeable is not None:
@@ -297,7 +299,7 @@ def _uncovered(run: FinishedAudit, verdict: ClassifierVerdict, units: str) -> li
     if n := len(missed.not_auditable):
         sentences.append(f"{plural(n, 'class was', 'classes were')} too small to split.")
     table: Any = run.tables["per_class"]
-    if len(table) and (n := int((~table["testable"].astype(bool)).sum())):
+    if len(table) and (n := int((~classes_tested(table)).sum())):
         sentences.append(f"{plural(n, 'class', 'classes')} could not be tested: nobody could have been flagged there.")
     words = (
         (excluded.n_skipped, "could not be read"),

@@ -223,7 +223,7 @@ def _listing(found: Findings, queries: ReversedQueries, checks: Sequence[Check])
     """Count the patients who are listed or nearer than every held-out one, and the images that are singled out."""
     blind = results.SINGLED_OUT in {check.name for check in checks}
     return results.Listing(
-        n_listed_patients=int(found.listed.sum()),
+        n_listed_patients=found.n_listed,
         n_listed_at_verdict=found.n_listed_at_verdict,
         n_singled_images=None if blind else int(found.singled.sum()),
         n_singled_patients=len(found.singled_patients),

@@ -144,8 +144,8 @@ class Findings:
     """Index of the detector with the smallest ``p_ahead``."""
     p_ahead: float
     """Probability of that detector, times the number of detectors; NaN without held-out images."""
-    n_listed_at_verdict: int
-    """Number of training patients listed at `VERDICT_LEVEL`, by any detector."""
+    n_listed_at_verdict: int | None
+    """Number of training patients listed at `VERDICT_LEVEL`, by any detector; None where no list was possible."""
     singled: np.ndarray
     """Whether an image is singled out, [S], by any detector."""
     singled_patients: np.ndarray
@@ -176,6 +176,11 @@ class Findings:
     def asked(self) -> ReversedQueries | None:
         """Return the queries of the detector with the smallest ``p_ahead``; its counts of patients are those of all."""
         return self.by[self.ahead_by].asked
+
+    @property
+    def n_listed(self) -> int | None:
+        """Return the number of listed training patients; None where no list was possible."""
+        return _n_listed([one.asked for one in self.by if one.asked is not None])
 
 
 def compute_findings(
@@ -234,7 +239,7 @@ def compute_findings(
         exposing=exposing,
         ahead_by=ahead_by,
         p_ahead=min(1.0, len(listing) * alone[ahead_by]) if lists else math.nan,
-        n_listed_at_verdict=int(_any(len(unit), [stands.listed.rejected for stands in at_verdict]).sum()),
+        n_listed_at_verdict=_n_listed(at_verdict),
         singled=singled,
         singled_patients=whose,
         noticed=noticed,
@@ -312,6 +317,13 @@ def _far(distances: Sequence[Distances], by: Sequence[DetectorFindings]) -> list
 def _any(n: int, masks: Sequence[np.ndarray]) -> np.ndarray:
     """Return whether any of some masks holds, [n]; none does where there are none."""
     return np.any([np.zeros(n, bool), *masks], axis=0)
+
+
+def _n_listed(lists: Sequence[ReversedQueries]) -> int | None:
+    """Count the patients on any of some lists of the same patients; None where none of these was possible."""
+    if not any(one.testable for one in lists):
+        return None
+    return int(np.any([one.listed.rejected for one in lists], axis=0).sum())
 
 
 def _lists(

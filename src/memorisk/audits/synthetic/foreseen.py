@@ -152,7 +152,7 @@ class Foresight:
         p = precedence_p(max(0, ahead), sets.n_train_patients, sets.held.n_held_patients)
         return replace(
             listing,
-            n_listed_patients=max(0, listing.n_listed_patients - freed),
+            n_listed_patients=max(0, (listing.n_listed_patients or 0) - freed),
             n_listed_at_verdict=max(0, at_verdict),
             n_ahead_patients=max(0, ahead),
             p_ahead=min(1.0, number * p) if self.counted.ahead & patients else listing.p_ahead,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from memorisk.audits.comparison.terms import Terms
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.models.feature_description import FeatureDescription
+from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.numbers import INLINE, Key, to_json
 from memorisk.report.quantities import Quantity, Units
 from memorisk.report.statements.statement import ALSO, FOUND, HELD_OUT_PIXELS
@@ -95,9 +96,12 @@ class SetCounts:
 class Listing:
     """Comparison of training patients with held-out ones."""
 
-    n_listed_patients: Annotated[int, Key("n_listed"), Quantity("{Units} listed", of=_TRAINING)]
-    n_listed_at_verdict: int | None = None
-    """Number of patients listed at the fixed level of the verdict."""
+    n_listed_patients: Annotated[
+        int | None, Key("n_listed"), Quantity("{Units} listed", of=_TRAINING, missing=NOT_TESTED)
+    ]
+    """Number of listed patients; None where no list was possible."""
+    n_listed_at_verdict: Annotated[int | None, _VERDICT_LIST] = None
+    """Number of patients listed at the fixed level of the verdict; None where no list was possible."""
     n_singled_images: Annotated[
         int | None, Key("n_singled"), Quantity("Images singled out", figure="singled_out", of=_IMAGES)
     ] = None
@@ -108,11 +112,6 @@ class Listing:
     n_ahead_patients: Annotated[int, Key("n_ahead"), _AHEAD]
     """Number of training patients nearer to the set than every held-out patient."""
     p_ahead: float
-
-    @property
-    def n_listed_by_verdict(self) -> Annotated[int, _VERDICT_LIST]:
-        """Number of patients on the list that decides."""
-        return self.n_listed_patients if self.n_listed_at_verdict is None else self.n_listed_at_verdict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ in it for Markdown or HTML.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.kinds import kind_of
 from memorisk.report.statements.statement import (
     FAIL,
@@ -27,6 +28,8 @@ _STATUS = {
     FAIL: f"**{HEADLINES[FAIL]}.**",
     UNDECIDED: f"**{HEADLINES[UNDECIDED]}.** That is not a pass.",
 }
+COUNTS_OF_LISTS = ("flagged", "listed")
+"""Figures that say how many people are on a list: without a value no list was possible."""
 _ONE = {
     "pass": "nothing was found of what was looked for",
     "fail": "failed",
@@ -86,8 +89,8 @@ def _audit(number: int, audit: AuditStatement) -> Iterator[str]:
     yield from _bullets(audit.why)
     if audit.subject.why:
         yield from (escaped(audit.subject.why), "")
-    rows = [_number(figure) for figure in audit.figures if figure.value is not None or figure.high is not None
-            or figure.low is not None or figure.p_value is not None]  # fmt: skip
+    rows = [_number(figure) for figure in audit.figures if figure.name in COUNTS_OF_LISTS or figure.value is not None
+            or figure.high is not None or figure.low is not None or figure.p_value is not None]  # fmt: skip
     yield from _table(("Figure", "Value", "Interval", "p", "Counted"), rows)
     kinds = f"Copies of the kinds {', '.join(audit.kinds_not_tried)}: none was planted."
     yield from _titled("Not examined", (*([kinds] if audit.kinds_not_tried else []), *audit.not_examined))
@@ -108,7 +111,8 @@ def _number(figure: Figure) -> list[str]:
     else:
         interval = ""
     counted = "" if figure.n is None else f"{figure.n:,} {escaped(figure.unit)}"
-    return [escaped(figure.title), _short(figure.value), interval, _short(figure.p_value), counted]
+    value = NOT_TESTED if figure.name in COUNTS_OF_LISTS and figure.value is None else _short(figure.value)
+    return [escaped(figure.title), value, interval, _short(figure.p_value), counted]
 
 
 def _how(audit: AuditStatement) -> str:

@@ -48,6 +48,7 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import booleans, column_texts, count, decimal, largest_first, percent, rows
 from memorisk.report.first_screen import FirstScreen, verdict_screen
+from memorisk.report.flagged import NOT_TESTED, number_flagged
 from memorisk.report.result import Result
 from memorisk.runs.errors import listed as named
 from memorisk.runs.errors import one_line
@@ -160,8 +161,8 @@ def _notes(reading: ResultView) -> list[Text]:
 
 def _flagged(reading: ResultView) -> str:
     """Count the flagged patients; where none could have been flagged, 0 would look like a finding."""
-    untested = not reading.flagged_total and 0 < len(reading.findings) == len(reading.untestable())
-    return "not tested" if untested else count(reading.flagged_total)
+    n_flagged = number_flagged(reading.result.per_class, reading.flagged_total)
+    return NOT_TESTED if n_flagged is None else count(n_flagged)
 
 
 def _other_list(reading: ResultView) -> str:

@@ -20,12 +20,12 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import count
+from memorisk.report.columns import booleans, count
 from memorisk.report.first_screen import FirstScreen
+from memorisk.report.flagged import NOT_TESTED
 
 DIFFERENCE = "Difference [95 % interval]"
 RUNS = ("first", "second")
-NOT_TESTED = "not tested"
 CONTROL = "independent_loss"
 
 
@@ -71,7 +71,6 @@ def comparison_screen(comparison: Comparison) -> FirstScreen:
         "they went. That a difference cannot be distinguished from 0 does not show that there is none."
     )
     runs = [f"{run} run: {name}" for run, name in zip(RUNS, comparison.names, strict=True)]
-    flagged = {run: groups.loc[groups[f"flagged_{run}"], "group"].nunique() for run in RUNS}
     return FirstScreen(
         kind="note",
         headline="What changed",
@@ -80,11 +79,19 @@ def comparison_screen(comparison: Comparison) -> FirstScreen:
         facts=[
             Fact("Classes compared", count(n)),
             Fact("Patients compared", count(groups["group"].nunique())),
-            *(Fact(f"Patients flagged, {run} run", count(number)) for run, number in flagged.items()),
+            *(Fact(f"Patients flagged, {run} run", _n_flagged(comparison, run)) for run in RUNS),
         ],
         tables=[_classes(comparison.per_class)],
         notes=comparison.notes,
     )
+
+
+def _n_flagged(comparison: Comparison, run: str) -> str:
+    """Count the patients of the compared classes that a run flags."""
+    if not booleans(comparison.per_class, f"testable_{run}").any():
+        return NOT_TESTED
+    groups = comparison.per_group
+    return count(groups.loc[groups[f"flagged_{run}"], "group"].nunique())
 
 
 def _classes(table: pd.DataFrame) -> Table:
@@ -92,11 +99,11 @@ def _classes(table: pd.DataFrame) -> Table:
         words("label", "Class", row=True),
         estimate("difference", DIFFERENCE, low="low", high="high"),
         number("mean_first", "Mean M, first"),
-        number("mean_second", "Second"),
+        number("mean_second", "Mean M, second"),
         Column(source="tier_first", heading="Tier, first", tones=TIER_TONES),
-        Column(source="tier_second", heading="Second", tones=TIER_TONES),
+        Column(source="tier_second", heading="Tier, second", tones=TIER_TONES),
         words("listed_first", "Flagged, first"),
-        words("listed_second", "Second"),
+        words("listed_second", "Flagged, second"),
         number("n_groups", "Patients in both", "count"),
     ]
     for run in RUNS:  # a class that could not be tested has no count, least of all 0
@@ -115,9 +122,9 @@ def _groups(comparison: Comparison) -> list[Block]:
         words("label", "Class", row=comparison.redact),
         estimate("difference", DIFFERENCE, low="low", high="high"),
         number("M_first", "M, first"),
-        number("M_second", "Second"),
+        number("M_second", "M, second"),
         words("listed_first", "Flagged, first"),
-        words("listed_second", "Second"),
+        words("listed_second", "Flagged, second"),
         *(words(f"marked_{run}", f"Marked, {run}") for run in RUNS if f"marked_{run}" in table),
     ]
     of_class = comparison.per_class.set_index("label")

@@ -34,6 +34,7 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import count
 from memorisk.report.figures.intervals import tradeoff_plot
 from memorisk.report.first_screen import FirstScreen
+from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.result import Result
 from memorisk.statistics.epsilon import EpsilonBound
 
@@ -107,12 +108,12 @@ def _tradeoff_table(table: pd.DataFrame) -> Table:
         words("status", "Verdict"),
         _measurement("accuracy", "Accuracy, unseen"),
         number("majority", "Majority class"),
-        _measurement("gain", "Gain over it"),
+        _measurement("gain", "Gain over majority"),
         _measurement("balanced", "Balanced accuracy"),
         _measurement("mean_m", "Mean M"),
         words("worst_class", "Worst class"),
-        _measurement("worst_m", "its M"),
-        number("flagged", "Flagged", "count"),
+        _measurement("worst_m", "M, worst class"),
+        number("flagged", "Flagged", "count", missing=NOT_TESTED),
         number("noticeable_gap", "Noticeable gap", "short", missing="none"),
     ]
     return Table(frame=table, columns=columns, caption="Intervals are 95 %.", elsewhere="defence.parquet")

@@ -6,7 +6,6 @@ from math import isnan
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.evidence import classes_with_room, flagged_counts
 from memorisk.audits.classifier.pages.wording import ResultView, listed
 from memorisk.audits.classifier.result import RarestAgainstTop
 from memorisk.report.blocks import (
@@ -28,10 +27,11 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import column_numbers, column_texts, count, decimal, is_missing, percent, probability, rows
 from memorisk.report.figures import memorization as figures
+from memorisk.report.flagged import NOT_TESTED, classes_with_room, flagged_counts
 from memorisk.statistics.verdicts.levels import POWER, PREREQUISITE_LEVEL, share_words
 from memorisk.statistics.verdicts.tiers import GATES
 
-UNTESTED, NO_GAP = "not tested", "none"
+NO_GAP = "none"
 """Words for a class without a list, and for one in which no gap is surely noticed."""
 LIMITS = tuple(GATES.values())
 TIER_TONES: dict[str, Tone] = {
@@ -83,9 +83,9 @@ def _class_table(reading: ResultView, table: pd.DataFrame) -> Table:
             source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high"), gates=LIMITS
         ),
         Column(source="tier", heading="Tier", tones=TIER_TONES),
-        number("flagged", f"{reading.units.capitalize()} flagged", "count", missing=UNTESTED),
+        number("flagged", f"{reading.units.capitalize()} flagged", "count", missing=NOT_TESTED),
         number("smallest_list", "Smallest list", "count", missing="none"),
-        number("noticeable_gap", "Noticeable gap", "short", missing=UNTESTED),
+        number("noticeable_gap", "Noticeable gap", "short", missing=NOT_TESTED),
         number("test_mean", "Gap of unseen"),
         Column(
             source="excess",

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.evidence import WHOLE, classes_with_room
+from memorisk.audits.classifier.evidence import WHOLE
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
 from memorisk.report.blocks import Block, Callout, Inline, Name, Paragraph, Steps, Text
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, distinct_scored, largest_first, rows
 from memorisk.report.first_screen import BOXES
+from memorisk.report.flagged import classes_with_room
 from memorisk.report.result import Result
 from memorisk.report.result import redact as redact_result
 from memorisk.statistics.intervals import MIN_SEEDS

@@ -23,6 +23,7 @@ from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdi
 from memorisk.audits.classifier.run import audit_recipe
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import DEFENCES_PAGE, load_result, render
+from memorisk.report.flagged import number_flagged
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, write_json, write_table, write_text
@@ -54,7 +55,7 @@ DEFENCE_COLUMNS = {
     "reference_class": "worst class of the reference regime; reference_m and its limits: its M here",
     "change": "its M here less that under the reference; change_low, change_high, over groups and seeds",
     "change_percent": "the paper's column: change over the reference's absolute M",
-    "flagged": "groups on the verdict's list",
+    "flagged": "groups on the verdict's list; empty: none could be on it",
     "noticeable_gap": f"smallest gap of one patient, in nats, noticed in {share_words(POWER)}; empty: none",
     "epsilon": "promised for one image added or removed, at delta",
     "replace_one_epsilon": "what follows for one image replaced",
@@ -191,7 +192,8 @@ def defence_table(folder: Path, results: dict[str, Result]) -> pd.DataFrame:
         }
         row |= {"reference_class": reference, **_limits("reference_m", two_way_interval(here.to_numpy()))}
         row |= _change(before, here, same=name == first)
-        row |= {"flagged": int(np.asarray(result.per_class["verdict_flagged"]).sum())}
+        n_flagged = int(np.asarray(result.per_class["verdict_flagged"]).sum())
+        row |= {"flagged": number_flagged(result.per_class, n_flagged)}
         noticeable = ClassifierVerdict.read(result.verdict).noticeable
         row |= {"noticeable_gap": nan if noticeable is None else noticeable.gap_nats}
         rows.append(row | _privacy_columns(ClassifierSummary.read(result.summary).privacy))
