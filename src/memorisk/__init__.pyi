@@ -661,6 +661,7 @@ def audit_losses(
     file: str | Path,
     *,
     out: str | Path,
+    progress: Callable[[str, int, int], None] = ...,
     random_split: bool = True,
     level: float = 0.1,
     correction: Literal["bh", "by", "bh-within"] = "bh",
@@ -679,6 +680,7 @@ def audit_losses(
     Args:
         file: Parquet or CSV with a row per image and model.
         out: The run folder.
+        progress: Called with (stage, done, total).
         **settings: Any field of ``LossesOptions``.
 
     Returns:

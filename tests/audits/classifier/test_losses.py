@@ -107,6 +107,17 @@ def test_csv_and_parquet_are_the_same_table(table, tmp_path):
         pd.testing.assert_frame_equal(getattr(found, name), getattr(again, name), rtol=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["boolean", "str", "int8", "object"])
+def test_members_may_be_written_in_every_form(table, tmp_path, kind):
+    table.astype({"member": kind}).to_parquet(tmp_path / "other.parquet")
+    stages = []
+    found = audit_losses(tmp_path / "other.parquet", out=tmp_path / "o", progress=lambda *stage: stages.append(stage))
+    pd.testing.assert_frame_equal(
+        found.per_group, audit_losses(tmp_path / "made.parquet", out=tmp_path / "p").per_group
+    )
+    assert stages
+
+
 def test_ids_and_names_of_a_csv_stay_text(tmp_path):
     (tmp_path / "t.csv").write_text("image,label,group,loss\n007,NA,,0.5\n008,None,0012,0.25\n")
     table = read_scores(tmp_path / "t.csv")
@@ -302,3 +313,20 @@ def test_a_patient_with_uneven_gaps_keeps_a_pass_away(tmp_path, gaps, status):
     unlisted = status == "undecided"  # whoever is on the list needs no further check
     assert ((check["outcome"], check["reason"]) == ("noticed", "some-trainings-remember")) == unlisted
     assert found.per_group["uneven"].sum() == unlisted
+
+
+def test_a_class_with_one_test_patient_says_that_they_are_too_few(tmp_path):
+    """Of one patient no spread is known: that the models learned nothing does not follow."""
+    one_of_b = twin_evidence(sizes={"a": 24, "b": 40}, n_test=12, n_seeds=4)
+    items = one_of_b.items
+    keep = ~((items.label == "b") & (items.split == "test"))
+    keep[np.flatnonzero(~keep)[0]] = True
+    write_scores(tmp_path / "made.parquet", one_of_b)
+    table = pd.read_parquet(tmp_path / "made.parquet").astype(dict.fromkeys(TEXT, str))
+    table = table[table["image"].isin(items.image[keep])]
+    table.to_parquet(tmp_path / "few.parquet")
+    found = audit_losses(tmp_path / "few.parquet", out=tmp_path / "run")
+    codes = [reason["code"] for reason in found.verdict["reasons"]]
+    assert "few-test-groups" in codes
+    assert "nothing-learned" not in codes
+    assert "at least two patients of each class in the test part" in found.what_would_decide

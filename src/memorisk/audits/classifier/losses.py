@@ -34,12 +34,13 @@ LOGIT = "logit:"
 
 
 @takes_settings(LossesOptions)
-def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Result:
+def audit_losses(file: str | Path, *, out: str | Path, progress: Progress = no_progress, **settings: Any) -> Result:
     """Run everything after training on a table of losses.
 
     Args:
         file: Parquet or CSV with a row per image and model.
         out: The run folder.
+        progress: Called with (stage, done, total).
         **settings: Any field of ``LossesOptions``.
 
     Returns:
@@ -49,7 +50,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         InputError: The table or a setting is not as it must be; nothing was written.
     """
     options = settings_of(LossesOptions, settings)
-    return run_audit(LossesAudit(Path(out), options, {"file": str(file)}, {}), no_progress)
+    return run_audit(LossesAudit(Path(out), options, {"file": str(file)}, {}), progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,7 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
         evidence = evidence_from_table(with_losses(with_normal_ids(read_scores(path))))
         refuse_placeholders(_named_groups(evidence).tolist(), "")
         check_models_differ(evidence)
+        progress("computing numbers", 0, 1)
         doubts, fingerprint = loss_id_doubts(evidence), file_fingerprint(path)
         alone = evidence.items.group.astype(str) == evidence.items.image.astype(str)
         context = Context(
@@ -89,7 +91,9 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
             n_without_group=0 if alone.all() else int(alone.sum()),
             notes=_notes(evidence, doubts, hides_ids=options.redact or options.pseudonymise),
         )
-        return _JudgedLosses(evidence, fingerprint, analyse(evidence, options, context), marks)
+        result = analyse(evidence, options, context)
+        progress("computing numbers", 1, 1)
+        return _JudgedLosses(evidence, fingerprint, result, marks)
 
     def identity(self, evidence: _JudgedLosses) -> dict[str, Any]:
         """Return the table."""

@@ -1,5 +1,6 @@
 """Reasons of a classifier audit besides its classes, attacks and checks: split, patients, coverage, models, target."""
 
+import math
 from collections.abc import Sequence
 
 from memorisk.audits.classifier.attack_numbers import BesideTwins, Replication
@@ -95,6 +96,16 @@ class UnknownLearning(Reason, code="learning-unknown", gravity=_FIRST):
     text = Words("whether the models learned anything is not known: their answers could not be compared with guessing")
     plain = Words("whether the audited models learned their task is not known")
     remedy = Words(f"at least two {{many}} in the test part; of images with several labels rows of the label {WHOLE}")
+
+
+class FewTestGroups(Reason, code="few-test-groups", gravity=_FIRST):
+    """Test part in which some class has too few groups to tell learning from chance."""
+
+    text = Words(
+        "whether the models learned anything is not known: a class has a single {one} in the test part, too few to say"
+    )
+    plain = Words("whether the audited models learned their task is not known: too few {many} were new to them")
+    remedy = Words("at least two {many} of each class in the test part")
 
 
 class TargetNotCompared(Reason, code="target-not-compared", gravity=_FIRST):
@@ -206,7 +217,9 @@ def other_reasons(
     reasons += identity_reasons(context.id_doubts)
     if n := unscored.n_groups_without_partner:
         reasons.append(WithoutPartner(n_groups=n, n_images=unscored.n_images_without_partner, units=units))
-    if utility is None or utility.beats_guessing is None:
+    if utility is not None and utility.balanced_accuracy_low == -math.inf:
+        reasons.append(FewTestGroups(units=units))
+    elif utility is None or utility.beats_guessing is None:
         reasons.append(UnknownLearning(units=units))
     elif utility.beats_guessing is False:
         reasons.append(NothingLearned(utility=utility.words, trained_here=bool(context.training)))

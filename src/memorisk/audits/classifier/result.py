@@ -208,7 +208,8 @@ class ClassUtility:
     test_accuracy: float = nan
     test_balanced_accuracy: Annotated[float, _BALANCED] = nan
     balanced_accuracy_low: float | None = None
-    """Lower 97.5 % limit over test groups and models; None where images have several labels."""
+    """Lower 97.5 % limit over test groups and models; None where images have several labels, minus infinity where a
+    class has one test group."""
     chance: float = nan
     beats_guessing: bool | None = None
     majority_share: float = nan

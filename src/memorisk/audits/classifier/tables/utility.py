@@ -11,8 +11,9 @@ def utility_on_test(evidence: Evidence) -> FindingsUtility | ClassUtility:
     """Compute accuracy on the test part, plain and balanced, mean over models, and the share of the commonest class.
 
     The lower 97.5 % limit of the balanced accuracy is over test groups (normal, classes independent) and models; it and
-    ``beats_guessing`` are None where images have several labels, since guessing has no such rate there. With rows of
-    all findings together the models' loss is compared with that of naming each finding by its frequency
+    ``beats_guessing`` are None where images have several labels, since guessing has no such rate there. A class with
+    one test group has no such limit: it is minus infinity, and ``beats_guessing`` is None. With rows of all findings
+    together the models' loss is compared with that of naming each finding by its frequency
     (`_loss_beside_frequencies`).
     """
     if (evidence.items.label == WHOLE).any():
@@ -40,7 +41,7 @@ def utility_on_test(evidence: Evidence) -> FindingsUtility | ClassUtility:
         test_balanced_accuracy=balanced,
         balanced_accuracy_low=low,
         chance=1 / len(classes),
-        beats_guessing=None if low is None else bool(low > 1 / len(classes)),
+        beats_guessing=None if low is None or np.isinf(low) else bool(low > 1 / len(classes)),
         majority_share=float(np.bincount(number).max() / len(label)),
         n_classes=len(classes),
     )
