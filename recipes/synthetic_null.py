@@ -19,8 +19,9 @@ from sklearn.mixture import GaussianMixture
 from memorisk.statistics.copies.calibration import Threshold, equal_pools, percentile_threshold, specificity_threshold
 from memorisk.statistics.copies.copy_tests import authenticity, copying_z
 from memorisk.statistics.copies.planted_copies import copies_bound, plant_power, planted_p_values
-from memorisk.statistics.copies.reversed_queries import ReversedQueries, image_p_values, reversed_queries
+from memorisk.statistics.copies.reversed_queries import ReversedQueries, reversed_queries
 from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.memorization.nulls import candidate_p_values
 from memorisk.statistics.multiple_testing import benjamini_hochberg
 
 LEVEL, Q = 0.05, 0.1
@@ -99,6 +100,11 @@ def generate(world: World, images: np.ndarray, n: int, spread: float, kind: str 
 def squared(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Squared Euclidean distances: their order is all that matters here."""
     return cdist(a, b, "sqeuclidean")
+
+
+def image_p_values(distance: np.ndarray, held_distance: np.ndarray) -> np.ndarray:
+    """Rank of each image among the held-out ones, the nearest first: each image is its own patient."""
+    return candidate_p_values(-distance, -held_distance)
 
 
 def band(n_train: int, n_held: int, repeats: int) -> tuple[float, float]:

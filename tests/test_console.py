@@ -4,6 +4,8 @@ import re
 import time
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from rich.console import Console
 
 import memorisk
 from memorisk.cli.show import common as console
+from memorisk.cli.show.generators import show_generator
 from memorisk.cli.show.runs import print_table, show_outcome, show_screen
 from memorisk.report.blocks import Table, estimate, words
 from memorisk.report.first_screen import MOST_SENTENCES, FirstScreen
@@ -229,3 +232,15 @@ def test_reasons_beyond_the_first_are_counted(capsys: pytest.CaptureFixture[str]
     assert "14 more in the report" in shown
     show_screen(screen, {}, None)  # without a report all are printed
     assert capsys.readouterr().out.count("reason-") == 20
+
+
+@pytest.mark.parametrize(("losses", "column", "dash"), [([1.0, None], True, True), ([None, None], False, False)])
+def test_a_kind_without_a_held_out_loss_has_no_column_of_it(
+    capsys: pytest.CaptureFixture[str], losses: list[float | None], column: bool, dash: bool
+) -> None:
+    history = [{"step": n, "loss": 0.5, "held_out_loss": loss} for n, loss in enumerate(losses, 1)]
+    summary = {"history": history, "parts": {"training": {"images": 9}}, "passes": 1.0, "name": "gan", "notes": []}
+    trained: Any = SimpleNamespace(summary=summary | {"parameters": 1, "steps": 2, "stopped": ""}, folder=Path("run"))
+    show_generator(trained, as_json=False)
+    shown = capsys.readouterr().out
+    assert ("held-out loss" in shown, "\N{EN DASH}" in shown) == (column, dash)

@@ -10,11 +10,11 @@ from memorisk.statistics.copies.calibration import specificity_threshold
 from memorisk.statistics.copies.reversed_queries import (
     exposures,
     held_out_needed,
-    image_p_values,
     nearness,
     precedence_p,
     reversed_queries,
 )
+from memorisk.statistics.memorization.nulls import candidate_p_values
 from tests.thorough import thorough
 
 
@@ -36,7 +36,7 @@ def test_without_groups_it_is_the_per_image_variant_whatever_the_sizes():
     rng = np.random.default_rng(1)
     train, held = rng.normal(size=30), rng.normal(size=19)
     naive = [(1 + np.sum(held <= d)) / 20 for d in train]
-    np.testing.assert_array_equal(image_p_values(train, held), naive)
+    np.testing.assert_array_equal(candidate_p_values(-train, -held), naive)
     for sizes in ("any", "matched"):
         np.testing.assert_allclose(reversed_queries(train, held, sizes=sizes).p_value, naive, rtol=1e-15)
 
@@ -46,7 +46,7 @@ def test_p_at_most_a_level_is_the_specificity_threshold_of_the_held_out():
     train, held = rng.integers(0, 60, 200) / 7.0, rng.integers(0, 60, 99) / 7.0
     for level in (0.01, 0.05, 0.2):
         cut = specificity_threshold(held, specificity=1 - level)
-        np.testing.assert_array_equal(cut.flags(train), image_p_values(train, held) <= level)
+        np.testing.assert_array_equal(cut.flags(train), candidate_p_values(-train, -held) <= level)
 
 
 @pytest.mark.parametrize("spread", [0.6, thorough(1.0), thorough(1.5)])
@@ -58,7 +58,7 @@ def test_the_level_is_exact_whatever_the_spread_of_a_set_made_without_either_par
         train, held = real[:100], real[100:]
         found = reversed_queries(cdist(train, synthetic).min(1), cdist(held, synthetic).min(1))
         hits += found.p_value[0] <= 0.05
-        usual += image_p_values(cdist(synthetic, train).min(1)[:1], cdist(held, train).min(1))[0] <= 0.05
+        usual += candidate_p_values(-cdist(synthetic, train).min(1)[:1], -cdist(held, train).min(1))[0] <= 0.05
     assert stats.binomtest(hits, repeats, 0.05).pvalue > 0.01
     if spread == 0.6:
         assert usual > stats.binom.ppf(0.999, repeats, 0.05)

@@ -11,6 +11,7 @@ from memorisk.audits.watch.verdict import can_stop
 from memorisk.cli.show.common import plain_console, plain_table, print_json, print_rows
 from memorisk.cli.show.runs import print_table
 from memorisk.cli.show.training import show_training_plan
+from memorisk.report.columns import is_missing
 from memorisk.runs.errors import one_line
 
 if TYPE_CHECKING:
@@ -35,10 +36,12 @@ def show_generator(trained: "Trained", *, as_json: bool) -> None:
         print_json(summary)
         return
     console = Console()
-    table = plain_table(("step", "training loss", "held-out loss"))
-    for row in _thinned(summary["history"]):
-        held_out = row["held_out_loss"]
-        table.add_row(f"{row['step']:,}", f"{row['loss']:.4f}", "" if held_out is None else f"{held_out:.4f}")
+    rows = _thinned(summary["history"])
+    lists_held_out = any(not is_missing(row["held_out_loss"]) for row in rows)  # a GAN has no such loss
+    table = plain_table(("step", "training loss", *(["held-out loss"] if lists_held_out else [])))
+    for row in rows:
+        losses = [row["loss"], *([row["held_out_loss"]] if lists_held_out else [])]
+        table.add_row(f"{row['step']:,}", *("\N{EN DASH}" if is_missing(loss) else f"{loss:.4f}" for loss in losses))
     console.print(table)
     images = summary["parts"]["training"]["images"]
     times = f"each of {images:,} training images was seen {summary['passes']:.3g} times"

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.statistics.copies.calibration import check_distances, group_values
 from memorisk.statistics.exchangeability import ImageCounts, image_counts
-from memorisk.statistics.memorization.nulls import candidate_p_values, unit_p_values
+from memorisk.statistics.memorization.nulls import unit_p_values
 from memorisk.statistics.multiple_testing import Rejections, benjamini_hochberg, smallest_list_of
 from memorisk.statistics.verdicts.levels import VERDICT_LEVEL
 
@@ -134,9 +134,8 @@ def reversed_queries(
     Args:
         train_distance: Distance of each training image to its nearest synthetic image, [N].
         held_distance: Distance of each held-out image to the same synthetic set, [M].
-        train_group: Patients of the training images, [N]; None: each image its own (the per-image variant; of images
-            that
-            share patients it only describes, see `image_p_values`).
+        train_group: Patients of the training images, [N]; None: each image its own (the per-image variant, which only
+            describes images that share patients).
         held_group: Patients of the held-out images, [M], none of them a training patient.
         q: Level of the list.
         sizes: ``"matched"`` or ``"any"``, see the head of this module; the same where all patients have as many images.
@@ -220,25 +219,6 @@ def precedence_p(ahead: int, n_train: int, n_held: int) -> float:
         )
     i = np.arange(ahead)
     return float(np.exp(np.log1p(-n_held / (n_train + n_held - i)).sum()))
-
-
-def image_p_values(train_distance: ArrayLike, held_distance: ArrayLike) -> FloatArray:
-    """Compute the same rank per image: [N] ``(1 + #{held-out images at most as far}) / (M + 1)``.
-
-    A test only where every image is its own patient; elsewhere a description, since the M images are fewer units.
-
-    Args:
-        train_distance: Distances of the training images, [N].
-        held_distance: Distances of the held-out images, [M].
-
-    Raises:
-        InputError: A distance is not finite.
-
-    Example:
-        >>> image_p_values([0.1, 0.5], [0.2, 0.3, 0.6]).tolist()
-        [0.25, 0.75]
-    """
-    return candidate_p_values(-check_distances(train_distance), -check_distances(held_distance))
 
 
 def held_out_needed(n_train: int, copied: int, q: float = VERDICT_LEVEL) -> int:
