@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from memorisk.audits.synthetic.findings import _n_listed
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.result import HeldOutCounts, SetCounts
 from memorisk.audits.synthetic.run import audit_synthetic, possible_list
 from memorisk.audits.synthetic.verdict import ways_to_power
 from memorisk.report.result import Result
 from memorisk.statistics.copies.planted_copies import plants_needed
+from memorisk.statistics.copies.reversed_queries import reversed_queries
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.nulls import unit_p_values
 from memorisk.statistics.verdicts.remedies import Claim, Way, Ways, alternatives
@@ -169,3 +171,11 @@ def test_as_many_plants_as_are_advised_decide() -> None:
     assert reached >= 0.9 - 3 * np.sqrt(0.09 / repeats)
     assert plants_needed(clopper_pearson(37, 40), 0.8, needed - 1) is None
     assert plants_needed(clopper_pearson(30, 40), 0.8, 10_000) is None
+
+
+def test_a_list_that_is_not_possible_has_no_number() -> None:
+    """With three held-out people the smallest p is 1/4: nobody can be listed at 0.1, and 0 would be a finding."""
+    rng = np.random.default_rng(0)
+    few, many = (reversed_queries(rng.random(20), rng.random(held)) for held in (3, 400))
+    assert _n_listed([]) is _n_listed([few, few]) is None
+    assert _n_listed([few, many]) == many.listed.n_rejected == 0
