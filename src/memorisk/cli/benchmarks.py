@@ -3,9 +3,7 @@
 Loads nothing heavy until a command runs.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App
@@ -24,107 +22,90 @@ from memorisk.cli.settings import (
     settings_as_keywords,
     with_progress_bar,
 )
+from memorisk.report.kinds import load_part
 from memorisk.runs.errors import MemoriskError
 from memorisk.studies.detectors.options import BenchDetectorsOptions
 from memorisk.studies.pairs.options import BenchCopiesOptions, BenchReidOptions
 
 bench_app = App(name="bench", help=COMMANDS["bench"][1])
-_DETECTORS, _REID, _COPIES = BenchDetectorsOptions(), BenchReidOptions(), BenchCopiesOptions()
 
 
-@bench_app.command(name="detectors")
-def detectors(
-    images: UNLABELLED_IMAGES,
-    *,
-    out: RESUMED_FOLDER,
-    dry_run: DRY_RUN = False,
-    tables_only: TABLES_ONLY = False,
-    print_config: PRINT_CONFIG = False,
-    json: AS_JSON = False,
-    options: Annotated[BenchDetectorsOptions, FLAT] = _DETECTORS,
-) -> int:
-    """Compare how well detectors recognise copies of patients' images: paper 003's tables, and corrected ones.
+class BenchKind(NamedTuple):
+    """A benchmark: its words, its options, and where its parts are (``package.module:name``)."""
 
-    The exit code is 3 if a detector failed, or would fail in a dry run; the tables show the others.
-    """
-    if print_config:
-        return print_settings({"images": images, "out": str(out), **asdict(options)})
-    from memorisk.cli.show.benchmarks import show_benchmark, show_plan
-    from memorisk.studies.detectors.benchmark import benchmark_detectors, plan_benchmark
-
-    bench = _Bench(benchmark_detectors, plan_benchmark, show_benchmark, show_plan)
-    return _run(bench, images, out, options, dry_run=dry_run, tables_only=tables_only, as_json=json)
+    name: str
+    help: str
+    options: type[Any]
+    run: str
+    plan: str
+    show: str
+    show_plan: str
 
 
-@bench_app.command(name="reid")
-def reid(
-    images: UNLABELLED_IMAGES,
-    *,
-    out: RESUMED_FOLDER,
-    dry_run: DRY_RUN = False,
-    tables_only: TABLES_ONLY = False,
-    print_config: PRINT_CONFIG = False,
-    json: AS_JSON = False,
-    options: Annotated[BenchReidOptions, FLAT] = _REID,
-) -> int:
-    """Compare how well detectors tell that two images are of one patient: paper 004's tables, and corrected ones.
-
-    The images need patient ids. The exit code is 3 if a detector failed; the tables show the others.
-    """
-    if print_config:
-        return print_settings({"images": images, "out": str(out), **asdict(options)})
-    from memorisk.cli.show.benchmarks import show_pair_benchmark, show_pair_plan
-    from memorisk.studies.pairs.reid import benchmark_reid, plan_reid
-
-    bench = _Bench(benchmark_reid, plan_reid, show_pair_benchmark, show_pair_plan)
-    return _run(bench, images, out, options, dry_run=dry_run, tables_only=tables_only, as_json=json)
-
-
-@bench_app.command(name="copies")
-def copies(
-    images: UNLABELLED_IMAGES,
-    *,
-    out: RESUMED_FOLDER,
-    dry_run: DRY_RUN = False,
-    tables_only: TABLES_ONLY = False,
-    print_config: PRINT_CONFIG = False,
-    json: AS_JSON = False,
-    options: Annotated[BenchCopiesOptions, FLAT] = _COPIES,
-) -> int:
-    """Compare how well detectors recognise images that were blurred, turned, darkened, compressed: paper 004's figures.
-
-    The exit code is 3 if a detector failed; the tables show the others.
-    """
-    if print_config:
-        return print_settings({"images": images, "out": str(out), **asdict(options)})
-    from memorisk.cli.show.benchmarks import show_pair_benchmark, show_pair_plan
-    from memorisk.studies.pairs.copies import benchmark_copies, plan_copies
-
-    bench = _Bench(benchmark_copies, plan_copies, show_pair_benchmark, show_pair_plan)
-    return _run(bench, images, out, options, dry_run=dry_run, tables_only=tables_only, as_json=json)
+_SHOW_PAIRS = ("memorisk.cli.show.benchmarks:show_pair_benchmark", "memorisk.cli.show.benchmarks:show_pair_plan")
+BENCHMARKS = (
+    BenchKind(
+        "detectors",
+        "Compare how well detectors recognise copies of patients' images: paper 003's tables, and corrected ones.\n\n"
+        "The exit code is 3 if a detector failed, or would fail in a dry run; the tables show the others.",
+        BenchDetectorsOptions,
+        "memorisk.studies.detectors.benchmark:benchmark_detectors",
+        "memorisk.studies.detectors.benchmark:plan_benchmark",
+        "memorisk.cli.show.benchmarks:show_benchmark",
+        "memorisk.cli.show.benchmarks:show_plan",
+    ),
+    BenchKind(
+        "reid",
+        "Compare how well detectors tell that two images are of one patient: paper 004's tables, and corrected ones."
+        "\n\nThe images need patient ids. The exit code is 3 if a detector failed; the tables show the others.",
+        BenchReidOptions,
+        "memorisk.studies.pairs.reid:benchmark_reid",
+        "memorisk.studies.pairs.reid:plan_reid",
+        *_SHOW_PAIRS,
+    ),
+    BenchKind(
+        "copies",
+        "Compare how well detectors recognise images that were blurred, turned, darkened, compressed: paper 004's "
+        "figures.\n\nThe exit code is 3 if a detector failed; the tables show the others.",
+        BenchCopiesOptions,
+        "memorisk.studies.pairs.copies:benchmark_copies",
+        "memorisk.studies.pairs.copies:plan_copies",
+        *_SHOW_PAIRS,
+    ),
+)
 
 
-class _Bench(NamedTuple):
-    """Functions of a benchmark."""
+def _add_benchmark(kind: BenchKind) -> None:
+    """Add the command of a benchmark."""
 
-    run: Callable[..., Any]
-    plan: Callable[..., Any]
-    show: Callable[..., None]
-    show_plan: Callable[..., None]
+    def command(
+        images: UNLABELLED_IMAGES,
+        *,
+        out: RESUMED_FOLDER,
+        dry_run: DRY_RUN = False,
+        tables_only: TABLES_ONLY = False,
+        print_config: PRINT_CONFIG = False,
+        json: AS_JSON = False,
+        options: Any = kind.options(),  # noqa: B008 (frozen)
+    ) -> int:
+        if print_config:
+            return print_settings({"images": images, "out": str(out), **asdict(options)})
+        settings = settings_as_keywords(options)
+        if dry_run:
+            plan = with_progress_bar(load_part(kind.plan), images, out=out, **settings)
+            load_part(kind.show_plan)(plan, as_json=json)
+            return MemoriskError.exit_code if plan.problems else 0
+        result = with_progress_bar(load_part(kind.run), images, out=out, tables_only=tables_only, **settings)
+        load_part(kind.show)(result, out, as_json=json)
+        return 0 if result.complete else MemoriskError.exit_code
+
+    command.__doc__ = kind.help
+    command.__annotations__["options"] = Annotated[kind.options, FLAT]
+    bench_app.command(command, name=kind.name)
 
 
-def _run(
-    bench: _Bench, images: str, out: Path, options: object, *, dry_run: bool, tables_only: bool, as_json: bool
-) -> int:
-    """Run or plan a benchmark, and show it."""
-    settings = settings_as_keywords(options)
-    if dry_run:
-        plan = with_progress_bar(bench.plan, images, out=out, **settings)
-        bench.show_plan(plan, as_json=as_json)
-        return MemoriskError.exit_code if plan.problems else 0
-    benchmark = with_progress_bar(bench.run, images, out=out, tables_only=tables_only, **settings)
-    bench.show(benchmark, out, as_json=as_json)
-    return 0 if benchmark.complete else MemoriskError.exit_code
+for _kind in BENCHMARKS:
+    _add_benchmark(_kind)
 
 
 plan_app = App(name="plan", help=COMMANDS["plan"][1])

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App, Parameter
 
@@ -28,6 +28,7 @@ from memorisk.cli.settings import (
     with_executor,
     with_progress_bar,
 )
+from memorisk.report.kinds import load_part
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.options import Precision
 from memorisk.training.autoencoders.options import TrainAutoencoderOptions
@@ -215,100 +216,79 @@ def _plan_generator(
     return 0
 
 
-@study_app.command(name="rare-distinctive")
-def rare_distinctive(
-    *,
-    out: RESUMED_FOLDER,
-    file: STUDY_FILE,
-    dry_run: DRY_RUN = False,
-    tables_only: TABLES_ONLY = False,
-    executor: EXECUTOR = None,
-    cluster: CLUSTER = None,
-) -> int:
-    """Paper 000, "Rare, Distinctive, Memorized": tables 1 to 11, figures 1 to 8.
+class StudyKind(NamedTuple):
+    """A study of a file: its words, and where its parts are (``package.module:name``)."""
 
-    The exit code is 3 if a cell failed, or would be refused in a dry run.
-
-    Parameters
-    ----------
-    file
-        YAML file with architectures, data sets and seeds (docs/study.md).
-    """
-    from memorisk.cli.show.training import show_study_plan
-    from memorisk.studies.rare_distinctive.study import study_rare_distinctive
-
-    config = with_executor(read_yaml(file, flags=False), executor, cluster)
-    if isinstance(settings := config.setdefault("settings", {}), dict):
-        set_function_folder(settings, "python_path", file)
-    if dry_run:
-        from memorisk.studies.rare_distinctive.config import read_study
-        from memorisk.studies.rare_distinctive.plan import plan_study
-
-        plan = with_progress_bar(plan_study, read_study(config), out=out)
-        show_study_plan(plan)
-        return MemoriskError.exit_code if plan.refused else 0
-    return _study(study_rare_distinctive, config, out, tables_only=tables_only)
+    name: str
+    help: str
+    file: str
+    """Description of its file."""
+    run: str
+    plan: str
+    show_plan: str
+    takes_functions: bool = False
+    """Whether its file may name functions, which are found in the file's folder."""
 
 
-@study_app.command(name="unique-features")
-def unique_features(
-    *,
-    out: RESUMED_FOLDER,
-    file: STUDY_FILE,
-    dry_run: DRY_RUN = False,
-    tables_only: TABLES_ONLY = False,
-    executor: EXECUTOR = None,
-    cluster: CLUSTER = None,
-) -> int:
-    """Paper 002, "Unintended memorisation of unique features": tables 1 to 3, figures 3 to 6.
-
-    Parameters
-    ----------
-    file
-        YAML file with data sets, probes, networks and canaries (docs/unique-features.md).
-    """
-    from memorisk.cli.show.training import show_unique_features_plan
-    from memorisk.studies.unique_features.study import plan_unique, study_unique_features
-
-    config = with_executor(read_yaml(file, flags=False), executor, cluster)
-    if dry_run:
-        show_unique_features_plan(with_progress_bar(plan_unique, config, out=out))
-        return 0
-    return _study(study_unique_features, config, out, tables_only=tables_only)
-
-
-@study_app.command(name="generators")
-def generators(
-    *,
-    out: RESUMED_FOLDER,
-    file: STUDY_FILE,
-    dry_run: DRY_RUN = False,
-    tables_only: TABLES_ONLY = False,
-    executor: EXECUTOR = None,
-    cluster: CLUSTER = None,
-) -> int:
-    """Return what generators memorize, by kind, training-set size, copies and epochs (paper 003; table 3 of paper 004).
-
-    Parameters
-    ----------
-    file
-        YAML file with data sets and generators (docs/study-generators.md).
-    """
-    from memorisk.cli.show.generators import show_generators_plan
-    from memorisk.studies.generators.study import plan_generators, study_generators
-
-    config = with_executor(read_yaml(file, flags=False), executor, cluster)
-    if dry_run:
-        plan = with_progress_bar(plan_generators, config, out=out)
-        show_generators_plan(plan)
-        return MemoriskError.exit_code if plan.problems else 0
-    return _study(study_generators, config, out, tables_only=tables_only)
+STUDIES = (
+    StudyKind(
+        "rare-distinctive",
+        'Paper 000, "Rare, Distinctive, Memorized": tables 1 to 11, figures 1 to 8.\n\n'
+        "The exit code is 3 if a cell failed, or would be refused in a dry run.",
+        "YAML file with architectures, data sets and seeds (docs/study.md).",
+        "memorisk.studies.rare_distinctive.study:study_rare_distinctive",
+        "memorisk.studies.rare_distinctive.plan:plan_study",
+        "memorisk.cli.show.training:show_study_plan",
+        takes_functions=True,
+    ),
+    StudyKind(
+        "unique-features",
+        'Paper 002, "Unintended memorisation of unique features": tables 1 to 3, figures 3 to 6.',
+        "YAML file with data sets, probes, networks and canaries (docs/unique-features.md).",
+        "memorisk.studies.unique_features.study:study_unique_features",
+        "memorisk.studies.unique_features.study:plan_unique",
+        "memorisk.cli.show.training:show_unique_features_plan",
+    ),
+    StudyKind(
+        "generators",
+        "Return what generators memorize, by kind, training-set size, copies and epochs (paper 003; table 3 of paper "
+        "004).",
+        "YAML file with data sets and generators (docs/study-generators.md).",
+        "memorisk.studies.generators.study:study_generators",
+        "memorisk.studies.generators.study:plan_generators",
+        "memorisk.cli.show.generators:show_generators_plan",
+    ),
+)
 
 
-def _study(study: Callable[..., Any], config: dict[str, Any], out: Path, *, tables_only: bool) -> int:
-    """Run a study, or lay out what is finished of it, and show it."""
-    from memorisk.cli.show.training import show_study
+def _add_study(kind: StudyKind) -> None:
+    """Add the command of a study."""
 
-    result = with_progress_bar(study, config, out=out, tables_only=tables_only)
-    show_study(result, out)
-    return 0 if result.complete else MemoriskError.exit_code
+    def command(
+        *,
+        out: RESUMED_FOLDER,
+        file: STUDY_FILE,
+        dry_run: DRY_RUN = False,
+        tables_only: TABLES_ONLY = False,
+        executor: EXECUTOR = None,
+        cluster: CLUSTER = None,
+    ) -> int:
+        config = with_executor(read_yaml(file, flags=False), executor, cluster)
+        if kind.takes_functions and isinstance(settings := config.setdefault("settings", {}), dict):
+            set_function_folder(settings, "python_path", file)
+        if dry_run:
+            plan = with_progress_bar(load_part(kind.plan), config, out=out)
+            load_part(kind.show_plan)(plan)
+            return MemoriskError.exit_code if plan.problems else 0
+        from memorisk.cli.show.training import show_study
+
+        result = with_progress_bar(load_part(kind.run), config, out=out, tables_only=tables_only)
+        show_study(result, out)
+        return 0 if result.complete else MemoriskError.exit_code
+
+    command.__doc__ = f"{kind.help}\n\nParameters\n----------\nfile\n    {kind.file}\n"
+    study_app.command(command, name=kind.name)
+
+
+for _kind in STUDIES:
+    _add_study(_kind)

@@ -11,9 +11,10 @@ from memorisk.statistics.copies.copy_detection import PoolDetection, detect, pai
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.studies.detectors.cells import read_backbone
 from memorisk.studies.detectors.detection import Detector, Measurement, PoolReading
-from memorisk.studies.detectors.page import _plain, findings
+from memorisk.studies.detectors.page import findings
 from memorisk.studies.detectors.results import leaderboard, paired_tests
 from memorisk.studies.detectors.tables import measure_tables, paper_tables
+from memorisk.studies.engine.boards import plain_text
 
 N = 60
 CUT = specificity_threshold(np.linspace(1, 2, 40))
@@ -69,8 +70,9 @@ def said_of(found: list[Detector]) -> str:
     board = leaderboard(found, ("weak",))
     tables = {table.name: table for table in paper_tables(found, "weak")}
     options = SimpleNamespace(strength="weak", specificity=0.95)
-    bench = SimpleNamespace(board=board, options=options, patients={"test_null": 40}, table=tables.__getitem__)
-    return _plain(findings(cast(Any, bench))[0])
+    parts = SimpleNamespace(patients=lambda name: 40)
+    bench = SimpleNamespace(board=board, options=options, parts=parts, table=tables.__getitem__)
+    return plain_text(findings(cast(Any, bench))[0])
 
 
 def test_a_tie_is_no_choice() -> None:

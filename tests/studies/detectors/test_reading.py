@@ -169,4 +169,4 @@ def test_half_of_the_null_makes_the_threshold_and_the_other_is_counted(benched: 
     pool = found.detectors[0].of("euclidean", STRENGTH)[0].pools["test"]
     assert pool.detection.threshold.n_units == made.sum()
     assert pool.detection.false_flags.trials == other.sum()
-    assert made.sum() + other.sum() == found.patients["test_null"]
+    assert made.sum() + other.sum() == found.parts.patients("test_null")

@@ -170,7 +170,7 @@ def test_a_plan_counts_the_trainings_and_tells_what_would_fail(tmp_path: Path) -
         },
         defences={"digits": {"architecture": "CNN", "regime": ["full", "dp-full"], "epsilon": [8, 3]}},
     )
-    plan = plan_study(read_study(asked), out=tmp_path / "s")
+    plan = plan_study(asked, out=tmp_path / "s")
     assert {name: sum(p.cost.trainings for p in plans) for name, plans in plan.parts.items()} == {
         "digits, CNN": 2 * 2 * 3,
         "digits, ResNet": 2 * 2 * 3,
@@ -179,9 +179,9 @@ def test_a_plan_counts_the_trainings_and_tells_what_would_fail(tmp_path: Path) -
     assert plan.trainings == 36
     assert plan.seconds > 0
     assert plan.untimed == []
-    assert set(plan.refused) == {"grey, CNN", "gone, ResNet"}
-    assert "grayscale changes no pixel" in plan.refused["grey, CNN"]
-    assert "nowhere" in plan.refused["gone, ResNet"]
+    assert set(plan.problems) == {"grey, CNN", "gone, ResNet"}
+    assert "grayscale changes no pixel" in plan.problems["grey, CNN"]
+    assert "nowhere" in plan.problems["gone, ResNet"]
     assert not (tmp_path / "s").exists()
 
 
@@ -264,8 +264,8 @@ def test_other_settings_are_refused_before_anything_is_written(
     ):
         with pytest.raises(InputError, match=message):
             study_rare_distinctive(asked | changes, out=tmp_path / "s")
-        plan = plan_study(read_study(asked | changes), out=tmp_path / "s")
-        assert message in plan.refused["digits, CNN"]
+        plan = plan_study(asked | changes, out=tmp_path / "s")
+        assert message in plan.problems["digits, CNN"]
     assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in (tmp_path / "s").rglob("*") if p.is_file()} == before
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
     given = ("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--tables-only")

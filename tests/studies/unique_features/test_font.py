@@ -28,12 +28,12 @@ def test_the_font_that_a_file_names_draws_the_text() -> None:
     [
         (TEXT | {"font": "Times New Roman"}, "the font file Times New Roman does not exist; name a .ttf"),
         (TEXT | {"font": __file__}, "cannot be read"),
-        (TEXT | {"font": 12}, "font is 12; give the path"),
-        (TEXT | {"font": ""}, "font is ''; give the path"),
+        (TEXT | {"font": 12}, "font is 12; give a path"),
+        (TEXT | {"font": ""}, "the font file . does not exist; name a .ttf"),
         ({"mark": "A", "font": FONT}, "font is for text, and mark is A"),
         ({"mark": "text:"}, "one line"),
         ({"mark": "nobody.png"}, "mark is nobody.png: neither a letter"),
-        ({"mark": 3}, "no mark: name"),
+        ({"mark": 3}, "mark is 3; give text"),
     ],
 )
 def test_a_wrong_font_or_mark_is_one_line_at_the_start(settings: dict, words: str, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def _plan_lines(plan: "BenchmarkPlan") -> Iterator[str]:
 
 def show_benchmark(benchmark: "Benchmark", out: Path, *, as_json: bool) -> None:
     """Print the sentences and the leaderboard, what failed, and where the rest lies."""
-    from memorisk.studies.detectors.page import board_text
+    from memorisk.studies.detectors.page import board_of
 
     board = benchmark.board
     content = {
@@ -56,7 +56,7 @@ def show_benchmark(benchmark: "Benchmark", out: Path, *, as_json: bool) -> None:
     folders = benchmark.table("folders").ours.to_dict("records")
     of_name = {row["detector"]: out / str(row["features"]).removeprefix("detector:") for row in folders}
     places = [f"{name}: --features detector:{place}" for name, place in of_name.items()]
-    _show(_board_lines(board_text(benchmark), benchmark.failed, places, out), content if as_json else None)
+    _show(_board_lines(board_of(benchmark).text(), benchmark.failed, places, out), content if as_json else None)
 
 
 def show_pair_plan(plan: "PairBenchPlan", *, as_json: bool) -> None:
@@ -76,13 +76,13 @@ def _pair_plan_lines(plan: "PairBenchPlan") -> Iterator[str]:
 
 def show_pair_benchmark(benchmark: "PairBenchmark", out: Path, *, as_json: bool) -> None:
     """Print the sentences and the leaderboard, what failed, and where the rest lies."""
-    from memorisk.studies.pairs.page import board_text
+    from memorisk.studies.pairs.page import board_of
 
     board = benchmark.board.to_dict("records")
     content = {"reference": benchmark.reference, "leaderboard": board}
     content |= {"failed": benchmark.failed, "missing": benchmark.missing}
     missing = _missing_lines(benchmark.missing)
-    _show(_board_lines(board_text(benchmark), benchmark.failed, missing, out), content if as_json else None)
+    _show(_board_lines(board_of(benchmark).text(), benchmark.failed, missing, out), content if as_json else None)
 
 
 def _show(lines: Iterable[str], content: Mapping[str, Any] | None) -> None:

@@ -109,7 +109,7 @@ def show_study_plan(plan: "StudyPlan") -> None:
     console.print(table)
     for line in plan.cost.lines():
         console.print(Text(line))
-    for name, why in plan.refused.items():
+    for name, why in plan.problems.items():
         console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
     more = ", and what is unknown" if plan.untimed else ""
     console.print(

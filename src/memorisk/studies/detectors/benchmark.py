@@ -5,12 +5,11 @@ A cell leaves one file per measure (`cells`), and the same command resumes where
 backbones, losses, seeds and measures add only their own files. A cell that fails is listed while the others finish.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memorisk.images.store import ImageStore
-from memorisk.runs.environment import available_cores, available_memory, check_device
+from memorisk.runs.environment import available_cores, available_memory
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_table
 from memorisk.runs.folder import RunFolder
@@ -19,7 +18,6 @@ from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.studies.detectors.cells import (
     DETECTORS,
     Backbone,
-    Cell,
     CellJob,
     encoder_key,
     grid,
@@ -36,34 +34,11 @@ from memorisk.studies.detectors.results import Benchmark, cell_table, folder_tab
 from memorisk.studies.detectors.tables import fitted_table, measure_tables, paper_tables, refused_table
 from memorisk.studies.engine.cells import CELLS, failures
 from memorisk.studies.engine.runner import missing_cells, run_cells
-from memorisk.studies.engine.study import Study, check_entry, check_study, open_images, run_study
+from memorisk.studies.engine.study import ImageStudy, StudyReport, open_study, run_study
 from memorisk.training.engine.optimization import batch_bounds
 from memorisk.training.features.extraction import passes_per_image
 
 SPLIT = "split.parquet"
-
-
-@dataclass(frozen=True, eq=False)
-class BenchmarkSetup:
-    """A benchmark before anything is computed.
-
-    Attributes:
-        images: Source of the images, as the user named it.
-        out: Folder of the run.
-        options: Options of the benchmark.
-        store: Store of the images.
-        parts: Division of the images.
-        jobs: Jobs of the benchmark, one per cell.
-        left_out: Number of images of one grey level.
-    """
-
-    images: str | Path
-    out: Path
-    options: BenchDetectorsOptions
-    store: ImageStore
-    parts: Parts
-    jobs: list[CellJob]
-    left_out: int
 
 
 @dataclass(frozen=True)
@@ -112,9 +87,8 @@ def benchmark_detectors(
         InputError: A setting, a name or the images are refused; nothing was written.
         MemoriskError: The run broke; what is done is kept.
     """
-    folder, options = Path(out), settings_of(BenchDetectorsOptions, settings)
-    check_entry(folder, options, tables_only=tables_only)
-    return run_study(_study(_prepare(images, folder, options, progress)), progress, tables_only=tables_only)
+    study = DetectorsStudy(images, out, settings_of(BenchDetectorsOptions, settings))
+    return run_study(study, progress, tables_only=tables_only)
 
 
 def plan_benchmark(
@@ -125,35 +99,7 @@ def plan_benchmark(
     Raises:
         InputError: As `benchmark_detectors`.
     """
-    ready = _prepare(images, Path(out), settings_of(BenchDetectorsOptions, settings), progress)
-    check_study(_study(ready))
-    parts, todo = ready.parts, missing_cells(ready.jobs)
-    counts = {name: int((parts.part == name).sum()) for name in PARTS}
-    n_copies = len(parts.copied) * len(ready.options.strengths)
-    problems = {job.cell.backbone.name: weights_problem(job.cell.backbone) for job in todo}
-    measures = sum(len(job.missing) for job in todo)
-    passes = sum(passes_per_image(job.cell.backbone.source) for job in todo)
-    return BenchmarkPlan(
-        cells={job.name: job.done for job in ready.jobs},
-        images=counts,
-        patients={name: parts.patients(name) for name in counts},
-        references=len(parts.pools["test"]),
-        cost=Cost(
-            images_passed=passes * (len(parts.part) + n_copies),
-            pairs=measures * _pairs(parts, len(ready.options.strengths)),
-            bytes_images=ready.store.images.nbytes,
-        )
-        + total([_training_cost(job) for job in todo if job.cell.trained]),
-        problems={name: why for name, why in problems.items() if why},
-        memory=_memory(ready, todo),
-    )
-
-
-def _memory(ready: BenchmarkSetup, todo: list[CellJob]) -> MemoryPlan:
-    """Plan the memory on this machine; a GPU takes one detector at a time."""
-    on_gpu = ready.jobs[0].device != "cpu"
-    processes = 1 if on_gpu else ready.options.processes or available_cores()
-    return plan_memory(todo, ready.store.images.shape, processes, available_memory())
+    return open_study(DetectorsStudy(images, out, settings_of(BenchDetectorsOptions, settings)), progress).plan()
 
 
 def _training_cost(job: CellJob) -> Cost:
@@ -180,28 +126,6 @@ def _pairs(parts: Parts, strengths: int) -> int:
     return corrected + n["train"] * n["validation"] + both + strengths * (n["train"] ** 2 + n["validation"] ** 2)
 
 
-def _prepare(images: str | Path, out: Path, options: BenchDetectorsOptions, progress: Progress) -> BenchmarkSetup:
-    """Read names and images, divide the patients; nothing is written but the store of decoded images."""
-    backbones = _backbones(options)
-    device = str(check_device(options.device))
-    store = open_images(images, out, options, progress)
-    parts = divide(store, options.shares, seed=options.split_seed, specificity=options.specificity)
-    copied = {strength: CopyRows(out / COPIES / strength) for strength in options.strengths}
-    cells = grid(backbones, options.losses, options.seeds)
-    jobs = [_job(cell, out, options, store, parts, copied, device) for cell in cells]
-    return BenchmarkSetup(images, out, options, store, parts, jobs, int((parts.part == "").sum()))
-
-
-def _job(
-    cell: Cell, out: Path, options: BenchDetectorsOptions, store: ImageStore, parts: Parts,
-    copied: dict[str, CopyRows], device: str,
-) -> CellJob:  # fmt: skip
-    return CellJob(
-        cell=cell, out=out, encoder=encoder_key(cell, options, device), images=store.folder, manifest=store.manifest,
-        pixel_hashes=store.pixel_hashes, copied=copied, division=parts, options=options, device=device,
-    )  # fmt: skip
-
-
 def _backbones(options: BenchDetectorsOptions) -> list[Backbone]:
     """Return the backbones, each with a name of its own.
 
@@ -219,65 +143,91 @@ def _backbones(options: BenchDetectorsOptions) -> list[Backbone]:
     return backbones
 
 
-def _study(ready: BenchmarkSetup) -> Study[Benchmark]:
-    """Return the benchmark as a study: the division and the copies may not change; the grid may grow."""
-    o = ready.options
-    settings = {"shares": list(o.shares), "split_seed": o.split_seed, "strengths": list(o.strengths)}
-    return Study(
-        out=ready.out,
-        settings={"images": str(ready.images), "out": str(ready.out), **asdict(o)},
-        identity={"benchmark": "detectors", "data_hash": ready.store.data_hash, **settings},
-        run=lambda run, progress: _run(run, ready, progress),
-        read=lambda: _read(ready),
-        report=benchmark_report,
-    )
+class DetectorsStudy(ImageStudy[Benchmark]):
+    """Benchmark of copy detectors: the division and the copies may not change; the grid may grow."""
 
+    def prepare(self, progress: Progress) -> None:
+        """Read names and images, divide the patients."""
+        o, backbones = self.options, _backbones(self.options)
+        super().prepare(progress)
+        self.parts = divide(self.store, o.shares, seed=o.split_seed, specificity=o.specificity)
+        copied = {strength: CopyRows(self.out / COPIES / strength) for strength in o.strengths}
+        store, device = self.store, self.device
+        self.jobs = [
+            CellJob(
+                cell=cell, out=self.out, encoder=encoder_key(cell, o, device), images=store.folder,
+                manifest=store.manifest, pixel_hashes=store.pixel_hashes, copied=copied, division=self.parts,
+                options=o, device=device,
+            )
+            for cell in grid(backbones, o.losses, o.seeds)
+        ]  # fmt: skip
+        fixed = {"shares": list(o.shares), "split_seed": o.split_seed, "strengths": list(o.strengths)}
+        self.identity = {"benchmark": "detectors", "data_hash": store.data_hash, **fixed}
 
-def _run(run: RunFolder, ready: BenchmarkSetup, progress: Progress) -> None:
-    """Make the copies and run the cells that are not done; failures are noted for the tables."""
-    write_table(run / SPLIT, ready.parts.table(ready.store.manifest.images))
-    options, waiting = ready.options, missing_cells(ready.jobs)
-    if not waiting:
-        return
-    for strength in options.strengths:
-        make_copies(run.path, ready.store, ready.parts.copied, strength, seed=options.split_seed, progress=progress)
-    for name in (CELLS, DETECTORS):
-        run.subfolder(name)
-    on_gpu = ready.jobs[0].device != "cpu"
-    place = options.placement(run.path, ready.store.folder, gpus=int(on_gpu))
-    plan = _memory(ready, waiting)
-    share = place.memory if options.executor != "local" else None if plan.free is None else plan.free // plan.processes
-    placed = [replace(job, memory=share) for job in waiting]
-    how: dict[str, Any] = {"processes": plan.processes, "threads": options.threads, "place": place}
-    if not run_cells(run, placed, run_cell, progress, stage="measuring detectors", **how):
-        remove_copies(run.path)
+    def plan(self) -> BenchmarkPlan:
+        """Return the dry run."""
+        parts, todo, strengths = self.parts, missing_cells(self.jobs), len(self.options.strengths)
+        problems = {job.cell.backbone.name: weights_problem(job.cell.backbone) for job in todo}
+        passes = sum(passes_per_image(job.cell.backbone.source) for job in todo)
+        cost = Cost(
+            images_passed=passes * (len(parts.part) + len(parts.copied) * strengths),
+            pairs=sum(len(job.missing) for job in todo) * _pairs(parts, strengths),
+            bytes_images=self.store.images.nbytes,
+        )
+        return BenchmarkPlan(
+            cells={job.name: job.done for job in self.jobs},
+            images={name: len(parts.rows(name)) for name in PARTS},
+            patients={name: parts.patients(name) for name in PARTS},
+            references=len(parts.pools["test"]),
+            cost=cost + total([_training_cost(job) for job in todo if job.cell.trained]),
+            problems={name: why for name, why in problems.items() if why},
+            memory=self._memory(todo),
+        )
 
+    def _memory(self, todo: list[CellJob]) -> MemoryPlan:
+        """Plan the memory on this machine; a GPU takes one detector at a time."""
+        processes = 1 if self.device != "cpu" else self.options.processes or available_cores()
+        return plan_memory(todo, self.store.images.shape, processes, available_memory())
 
-def _read(ready: BenchmarkSetup) -> Benchmark:
-    """Compute every number from the finished cells."""
-    options, parts = ready.options, ready.parts
-    measured = detectors(read_cells(ready.jobs), options.split_seed)
-    board = leaderboard(measured, options.strengths)
-    tables = [
-        *paper_tables(measured, options.strength),
-        *measure_tables(measured, options.strength),
-        cell_table(ready.jobs),
-        folder_table(ready.jobs),
-        fitted_table(measured, options.strength),
-        refused_table(measured, options.strength),
-    ]
-    return Benchmark(
-        source=ready.store.manifest.name,
-        options=options,
-        detectors=measured,
-        board=board,
-        tables=tables,
-        figure_1=architecture_frame(measured, board.rows, options.strength),
-        numbers=number_table(measured, options.strengths),
-        failed=failures(ready.jobs),
-        patients={name: parts.patients(name) for name in PARTS},
-        references=len(parts.pools["test"]),
-        n_images=len(parts.part),
-        left_out=ready.left_out,
-        groups_given=ready.store.manifest.groups_given,
-    )
+    def run(self, run: RunFolder, progress: Progress) -> None:
+        """Make the copies and run the cells that are not done; failures are noted for the tables."""
+        write_table(run / SPLIT, self.parts.table(self.store.manifest.images))
+        options, waiting = self.options, missing_cells(self.jobs)
+        if not waiting:
+            return
+        for strength in options.strengths:
+            make_copies(run.path, self.store, self.parts.copied, strength, seed=options.split_seed, progress=progress)
+        for name in (CELLS, DETECTORS):
+            run.subfolder(name)
+        place = options.placement(run.path, self.store.folder, gpus=int(self.device != "cpu"))
+        plan, share = self._memory(waiting), place.memory
+        if options.executor == "local":
+            share = None if plan.free is None else plan.free // plan.processes
+        placed = [replace(job, memory=share) for job in waiting]
+        how: dict[str, Any] = {"processes": plan.processes, "threads": options.threads, "place": place}
+        if not run_cells(run, placed, run_cell, progress, stage="measuring detectors", **how):
+            remove_copies(run.path)
+
+    def read(self) -> Benchmark:
+        """Compute every number from the finished cells."""
+        options, strength = self.options, self.options.strength
+        measured = detectors(read_cells(self.jobs), options.split_seed)
+        board = leaderboard(measured, options.strengths)
+        setup = [cell_table(self.jobs), folder_table(self.jobs)]
+        fits = [fitted_table(measured, strength), refused_table(measured, strength)]
+        return Benchmark(
+            source=self.store.manifest.name,
+            options=options,
+            detectors=measured,
+            board=board,
+            tables=[*paper_tables(measured, strength), *measure_tables(measured, strength), *setup, *fits],
+            figure_1=architecture_frame(measured, board.rows, strength),
+            numbers=number_table(measured, options.strengths),
+            failed=failures(self.jobs),
+            parts=self.parts,
+            groups_given=self.store.manifest.groups_given,
+        )
+
+    def report(self, result: Benchmark) -> StudyReport:
+        """Report the leaderboard, the tables and the figures."""
+        return benchmark_report(result)

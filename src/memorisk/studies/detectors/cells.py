@@ -30,6 +30,13 @@ from memorisk.studies.detectors.measurement import measure_pools, too_large
 from memorisk.studies.detectors.options import BenchDetectorsOptions
 from memorisk.studies.detectors.pools import CopyRows, Parts
 from memorisk.studies.engine.cells import CellFolder
+from memorisk.studies.engine.encoders import (
+    features_description,
+    refuse_not_finite,
+    refuse_saved,
+    shown_name,
+    split_name,
+)
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.features.matrix import Features, load_features
 from memorisk.training.features.pca import fit_pixel_pca
@@ -91,21 +98,14 @@ def read_backbone(spec: str) -> Backbone:
         InputError: A name is unknown, weights are not there, or the features are computed already and cannot be
             computed of copies.
     """
-    text, label = spec, ""
-    head, equals, tail = spec.rpartition("=")
-    if equals and head and tail and not Path(spec.partition("@")[2]).is_file():
-        text, label = head.strip(), tail.strip()
+    text, label = split_name(spec)
     source = parse_source(text)
-    if source.kind == "saved":
-        raise InputError(
-            f"{one_line(source.shown, 80)} holds features that are computed already, and copies need theirs: name what "
-            "computes them, as in resnet50@FILE"
-        )
+    refuse_saved(source, source.shown)
     return Backbone(text, _model(source), label or _pretraining(source), source)
 
 
 def _model(source: FeatureSource) -> str:
-    name = source.shown.removeprefix("timm:").removeprefix("transformers:").removeprefix("detector:")
+    name = shown_name(source)
     return name if source.kind in ("pixels", "pca") else name.partition("@")[0]
 
 
@@ -288,7 +288,8 @@ def run_cell(job: CellJob) -> str:
             else:
                 arrays = measure_pools(name, features.values, copies, job.division, device=job.device, **how)
             job.write(name, arrays)
-        job.finish(_encoder_description(job, features))
+        named = {"detector": job.cell.name, "loss": job.cell.loss, "seed": job.cell.seed}
+        job.finish(named | features_description(features))
     return job.key
 
 
@@ -304,11 +305,11 @@ def embed(job: CellJob) -> tuple[Features, dict[str, np.ndarray]]:
     if job.cell.backbone.trainable and not job.cell.trained:
         how["size"] = job.options.network_size
     features = load_features(store, source, cache=not job.cell.trained, **how)
-    _refuse_not_finite(features, "images")
+    refuse_not_finite(features, "images")
     copies = {}
     for strength, copied in job.copied.items():
         copy_features = load_features(copied.store(job.manifest), source, cache=False, **how)
-        _refuse_not_finite(copy_features, f"{strength} copies")
+        refuse_not_finite(copy_features, f"{strength} copies")
         copies[strength] = copy_features.values
     return features, copies
 
@@ -353,24 +354,6 @@ def _refuse_leakage(job: CellJob, store: ImageStore) -> None:
             f"{job.cell.backbone.name} has seen {plural(n_patients, 'patient', 'patients')} of the test and null "
             "parts: what it finds of them says nothing of new patients"
         )
-
-
-def _refuse_not_finite(features: Features, what: str) -> None:
-    bad = features.checks.not_finite
-    if len(bad):
-        raise InputError(f"the features of {len(bad):,} of {len(features):,} {what} are not finite")
-
-
-def _encoder_description(job: CellJob, features: Features) -> dict[str, Any]:
-    """Describe the encoder without times and ids, so that the same run writes the same bytes."""
-    described, checks = features.described, features.checks
-    of_images = checks.sentences(features.ids, described.dimension)
-    notes = [note for note in described.notes if note not in of_images]
-    for bad, what in ((checks.constant_rows, "images"), (checks.constant_columns, f"{described.dimension:,} features")):
-        if len(bad):
-            notes.append(f"{len(bad):,} {'of ' * (what != 'images')}{what} are one number throughout.")
-    description = asdict(described) | {"notes": notes}
-    return {"detector": job.cell.name, "loss": job.cell.loss, "seed": job.cell.seed} | description
 
 
 def _hash_folder(options: BenchDetectorsOptions) -> Path:

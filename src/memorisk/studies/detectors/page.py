@@ -11,34 +11,18 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from memorisk.report.blocks import (
-    Block,
-    Callout,
-    Column,
-    Figure,
-    Name,
-    Page,
-    Paragraph,
-    Steps,
-    Strong,
-    Table,
-    Text,
-)
+from memorisk.report.blocks import Block, Column, Figure, Name, Paragraph, Strong, Text
 from memorisk.report.columns import column_numbers, column_texts, count, estimate_arrays, is_missing, percent
 from memorisk.report.figures.intervals import series_plot
 from memorisk.studies.detectors.cells import LOSS_NAMES
 from memorisk.studies.detectors.detection import Detector
+from memorisk.studies.detectors.pools import PARTS
 from memorisk.studies.detectors.results import LAYOUT, Benchmark
-from memorisk.studies.engine.pages import lead_blocks, study_page
+from memorisk.studies.engine.boards import LEADERBOARD, Board, named_list, with_limits
+from memorisk.studies.engine.figures import drawn
+from memorisk.studies.engine.pages import study_page
 from memorisk.studies.engine.study import StudyReport
-from memorisk.studies.engine.tables import (
-    StudyTable,
-    escape_markdown,
-    filled_columns,
-    markdown_table,
-    table_blocks,
-    texts_as_missing,
-)
+from memorisk.studies.engine.tables import StudyTable, filled_columns, markdown_table, table_blocks
 
 PUBLISHED, CORRECTED = "as published, validation", "corrected, test"
 _LABELS = ("name", "model", "pretraining", "loss")
@@ -81,10 +65,8 @@ def architecture_figure(frame: pd.DataFrame) -> list[Block]:
     most = "most test copies are detected by " if equal == 1 else f"nothing separates the first {equal}, among them "
     words = [f"{len(frame)} detectors; {most}", Name(str(best["name"])),
              f": {percent(best['detected'])}."]  # fmt: skip
-    table = Table(frame=frame, columns=LAYOUT.frames["figure_1"].columns, caption="The drawn numbers.")
-    caption = LAYOUT.sentences["figure_1"]
     title = "Figure 1: network architectures in their configurations"
-    return [Figure(svg=svg, title=title, caption=caption, alternative=words, table=table)]
+    return [drawn(svg, title, LAYOUT.sentences["figure_1"], words, frame, LAYOUT.frames["figure_1"].columns)]
 
 
 def measure_figure(table: StudyTable) -> Figure:
@@ -100,51 +82,48 @@ def measure_figure(table: StudyTable) -> Figure:
     equal = int((own["detected"] == first["detected"]).sum())
     most = "detects most test copies" if equal == 1 else f"and {equal - 1} more detect as many test copies"
     words = f"{len(own)} measures; {first['measure']} {most}: {percent(first['detected'])}."
-    drawn = Table(frame=own, columns=LAYOUT.frames["measures"].columns, caption="The drawn numbers.")
-    caption = LAYOUT.sentences["measures"]
     title = f"{NUMBERED[loss]}: measures, {LOSS_NAMES[loss]}"
-    return Figure(svg=svg, title=title, caption=caption, alternative=words, table=drawn)
+    return drawn(svg, title, LAYOUT.sentences["measures"], words, own, LAYOUT.frames["measures"].columns)
 
 
-def benchmark_page(result: Benchmark) -> Page:
-    """Lay out a benchmark; the same benchmark gives the same page."""
+def benchmark_report(result: Benchmark) -> StudyReport:
+    """Report the leaderboard, the tables and the figures.
+
+    Args:
+        result: Result of `benchmark_detectors`.
+    """
+    board, beside, options = board_of(result), board_columns(result.board.rows, "beside"), result.options
+    caption = LAYOUT.sentences["board"].format(strength=options.strength)
+    below = "The same detectors: other copies, and what their detection is made of."
+    note = [Paragraph([Strong(LAYOUT.note_heading), LAYOUT.sentences["board_note"]])] if len(board.rows) else []
     blocks = {
-        "leaderboard": _board_blocks(result),
+        LEADERBOARD: [*board.blocks(caption), *note, *board.blocks(below, beside)],
         "figure_1": architecture_figure(result.figure_1),
         "measures": _measures(result),
         "pools": _pools(result),
     }
-    subtitle = [LAYOUT.page.subtitle, Name(result.source)]
-    specificity = percent(result.options.specificity)
-    return study_page(LAYOUT, result.tables, blocks, lead=_lead(result), subtitle=subtitle, specificity=specificity)
+    facts = {
+        "Measures": len(options.chosen_measures),
+        "Test patients": board.rows["n_patients"].iloc[0] if len(board.rows) else 0,
+        "References in each pool": len(result.parts.pools["test"]),
+    }
+    page = study_page(
+        LAYOUT, result.tables, blocks, lead=board.lead(facts, result.failed),
+        subtitle=[LAYOUT.page.subtitle, Name(result.source)], specificity=percent(options.specificity),
+    )  # fmt: skip
+    frames = {LEADERBOARD: board.rows, "numbers": result.numbers, "figure_1": result.figure_1}
+    opening = [board.text(), *([markdown_table(board.rows, beside)] if len(board.rows) else [])]
+    return StudyReport(page=page, frames=frames, opening=opening)
 
 
-def benchmark_report(result: Benchmark) -> StudyReport:
-    """Write the report of a benchmark.
+def board_of(result: Benchmark) -> Board:
+    """Return the leaderboard with its findings.
 
     Args:
-        result: Benchmark with its numbers.
+        result: Result of `benchmark_detectors`.
     """
-    board = result.board.rows
-    frames = {"leaderboard": board, "numbers": result.numbers, "figure_1": result.figure_1}
-    beside = [markdown_table(board, board_columns(board, "beside"))] if len(board) else []
-    return StudyReport(page=benchmark_page(result), frames=frames, opening=[board_text(result), *beside])
-
-
-def _lead(result: Benchmark) -> list[Block]:
-    board = result.board.rows
-    answer = Callout("warning", "No detector was measured", [Paragraph("The failures are listed below.")])
-    if len(board):
-        question = "What is found of the copies of patients who chose nothing?"
-        answer = Callout("note", question, [Steps(findings(result))])
-    facts = {
-        "Detectors": len(board),
-        "Measures": len(result.options.chosen_measures),
-        "Test patients": board["n_patients"].iloc[0] if len(board) else 0,
-        "References in each pool": result.references,
-        "Failed": len(result.failed),
-    }
-    return lead_blocks(answer, facts, result.failed)
+    rows, question = result.board.rows, "What is found of the copies of patients who chose nothing?"
+    return Board(rows, board_columns(rows), question, findings(result) if len(rows) else [])
 
 
 def findings(result: Benchmark) -> list[Text]:
@@ -152,23 +131,20 @@ def findings(result: Benchmark) -> list[Text]:
     board, options = result.board.rows, result.options
     by = {str(row["name"]): row for row in board.to_dict("records")}
     row = by[result.board.chosen]
-    limits = f"{percent(row['detected'])} (95 %: {percent(row['detected_low'])} to {percent(row['detected_high'])})"
+    limits = with_limits(row, "detected")
     sentences: list[Text] = [
         [
             *_first_place(result, row), f" by {row['measure']}{_tied_measures(row)}: of {options.strength} "
             f"copies of {count(row['n_patients'])} test patients it finds {limits}, where a new patient is flagged "
             f"with probability {percent(1 - options.specificity)}; {percent(row['flagged'])} of "
-            f"{count(result.patients['test_null'] // 2)} new patients were.",
+            f"{count(result.parts.patients('test_null') // 2)} new patients were.",
         ]
     ]  # fmt: skip
     if len(board) > 1:
         first = result.board.undecided
-        names: list[str | Name] = []
-        for i, name in enumerate(first):
-            names += ([", "] if i else []) + [Name(name)]
         wording = ("Paired tests put ", " before every other detector.") if len(first) == 1 else (
             "Paired tests do not tell which of these is first: ", ".")  # fmt: skip
-        sentences.append([wording[0], *names, wording[1]])
+        sentences.append([wording[0], *named_list(first), wording[1]])
     sentences += _published_words(result)
     return sentences
 
@@ -180,11 +156,14 @@ def _first_place(result: Benchmark, row: dict[str, Any]) -> list[str | Name]:
         return ["The only detector is ", Name(tied[0])]
     if len(tied) == 1:
         return ["Validation patients chose ", Name(tied[0])]
-    names: list[str | Name] = []
-    for i, name in enumerate(tied):
-        names += ([", "] if i else []) + [Name(name)]
     same = f" find {percent(row['validation'])} of their copies each, and nothing separates them. "
-    return ["Validation patients chose no detector: ", *names, same, "The first that was named, ", Name(tied[0])]
+    return [
+        "Validation patients chose no detector: ",
+        *named_list(tied),
+        same,
+        "The first that was named, ",
+        Name(tied[0]),
+    ]
 
 
 def _tied_measures(row: dict[str, Any]) -> str:
@@ -218,22 +197,12 @@ def _corrected_words(row: dict) -> str:
 
 def board_columns(board: pd.DataFrame, name: str = "leaderboard") -> Sequence[Column]:
     """Return the columns of the leaderboard, or of its second table, that hold something."""
+    if not len(board):
+        return []
     dropped = {"n_seeds"} if set(column_numbers(board, "n_seeds")) == {1.0} else set()
     if np.allclose(board["detected"], board["detected_all"]):
         dropped |= {"detected_all"}
     return filled_columns(board, [c for c in LAYOUT.frames[name].columns if c.source not in dropped])
-
-
-def _board_blocks(result: Benchmark) -> list[Block]:
-    board = result.board.rows
-    if not len(board):
-        return []
-    frame, saved = texts_as_missing(board), "tables/leaderboard.parquet"
-    caption = LAYOUT.sentences["board"].format(strength=result.options.strength)
-    table = Table(frame=frame, columns=board_columns(board), caption=caption, elsewhere=saved)
-    caption = "The same detectors: other copies, and what their detection is made of."
-    beside = Table(frame=frame, columns=board_columns(board, "beside"), caption=caption, elsewhere=saved)
-    return [table, Paragraph([Strong(LAYOUT.note_heading), LAYOUT.sentences["board_note"]]), beside]
 
 
 def _measures(result: Benchmark) -> list[Block]:
@@ -245,33 +214,14 @@ def _measures(result: Benchmark) -> list[Block]:
 
 def _pools(result: Benchmark) -> list[Block]:
     """Describe the pools."""
-    parts = ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in result.patients.items())
-    sentences = [
-        f"Patients: {parts}. Images: {count(result.n_images)}, references in each pool {count(result.references)}."
-    ]
-    if result.left_out:
+    parts = result.parts
+    patients = ", ".join(f"{name.replace('_', ' ')} {count(parts.patients(name))}" for name in PARTS)
+    sizes = f"Images: {count(len(parts.part))}, references in each pool {count(len(parts.pools['test']))}."
+    sentences = [f"Patients: {patients}. {sizes}"]
+    if left_out := int((parts.part == "").sum()):
         sentences.append(
-            f"{count(result.left_out)} images of one grey level are left out: a copy of them cannot be recognised."
+            f"{count(left_out)} images of one grey level are left out: a copy of them cannot be recognised."
         )
     if not result.groups_given:
         sentences.append("The patients of the images were not given: each image counts as a patient of its own.")
     return [Paragraph(" ".join(sentences))]
-
-
-def board_text(result: Benchmark) -> str:
-    """Format the sentences and the leaderboard; empty without a measured detector.
-
-    Args:
-        result: Benchmark with its numbers.
-    """
-    rows = result.board.rows
-    if not len(rows):
-        return ""
-    lines = "\n".join(f"- {_plain(item)}" for item in findings(result))
-    return "\n\n".join([lines, "## Leaderboard", markdown_table(rows, board_columns(rows))])
-
-
-def _plain(text: Text) -> str:
-    """Format inline pieces as Markdown."""
-    pieces: Sequence = [text] if not isinstance(text, Sequence) or isinstance(text, str) else text
-    return "".join(piece if isinstance(piece, str) else escape_markdown(piece.text) for piece in pieces)

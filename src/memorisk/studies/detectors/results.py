@@ -25,6 +25,7 @@ from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.studies.detectors.cells import DETECTORS, LOSS_NAMES, CellJob
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.options import BenchDetectorsOptions
+from memorisk.studies.detectors.pools import Parts
 from memorisk.studies.engine.layout import read_layout
 from memorisk.studies.engine.rows import limits
 from memorisk.studies.engine.study import FinishedStudy
@@ -41,14 +42,12 @@ class Leaderboard:
     Attributes:
         rows: Table with one row per detector, the first on test patients first.
         places: Places by name.
-        comparisons: Comparisons of all pairs on test patients' copies, Holm-adjusted over them.
         tied: Names of the detectors that detect most copies of validation patients: one, or several that detect as
             many.
     """
 
     rows: pd.DataFrame
     places: dict[str, RankRange]
-    comparisons: list[DetectorComparison]
     tied: list[str]
 
     @property
@@ -72,7 +71,7 @@ def leaderboard(measured: Sequence[Detector], strengths: Sequence[str]) -> Leade
     strength = strengths[-1]
     able = [d for d in measured if d.chosen(strength)]
     if not able:
-        return Leaderboard(pd.DataFrame(), {}, [], [])
+        return Leaderboard(pd.DataFrame(), {}, [])
     comparisons = paired_tests(list(combinations(able, 2)), strength)
     ranges = rank_ranges([d.name for d in able], comparisons)
     rates = {d.name: d.rate(d.chosen(strength), strength, "test") for d in able}
@@ -87,7 +86,7 @@ def leaderboard(measured: Sequence[Detector], strengths: Sequence[str]) -> Leade
         rows.append(row | share_columns("detected", rates[d.name]) | _row(d, strengths))
     found_there = {d.name: d.share(d.chosen(strength), strength, "validation") for d in able}
     tied = [name for name, value in found_there.items() if value == max(found_there.values())]
-    return Leaderboard(pd.DataFrame(rows), ranges, comparisons, tied)
+    return Leaderboard(pd.DataFrame(rows), ranges, tied)
 
 
 def paired_tests(
@@ -164,16 +163,10 @@ class Benchmark(FinishedStudy):
     """Numbers of figure 1."""
     numbers: pd.DataFrame
     """Table with one row per cell, measure, strength, form and pool: every rate with its limits."""
-    patients: dict[str, int]
-    """Number of patients by part."""
-    references: int
-    """Number of references in each corrected pool."""
-    n_images: int
-    """Number of images of the source."""
-    left_out: int
-    """Number of images of one grey level."""
+    parts: Parts
+    """Division of the images; those of one grey level are in no part."""
     groups_given: bool
-    """Whether the source gives the patient of each image."""
+    """Whether the patients of the images were given."""
 
 
 def cell_table(jobs: list[CellJob]) -> StudyTable:

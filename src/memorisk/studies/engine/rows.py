@@ -1,6 +1,6 @@
 """Rows of tables: estimates with their limits as columns, and rows chosen by the values of columns."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,16 @@ def limits(name: str, interval: Interval) -> dict[str, float]:
         interval: Interval of the estimate, with NaN where it is not known.
     """
     return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
+def fields_of(source: object, *names: str) -> dict[str, Any]:
+    """Return fields of a result as columns of their names.
+
+    Args:
+        source: Result of a statistic.
+        *names: Names of its fields.
+    """
+    return {name: getattr(source, name) for name in names}
 
 
 def rows_of(frame: pd.DataFrame, **values: object) -> pd.DataFrame:

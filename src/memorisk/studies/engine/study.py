@@ -1,21 +1,21 @@
 """Run a study from its folder to its page: run cells, read what is finished, write tables and page."""
 
 import html
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from memorisk.images.options import ImageOptions
 from memorisk.images.sources.overlap import path_sources, refuse_overlap
 from memorisk.images.sources.registry import load_manifest
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.store import build_store
 from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
-from memorisk.runs.environment import machine, versions
+from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError, one_line, plural
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import write_table, write_text
@@ -36,6 +36,8 @@ class FinishedStudy:
     """Tables of the study, in their order."""
     failed: dict[str, str]
     """Reasons why cells are not there, by name."""
+    any_finished: bool = True
+    """Whether a cell is finished; True where a study does not know."""
     folder: Path | None = None
     """Folder of the study."""
 
@@ -81,11 +83,6 @@ class FinishedStudy:
         """Return whether nothing failed."""
         return not self.failed
 
-    @property
-    def any_finished(self) -> bool:
-        """Return whether a cell is finished; True where a study does not know."""
-        return True
-
     def table(self, name: str) -> StudyTable:
         """Return the table of a name."""
         return next(table for table in self.tables if table.name == name)
@@ -106,61 +103,87 @@ class StudyReport:
 Finished = TypeVar("Finished", bound=FinishedStudy)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Study(Generic[Finished]):
-    """A study with its images read and its cells planned."""
+class Study(ABC, Generic[Finished]):
+    """A study in its folder: what it reads, which cells it has, and what is made of them."""
 
     out: Path
     """Folder of the study."""
+    clusters: Iterable[ClusterOptions]
+    """Places where its cells run."""
     settings: Mapping[str, Any]
     """Settings as the folder's ``config.yaml`` holds them."""
-    identity: Mapping[str, Any]
-    """Settings that the folder fixes; cells may be added."""
-    run: Callable[[RunFolder, Progress], None]
-    """Function that runs the cells that are not done."""
-    read: Callable[[], Finished]
-    """Function that computes every number from what is finished."""
-    report: Callable[[Finished], StudyReport]
-    """Function that lays the numbers out."""
+    identity: Mapping[str, Any] | None = None
+    """Settings that the folder fixes; cells may be added. None until `prepare` has read what they depend on."""
+    sources: Mapping[str, Any] = {}
+    """Images that the folder may not overlap, by what they are."""
+
+    def prepare(self, progress: Progress) -> None:
+        """Read the images and plan the cells; nothing is written but stores of decoded images."""
+
+    def check(self, progress: Progress) -> None:
+        """Refuse cells that cannot run, before anything is written."""
+
+    @abstractmethod
+    def run(self, run: RunFolder, progress: Progress) -> None:
+        """Run the cells that are not done."""
+
+    @abstractmethod
+    def read(self) -> Finished:
+        """Compute every number from what is finished."""
+
+    @abstractmethod
+    def report(self, result: Finished) -> StudyReport:
+        """Lay the numbers out."""
 
 
-def check_entry(out: Path, options: ClusterOptions, *, tables_only: bool) -> None:
-    """Refuse to lay out the tables of a study that was never run, or to run one on a cluster that is not there.
-
-    Raises:
-        InputError: The study was never run, or the cluster cannot be reached.
-    """
-    if not tables_only:
-        options.reach_cluster()
-    elif not out.is_dir():
-        raise InputError(f"--out {one_line(out)} is not there: what was never run has no tables")
-
-
-def open_images(images: str | Path, out: Path, options: ImageOptions, progress: Progress) -> ImageStore:
-    """Read the images of a benchmark; nothing is written but the store of decoded images.
+class ImageStudy(Study[Finished]):
+    """Study of one source of images.
 
     Args:
-        images: Images, as for `memorisk.audit_classifier`.
-        out: Folder of the run.
-        options: Options for reading the images.
+        images: Source of the images, as the user named it.
+        out: Folder of the study.
+        options: Options of the study: those of images, those of a cluster, and its own.
+    """
+
+    def __init__(self, images: str | Path, out: str | Path, options: Any) -> None:
+        self.images, self.out, self.options, self.clusters = images, Path(out), options, [options]
+        self.settings = {"images": str(images), "out": str(out), **asdict(options)}
+        self.sources = path_sources({"IMAGES": images})
+        self.device = str(check_device(options.device))
+
+    def prepare(self, progress: Progress) -> None:
+        """Decode the images."""
+        progress("reading the manifest", 0, 0)
+        manifest = load_manifest(self.images, self.options)
+        self.store = build_store(manifest, self.options, progress=partial(progress, "decoding images"))
+
+
+AnyStudy = TypeVar("AnyStudy", bound=Study[Any])
+
+
+def open_study(study: AnyStudy, progress: Progress, *, check: bool = True) -> AnyStudy:
+    """Return a study with its images read and its cells planned, in a folder that can be its own.
+
+    Args:
+        study: Study to open.
         progress: Function that is called with (stage, done, total).
+        check: Whether cells that cannot run are refused.
 
     Raises:
-        InputError: The folder holds the images or something else, or the images cannot be read.
+        InputError: The folder is another study's or holds its images, or images are refused; nothing was written.
     """
-    refuse_overlap(out, path_sources({"IMAGES": images}))
-    check_out_folder(out, {}, identity=[])
-    progress("reading the manifest", 0, 0)
-    return build_store(load_manifest(images, options), options, progress=partial(progress, "decoding images"))
+    refuse_overlap(study.out, study.sources)
+    _check_folder(study)
+    study.prepare(progress)
+    _check_folder(study)
+    if check:
+        study.check(progress)
+    return study
 
 
-def check_study(study: Study[Any]) -> None:
-    """Refuse a folder of something else.
-
-    Raises:
-        InputError: It holds another study, or cannot be used.
-    """
-    check_out_folder(study.out, {"run": study.identity}, identity=["run"])
+def _check_folder(study: Study[Any]) -> None:
+    fixed = {} if study.identity is None else {"run": study.identity}
+    check_out_folder(study.out, fixed, identity=list(fixed))
 
 
 def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) -> Finished:
@@ -172,9 +195,14 @@ def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) 
         tables_only: Run nothing; lay out what is finished.
 
     Raises:
-        InputError: The folder holds something else; nothing was written.
+        InputError: The study is refused; nothing was written.
         MemoriskError: The run broke, or every cell failed; what is done is kept.
     """
+    if tables_only and not study.out.is_dir():
+        raise InputError(f"--out {one_line(study.out)} is not there: what was never run has no tables")
+    for cluster in () if tables_only else study.clusters:
+        cluster.reach_cluster()
+    open_study(study, progress, check=not tables_only)
     with open_run(study.out, {**study.settings, "run": study.identity}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         if not tables_only:

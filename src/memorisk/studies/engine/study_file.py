@@ -120,3 +120,20 @@ def read_names(title: str, value: Any) -> tuple[str, ...]:
     if not names or not all(isinstance(one, str) for one in names):
         raise InputError(f"{title} is {one_line(value, 60)}; give names, as in [a, b]")
     return tuple(dict.fromkeys(names))
+
+
+def refuse_value(allowed: object, title: str, name: str, value: Any, hint: str) -> None:
+    """Refuse a value of the file that is not allowed.
+
+    Args:
+        allowed: Whether the value is allowed.
+        title: Part of the file.
+        name: Name of the setting.
+        value: Value in the file.
+        hint: Instruction on what to give in its place.
+
+    Raises:
+        InputError: The value is not allowed.
+    """
+    if not allowed:
+        raise InputError(f"{title}: {name} is {one_line(value, 60)}; {hint}")

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from memorisk.report.blocks import Block, Callout, Column, Heading, Name, Paragraph, Steps, Strong, Table
-from memorisk.report.columns import FORMATS, column_texts, is_missing
+from memorisk.report.cells import cell_text
+from memorisk.report.columns import column_texts
 from memorisk.report.text import visible
 from memorisk.studies.engine.layout import StudyLayout, TableSchema
 
@@ -250,18 +251,6 @@ def markdown_table(frame: pd.DataFrame, columns: Sequence[Column] | None = None)
     if len(frame) > len(cut):
         lines += ["", f"{len(frame) - len(cut):,} more rows are not shown here."]
     return "\n".join(lines)
-
-
-def cell_text(row: dict[str, Any], column: Column) -> str:
-    """Format one cell as plain text, with its interval in brackets."""
-    value = row.get(column.source)
-    if is_missing(value):
-        return column.missing or "–"
-    written = value if isinstance(value, str) else FORMATS[column.format](value)
-    limits = [row.get(c) for c in column.interval or ()]
-    if not limits or any(is_missing(v) for v in limits):
-        return written
-    return f"{written} [{', '.join(FORMATS[column.format](v) for v in limits)}]"
 
 
 def escape_markdown(text: str) -> str:

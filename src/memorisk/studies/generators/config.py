@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions
@@ -12,8 +11,15 @@ from memorisk.report.options import ReportOptions
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.settings import check_between, check_counts, check_types, setting_names
-from memorisk.studies.engine.study_file import check_keys, read_image_set, read_names, read_section, reading_study
+from memorisk.runs.settings import check_between, check_counts, check_types, setting_names, settings_of
+from memorisk.studies.engine.study_file import (
+    check_keys,
+    read_image_set,
+    read_names,
+    read_section,
+    reading_study,
+    refuse_value,
+)
 from memorisk.training.detectors.pair_detectors import open_pair_detector
 from memorisk.training.generators.options import GeneratorOptions, PseudoOptions
 
@@ -196,14 +202,7 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
     check_keys("the study", config, STUDY_KEYS)
     settings = config.get("settings") or {}
     check_keys("settings", settings, setting_names(GeneratorsOptions))
-    values = dict(settings)
-    if values.get("pseudonym_key"):
-        values["pseudonym_key"] = Path(values["pseudonym_key"])
-    for name in ("detectors", "strengths"):
-        if name in values:
-            values[name] = read_names(f"settings: {name}", values[name]) if values[name] else ()
-    options = GeneratorsOptions(**values)
-    options.validate()
+    options = settings_of(GeneratorsOptions, settings)
     for source in sorted({*options.detectors, options.quality_source} - {NO_QUALITY}):
         open_pair_detector(source)
     datasets = {name: _read_set(name, one) for name, one in read_section(config, "datasets").items()}
@@ -229,12 +228,12 @@ def _read_set(name: str, values: Any) -> GeneratorSet:
     dataset = GeneratorSet(values["images"], options, **{k: v for k, v in values.items() if k in SET_KEYS[1:]})
     if dataset.splits not in ("redraw", "given"):
         raise unknown_name(f"splits of {title}", dataset.splits, ("redraw", "given"))
-    if not isinstance(dataset.held_out, float) or not 0 < dataset.held_out < 1:
-        raise InputError(f"data set {title}: held_out is {one_line(dataset.held_out, 40)}; it must lie between 0 and 1")
-    if not _is_whole_number(dataset.split_seed, 0):
-        raise InputError(
-            f"data set {title}: split_seed is {one_line(dataset.split_seed, 40)}; give a whole number from 0"
-        )
+    title = f"data set {title}"
+    share = isinstance(dataset.held_out, float) and 0 < dataset.held_out < 1
+    refuse_value(share, title, "held_out", dataset.held_out, "it must lie between 0 and 1")
+    refuse_value(
+        _is_whole(dataset.split_seed, 0), title, "split_seed", dataset.split_seed, "give a whole number from 0"
+    )
     return dataset
 
 
@@ -258,15 +257,13 @@ def _read_arm(
     for one in on:
         if one not in datasets:
             raise unknown_name(f"data set of {title}", one, datasets)
-    sizes = _as_list(values.get("training_images", ALL))
-    if not sizes or not all(size == ALL or _is_whole_number(size, 2) for size in sizes):
-        raise InputError(f"{title}: training_images is {one_line(sizes, 60)}; give numbers from 2 up, or all")
-    seeds = _as_list(values.get("seeds", 0))
-    if not seeds or len(set(map(str, seeds))) != len(seeds) or not all(_is_whole_number(seed, 0) for seed in seeds):
-        raise InputError(f"{title}: seeds is {one_line(seeds, 60)}; give different whole numbers from 0, as in [0, 1]")
+    sizes, seeds = _as_list(values.get("training_images", ALL)), _as_list(values.get("seeds", 0))
+    good = sizes and all(size == ALL or _is_whole(size, 2) for size in sizes)
+    refuse_value(good, title, "training_images", sizes, "give numbers from 2 up, or all")
+    good = seeds and len(set(map(str, seeds))) == len(seeds) and all(_is_whole(seed, 0) for seed in seeds)
+    refuse_value(good, title, "seeds", seeds, "give different whole numbers from 0, as in [0, 1]")
     images = values.get("images", options.images)
-    if not _is_whole_number(images, 0):
-        raise InputError(f"{title}: images is {one_line(images, 40)}; give a whole number from 0")
+    refuse_value(_is_whole(images, 0), title, "images", images, "give a whole number from 0")
     steps = _snapshots(title, values.get("snapshots"), generator.pop("steps", None))
     copies = _duplicates(title, values.get("duplicates"))
     arm = Arm(name, tuple(on), generator, tuple(dict.fromkeys(sizes)), copies, steps, tuple(seeds), images)
@@ -285,16 +282,13 @@ def _snapshots(title: str, requested: Any, steps: Any) -> tuple[int, ...]:
     """
     listed: list[Any] = list(requested) if isinstance(requested, list | tuple) else []
     last: Any = listed[-1] if listed and steps is None else steps
-    if not _is_whole_number(last, 1):
+    if not _is_whole(last, 1):
         raise InputError(f"{title}: the generator needs steps, a whole number of at least 1")
     many: Any = 1 if requested is None else requested
-    if not listed and _is_whole_number(many, 1):
+    if not listed and _is_whole(many, 1):
         listed = [round(last * (i + 1) / many) for i in range(many)]
-    if not listed or not all(_is_whole_number(step, 1) and step <= last for step in listed):
-        raise InputError(
-            f"{title}: snapshots is {one_line(requested, 60)}; give steps up to {last:,}, or how many "
-            "evenly spaced ones"
-        )
+    good = listed and all(_is_whole(step, 1) and step <= last for step in listed)
+    refuse_value(good, title, "snapshots", requested, f"give steps up to {last:,}, or how many evenly spaced ones")
     return tuple(sorted({*listed, last}))
 
 
@@ -308,18 +302,14 @@ def _duplicates(title: str, values: Any) -> Duplicates | None:
         return None
     check_keys(f"duplicates of {title}", values, ("levels", "patients"))
     levels, patients = _as_list(values.get("levels", ())), values.get("patients", 0)
-    if not levels or not all(_is_whole_number(level, 1) for level in levels) or max(levels) < 2:
-        raise InputError(f"{title}: levels is {one_line(levels, 60)}; give numbers of copies, as in [1, 4, 16, 64]")
-    share = isinstance(patients, float) and 0 < patients < 1
-    if not share and not _is_whole_number(patients, 1):
-        raise InputError(
-            f"{title}: patients is {one_line(patients, 40)}; give how many patients each level of copies has, or their "
-            "share, as in 0.05"
-        )
+    good = levels and all(_is_whole(level, 1) for level in levels) and max(levels) >= 2
+    refuse_value(good, title, "levels", levels, "give numbers of copies, as in [1, 4, 16, 64]")
+    share, hint = isinstance(patients, float) and 0 < patients < 1, "give how many patients each level of copies has"
+    refuse_value(share or _is_whole(patients, 1), title, "patients", patients, f"{hint}, or their share, as in 0.05")
     return Duplicates(tuple(sorted({level for level in levels if level > 1})), patients)
 
 
-def _is_whole_number(value: Any, least: int) -> bool:
+def _is_whole(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 62
 
 

@@ -21,13 +21,14 @@ from memorisk.report.blocks import (
     Page,
     Paragraph,
     Steps,
-    Table,
     Thumbnail,
     data_uri,
+    estimate,
 )
 from memorisk.report.columns import column_numbers, column_texts, percent, power, rows
 from memorisk.report.figures.histograms import distance_plot
 from memorisk.report.figures.intervals import MOST_ROWS, series_plot
+from memorisk.studies.engine.figures import drawn, series_of
 from memorisk.studies.engine.pages import lead_blocks, study_page
 from memorisk.studies.engine.rows import rows_of
 from memorisk.studies.engine.tables import StudyTable
@@ -61,21 +62,20 @@ def distance_figures(reading: StudyEvaluations) -> list[Block]:
 
 
 def _distance_figure(read: Evaluation) -> Figure:
-    drawn = pools(read)
+    distances = pools(read)
     name = f"{read.cell.data.name}, {read.cell.arm.name}, {len(read.cell.training.rows):,} training images"
-    medians = pd.DataFrame({"pool": list(drawn), "median": [float(np.median(v)) for v in drawn.values()],
-                            "n": [len(v) for v in drawn.values()]})  # fmt: skip
-    nearer = float(np.mean(drawn["generated"] < np.median(drawn[HELD_OUT])))
+    medians = pd.DataFrame({"pool": list(distances), "median": [float(np.median(v)) for v in distances.values()],
+                            "n": [len(v) for v in distances.values()]})  # fmt: skip
+    nearer = float(np.mean(distances["generated"] < np.median(distances[HELD_OUT])))
     sentence = (
         f"{percent(nearer)} of generated images lie nearer to the training images than half of the held-out ones."
     )
-    return Figure(
-        svg=distance_plot(drawn, x_title="Distance to the nearest training image"),
-        title="Figure 3: distances to the training images",
-        caption=[Name(name), ", by ", Name(read.detector), f", seed {read.cell.seed}. {sentence}"],
-        alternative=[Name(name), f": {sentence}"],
-        table=Table(frame=medians, columns=LAYOUT.frames["medians"].columns, caption="The drawn distances in short."),
-    )
+    return drawn(
+        distance_plot(distances, x_title="Distance to the nearest training image"),
+        "Figure 3: distances to the training images",
+        [Name(name), ", by ", Name(read.detector), f", seed {read.cell.seed}. {sentence}"],
+        [Name(name), f": {sentence}"], medians, LAYOUT.frames["medians"].columns, table="The drawn distances in short.",
+    )  # fmt: skip
 
 
 def copies_figure(table: StudyTable) -> list[Block]:
@@ -102,55 +102,27 @@ def share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> li
         own = rows_of(frame, dataset=dataset)
         if not np.isfinite(column_numbers(own, "share")).any():  # held-out patients too few for any share
             continue
-        detectors = list(dict.fromkeys(column_texts(own, "detector")))
-        keys = _keys(own, column)
+        keys = list(zip(own["arm"], own["n_images"].astype(int), own[column].astype(int), strict=True))
         order = list(dict.fromkeys(keys))[:MOST_ROWS]
-        series = {name: _series(own, keys, order, name) for name in detectors}
+        named = own.assign(row=list(map(str, keys)))
+        series = series_of(named, "detector", "row", list(map(str, order)), ("share", "share_low", "share_high"))
         labels = [f"{arm}, {value:,} {unit}" for arm, _, value in order]
         shares = np.concatenate([limits[0] for limits in series.values()])
         reference = float(np.nanmax(column_numbers(own, "attained"))) if "attained" in own else None
         svg = series_plot(labels, series, x_title="Memorized share, 95 % limits", reference=reference, cut=False)
-        shares_range = f"from {percent(np.nanmin(shares))} to {percent(np.nanmax(shares))}"
+        words = f": shares from {percent(np.nanmin(shares))} to {percent(np.nanmax(shares))}"
         line = "; the line is what a generator without memory shows" if reference is not None else ""
         columns = [
             Column(source="arm", heading="Generator", row_heading=True),
             Column(source="n_images", heading="Training images", format="count"),
             *([Column(source=column, heading=unit.capitalize(), format="count")] if column != "n_images" else []),
             Column(source="detector", heading="Detector"),
-            Column(source="share", heading="Share [95 %]", format="percent", interval=("share_low", "share_high")),
+            estimate("share", "Share [95 %]", "percent"),
         ]
         figures.append(
-            Figure(
-                svg=svg,
-                title=title,
-                caption=[Name(dataset), f": shares {shares_range}{line}."],
-                alternative=[Name(dataset), f": shares {shares_range}."],
-                table=Table(frame=own, columns=columns, caption="The drawn numbers."),
-            )
+            drawn(svg, title, [Name(dataset), f"{words}{line}."], [Name(dataset), f"{words}."], own, columns)
         )
     return figures
-
-
-def _keys(frame: pd.DataFrame, column: str) -> list[tuple[str, int, int]]:
-    """Return arm, number of training images and value of each row."""
-    columns = (
-        column_numbers(frame, "n_images").astype(int).tolist(),
-        column_numbers(frame, column).astype(int).tolist(),
-    )
-    return list(zip(column_texts(frame, "arm"), *columns, strict=True))
-
-
-def _series(
-    frame: pd.DataFrame, keys: Sequence[tuple[str, int, int]], order: Sequence[tuple[str, int, int]], detector: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the shares of one detector with their limits, [n] each, in an order; NaN where there is none."""
-    values = [column_numbers(frame, name) for name in ("share", "share_low", "share_high")]
-    columns = np.full((3, len(order)), np.nan)
-    place = {key: i for i, key in enumerate(order)}
-    for row, (key, name) in enumerate(zip(keys, column_texts(frame, "detector"), strict=True)):
-        if name == detector and key in place:
-            columns[:, place[key]] = [column[row] for column in values]
-    return columns[0], columns[1], columns[2]
 
 
 MOST_PAIRS = 6

@@ -16,15 +16,14 @@ import pandas as pd
 from memorisk.audits.comparison.knowledge import known_patients, knows_both_alike
 from memorisk.audits.comparison.sets import select_rows
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.report.columns import column_numbers
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.folder import RunFolder, check_out_folder
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.studies.engine.cells import CELLS
 from memorisk.studies.engine.runner import missing_cells, named_progress, run_cells
-from memorisk.studies.engine.study import FinishedStudy, Study, StudyReport, check_entry, run_study
+from memorisk.studies.engine.study import FinishedStudy, Study, StudyReport, open_study, run_study
 from memorisk.studies.generators.cells import (
     Detectors,
     blank_conditions,
@@ -34,7 +33,7 @@ from memorisk.studies.generators.cells import (
     seconds_a_step,
     weight_bytes,
 )
-from memorisk.studies.generators.config import NO_QUALITY, GeneratorsStudy, read_generators
+from memorisk.studies.generators.config import NO_QUALITY, read_generators
 from memorisk.studies.generators.page import generators_page
 from memorisk.studies.generators.plan import MEASUREMENT_SETTINGS, Cell, SetData, plan_cells, prepare_set
 from memorisk.studies.generators.results import StudyEvaluations, read_evaluations
@@ -117,11 +116,6 @@ class GeneratorsResult(FinishedStudy):
     reading: StudyEvaluations
     """Readings of all finished generators."""
 
-    @property
-    def any_finished(self) -> bool:
-        """Return whether a generator is finished."""
-        return len(self.reading.table) > 0
-
 
 @dataclass(frozen=True, eq=False)
 class GeneratorsPlan:
@@ -160,31 +154,7 @@ def study_generators(
         InputError: The file names something that does not exist, or a data set cannot be read; nothing was run.
         MemoriskError: Every generator failed; what is done is kept.
     """
-    study, folder = read_generators(config), Path(out)
-    check_entry(folder, study.options, tables_only=tables_only)
-    names = Pseudonyms.from_options(study.options)
-    settings = names.knowing(config).settings({**config, "run": _identity(study)})
-    refuse_overlap(folder, {f"the images of {name}": one.images for name, one in study.datasets.items()})
-    check_out_folder(folder, {"run": settings["run"]}, identity=["run"])
-    cells, refused, detectors = _prepare(study, folder, progress)
-
-    def read() -> GeneratorsResult:
-        """Compute every number from the finished cells."""
-        failed = refused | {cell.name: cell.failure for cell in cells if cell.failure}
-        reading = read_evaluations(cells)
-        return GeneratorsResult(reading=reading, tables=generator_tables(reading, names), failed=failed)
-
-    def report(result: GeneratorsResult) -> StudyReport:
-        """Lay out the page, and every reading as a row."""
-        page = generators_page(study, result.reading, result.tables, result.failed)
-        return StudyReport(page=page, frames={"readings": result.reading.table})
-
-    def run(run: RunFolder, progress: Progress) -> None:
-        """Train and read what is not done."""
-        _run(run, cells, detectors, progress)
-
-    engine_study = Study(out=folder, settings=settings, identity=settings["run"], run=run, read=read, report=report)
-    return run_study(engine_study, progress, tables_only=tables_only)
+    return run_study(GeneratorsRun(config, out), progress, tables_only=tables_only)
 
 
 def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> GeneratorsPlan:
@@ -193,9 +163,8 @@ def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Pro
     Raises:
         InputError: As `study_generators`.
     """
-    study, folder = read_generators(config), Path(out)
-    check_out_folder(folder, {"run": _identity(study)}, identity=["run"])
-    cells, refused, detectors = _prepare(study, folder, progress)
+    study = open_study(GeneratorsRun(config, out), progress)
+    cells, refused, detectors = study.cells, study.refused, study.detectors
     by: dict[tuple[str, str, int | str], list[Cell]] = {}
     for cell in cells:
         by.setdefault((cell.data.name, cell.arm.name, cell.size), []).append(cell)
@@ -228,23 +197,6 @@ def _drawing_seconds(cell: Cell, each: float) -> float:
     return len(cell.arm.snapshots) * cell.n_images * passes * each / settings.images_a_step / 3
 
 
-def _prepare(study: GeneratorsStudy, folder: Path, progress: Progress) -> tuple[list[Cell], dict[str, str], Detectors]:
-    """Return checked generators, why others cannot be trained, and detectors.
-
-    Only the store of decoded images is written.
-
-    Raises:
-        InputError: A data set cannot be read or is too small for every arm, or a detector knows some of its patients.
-    """
-    sets = {name: prepare_set(name, dataset, progress) for name, dataset in study.datasets.items()}
-    cells, refused = plan_cells(study, sets, folder)
-    detectors = Detectors(study.options.device)
-    for source in study.options.detectors:
-        for data in sets.values():
-            _check_knowledge(detectors, source, data)
-    return cells, refused, detectors
-
-
 def _check_knowledge(detectors: Detectors, source: str, data: SetData) -> None:
     """Refuse a detector that was trained on one part of a data set and not on the other.
 
@@ -263,28 +215,59 @@ def _check_knowledge(detectors: Detectors, source: str, data: SetData) -> None:
         )
 
 
-def _identity(study: GeneratorsStudy) -> dict[str, Any]:
-    """Return the settings that a folder fixes: how generators are read. Data sets and arms may be added."""
-    settings = asdict(study.options) | {"quality_source": study.options.quality_source}
-    return {"study": "generators", **{key: settings[key] for key in (*MEASUREMENT_SETTINGS, "nominal", "q")}}
+class GeneratorsRun(Study[GeneratorsResult]):
+    """The study in its folder, which fixes how generators are read; data sets and arms may be added.
 
+    Args:
+        config: File of the study.
+        out: Folder of the study.
+    """
 
-def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Progress) -> None:
-    """Train and read what is not done; failures are noted in the folders of their cells."""
-    run.subfolder(CELLS)
-    waiting = missing_cells(cells)
-    if not waiting:
-        return
-    options, done = waiting[0].options, len({cell.key for cell in cells}) - len(waiting)
-    number = {cell.key: f"{i} of {done + len(waiting)}" for i, cell in enumerate(waiting, start=done + 1)}
+    def __init__(self, config: Mapping[str, Any], out: str | Path) -> None:
+        self.study, self.out = read_generators(config), Path(out)
+        self.options, self.clusters = self.study.options, [self.study.options]
+        fixed = asdict(self.options) | {"quality_source": self.options.quality_source}
+        identity = {"study": "generators", **{key: fixed[key] for key in (*MEASUREMENT_SETTINGS, "nominal", "q")}}
+        self.names = Pseudonyms.from_options(self.options)
+        self.settings = self.names.knowing(config).settings({**config, "run": identity})
+        self.identity = self.settings["run"]
+        self.sources = {f"the images of {name}": one.images for name, one in self.study.datasets.items()}
+        self.detectors = Detectors(self.options.device)
 
-    def train(cell: Cell) -> None:
-        """Train one generator, with its name and place before each stage."""
-        run_cell(cell, detectors, named_progress(progress, f"{cell.name} ({number[cell.key]})"))
+    def prepare(self, progress: Progress) -> None:
+        """Decode every data set and plan the cells; ``refused`` are those that no data set has images for."""
+        sets = {name: prepare_set(name, dataset, progress) for name, dataset in self.study.datasets.items()}
+        self.cells, self.refused = plan_cells(self.study, sets, self.out)
+        for source in self.options.detectors:
+            for data in sets.values():
+                _check_knowledge(self.detectors, source, data)
 
-    local = options.executor == "local"
-    gpus = 0 if local else int(check_device(options.device).type == "cuda")
-    stores = sorted({cell.data.store.folder for cell in waiting})
-    place = options.placement(run.path, *stores, gpus=gpus)
-    how: dict[str, Any] = {"stage": "training and reading generators", "threads": options.threads, "place": place}
-    run_cells(run, cells, train if local else run_cell_job, progress, **how)
+    def run(self, run: RunFolder, progress: Progress) -> None:
+        """Train and read what is not done; failures are noted in the folders of their cells."""
+        run.subfolder(CELLS)
+        if not (waiting := missing_cells(self.cells)):
+            return
+        options, done = self.options, len({cell.key for cell in self.cells}) - len(waiting)
+        number = {cell.key: f"{i} of {done + len(waiting)}" for i, cell in enumerate(waiting, start=done + 1)}
+
+        def train(cell: Cell) -> None:
+            """Train one generator, with its name and place before each stage."""
+            run_cell(cell, self.detectors, named_progress(progress, f"{cell.name} ({number[cell.key]})"))
+
+        local = options.executor == "local"
+        gpus = 0 if local else int(check_device(options.device).type == "cuda")
+        place = options.placement(run.path, *sorted({cell.data.store.folder for cell in waiting}), gpus=gpus)
+        how: dict[str, Any] = {"stage": "training and reading generators", "threads": options.threads, "place": place}
+        run_cells(run, self.cells, train if local else run_cell_job, progress, **how)
+
+    def read(self) -> GeneratorsResult:
+        """Compute every number from the finished cells."""
+        failed = self.refused | {cell.name: cell.failure for cell in self.cells if cell.failure}
+        reading = read_evaluations(self.cells)
+        tables, any_finished = generator_tables(reading, self.names), len(reading.table) > 0
+        return GeneratorsResult(reading=reading, tables=tables, failed=failed, any_finished=any_finished)
+
+    def report(self, result: GeneratorsResult) -> StudyReport:
+        """Lay out the page, and every reading as a row."""
+        page = generators_page(self.study, result.reading, result.tables, result.failed)
+        return StudyReport(page=page, frames={"readings": result.reading.table})

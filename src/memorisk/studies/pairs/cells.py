@@ -7,8 +7,7 @@ pairs that its thresholds are made from. Copies are made from the seed, one stre
 deleted: no picture is written to the run folder.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -19,17 +18,14 @@ from memorisk.images.alterations.graded import augmented
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError
-from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs
-from memorisk.studies.engine.cells import CELLS, Arrays, CellFolder
-from memorisk.studies.engine.runner import missing_cells, run_cells
+from memorisk.studies.engine.cells import Arrays, CellFolder
 from memorisk.studies.pairs.detectors import BenchmarkDetector
 from memorisk.studies.pairs.division import KINDS, TEST, TRAINING, VALIDATION, Division, PartPairs, part_pairs
 from memorisk.studies.pairs.options import BenchCopiesOptions, Options
 from memorisk.studies.pairs.similarity import NO_SEARCH, ImageSimilarity, copies_store, open_similarity
-from memorisk.training.engine.devices import limited_threads
-from memorisk.training.features.compute_backend import LOCAL, ComputeBackend, open_compute_backend
+from memorisk.training.features.compute_backend import LOCAL, ComputeBackend
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,41 +65,6 @@ class Cell(CellFolder):
             self.contender, self.store, reference, size=o.network_size, precision=o.precision, device=self.device,
             workplace=self.workplace, progress=progress,
         )  # fmt: skip
-
-
-CellMeasurement = Callable[[Cell, ImageSimilarity], None]
-"""Function that leaves all missing results of a cell."""
-
-
-def run_pair_cells(run: RunFolder, cells: Sequence[Cell], work: CellMeasurement, progress: Progress) -> None:
-    """Run the cells that are not done, one after the other; failures are noted for the tables.
-
-    Args:
-        run: Folder of the run.
-        cells: All cells of the run.
-        work: Function that measures one cell.
-        progress: Function that is called with (stage, done, total).
-
-    Raises:
-        MemoriskError: The run broke, and no detector caused it.
-    """
-    waiting = missing_cells(cells)
-    if not waiting:
-        return
-    run.subfolder(CELLS)
-
-    def measure(cell: Cell) -> None:
-        """Measure one detector; results that are there already are kept."""
-        cell.make_folder()
-        with limited_threads(cell.options.threads):
-            judge = cell.judge()
-            work(cell, judge)
-            cell.finish({"detector": cell.name, **judge.described, "at_half": judge.at_half})
-
-    options, device = waiting[0].options, waiting[0].device
-    with open_compute_backend(options, options.store, run.path, device=device, threads=options.threads) as workplace:
-        placed = [replace(cell, workplace=workplace) for cell in waiting]
-        run_cells(run, placed, measure, progress, stage="measuring detectors")
 
 
 SCORES, ALL_PAIRS = "scores", "all_pairs"

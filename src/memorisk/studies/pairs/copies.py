@@ -8,7 +8,9 @@ the mean over patients of each one's own share of recognised copies. Papers coun
 column holds that share. Intervals are over patients, with the thresholds as validation made them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,76 +20,80 @@ import pandas as pd
 from memorisk.images.alterations.families import FAMILIES
 from memorisk.report.blocks import Column, estimate
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.settings import takes_settings
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.copy_detection import paired_hits
-from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.multiple_testing import holm
 from memorisk.statistics.pairs.auc import macro_average
 from memorisk.statistics.pairs.decisions import identity_difference, identity_share
+from memorisk.studies.engine.encoders import refuse_saved
 from memorisk.studies.engine.rows import limits, rows_of
 from memorisk.studies.engine.tables import StudyTable, fill_table
-from memorisk.studies.pairs.benchmark import PairKind, PairNumbers, plan_pairs, run_benchmark
+from memorisk.studies.pairs.benchmark import PairNumbers, PairStudy, plan_pairs, run_benchmark
 from memorisk.studies.pairs.cells import copies_parts, copy_pairs, run_copies
 from memorisk.studies.pairs.division import TEST, VALIDATION
 from memorisk.studies.pairs.options import BenchCopiesOptions
-from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, copies_cost
-from memorisk.studies.pairs.results import LAYOUTS, MACRO, PairBenchmark, ranked
+from memorisk.studies.pairs.plan import PairBenchPlan, copies_cost
+from memorisk.studies.pairs.results import LAYOUTS, MACRO, PairBenchmark, macro_row, ranked
 from memorisk.studies.pairs.scores import RULE_WORDS, RULES, CopiesScores, read_copies
 
 ALL = "all, strongest"
 
 
 def figure_4_table(measured: Sequence[CopiesScores]) -> StudyTable:
-    """Tabulate the share of the strongest copies that are recognised.
+    """Tabulate figure 4: recall of the strongest copies, every family alike.
 
     Args:
-        measured: Finished detectors of the benchmark.
+        measured: Detectors with their scores.
     """
-    rows = []
-    for m in measured:
-        for rule in RULES:
-            recalls, intervals = [], []
-            for dataset in m.datasets:
-                if np.isnan(m.cuts[rule][dataset].value):
-                    continue
-                share = m.strongest(rule, dataset)
-                intervals.append(identity_share(share, m.groups[dataset]))
-                row: dict[str, object] = {"detector": m.name, "rule": RULE_WORDS[rule], "dataset": dataset}
-                recalls.append({**row, **limits("recall", intervals[-1]), **_image_shares(share, m.groups[dataset])})
-            rows += _add_macro(recalls, intervals, len(m.datasets))
+    rows = [row for m in measured for rule in RULES for row in _recall_rows(m, rule, partial(m.strongest, rule))]
     return fill_table(LAYOUTS["copies"], "figure_4", rows)
 
 
 def recall_frame(measured: Sequence[CopiesScores]) -> pd.DataFrame:
-    """Tabulate the recall of every family at every strength, macro-averaged too.
-
-    The table has one row for each detector, threshold and data set, and one for their macro average.
+    """Return recall by family and strength: one row per detector, threshold, family, strength and data set.
 
     Args:
-        measured: Finished detectors of the benchmark.
+        measured: Detectors with their scores.
     """
     rows = []
-    for m in measured:
-        for rule in RULES:
-            for family in m.families:
-                for place, strength in enumerate(m.copies[family, m.datasets[0]].strengths):
-                    rows += _recall_rows(m, rule, family, place, float(strength))
+    for m, rule in product(measured, RULES):
+        for family in m.families:
+            for place, strength in enumerate(m.copies[family, m.datasets[0]].strengths):
+                hits = partial(m.hits, rule, family, strength=place)
+                copied = {"family": family, "strength": float(strength)}
+                undefined = {d: int(np.isnan(m.copies[family, d].scores[place]).sum()) for d in m.datasets}
+                rows += _recall_rows(m, rule, hits, copied, undefined)
     return pd.DataFrame(rows)
 
 
-def _recall_rows(m: CopiesScores, rule: str, family: str, place: int, strength: float) -> list[dict[str, object]]:
-    recalls, intervals = [], []
+def _recall_rows(
+    m: CopiesScores, rule: str, hits: Callable[[str], np.ndarray], copied: Mapping[str, object] = {},
+    undefined: Mapping[str, int] | None = None,
+) -> list[dict[str, object]]:  # fmt: skip
+    """Return the recall of each data set, and the macro average over them where all have a threshold.
+
+    Args:
+        m: Detector with its scores.
+        rule: Rule of the threshold.
+        hits: Function of a data set to which copies are recognised.
+        copied: Columns that say which copies these are.
+        undefined: Number of copies without a score by data set, where it is counted.
+    """
+    rows: list[dict[str, object]] = []
+    recalls = []
     for dataset in m.datasets:
         if np.isnan(m.cuts[rule][dataset].value):
             continue
-        hit = m.hits(rule, family, dataset, place)
-        undefined = int(np.isnan(m.copies[family, dataset].scores[place]).sum())
-        intervals.append(identity_share(hit, m.groups[dataset]))
-        row: dict[str, object] = {"detector": m.name, "rule": RULE_WORDS[rule], "dataset": dataset}
-        row |= {"family": family, "strength": strength, **limits("recall", intervals[-1])}
-        recalls.append({**row, **_image_shares(hit, m.groups[dataset]), "n_undefined": undefined})
-    return _add_macro(recalls, intervals, len(m.datasets))
+        hit, groups = hits(dataset), m.groups[dataset]
+        recalls.append(identity_share(hit, groups))
+        row: dict[str, object] = {"detector": m.name, "rule": RULE_WORDS[rule], "dataset": dataset, **copied}
+        row |= limits("recall", recalls[-1])
+        row |= {"recall_paper": float(hit.mean()), "n_images": len(hit), "n_identities": len(np.unique(groups))}
+        rows.append(row if undefined is None else row | {"n_undefined": undefined[dataset]})
+    if len(m.datasets) < 2 or len(rows) < len(m.datasets):
+        return rows
+    return [*rows, rows[0] | macro_row(rows, {"recall": recalls}, "recall_paper", "n_images", "n_identities")]
 
 
 def strongest_table(figure_5: pd.DataFrame) -> StudyTable:
@@ -189,24 +195,6 @@ def _comparison_row(m: CopiesScores, base: CopiesScores, rule: str, family: str)
     return row | {"p": test.p_value, "n_discordant": test.n_discordant, "n_identities": n}
 
 
-def _image_shares(hit: np.ndarray, groups: np.ndarray) -> dict[str, object]:
-    """Return the share as papers count it, every image alike, and the numbers of images and patients."""
-    return {"recall_paper": float(hit.mean()), "n_images": len(hit), "n_identities": len(np.unique(groups))}
-
-
-def _add_macro(
-    rows: list[dict[str, object]], recalls: Sequence[JackknifeInterval], datasets: int
-) -> list[dict[str, object]]:
-    """Return the rows and the macro average of several data sets; it is missing where a data set has no threshold."""
-    if datasets < 2 or len(rows) < datasets:
-        return rows
-    macro: dict[str, object] = {**rows[0], "dataset": MACRO, **limits("recall", macro_average(recalls))}
-    macro["recall_paper"] = float(np.mean([float(str(row["recall_paper"])) for row in rows]))
-    for name in ("n_images", "n_identities"):
-        macro[name] = sum(int(str(row[name])) for row in rows)
-    return [*rows, macro]
-
-
 @takes_settings(BenchCopiesOptions)
 def benchmark_copies(
     images: str | Path, *, out: str | Path, progress: Progress = no_progress, tables_only: bool = False, **settings: Any
@@ -228,7 +216,8 @@ def benchmark_copies(
         InputError: A setting, a detector or the images are refused; nothing was written.
         MemoriskError: The run broke; what is done is kept.
     """
-    return run_benchmark(_COPIES, images, Path(out), settings, progress, tables_only=tables_only)
+    study = CopiesStudy(images, out, settings_of(BenchCopiesOptions, settings))
+    return run_benchmark(study, progress, tables_only=tables_only)
 
 
 def plan_copies(
@@ -245,38 +234,7 @@ def plan_copies(
     Raises:
         InputError: As `benchmark_copies`.
     """
-    return plan_pairs(_COPIES, images, Path(out), settings, progress)
-
-
-def _check(ready: BenchmarkSetup) -> None:
-    """Refuse features that are computed already, and images without validation patients.
-
-    Raises:
-        InputError: There are such.
-    """
-    for contender in ready.contenders:
-        if contender.detector is not None and contender.detector.source.kind == "saved":
-            raise InputError(
-                f"{one_line(contender.name, 80)} holds features that are computed already, and copies need theirs: "
-                "name what computes them, as in resnet50@FILE"
-            )
-    if not copy_pairs(ready.cells[0], VALIDATION):
-        raise InputError(
-            f"{one_line(ready.store.manifest.name)} has no validation patients to make thresholds from: draw a split "
-            "(splits redraw), or name some images val in the given one"
-        )
-
-
-def _numbers(ready: BenchmarkSetup, options: BenchCopiesOptions) -> PairNumbers:
-    """Compute every number from the finished cells."""
-    measured = read_copies(ready.cells, options.chosen_families())
-    several = len(ready.division.names) > 1
-    recall, figure_4 = recall_frame(measured), figure_4_table(measured)
-    figure_5, strongest = (rows_of(f, dataset=MACRO) if several else f for f in (recall, figure_4.ours))
-    apart = differences_table(measured, ready.reference)
-    tables = [figure_4, strongest_table(figure_5), apart, thresholds_table(measured)]
-    board = _board(measured, strongest, apart.ours, options)
-    return PairNumbers(board, tables, {"recall": recall, "figure_5": figure_5})
+    return plan_pairs(CopiesStudy(images, out, settings_of(BenchCopiesOptions, settings)), progress)
 
 
 def _board(
@@ -310,14 +268,29 @@ def _specificity(m: CopiesScores) -> dict[str, float]:
     return limits("specificity", intervals[0] if len(intervals) == 1 else macro_average(intervals))
 
 
-_COPIES = PairKind(
-    name="copies",
-    options=BenchCopiesOptions,
-    other="reid",
-    parts=copies_parts,
-    work=run_copies,
-    cost=copies_cost,
-    check=_check,
-    numbers=_numbers,
-    fixed=("test_images",),
-)
+class CopiesStudy(PairStudy):
+    """Benchmark of copies."""
+
+    kind, other, fixed = "copies", "reid", ("test_images",)
+    parts, measure, cost = staticmethod(copies_parts), staticmethod(run_copies), staticmethod(copies_cost)
+
+    def check(self, progress: Progress) -> None:
+        """Refuse detectors that hold finished features, and images without validation patients."""
+        for contender in (cell.contender for cell in self.cells):
+            if contender.detector is not None:
+                refuse_saved(contender.detector.source, contender.name)
+        if not copy_pairs(self.cells[0], VALIDATION):
+            raise InputError(
+                f"{one_line(self.store.manifest.name)} has no validation patients to make thresholds from: draw a "
+                "split (splits redraw), or name some images val in the given one"
+            )
+
+    def numbers(self) -> PairNumbers:
+        """Compute every number from what is finished."""
+        measured, several = read_copies(self.cells, self.options.chosen_families()), len(self.division.names) > 1
+        recall, figure_4 = recall_frame(measured), figure_4_table(measured)
+        figure_5, strongest = (rows_of(f, dataset=MACRO) if several else f for f in (recall, figure_4.ours))
+        apart = differences_table(measured, self.reference)
+        tables = [figure_4, strongest_table(figure_5), apart, thresholds_table(measured)]
+        board = _board(measured, strongest, apart.ours, self.options)
+        return PairNumbers(board, tables, {"recall": recall, "figure_5": figure_5})

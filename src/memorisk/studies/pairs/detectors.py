@@ -6,7 +6,7 @@ behind it, as in ``resnet50@byol.safetensors=BYOL``, and then takes the row's pl
 is listed with what the user can give to have it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from memorisk.images.file_hashes import content_fingerprints
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.runs.storage.locations import cache_folder
+from memorisk.studies.engine.encoders import shown_name, split_name
 from memorisk.studies.pairs.options import PairBenchOptions
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
@@ -215,7 +216,7 @@ def read_detector(named_text: str, *, measure: str = "auto") -> BenchmarkDetecto
     Raises:
         InputError: The detector does not exist, or its files are damaged.
     """
-    text, name = _with_name(named_text)
+    text, name = split_name(named_text)
     low = text.lower()
     if low in PIXEL_NAMES:
         return BenchmarkDetector(name or PIXEL_NAMES[low], low, low, None)
@@ -224,17 +225,7 @@ def read_detector(named_text: str, *, measure: str = "auto") -> BenchmarkDetecto
     detector = open_pair_detector(text, measure="auto")
     if measure != "auto" and detector.detector is None:
         detector = open_pair_detector(text, measure=measure)
-    source_name = detector.source.shown.removeprefix("detector:").removeprefix("timm:").removeprefix("transformers:")
-    return BenchmarkDetector(name or source_name, text, None, detector)
-
-
-def _with_name(named_text: str) -> tuple[str, str]:
-    """Return the text and the name behind it, empty where there is none."""
-    head, equals, tail = named_text.rpartition("=")
-    if not equals or not head.strip() or not tail.strip() or Path(named_text).exists():
-        return named_text.strip(), ""
-    weights = named_text.partition("@")[2]
-    return (named_text.strip(), "") if weights and Path(weights).is_file() else (head.strip(), tail.strip())
+    return BenchmarkDetector(name or shown_name(detector.source), text, None, detector)
 
 
 def read_detectors(options: PairBenchOptions) -> tuple[list[BenchmarkDetector], dict[str, str]]:
@@ -261,8 +252,3 @@ def read_detectors(options: PairBenchOptions) -> tuple[list[BenchmarkDetector], 
     if options.reference is not None and options.reference not in names:
         raise InputError(f"reference is {one_line(options.reference, 80)}; it must be one of {one_line(names, 200)}")
     return detectors, missing
-
-
-def reference_name(options: PairBenchOptions, contenders: Sequence[BenchmarkDetector]) -> str:
-    """Return the name of the detector that all others are compared with."""
-    return options.reference or contenders[0].name

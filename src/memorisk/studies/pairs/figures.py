@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.alterations.families import ALL_FAMILIES
-from memorisk.report.blocks import Block, Figure, Inline, Name, Paragraph, Table
+from memorisk.report.blocks import Block, Inline, Name, Paragraph
 from memorisk.report.columns import column_numbers, column_texts, count, decimal, estimate_arrays, percent
 from memorisk.report.figures.curves import MOST_DETECTORS, strength_plot
 from memorisk.report.figures.histograms import score_plot
 from memorisk.report.figures.intervals import joint_plot, series_plot
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table
+from memorisk.studies.engine.figures import drawn, series_of
 from memorisk.studies.engine.rows import distinct, rows_of
 from memorisk.studies.pairs.results import PairBenchmark, overall
 from memorisk.studies.pairs.scores import RULE_WORDS
@@ -36,7 +37,6 @@ def joint_figure(result: PairBenchmark) -> list[Block]:
         column_texts(frame, "detector"), x, y, column_numbers(frame, "dimension"), x_title="Re-identification: AUC",
         y_title="Copies: recall at the strongest",
     )  # fmt: skip
-    table = Table(frame=frame, columns=result.layout.frames["figure_1"].columns, caption="The drawn numbers.")
     caption = (
         "Macro averages with their 95 % intervals; a larger point is a longer vector. A detector for both tasks lies "
         "in the upper right corner."
@@ -44,8 +44,8 @@ def joint_figure(result: PairBenchmark) -> list[Block]:
     words: list[Inline] = []
     for row in frame.to_dict("records"):
         words += [Name(str(row["detector"])), f": AUC {decimal(row['auc'])}, recall {percent(row['recall'])}. "]
-    title = "Figure 1: re-identification and copies"
-    return [Figure(svg=svg, title=title, caption=caption, alternative=words, table=table)]
+    columns = result.layout.frames["figure_1"].columns
+    return [drawn(svg, "Figure 1: re-identification and copies", caption, words, frame, columns)]
 
 
 def score_figures(result: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]:
@@ -74,7 +74,7 @@ def score_figures(result: PairBenchmark, thresholds: pd.DataFrame) -> list[Block
         sentence += f"; {count(under)} of two lie below the axis." if under else "."
         words = f"Pairs of one patient reach from {edges[0]:.4g} to {edges[-1]:.4g}."
         caption = [Name(detector), ", ", Name(dataset), sentence]
-        blocks.append(Figure(svg=svg, title="Figure 6: all pairs by score", caption=caption, alternative=words))
+        blocks.append(drawn(svg, "Figure 6: all pairs by score", caption, words))
     if len(keys) > MOST_HISTOGRAMS:
         blocks.append(Paragraph(f"{len(keys) - MOST_HISTOGRAMS} more are in tables/figure_6.parquet."))
     return blocks
@@ -86,14 +86,8 @@ def strongest_figure(result: PairBenchmark) -> list[Block]:
         return []
     frame = overall(result.table("figure_4").ours)
     names = [str(name) for name in result.board["detector"]]
-    series = {}
-    for rule, words in RULE_WORDS.items():
-        by = {str(r["detector"]): r for r in rows_of(frame, rule=words).to_dict("records")}
-        picked = [
-            [float(by[n][c]) if n in by else np.nan for n in names] for c in ("recall", "recall_low", "recall_high")
-        ]
-        if rule == "specificity" or np.isfinite(picked[0]).any():
-            series[f"threshold of {words}"] = tuple(picked)
+    series = series_of(frame, "rule", "detector", names, ("recall", "recall_low", "recall_high"))
+    series = {f"threshold of {words}": series[words] for words in RULE_WORDS.values() if words in series}
     svg = series_plot(names, series, x_title="Recall of the strongest copies", reference=None, cut=False)
     caption = (
         "Mean over families and data sets of the share of copies that are recognised as their source, at the strongest "
@@ -104,7 +98,7 @@ def strongest_figure(result: PairBenchmark) -> list[Block]:
     most = " recognises most" if equal == 1 else f" and {equal - 1} more recognise as many"
     most += f": {percent(best['recall'])}."
     words = [f"{len(names)} detectors; ", Name(str(best["detector"])), most]
-    return [Figure(svg=svg, title="Figure 4: copies, strongest", caption=caption, alternative=words)]
+    return [drawn(svg, "Figure 4: copies, strongest", caption, words)]
 
 
 def strength_figures(result: PairBenchmark) -> list[Block]:
@@ -127,12 +121,11 @@ def strength_figures(result: PairBenchmark) -> list[Block]:
         words: list[Inline] = []
         for name, values in lines.items():
             words += [Name(name), f": {percent(values[-1])} at the strongest. "]
-        table = Table(frame=pd.DataFrame(own), columns=columns, caption="The drawn numbers, of all detectors.")
         caption = "Threshold of 50 % specificity on validation pairs; mean over data sets, every patient alike."
         if len(names) > len(chosen):
             caption += f" The {len(chosen)} detectors drawn are the first of the leaderboard and the reference."
-        title = f"Figure 5: {family}"
-        blocks.append(Figure(svg=svg, title=title, caption=caption, alternative=words, table=table))
+        table, numbers = "The drawn numbers, of all detectors.", pd.DataFrame(own)
+        blocks.append(drawn(svg, f"Figure 5: {family}", caption, words, numbers, columns, table=table))
     return blocks
 
 

@@ -3,20 +3,13 @@
 The cost of a detector counts passes, features, listed pairs and searches over all pairs.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import numpy as np
 
 from memorisk.images.alterations.families import FAMILIES
-from memorisk.images.store import ImageStore
-from memorisk.runs.environment import check_device
-from memorisk.runs.files import fingerprint
-from memorisk.runs.workload import Cost, Progress, total
-from memorisk.studies.engine.runner import missing_cells
-from memorisk.studies.engine.study import open_images
+from memorisk.runs.workload import Cost
 from memorisk.studies.pairs.cells import (
     ALL_PAIRS,
     PAIRS,
@@ -27,44 +20,10 @@ from memorisk.studies.pairs.cells import (
     reid_pairs,
     sampled_rows,
 )
-from memorisk.studies.pairs.detectors import BenchmarkDetector, read_detectors, reference_name
-from memorisk.studies.pairs.division import KINDS, TEST, VALIDATION, Division, divide
-from memorisk.studies.pairs.options import BenchCopiesOptions, Options
+from memorisk.studies.pairs.division import KINDS, TEST, VALIDATION
+from memorisk.studies.pairs.options import BenchCopiesOptions
 from memorisk.studies.pairs.similarity import MOST_PIXELS
 from memorisk.training.features.extraction import features_cost, passes_per_image
-
-
-@dataclass(frozen=True, eq=False)
-class BenchmarkSetup:
-    """A benchmark before anything is computed."""
-
-    images: str | Path
-    """Source of the images, as the user named it."""
-    out: Path
-    """Folder of the run."""
-    options: Options
-    """Options of the benchmark."""
-    store: ImageStore
-    """Store of the images."""
-    contenders: list[BenchmarkDetector]
-    """Detectors of the benchmark."""
-    missing: dict[str, str]
-    """Baselines of the paper that are not at hand, and what to give to have them."""
-    division: Division
-    """Division of the patients."""
-    cells: list[Cell]
-    """Cells of the run, one per detector."""
-
-    @property
-    def reference(self) -> str:
-        """Return the name of the detector that all others are compared with."""
-        return reference_name(self.options, self.contenders)
-
-    @property
-    def division_hash(self) -> str:
-        """Return the hash of the division of patients."""
-        d = self.division
-        return fingerprint([d.part.tolist(), d.groups.tolist(), d.datasets.tolist()], length=16)
 
 
 @dataclass(frozen=True)
@@ -88,48 +47,6 @@ class PairBenchPlan:
     def problems(self) -> dict[str, str]:
         """Return why detectors would fail: none is known beforehand."""
         return {}
-
-
-def prepare(
-    images: str | Path, out: Path, options: Options, parts: tuple[str, ...], progress: Progress
-) -> BenchmarkSetup:
-    """Read everything; write only the store of decoded images.
-
-    Args:
-        images: Images, as for `memorisk.audit_classifier`.
-        out: Folder of the run.
-        options: Options of the benchmark.
-        parts: Names of the results that each cell leaves.
-        progress: Function that is called with (stage, done, total).
-
-    Raises:
-        InputError: The folder, a detector, the images or their split are refused.
-    """
-    device = str(check_device(options.device))
-    progress("reading the detectors", 0, 0)
-    contenders, missing = read_detectors(options)
-    store = open_images(images, out, options, progress)
-    division = divide(store, contenders, options)
-    cells = [Cell(c, out, c.key(options, device), store, division, options, device, parts) for c in contenders]
-    return BenchmarkSetup(images, out, options, store, contenders, missing, division, cells)
-
-
-def plan_of(ready: BenchmarkSetup, cost: Callable[[Cell], Cost]) -> PairBenchPlan:
-    """Plan a prepared benchmark.
-
-    Args:
-        ready: Benchmark before anything is computed.
-        cost: Function that estimates the cost of a detector that is not done.
-    """
-    d = ready.division
-    return PairBenchPlan(
-        cells={cell.name: cell.done for cell in ready.cells},
-        missing=ready.missing,
-        images={name: {part: len(d.rows(part, name)) for part in (VALIDATION, TEST)} for name in d.names},
-        patients={name: {part: d.patients(part, name) for part in (VALIDATION, TEST)} for name in d.names},
-        cost=total([cost(cell) for cell in missing_cells(ready.cells)]) + Cost(bytes_images=ready.store.images.nbytes),
-        notes=d.notes,
-    )
 
 
 def reid_cost(cell: Cell) -> Cost:

@@ -19,10 +19,10 @@ import pandas as pd
 
 from memorisk.models.lcmem import LatentConfig
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.settings import takes_settings
+from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.jackknife import JackknifeInterval
-from memorisk.statistics.pairs.auc import macro_average, pair_auc, pair_auc_difference
+from memorisk.statistics.pairs.auc import pair_auc, pair_auc_difference
 from memorisk.statistics.pairs.decisions import (
     identity_share,
     pair_decisions,
@@ -32,13 +32,13 @@ from memorisk.statistics.pairs.decisions import (
 from memorisk.studies.engine.number_texts import digits_text
 from memorisk.studies.engine.rows import limits
 from memorisk.studies.engine.tables import StudyTable, fill_table
-from memorisk.studies.pairs.benchmark import PairKind, PairNumbers, plan_pairs, run_benchmark
-from memorisk.studies.pairs.cells import REID_PARTS, run_reid
+from memorisk.studies.pairs.benchmark import PairNumbers, PairStudy, plan_pairs, run_benchmark
+from memorisk.studies.pairs.cells import REID_PARTS, reid_pairs, run_reid
 from memorisk.studies.pairs.detectors import section_place
-from memorisk.studies.pairs.division import TEST, part_pairs
+from memorisk.studies.pairs.division import TEST
 from memorisk.studies.pairs.options import BenchReidOptions
-from memorisk.studies.pairs.plan import BenchmarkSetup, PairBenchPlan, reid_cost
-from memorisk.studies.pairs.results import LAYOUTS, MACRO, PairBenchmark, overall, ranked
+from memorisk.studies.pairs.plan import PairBenchPlan, reid_cost
+from memorisk.studies.pairs.results import LAYOUTS, MACRO, PairBenchmark, macro_row, overall, ranked
 from memorisk.studies.pairs.scores import FORMS, PairScores, ReidScores, pool_sets, read_reid
 
 _SUFFIX = {"corrected": "", "paper": "_paper"}
@@ -80,13 +80,9 @@ def _rows_of(m: ReidScores, sensitivity: float) -> list[dict[str, object]]:
         row |= {"at": at.name.removeprefix("specificity "), "sensitivity_low": at.sensitivity_low}
         rows.append(row | {"n_identities": some.pairs.n_identities, "n_pairs": len(some.pairs.weight)})
     if len(rows) > 1:
-        row = {**labels, "dataset": MACRO}
-        for form in FORMS:
-            row |= limits(f"auc{_SUFFIX[form]}", macro_average(aucs[form]))
-        row |= limits("specificity", macro_average(specificities))
-        row |= {"specificity_paper": float(np.mean([float(str(r["specificity_paper"])) for r in rows]))}
-        sums = {name: sum(int(str(r[name])) for r in rows) for name in ("n_identities", "n_pairs")}
-        rows.append({**row, "at": "", "sensitivity_low": np.nan, **sums})
+        each = {f"auc{_SUFFIX[form]}": of_form for form, of_form in aucs.items()} | {"specificity": specificities}
+        macro = macro_row(rows, each, "specificity_paper", "n_identities", "n_pairs")
+        rows.append({**labels, **macro, "at": "", "sensitivity_low": np.nan})
     return rows
 
 
@@ -134,10 +130,8 @@ def _comparison_rows(m: ReidScores, base: ReidScores) -> list[dict[str, object]]
             row |= limits(f"difference{_SUFFIX[form]}", apart.interval)
         rows.append({**row, "n_identities": some.pairs.n_identities})
     if len(rows) > 1:
-        row = {"first": m.name, "second": base.name, "dataset": MACRO}
-        for form in FORMS:
-            row |= limits(f"difference{_SUFFIX[form]}", macro_average(every[form]))
-        rows.append({**row, "n_identities": sum(int(str(r["n_identities"])) for r in rows)})
+        each = {f"difference{_SUFFIX[form]}": of_form for form, of_form in every.items()}
+        rows.append({"first": m.name, "second": base.name, **macro_row(rows, each, "", "n_identities")})
     return rows
 
 
@@ -257,7 +251,8 @@ def benchmark_reid(
         InputError: A setting, a detector or the images are refused; nothing was written.
         MemoriskError: The run broke; what is done is kept.
     """
-    return run_benchmark(_REID, images, Path(out), settings, progress, tables_only=tables_only)
+    study = ReidStudy(images, out, settings_of(BenchReidOptions, settings))
+    return run_benchmark(study, progress, tables_only=tables_only)
 
 
 def plan_reid(
@@ -274,29 +269,7 @@ def plan_reid(
     Raises:
         InputError: As `benchmark_reid`.
     """
-    return plan_pairs(_REID, images, Path(out), settings, progress)
-
-
-def _check(ready: BenchmarkSetup) -> None:
-    """Refuse images in which no test patient has two.
-
-    Raises:
-        InputError: The images are such.
-    """
-    if not part_pairs(ready.division, TEST, ready.division.names, seed=ready.options.seed):
-        raise InputError(
-            f"{one_line(ready.store.manifest.name)}: no test patient has two different images, so that "
-            "re-identification has nothing to test. Name the patient of each image (group_column, group_from), or run "
-            "bench copies"
-        )
-
-
-def _numbers(ready: BenchmarkSetup, options: BenchReidOptions) -> PairNumbers:
-    """Compute every number from the finished cells."""
-    measured = read_reid(ready.cells)
-    main, apart = table_2(measured, options.sensitivity), differences(measured, ready.reference)
-    tables = [main, apart, table_4(measured), false_matches(measured, options.sensitivity)]
-    return PairNumbers(_board(measured, main, apart, options), tables, {"figure_6": figure_6_frame(measured)})
+    return plan_pairs(ReidStudy(images, out, settings_of(BenchReidOptions, settings)), progress)
 
 
 def _board(
@@ -314,13 +287,26 @@ def _board(
     return ranked(records, "auc_paper" if options.protocol == "paper" else "auc")
 
 
-_REID = PairKind(
-    name="reid",
-    options=BenchReidOptions,
-    other="copies",
-    parts=lambda _: REID_PARTS,
-    work=run_reid,
-    cost=reid_cost,
-    check=_check,
-    numbers=_numbers,
-)
+class ReidStudy(PairStudy):
+    """Benchmark of re-identification."""
+
+    kind, other = "reid", "copies"
+    parts = staticmethod(lambda options: REID_PARTS)
+    measure, cost = staticmethod(run_reid), staticmethod(reid_cost)
+
+    def check(self, progress: Progress) -> None:
+        """Refuse images without a pair of one patient."""
+        if not reid_pairs(self.cells[0], TEST):
+            raise InputError(
+                f"{one_line(self.store.manifest.name)}: no test patient has two different images, so that "
+                "re-identification has nothing to test. Name the patient of each image (group_column, group_from), or "
+                "run bench copies"
+            )
+
+    def numbers(self) -> PairNumbers:
+        """Compute every number from what is finished."""
+        measured, sensitivity = read_reid(self.cells), self.options.sensitivity
+        main, apart = table_2(measured, sensitivity), differences(measured, self.reference)
+        tables = [main, apart, table_4(measured), false_matches(measured, sensitivity)]
+        board = _board(measured, main, apart, self.options)
+        return PairNumbers(board, tables, {"figure_6": figure_6_frame(measured)})

@@ -5,17 +5,23 @@ The sentences are for the terminal, the page and Markdown alike.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from memorisk.report.columns import column_texts, decimal, is_missing, largest_first, percent
 from memorisk.report.columns import rows as chosen_rows
+from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.pairs.auc import macro_average
+from memorisk.studies.engine.boards import with_limits
 from memorisk.studies.engine.layout import StudyLayout, read_layout
+from memorisk.studies.engine.rows import limits
 from memorisk.studies.engine.study import FinishedStudy
 from memorisk.studies.engine.tables import StudyTable, fill_table
-from memorisk.studies.pairs.division import TEST, VALIDATION, Division, part_pairs
+from memorisk.studies.pairs.cells import Cell, reid_pairs
+from memorisk.studies.pairs.division import TEST, VALIDATION, Division
 from memorisk.studies.pairs.options import Options
-from memorisk.studies.pairs.plan import BenchmarkSetup
 
 MACRO = "Macro average"
 LAYOUTS = {kind: read_layout(__package__, "setup", kind) for kind in ("reid", "copies")}
@@ -59,32 +65,53 @@ def overall(frame: pd.DataFrame) -> pd.DataFrame:
     return chosen_rows(frame, macro) if any(macro) else frame
 
 
+def macro_row(
+    rows: Sequence[Mapping[str, Any]], intervals: Mapping[str, Sequence[JackknifeInterval]], paper: str = "",
+    *counts: str,
+) -> dict[str, object]:  # fmt: skip
+    """Return the macro average of the rows of several data sets.
+
+    Args:
+        rows: Rows of one detector, one per data set.
+        intervals: Intervals of each estimate by data set, by the estimate's column.
+        paper: Column whose plain mean the paper prints; empty for none.
+        *counts: Columns that are summed.
+    """
+    row: dict[str, object] = {"dataset": MACRO}
+    for name, each in intervals.items():
+        row |= limits(name, macro_average(each))
+    if paper:
+        row[paper] = float(np.mean([float(one[paper]) for one in rows]))
+    return row | {name: sum(int(one[name]) for one in rows) for name in counts}
+
+
 def ranked(rows: Sequence[Mapping[str, object]], column: str) -> pd.DataFrame:
     """Return a leaderboard in the order of a column, the largest first, equal ones in their order."""
     board = pd.DataFrame(list(rows))
     return largest_first(board, column).reset_index(drop=True) if len(board) else board
 
 
-def setup_tables(ready: BenchmarkSetup, layout: StudyLayout) -> list[StudyTable]:
-    """Tabulate the parts, what was run, and which baselines are missing.
+def setup_tables(kind: str, cells: Sequence[Cell], missing: Mapping[str, str]) -> list[StudyTable]:
+    """Return the tables on what was run.
 
     Args:
-        ready: Benchmark before anything is computed.
-        layout: Schemas of the benchmark.
+        kind: Name of the benchmark.
+        cells: Cells of the benchmark.
+        missing: Baselines that are not at hand, and what to give to have them.
     """
-    missing = [{"detector": name, "give": give} for name, give in ready.missing.items()]
     rows = {
-        "parts": _part_rows(ready),
-        "detectors": [cell.row(compares=cell.contender.compares) for cell in ready.cells],
-        "missing": missing,
+        "parts": _part_rows(cells[0]),
+        "detectors": [cell.row(compares=cell.contender.compares) for cell in cells],
+        "missing": [{"detector": name, "give": give} for name, give in missing.items()],
     }
-    return [fill_table(layout, name, of_table) for name, of_table in rows.items()]
+    return [fill_table(LAYOUTS[kind], name, of_table) for name, of_table in rows.items()]
 
 
-def _part_rows(ready: BenchmarkSetup) -> list[dict[str, object]]:
-    d, rows = ready.division, []
+def _part_rows(cell: Cell) -> list[dict[str, object]]:
+    """Count images, patients and pairs by part and data set."""
+    d, rows = cell.division, []
     for part in (VALIDATION, TEST):
-        pairs = {p.dataset: p for p in part_pairs(d, part, d.names, seed=ready.options.seed)}
+        pairs = {p.dataset: p for p in reid_pairs(cell, part)}
         for name in d.names:
             row: dict[str, object] = {"dataset": name, "part": part, "images": len(d.rows(part, name))}
             row |= {"patients": d.patients(part, name), "repeated": d.repeated(part, name), "pairs": 0}
@@ -115,7 +142,7 @@ def _reid(result: PairBenchmark) -> list[str]:
     first, suffix = rows[0], "_paper" if result.options.protocol == "paper" else ""
     what = "AUC" if len(result.division.names) == 1 else "macro-averaged AUC"
     place = _first_place(rows, f"auc{suffix}", "has the largest", "have the same")
-    leader = f"{place} {what}, {_auc(first, f'auc{suffix}')}"
+    leader = f"{place} {what}, {with_limits(first, f'auc{suffix}', decimal)}"
     at = f" {first['at']}" if first["at"] and not suffix else ""
     sentences = [f"{leader}; the specificity{at} of {first['detector']} is {_share(first, f'specificity{suffix}')}."]
     if not is_missing(first["auc_paper"]):
@@ -165,13 +192,7 @@ def _missing_words(result: PairBenchmark) -> list[str]:
     return [f"Not at hand and not measured: {', '.join(result.missing)}; the table below says what to give."]
 
 
-def _auc(row: dict, name: str) -> str:
-    return f"{decimal(row[name])} (95 %: {decimal(row[f'{name}_low'])} to {decimal(row[f'{name}_high'])})"
-
-
 def _share(row: dict, name: str) -> str:
     if is_missing(row.get(name)):
         return "not measurable"
-    if is_missing(row.get(f"{name}_low")):
-        return percent(row[name])
-    return f"{percent(row[name])} (95 %: {percent(row[f'{name}_low'])} to {percent(row[f'{name}_high'])})"
+    return percent(row[name]) if is_missing(row.get(f"{name}_low")) else with_limits(row, name)

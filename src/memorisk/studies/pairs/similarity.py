@@ -8,8 +8,8 @@ SSIM: mean structural similarity (Wang et al., 2004), Gaussian window of 11, sig
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,9 +21,10 @@ from memorisk.runs.errors import InputError, MissingExtraError
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores import distances
 from memorisk.scores.similarity import LOCAL_SEARCH, MeasureSimilarity, Search, Similarity
+from memorisk.studies.engine.encoders import features_description, refuse_not_finite
 from memorisk.studies.pairs.detectors import BenchmarkDetector
 from memorisk.training.features.compute_backend import LOCAL, ComputeBackend
-from memorisk.training.features.matrix import Features, load_features
+from memorisk.training.features.matrix import load_features
 from memorisk.training.features.pca import fit_pixel_pca
 
 FloatArray = NDArray[np.float64]
@@ -99,34 +100,6 @@ MOST_PIXELS = 1 << 30
 NO_SEARCH = "each pair is computed by itself, so that nothing is compared one against all"
 
 
-class ImageSimilarity(Protocol):
-    """Similarity of the images of a store."""
-
-    described: dict[str, Any]
-    """Description for a report."""
-
-    @property
-    def at_half(self) -> float:
-        """Return the score at which the probability of one identity is one half; NaN without a head."""
-        ...
-
-    def scores(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
-        """Score rows of the store with the rows at the same places, [n]; NaN where the score is not defined."""
-        ...
-
-    def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
-        """Score copies with the rows of the store that they are copies of, [n]; NaN where the score is not defined."""
-        ...
-
-    def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
-        """Return the largest score of each row with a row of another group, [n]; None where that is not computed."""
-        ...
-
-    def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
-        """Count pairs of two groups by score, each pair once, [b]; None where that is not computed."""
-        ...
-
-
 @dataclass(eq=False)
 class VectorSimilarity:
     """Similarity of vectors of all images, compared by a head or a measure."""
@@ -155,8 +128,7 @@ class VectorSimilarity:
     def copies(self, copies: ImageStore, rows: np.ndarray) -> FloatArray:
         """Score copies by features that are computed and not kept."""
         features = load_features(copies, self.source, cache=False, **self.how)
-        if len(features.checks.not_finite):
-            raise InputError(f"the features of {len(features.checks.not_finite):,} copies are not finite")
+        refuse_not_finite(features, "copies")
         return self._between(features.values, self.values[rows])
 
     def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
@@ -235,6 +207,10 @@ class PixelSimilarity:
         )
 
 
+ImageSimilarity = VectorSimilarity | PixelSimilarity
+"""Similarity of the images of a store, by the scores of pairs; larger is more alike, NaN is not defined."""
+
+
 def open_similarity(
     contender: BenchmarkDetector,
     store: ImageStore,
@@ -273,21 +249,11 @@ def open_similarity(
     if detector.source.kind in ("network", "transformers"):
         how["size"] = size
     features = load_features(store, source, progress=progress, **how)
-    if len(features.checks.not_finite):
-        raise InputError(f"the features of {len(features.checks.not_finite):,} images are not finite")
+    refuse_not_finite(features, "images")
     similarity = detector.similarity(features.values[reference])
     shift = 1.0 if detector.measure in SIMILARITIES else 0.0
-    return VectorSimilarity(features.values, similarity, shift, source, how, _feature_description(contender, features))
-
-
-def _feature_description(contender: BenchmarkDetector, features: Features) -> dict[str, Any]:
-    """Describe features for a report, without ids."""
-    of_images = features.checks.sentences(features.ids, features.described.dimension)
-    notes = [note for note in features.described.notes if note not in of_images]
-    if len(features.checks.constant_columns):
-        of = f"{len(features.checks.constant_columns):,} of {features.described.dimension:,}"
-        notes.append(f"{of} features are one number throughout.")
-    return asdict(features.described) | {"encoder": contender.compares, "notes": notes}
+    described = features_description(features, with_rows=False) | {"encoder": contender.compares}
+    return VectorSimilarity(features.values, similarity, shift, source, how, described)
 
 
 def copies_store(store: ImageStore, images: np.ndarray, rows: np.ndarray, hashes: Sequence[str]) -> ImageStore:

@@ -22,7 +22,6 @@ from memorisk.report.blocks import (
     Inline,
     Name,
     Paragraph,
-    Table,
     Text,
     Thumbnail,
     data_uri,
@@ -38,11 +37,12 @@ from memorisk.report.columns import (
     rows,
 )
 from memorisk.report.figures.curves import layer_plot
-from memorisk.report.figures.intervals import MOST_ROWS, Limits, difference_plot, series_plot, tradeoff_plot
+from memorisk.report.figures.intervals import MOST_ROWS, difference_plot, series_plot, tradeoff_plot
 from memorisk.report.figures.memorization import frequency_plot
 from memorisk.report.result import Result
 from memorisk.runs.errors import one_line
 from memorisk.scores.memorization import memorization
+from memorisk.studies.engine.figures import drawn, series_of
 from memorisk.studies.engine.number_texts import regime_name
 from memorisk.studies.engine.rows import distinct, rows_of
 from memorisk.studies.engine.tables import StudyTable
@@ -62,16 +62,9 @@ def figure_1(tables: Tables) -> list[Block]:
         return []
     dataset = column_texts(every, "dataset")[0]
     own = rows_of(every, dataset=dataset)
-    labels = list(dict.fromkeys(column_texts(own, "label")))
-    series = _series(own, "architecture", "label", labels, MEAN)
-    return [
-        Figure(
-            svg=series_plot(labels, series, x_title="Mean memorization M, with 95 % interval"),
-            title="Figure 1. Per-class memorization by architecture.",
-            caption=["Data set ", Name(dataset), ", largest mean of the first architecture first.", _shorten(labels)],
-            alternative=_highest(own, "architecture", "label", MEAN),
-        )
-    ]
+    caption = ["Data set ", Name(dataset), ", largest mean of the first architecture first."]
+    title = "Figure 1. Per-class memorization by architecture."
+    return [_intervals(own, "architecture", "label", MEAN, "Mean memorization M, with 95 % interval", title, caption)]
 
 
 def figure_2(tables: Tables) -> list[Block]:
@@ -83,16 +76,14 @@ def figure_2(tables: Tables) -> list[Block]:
         bands = {f"{band} M": estimate_arrays(own, band) for band in ("high", "low")}
         low, high = column_numbers(own, "difference_low"), column_numbers(own, "difference_high")
         apart = int(np.sum((low > 0) | (high < 0)))
-        blocks.append(
-            Figure(
-                svg=layer_plot(bands, y_title="Cosine distance of the twins"),
-                title="Figure 2. Distance of candidate and independent activations by layer.",
-                caption=[*_cell_words(dataset, architecture), ". Bands are 95 % intervals over patients."],
-                alternative=f"Of {count(len(own))} layers, {count(apart)} have a difference of high and low M whose "
-                "interval leaves out 0; that bands overlap does not show that there is none.",
-                table=Table(frame=own, columns=LAYOUT.frames["layers"].columns, caption="Every layer."),
-            )
+        caption = [*_cell_words(dataset, architecture), ". Bands are 95 % intervals over patients."]
+        words = (
+            f"Of {count(len(own))} layers, {count(apart)} have a difference of high and low M whose interval leaves "
+            "out 0; that bands overlap does not show that there is none."
         )
+        title = "Figure 2. Distance of candidate and independent activations by layer."
+        svg, columns = layer_plot(bands, y_title="Cosine distance of the twins"), LAYOUT.frames["layers"].columns
+        blocks.append(drawn(svg, title, caption, words, own, columns, table="Every layer."))
     return blocks
 
 
@@ -109,32 +100,49 @@ def figure_3(tables: Tables) -> list[Block]:
         for i, name in enumerate(names):
             values = [float(np.asarray(v)[i]) for v in (accuracy[0], m[0])]
             alternative.append(f"{name}: accuracy {_interval_words(values[0])}, mean M {_interval_words(values[1])}. ")
-        blocks.append(
-            Figure(
-                svg=tradeoff_plot(names, accuracy, m, float(column_numbers(own, "majority")[0])),
-                title="Figure 3 (b). What each regime costs and saves.",
-                caption=["Data set ", Name(dataset), ": accuracy on unseen images, right and low is good."],
-                alternative=alternative,
-            )
-        )
+        svg = tradeoff_plot(names, accuracy, m, float(column_numbers(own, "majority")[0]))
+        caption = ["Data set ", Name(dataset), ": accuracy on unseen images, right and low is good."]
+        blocks.append(drawn(svg, "Figure 3 (b). What each regime costs and saves.", caption, alternative))
     return blocks
 
 
 def _by_regime(own: pd.DataFrame, dataset: str) -> Figure:
     with_names = own.assign(regime=[regime_name(name) for name in column_texts(own, "regime")])
     first = rows_of(with_names, regime=column_texts(with_names, "regime")[0])
-    labels = column_texts(largest_first(first, "mean"), "label")
-    return Figure(
-        svg=series_plot(
-            labels,
-            _series(with_names, "regime", "label", labels, MEAN),
-            x_title="Mean memorization M, with 95 % interval",
-        ),
-        title="Figure 3 (a). Each class under each regime.",
-        caption=["Data set ", Name(dataset), ", largest mean of the first regime first.", _shorten(labels)],
-        alternative=_highest(with_names, "regime", "label", MEAN),
-        table=Table(frame=with_names, columns=LAYOUT.frames["by_regime"].columns, caption="Every class and regime."),
-    )
+    caption = ["Data set ", Name(dataset), ", largest mean of the first regime first."]
+    return _intervals(
+        with_names, "regime", "label", MEAN, "Mean memorization M, with 95 % interval",
+        "Figure 3 (a). Each class under each regime.", caption, numbers=with_names, frame="by_regime",
+        table="Every class and regime.", labels=column_texts(largest_first(first, "mean"), "label"),
+    )  # fmt: skip
+
+
+def _intervals(
+    every: pd.DataFrame, by: str, row: str, ends: IntervalColumns, x_title: str, title: str, caption: list[Inline],
+    *, labels: Sequence[str] = (), numbers: pd.DataFrame | None = None, frame: str = "", table: str = "",
+    cut: bool = True,
+) -> Figure:  # fmt: skip
+    """Draw a value with its interval, one row per label, one series per name of a column.
+
+    Args:
+        every: Rows of a table.
+        by: Column that names the series.
+        row: Column of the labels.
+        ends: Columns of the value and its limits.
+        x_title: Name of the axis.
+        title: Title of the figure.
+        caption: Caption, to which the number of left out rows is added.
+        labels: Labels in their order, where it is not that of the rows.
+        numbers: Drawn numbers, where no table of the page holds them.
+        frame: Name of their columns in the study's schema.
+        table: Caption of the drawn numbers.
+        cut: Whether long intervals are cut.
+    """
+    labels = labels or list(dict.fromkeys(column_texts(every, row)))
+    svg = series_plot(labels, series_of(every, by, row, labels, ends), x_title=x_title, cut=cut)
+    columns = LAYOUT.frames[frame].columns if frame else ()
+    words = _highest(every, by, row, ends)
+    return drawn(svg, title, [*caption, _shorten(labels)], words, numbers, columns, table=table)
 
 
 def figure_4a(tables: Tables) -> list[Block]:
@@ -145,50 +153,34 @@ def figure_4a(tables: Tables) -> list[Block]:
     agreement = tables["table_8"].extra.get("agreement", pd.DataFrame())
     if agreement.empty:
         return []
-    with_names = _with_cell_names(agreement)
-    labels = list(dict.fromkeys(column_texts(with_names, "cell")))
-    ends = ("difference", "difference_low", "difference_high")
+    caption = (
+        "Success of an attack at M > 0.3 less that at M ≤ 0.1. M from other seeds than the attacked model's answers "
+        "the question, for the loss threshold, which an attacker can compute, and for the loss difference. The paper's "
+        "form sets the loss difference against M from the attacked models, which is the same number: it agrees even "
+        "where nothing is memorized."
+    )
     return [
-        Figure(
-            svg=series_plot(
-                labels,
-                _series(with_names, "form", "cell", labels, ends),
-                x_title="Difference of success, 95 % interval",
-                cut=False,
-            ),
-            title="Figure 4 (a). Does M predict which images an attack finds?",
-            caption="Success of an attack at M > 0.3 less that at M ≤ 0.1. M from other seeds than the attacked "
-            "model's answers the question, for the loss threshold, which an attacker can compute, and for the loss "
-            "difference. The paper's form sets the loss difference against M from the attacked models, which is the "
-            f"same number: it agrees even where nothing is memorized.{_shorten(labels)}",
-            alternative=_highest(with_names, "form", "cell", ends),
-            table=Table(frame=agreement, columns=LAYOUT.frames["agreement"].columns, caption="Every form."),
+        _intervals(
+            _with_cell_names(agreement), "form", "cell", ("difference", "difference_low", "difference_high"),
+            "Difference of success, 95 % interval", "Figure 4 (a). Does M predict which images an attack finds?",
+            [caption], numbers=agreement, frame="agreement", table="Every form.", cut=False,
         )
-    ]
+    ]  # fmt: skip
 
 
 def figure_4b(tables: Tables) -> list[Block]:
-    """Draw rho of frequency and M by data set and architecture."""
+    """Draw rarity against M, data set by data set: Spearman's rho over images with its interval."""
     rarity = tables["table_1"].ours
     if rarity.empty:
         return []
-    labels = list(dict.fromkeys(column_texts(rarity, "dataset")))
+    caption = (
+        "Rho of class frequency and M over images: below 0 rare classes are memorized more. Intervals are over "
+        "patients and seeds, for these classes as they are; the s.d. over seeds is in table 1."
+    )
+    title = "Figure 4 (b). Rarity and memorization by data set and architecture."
     ends = ("paper_rho", "rho_low", "rho_high")
-    return [
-        Figure(
-            svg=series_plot(
-                labels,
-                _series(rarity, "architecture", "dataset", labels, ends),
-                x_title="Spearman's rho, with 95 % interval",
-                cut=False,
-            ),
-            title="Figure 4 (b). Rarity and memorization by data set and architecture.",
-            caption="Rho of class frequency and M over images: below 0 rare classes are memorized more. Intervals are "
-            "over patients and seeds, for these classes as they are; the s.d. over seeds is in table "
-            f"1.{_shorten(labels)}",
-            alternative=_highest(rarity, "architecture", "dataset", ends),
-        )
-    ]
+    x_title = "Spearman's rho, with 95 % interval"
+    return [_intervals(rarity, "architecture", "dataset", ends, x_title, title, [caption], cut=False)]
 
 
 def figure_5(tables: Tables) -> list[Block]:
@@ -219,14 +211,9 @@ def _differences(every: pd.DataFrame, title: str, *, with_dataset: bool) -> list
         else:
             labels = [f"{v} (changed)" if c else v for v, c in zip(labels, booleans(own, "targeted"), strict=True)]
             where = _cell_words(column_texts(own, "dataset")[0], architecture)
-        blocks.append(
-            Figure(
-                svg=difference_plot(labels, _limits(own, DIFFERENCE), _limits(own, NOISE)),
-                title=title,
-                caption=[*where, f". Right of 0 more is remembered than before, left of it less.{_shorten(labels)}"],
-                alternative=_changes(own, labels),
-            )
-        )
+        caption = [*where, f". Right of 0 more is remembered than before, left of it less.{_shorten(labels)}"]
+        limits = ([column_numbers(own, end) for end in ends] for ends in (DIFFERENCE, NOISE))
+        blocks.append(drawn(difference_plot(labels, *map(tuple, limits)), title, caption, _changes(own, labels)))
     return blocks
 
 
@@ -264,32 +251,12 @@ def _frequency(own: pd.DataFrame) -> Figure:
     if len(with_mean):
         rarest = with_mean.iloc[int(np.argmin(column_numbers(with_mean, "frequency")))]
         top = largest_first(with_mean, "mean").iloc[0]
-        words = [
-            "The rarest class, ",
-            Name(str(rarest["label"])),
-            f", has mean M {_interval_words(rarest['mean'])}; the most ",
-        ]
-        words += ["memorized, ", Name(str(top["label"])), f", has {_interval_words(top['mean'])}."]
-    return Figure(
-        svg=frequency_plot(
-            column_texts(own, "label"), column_numbers(own, "frequency"), *(column_numbers(own, c) for c in MEAN)
-        ),
-        title="Figure 8. Frequency of a class against its memorization.",
-        caption=[*place, ". Each dot is a class, the line its 95 % interval."],
-        alternative=words,
-    )
-
-
-def _series(frame: pd.DataFrame, by: str, row: str, labels: Sequence[str], ends: IntervalColumns) -> dict[str, Limits]:
-    """Return estimates and limits of each series, [rows] each; NaN where a series has no such row."""
-    by_name: dict[str, Limits] = {}
-    for name in dict.fromkeys(column_texts(frame, by)):
-        own = rows_of(frame, **{by: name})
-        place = {label: i for i, label in enumerate(column_texts(own, row))}
-        at = np.array([place.get(label, -1) for label in labels], dtype=np.intp)
-        columns = [np.append(column_numbers(own, column), np.nan)[at] for column in ends]
-        by_name[name] = (columns[0], columns[1], columns[2])
-    return by_name
+        words = ["The rarest class, ", Name(str(rarest["label"])), f", has mean M {_interval_words(rarest['mean'])}"]
+        words += ["; the most memorized, ", Name(str(top["label"])), f", has {_interval_words(top['mean'])}."]
+    numbers = (column_numbers(own, column) for column in ("frequency", *MEAN))
+    svg = frequency_plot(column_texts(own, "label"), *numbers)
+    caption = [*place, ". Each dot is a class, the line its 95 % interval."]
+    return drawn(svg, "Figure 8. Frequency of a class against its memorization.", caption, words)
 
 
 def _highest(frame: pd.DataFrame, by: str, row: str, ends: IntervalColumns) -> Text:
@@ -300,10 +267,6 @@ def _highest(frame: pd.DataFrame, by: str, row: str, ends: IntervalColumns) -> T
         value, low, high = (_interval_words(column_numbers(top, column)[0]) for column in ends)
         words += [Name(name), ": highest in ", Name(column_texts(top, row)[0]), f", {value} ({low} to {high}). "]
     return words or "Nothing is drawn."
-
-
-def _limits(frame: pd.DataFrame, ends: IntervalColumns) -> Limits:
-    return column_numbers(frame, ends[0]), column_numbers(frame, ends[1]), column_numbers(frame, ends[2])
 
 
 def _with_cell_names(frame: pd.DataFrame) -> pd.DataFrame:

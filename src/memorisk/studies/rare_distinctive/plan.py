@@ -1,8 +1,9 @@
 """Dry run of a study: its cost and its failures, before anything is trained."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.retraining.defences import plan_defences
@@ -10,9 +11,8 @@ from memorisk.audits.classifier.run import audit_classifier
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.studies.engine.runner import named_progress
-from memorisk.studies.rare_distinctive.config import StudyConfig
-from memorisk.studies.rare_distinctive.results import DEFENCES, part_name
-from memorisk.studies.rare_distinctive.study import check_part, study_parts_in
+from memorisk.studies.rare_distinctive.config import read_study
+from memorisk.studies.rare_distinctive.study import check_part, study_parts
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class StudyPlan:
     """
 
     parts: dict[str, list[DryRun]]
-    refused: dict[str, str]
+    problems: dict[str, str]
 
     @property
     def trainings(self) -> int:
@@ -48,44 +48,27 @@ class StudyPlan:
         return [name for name, plans in self.parts.items() if any(plan.seconds is None for plan in plans)]
 
 
-def plan_study(study: StudyConfig, *, out: str | Path, progress: Progress = no_progress) -> StudyPlan:
+def plan_study(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> StudyPlan:
     """Plan every part as its audit would: images decoded, parts drawn, settings refused, two steps timed.
 
     Args:
-        study: Study that `read_study` returned.
+        config: File of the study, as `study_rare_distinctive` takes it.
         out: Folder of the study; nothing is written there.
         progress: Function that is called with (stage, done, total).
 
     Returns:
         Plans of the parts, and the reasons why other parts would be refused.
     """
-    begun = {name: (folder, settings) for name, folder, settings in study_parts_in(Path(out), study)}
     parts: dict[str, list[DryRun]] = {}
-    refused: dict[str, str] = {}
-
-    def attempt(name: str, plan: Callable[[], list[DryRun]]) -> None:
-        """Plan a part, or note why it would be refused."""
+    problems: dict[str, str] = {}
+    for part in study_parts(Path(out), read_study(config)):
+        how = {"out": out, "progress": named_progress(progress, part.name), **part.settings}
         try:
-            check_part(name, *begun[name], unfinished=True)
-            parts[name] = plan()
+            check_part(part.name, part.folder, part.settings, unfinished=True)
+            if part.defence:
+                parts[part.name] = list(plan_defences(part.images, **how).values())
+            else:
+                parts[part.name] = [cast(DryRun, audit_classifier(part.images, dry_run=True, **how))]
         except InputError as error:
-            refused[name] = one_line(error, 300)
-
-    for (architecture, dataset), (images, settings) in study.cells.items():
-        name = part_name(dataset, architecture)
-        attempt(name, lambda i=images, s=settings, n=name: [_plan(i, s, Path(out), named_progress(progress, n))])
-    for dataset, (images, settings) in study.defences.items():
-        name = part_name(dataset, DEFENCES)
-        attempt(
-            name,
-            lambda i=images, s=settings, n=name: list(
-                plan_defences(i, out=out, progress=named_progress(progress, n), **s).values()
-            ),
-        )
-    return StudyPlan(parts, refused)
-
-
-def _plan(images: str, settings: dict, out: Path, progress: Progress) -> DryRun:
-    dry_run = audit_classifier(images, out=out, dry_run=True, progress=progress, **settings)
-    assert isinstance(dry_run, DryRun)
-    return dry_run
+            problems[part.name] = one_line(error, 300)
+    return StudyPlan(parts, problems)

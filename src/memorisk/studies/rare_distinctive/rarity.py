@@ -17,6 +17,7 @@ from memorisk.report.columns import column_numbers, column_texts
 from memorisk.statistics.memorization.rarity import ClassRarity, ImageRarity, class_rarity, image_rarity, rho_per_seed
 from memorisk.statistics.memorization.rarity_models import FrequencySlope, class_mean_model, paper_model
 from memorisk.statistics.rank_statistics import MannWhitney, SignTest, sign_test
+from memorisk.studies.engine.rows import fields_of
 from memorisk.studies.rare_distinctive.rarity_cells import (
     NAN,
     Cell,
@@ -81,13 +82,8 @@ def _sign_row(test: SignTest, form: str, unit: str, why: str) -> dict[str, Any]:
         "statistic": "sign test of mean rho",
         "form": form,
         "scope": f"{test.n_negative} of {test.n} negative",
-        "estimate": test.share.estimate,
-        "low": test.share.low,
-        "high": test.share.high,
-        "p_one_sided": test.p_one_sided,
-        "p_two_sided": test.p_two_sided,
-        "smallest_one_sided": test.smallest_one_sided,
-        "smallest_two_sided": test.smallest_two_sided,
+        **fields_of(test.share, "estimate", "low", "high"),
+        **fields_of(test, "p_one_sided", "p_two_sided", "smallest_one_sided", "smallest_two_sided"),
         "n_units": test.n,
         "unit": unit,
         "n_rows": test.n,
@@ -150,19 +146,14 @@ def _slope_row(fit: FrequencySlope, statistic: str, form: str, scope: str) -> di
         "form": form,
         "scope": scope,
         "estimate": fit.slope,
-        "low": fit.low,
-        "high": fit.high,
-        "standard_error": fit.standard_error,
-        "df": fit.df,
+        **fields_of(fit, "low", "high", "standard_error", "df", "n_rows", "why"),
         "p_one_sided": test.p_negative if test else one_sided,
         "p_two_sided": test.p_two_sided if test else fit.p_t,
         "smallest_one_sided": test.smallest_negative if test else NAN,
         "smallest_two_sided": test.smallest_two_sided if test else NAN,
         "n_units": fit.n_classes,
         "unit": "class within data set",
-        "n_rows": fit.n_rows,
         **{f"var_{name}": value for name, value in fit.variances.items()},
-        "why": fit.why,
     }
 
 
@@ -176,9 +167,7 @@ def _rank_row(cell: Cell) -> dict[str, Any]:
         "low": limit_or_nan(test.low),
         "high": limit_or_nan(test.high),
         "p_one_sided": test.p_greater,
-        "p_two_sided": test.p_two_sided,
-        "smallest_one_sided": test.smallest_one_sided,
-        "smallest_two_sided": test.smallest_two_sided,
+        **fields_of(test, "p_two_sided", "smallest_one_sided", "smallest_two_sided"),
         "n_units": test.n_first + test.n_second,
         "unit": "class",
         "n_rows": test.n_first + test.n_second,

@@ -9,9 +9,8 @@ compared with those that finished cells were run with. Tables and figures come f
 """
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,11 @@ from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import file_fingerprint, json_value, read_json, write_json
-from memorisk.runs.folder import CONFIG, RunFolder, check_out_folder, is_hidden, read_config
+from memorisk.runs.folder import CONFIG, RunFolder, is_hidden, read_config
 from memorisk.runs.settings import setting_names
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.studies.engine.runner import named_progress, run_cells
-from memorisk.studies.engine.study import NOT_RUN_YET, FinishedStudy, Study, StudyReport, check_entry, run_study
+from memorisk.studies.engine.study import NOT_RUN_YET, FinishedStudy, Study, StudyReport, run_study
 from memorisk.studies.rare_distinctive.config import StudyConfig, read_study, slug
 from memorisk.studies.rare_distinctive.page import rarity_page
 from memorisk.studies.rare_distinctive.results import DEFENCES, StudyRuns, part_name
@@ -105,11 +104,6 @@ class StudyResult(FinishedStudy):
     runs: StudyRuns
     """Finished parts of the study, and the reasons why others failed."""
 
-    @property
-    def any_finished(self) -> bool:
-        """Return whether a cell or a comparison of regimes is finished."""
-        return bool(self.runs.cells or self.runs.defences)
-
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -119,8 +113,12 @@ class Part:
     """Name in words."""
     folder: Path
     """Folder of the part."""
-    run: Callable[[Progress], object]
-    """Function that runs the part, or resumes it."""
+    images: str
+    """Source of its images."""
+    settings: dict[str, Any]
+    """Settings of its audit."""
+    defence: bool
+    """Whether it compares regimes."""
     done = False
 
     @property
@@ -150,77 +148,93 @@ def study_rare_distinctive(
         InputError: The file names something that does not exist; nothing was run.
         MemoriskError: Every cell failed; the message has the first one's error, and what is done is kept.
     """
-    study, folder = read_study(config), Path(out)
-    identity = {"study": "rare-distinctive", "protocol": study.protocol}
-    clusters = {ClusterOptions(**{k: cell[k] for k in _CLUSTER_SETTINGS}) for _, cell in study.cells.values()}
-    for options in clusters:
-        check_entry(folder, options, tables_only=tables_only)
-    check_out_folder(folder, {"run": identity}, identity=["run"])
-    for name, part, settings in study_parts_in(folder, study):
-        check_part(name, part, settings)
-    own_settings = _study_pseudonyms(study).knowing(config).settings({**config, "run": identity})
-    failed = _unfinished(folder, study) if tables_only else {}
-
-    def run(run: RunFolder, progress: Progress) -> None:
-        """Run every cell, then every defence, each by itself."""
-        failed.update(_run_parts(run, study, progress))
-
-    def read() -> StudyResult:
-        """Compute every table from the finished runs."""
-        runs = _finished_runs(folder, study, failed)
-        return StudyResult(runs=runs, tables=study_tables(runs), failed=failed)
-
-    def report(result: StudyResult) -> StudyReport:
-        """Lay out the page."""
-        return StudyReport(page=rarity_page(result.runs, result.tables))
-
-    engine_study = Study(
-        out=folder, settings=own_settings, identity=own_settings["run"], run=run, read=read, report=report
-    )
-    return run_study(engine_study, progress, tables_only=tables_only)
+    return run_study(RareStudy(config, out), progress, tables_only=tables_only)
 
 
-def study_parts_in(folder: Path, study: StudyConfig) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Yield name, folder and settings of every part.
+def study_parts(folder: Path, study: StudyConfig) -> list[Part]:
+    """Return every part: the cells, then the comparisons of regimes.
 
     Args:
         folder: Folder of the study.
         study: Study that `read_study` returned.
     """
-    for (architecture, dataset), (_, settings) in study.cells.items():
-        yield part_name(dataset, architecture), _cell_folder(folder, architecture, dataset), settings
-    for dataset, (_, settings) in study.defences.items():
-        yield part_name(dataset, DEFENCES), folder / DEFENCES / slug(dataset), settings
+    cells = [
+        Part(part_name(dataset, architecture), _cell_folder(folder, architecture, dataset), images, settings, False)
+        for (architecture, dataset), (images, settings) in study.cells.items()
+    ]
+    return cells + [
+        Part(part_name(dataset, DEFENCES), folder / DEFENCES / slug(dataset), images, settings, True)
+        for dataset, (images, settings) in study.defences.items()
+    ]
 
 
-def _run_parts(run: RunFolder, study: StudyConfig, progress: Progress) -> dict[str, str]:
-    """Run all parts; return why some failed, by their name."""
-    parts = []
-    for (architecture, dataset), (images, settings) in study.cells.items():
-        folder = _cell_folder(run.path, architecture, dataset)
+class RareStudy(Study[StudyResult]):
+    """The study in its folder, which fixes the protocol.
 
-        def cell(progress: Progress, images=images, settings=settings, folder=folder) -> None:
-            """Audit an architecture on a data set, then explain the run."""
-            audit_classifier(images, out=folder, progress=progress, **settings)
-            _explain(folder, study.explain, progress)
+    Args:
+        config: File of the study.
+        out: Folder of the study.
+    """
 
-        parts.append(Part(f"{dataset}, {architecture}", folder, cell))
-    for dataset, (images, settings) in study.defences.items():
-        folder = run.path / DEFENCES / slug(dataset)
-        defence = partial(audit_defences, images, out=folder, **settings)
-        parts.append(Part(f"{dataset}, defences", folder, lambda progress, defence=defence: defence(progress=progress)))
+    def __init__(self, config: Mapping[str, Any], out: str | Path) -> None:
+        self.study, self.out = read_study(config), Path(out)
+        self.clusters = {
+            ClusterOptions(**{k: cell[k] for k in _CLUSTER_SETTINGS}) for _, cell in self.study.cells.values()
+        }
+        identity = {"study": "rare-distinctive", "protocol": self.study.protocol}
+        self.settings = _study_pseudonyms(self.study).knowing(config).settings({**config, "run": identity})
+        self.identity = self.settings["run"]
+        self.parts = study_parts(self.out, self.study)
+        self.failed = {part.name: NOT_RUN_YET for part in self.parts if not part.defence and not _finished(part)}
 
-    def work(part: Part) -> None:
-        """Run a part; a defect in one must not cost the others their days."""
-        try:
-            part.run(named_progress(progress, part.name))
-        except MemoriskError:
-            raise
-        except Exception as error:
-            run.log("defect", part=part.name, trace=traceback.format_exc())
-            raise MemoriskError(f"unexpected {type(error).__name__}: {error}") from error
+    def prepare(self, progress: Progress) -> None:
+        """Refuse settings that would make another audit of a cell that is finished."""
+        for part in self.parts:
+            check_part(part.name, part.folder, part.settings)
 
-    return run_cells(run, parts, work, progress, stage="running the study")
+    def run(self, run: RunFolder, progress: Progress) -> None:
+        """Run every cell, then every defence, each by itself."""
+
+        def work(part: Part) -> None:
+            """Run a part; a defect in one must not cost the others their days."""
+            how = {"out": part.folder, "progress": named_progress(progress, part.name), **part.settings}
+            try:
+                if part.defence:
+                    audit_defences(part.images, **how)
+                else:
+                    audit_classifier(part.images, **how)
+                    _explain(part.folder, self.study.explain, how["progress"])
+            except MemoriskError:
+                raise
+            except Exception as error:
+                run.log("defect", part=part.name, trace=traceback.format_exc())
+                raise MemoriskError(f"unexpected {type(error).__name__}: {error}") from error
+
+        self.failed = run_cells(run, self.parts, work, progress, stage="running the study")
+
+    def read(self) -> StudyResult:
+        """Compute every table from the finished runs."""
+        finished = {part.folder for part in self.parts if _finished(part)}
+        cells = {key: _cell_folder(self.out, *key) for key in self.study.cells}
+        defences = {dataset: self.out / DEFENCES / slug(dataset) for dataset in self.study.defences}
+        runs = StudyRuns(
+            cells={key: path for key, path in cells.items() if path in finished},
+            defences={
+                key: path
+                for key, path in defences.items()
+                if path in finished and part_name(key, DEFENCES) not in self.failed
+            },
+            protocol=self.study.protocol,
+            bases=self.study.bases,
+            failed=self.failed,
+            pictured=self.study.pictured,
+        )
+        any_finished = bool(runs.cells or runs.defences)
+        return StudyResult(runs=runs, tables=study_tables(runs), failed=self.failed, any_finished=any_finished)
+
+    def report(self, result: StudyResult) -> StudyReport:
+        """Lay out the page."""
+        return StudyReport(page=rarity_page(result.runs, result.tables))
 
 
 def _study_pseudonyms(study: StudyConfig) -> Pseudonyms:
@@ -236,27 +250,8 @@ def _study_pseudonyms(study: StudyConfig) -> Pseudonyms:
     return Pseudonyms.from_options(ReportOptions(pseudonymise=True, pseudonym_key=None if key is None else Path(key)))
 
 
-def _unfinished(folder: Path, study: StudyConfig) -> dict[str, str]:
-    """Return the cells that no earlier command finished, by their name."""
-    finished_cells = {key: (_cell_folder(folder, *key) / VERDICT).is_file() for key in study.cells}
-    return {f"{d}, {a}": NOT_RUN_YET for (a, d), finished in finished_cells.items() if not finished}
-
-
-def _finished_runs(folder: Path, study: StudyConfig, failed: dict[str, str]) -> StudyRuns:
-    """Find the finished runs."""
-    cells = {key: _cell_folder(folder, *key) for key in study.cells}
-    defences = {dataset: folder / DEFENCES / slug(dataset) for dataset in study.defences}
-    return StudyRuns(
-        cells={key: path for key, path in cells.items() if (path / VERDICT).is_file()},
-        defences={
-            key: path for key, path in defences.items()
-            if (path / TABLE).is_file() and f"{key}, defences" not in failed
-        },
-        protocol=study.protocol,
-        bases=study.bases,
-        failed=failed,
-        pictured=study.pictured,
-    )  # fmt: skip
+def _finished(part: Part) -> bool:
+    return (part.folder / (TABLE if part.defence else VERDICT)).is_file()
 
 
 def _cell_folder(folder: Path, architecture: str, dataset: str) -> Path:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from memorisk.audits.feature.marks import TEXT, choose_mark
@@ -14,7 +13,7 @@ from memorisk.models.classifiers.unique_features import LAYERS, NAMES
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.settings import check_between, check_counts, check_names, check_types, setting_names
+from memorisk.runs.settings import check_between, check_counts, check_names, check_types, setting_names, settings_of
 from memorisk.studies.engine.study_file import (
     StudyProtocol,
     check_keys,
@@ -23,6 +22,7 @@ from memorisk.studies.engine.study_file import (
     read_protocol,
     read_section,
     reading_study,
+    refuse_value,
 )
 from memorisk.training.engine.options import TrainOptions
 
@@ -175,9 +175,7 @@ def read_unique(config: Mapping[str, Any]) -> UniqueStudy:
     protocol = read_protocol(config, STUDY_KEYS)
     values = config.get("settings") or {}
     check_keys("settings", values, setting_names(UniqueOptions))
-    option_values: dict[str, Any] = dict(values) | {"font": _font(values.get("font"))}
-    options = UniqueOptions(**option_values)
-    options.validate()
+    options = settings_of(UniqueOptions, values)
     choose_mark(options, options.where)
     if protocol == "paper":
         options = replace(options, references=0)
@@ -241,19 +239,6 @@ def network_name(network: str, regulariser: str) -> str:
     return network + end
 
 
-def _font(value: Any) -> Path | None:
-    """Return the file of a text's font.
-
-    Raises:
-        InputError: The value is not a path.
-    """
-    if value is None:
-        return None
-    if not isinstance(value, str | Path) or not str(value):
-        raise InputError(f"font is {one_line(repr(value), 40)}; give the path of a .ttf or .otf file")
-    return Path(value)
-
-
 def _read_set(name: str, values: Any) -> UniqueSet:
     """Read one data set.
 
@@ -281,10 +266,8 @@ def _read_set(name: str, values: Any) -> UniqueSet:
             if network_name(network, one) != network and network not in LAYERS:
                 raise InputError(f"{title}: {one} exists for {', '.join(LAYERS)}, not for {network}")
     augment = values.get("augment")
-    if augment is not None and not isinstance(augment, str):
-        raise InputError(
-            f"{title}: augment is {one_line(augment, 40)}; give names joined by commas, as in contrast,hflip"
-        )
+    hint = "give names joined by commas, as in contrast,hflip"
+    refuse_value(augment is None or isinstance(augment, str), title, "augment", augment, hint)
     return UniqueSet(values["images"], values["probes"], options, augment, networks, regularisers)
 
 

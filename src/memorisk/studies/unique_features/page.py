@@ -23,7 +23,6 @@ from memorisk.report.blocks import (
     Paragraph,
     Steps,
     Strong,
-    Table,
     Thumbnail,
     data_uri,
 )
@@ -39,6 +38,7 @@ from memorisk.report.columns import (
 )
 from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
 from memorisk.statistics.intervals import clopper_pearson
+from memorisk.studies.engine.figures import drawn
 from memorisk.studies.engine.pages import lead_blocks, study_page
 from memorisk.studies.engine.rows import distinct, rows_of
 from memorisk.studies.engine.tables import StudyTable, table_blocks
@@ -239,13 +239,9 @@ def _figure(svg: str, number: str, name: str, frame: pd.DataFrame, columns: tupl
     layout = [Column(source=first, heading=first.capitalize(), row_heading=True, format="text" if first == "image"
                     else "count")]  # fmt: skip
     layout += [Column(source=c, heading=c.replace("_", " "), format="power") for c in columns if c != first]
-    return Figure(
-        svg=svg,
-        title=f"{number}: {caption.split(';')[0].split(',')[0]}",
-        caption=[Name(name), f". {caption[0].upper()}{caption[1:]}."],
-        alternative=[Name(name), f": {caption}."],
-        table=Table(frame=frame, columns=layout, caption="The drawn numbers."),
-    )
+    title = f"{number}: {caption.split(';')[0].split(',')[0]}"
+    words = [Name(name), f". {caption[0].upper()}{caption[1:]}."]
+    return drawn(svg, title, words, [Name(name), f": {caption}."], frame, layout)
 
 
 _MOST_CANARIES = 5

@@ -198,11 +198,14 @@ class Planner:
             trainings += self._latent(arm) + self._marked(arm, by_influence)
         return trainings
 
+    def any_influence(self) -> dict[Arm, np.ndarray]:
+        """Return numbers in place of the self-influence of every image, as if it were known."""
+        return {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()}
+
     def count(self) -> dict[Arm, int]:
         """Count the trainings of each arm, before self-influence is known."""
-        anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()}
         counted: dict[Arm, set[str]] = {}
-        for training in [*self.bases(), *self.others(anything)]:
+        for training in [*self.bases(), *self.others(self.any_influence())]:
             counted.setdefault(training.arm, set()).add(training.job.key)
         return {arm: len(keys) for arm, keys in counted.items()}
 
@@ -212,8 +215,8 @@ class Planner:
         Args:
             influences: Self-influence of each slot, [n], for the arms of `ranked` whose self-influence is known.
         """
-        anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()} | influences
-        trainings = {t.job.key: t for t in [*self.bases(), *self.others(anything)] if not t.job.done}
+        every = self.others(self.any_influence() | influences)
+        trainings = {t.job.key: t for t in [*self.bases(), *every] if not t.job.done}
         weights: dict[tuple[str, str], int] = {}
         decoded = {folder: size for data in self.sets.values() for folder, size in data.decoded.items()}
         parts = [Cost(bytes_images=sum(decoded.values()))]

@@ -5,20 +5,19 @@ that fails is listed while the others finish.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.folder import RunFolder, check_out_folder
+from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.studies.engine.cells import read_result
 from memorisk.studies.engine.runner import Ended, missing_cells, run_cells
-from memorisk.studies.engine.study import REPORT, FinishedStudy, Study, StudyReport, check_entry, run_study
+from memorisk.studies.engine.study import REPORT, FinishedStudy, Study, StudyReport, open_study, run_study
 from memorisk.studies.unique_features.canary_training import CHECKPOINTS, RESULTS, STATES, run_on_gpu
 from memorisk.studies.unique_features.config import UniqueStudy, read_unique
 from memorisk.studies.unique_features.dataset import SetData, prepare_set
@@ -38,11 +37,6 @@ class UniqueResult(FinishedStudy):
     reading: StudyAnswers
     """Answers of every finished model."""
 
-    @property
-    def any_finished(self) -> bool:
-        """Return whether a model is finished."""
-        return len(self.reading.answers) > 0
-
 
 @dataclass(frozen=True)
 class UniquePlan:
@@ -56,6 +50,8 @@ class UniquePlan:
     """Number of controls of the mark, by data set."""
     cost: Cost
     """Cost of the trainings that are not done, if none ends early, and of their models' queries."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Cells that would fail: none, since a network that does not fit is refused at once."""
 
 
 def study_unique_features(
@@ -76,39 +72,7 @@ def study_unique_features(
         InputError: The file names something that does not exist, or a data set cannot be read; nothing was run.
         MemoriskError: Every training failed; what is done is kept.
     """
-    study, folder = read_unique(config), Path(out)
-    check_entry(folder, study.options, tables_only=tables_only)
-    for name, one in study.datasets.items():
-        refuse_overlap(folder, {f"the images of {name}": one.images, f"the probes of {name}": one.probes})
-    check_out_folder(folder, {"run": _identity(study)}, identity=["run"])
-    sets = prepare_sets(study, progress)
-    planner = Planner(study, sets, folder)
-    _refuse_fewer_models(folder, planner)
-    if not tables_only:
-        check_arms(planner, progress)
-    failed: dict[str, str] = {}
-
-    def run(run: RunFolder, progress: Progress) -> None:
-        """Train what is missing: first the models that show which images are influential, then all others."""
-        for name in (RESULTS, STATES, CHECKPOINTS):
-            run.subfolder(name)
-        failed.update(_train(run, planner.bases(), planner, "self-influence of every image", progress))
-        others = planner.others(_influences(planner.bases()))
-        failed.update(_train(run, others, planner, "training canaries and references", progress))
-
-    def read() -> UniqueResult:
-        """Compute every number from the finished trainings."""
-        bases = planner.bases()
-        reading = read_answers([*bases, *planner.others(_influences(bases))], sets)
-        return UniqueResult(reading=reading, tables=unique_tables(reading), failed=failed)
-
-    def report(result: UniqueResult) -> StudyReport:
-        """Lay out the page, and every model as a row."""
-        page = unique_page(study, result.reading, result.tables, failed)
-        return StudyReport(page=page, frames={"models": result.reading.models})
-
-    engine_study = Study(out=folder, settings=config, identity=_identity(study), run=run, read=read, report=report)
-    return run_study(engine_study, progress, tables_only=tables_only)
+    return run_study(UniqueRun(config, out), progress, tables_only=tables_only)
 
 
 def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progress = no_progress) -> UniquePlan:
@@ -117,12 +81,8 @@ def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progres
     Raises:
         InputError: As `study_unique_features`.
     """
-    study, folder = read_unique(config), Path(out)
-    check_out_folder(folder, {"run": _identity(study)}, identity=["run"])
-    sets = prepare_sets(study, progress)
-    planner = Planner(study, sets, folder)
-    _refuse_fewer_models(folder, planner)
-    check_arms(planner, progress)
+    study = open_study(UniqueRun(config, out), progress)
+    planner, sets = study.planner, study.sets
     sizes = {name: (len(d.rows), len(d.validation), len(d.probes.images)) for name, d in sets.items()}
     controls = {name: len(d.controls) for name, d in sets.items()}
     return UniquePlan(planner.count(), sizes, controls, planner.cost(_influences(planner.bases())))
@@ -137,54 +97,80 @@ def prepare_sets(study: UniqueStudy, progress: Progress) -> dict[str, SetData]:
     return {name: prepare_set(name, dataset, study.options, progress) for name, dataset in study.datasets.items()}
 
 
-def check_arms(planner: Planner, progress: Progress) -> None:
-    """Refuse, before anything is written, a network that does not fit its images.
+class UniqueRun(Study[UniqueResult]):
+    """The study in its folder, which fixes the protocol and the queries; data sets may be added.
 
-    Raises:
-        InputError: A network does not fit.
+    Args:
+        config: File of the study.
+        out: Folder of the study.
     """
-    checked: set[Arm] = set()
-    anything = {arm: np.arange(len(planner.sets[arm.dataset].rows), dtype=float) for arm in planner.ranked()}
-    for training in [*planner.bases(), *planner.others(anything)]:
-        arm, job = training.arm, training.job
-        if arm in checked or job.done:
-            continue
-        checked.add(arm)
-        progress(f"checking {job.network} on {arm.dataset}", 0, 0)
-        images = planner.sets[arm.dataset].store.images
-        try:
-            check_fit(
-                job.model(), images, job.labels, job.rows, job.options, device=job.device,
-                normalisation=job.normalisation,
-            )  # fmt: skip
-        except InputError as error:
-            raise InputError(f"{one_line(arm.dataset, 60)}, {job.network}: {error}") from None
 
+    def __init__(self, config: Mapping[str, Any], out: str | Path) -> None:
+        self.study, self.settings, self.out = read_unique(config), config, Path(out)
+        self.options, self.clusters = self.study.options, [self.study.options]
+        fixed = ("mark", "place", "mark_scale", "opacity", "seed", "validation")
+        self.identity = {"study": "unique-features", "protocol": self.study.protocol}
+        self.identity |= {name: getattr(self.options, name) for name in fixed}
+        sets = self.study.datasets
+        self.sources = {f"the images of {name}": one.images for name, one in sets.items()}
+        self.sources |= {f"the probes of {name}": one.probes for name, one in sets.items()}
+        self.failed: dict[str, str] = {}
 
-def _identity(study: UniqueStudy) -> dict[str, Any]:
-    """Return the settings that a folder fixes: the protocol and the queries. Data sets may be added."""
-    settings = asdict(study.options)
-    identity = {key: settings[key] for key in ("mark", "place", "mark_scale", "opacity", "seed", "validation")}
-    return {"study": "unique-features", "protocol": study.protocol, **identity}
+    def prepare(self, progress: Progress) -> None:
+        """Decode every data set, and refuse to replace a finished report by one of fewer models."""
+        self.sets = prepare_sets(self.study, progress)
+        self.planner = Planner(self.study, self.sets, self.out)
+        finished = {path.stem for path in (self.out / RESULTS).glob("*.npz")}
+        if not (self.out / REPORT).is_file() or not finished:
+            return
+        gone = len(finished - {t.job.key for t in self.trainings()})
+        if gone:
+            raise InputError(
+                f"--out {one_line(self.out)} holds a finished study of {len(finished):,} models, of which {gone:,} "
+                "would be left out: data sets, networks, canaries and references may be added, other settings need "
+                "another --out"
+            )
 
+    def trainings(self) -> list[Training]:
+        """Return every training that is known: those of influential canaries follow the bases."""
+        bases = self.planner.bases()
+        return [*bases, *self.planner.others(_influences(bases))]
 
-def _refuse_fewer_models(out: Path, planner: Planner) -> None:
-    """Refuse to replace a finished report by one of fewer models.
+    def check(self, progress: Progress) -> None:
+        """Refuse a network that does not fit its images."""
+        checked: set[Arm] = set()
+        planner = self.planner
+        for training in [*planner.bases(), *planner.others(planner.any_influence())]:
+            arm, job = training.arm, training.job
+            if arm in checked or job.done:
+                continue
+            checked.add(arm)
+            progress(f"checking {job.network} on {arm.dataset}", 0, 0)
+            images = self.sets[arm.dataset].store.images
+            how: dict[str, Any] = {"device": job.device, "normalisation": job.normalisation}
+            try:
+                check_fit(job.model(), images, job.labels, job.rows, job.options, **how)
+            except InputError as error:
+                raise InputError(f"{one_line(arm.dataset, 60)}, {job.network}: {error}") from None
 
-    Raises:
-        InputError: Finished models are not part of the present study.
-    """
-    finished = {path.stem for path in (out / RESULTS).glob("*.npz")}
-    if not (out / REPORT).is_file() or not finished:
-        return
-    bases = planner.bases()
-    requested = {t.job.key for t in [*bases, *planner.others(_influences(bases))]}
-    gone = len(finished - requested)
-    if gone:
-        raise InputError(
-            f"--out {one_line(out)} holds a finished study of {len(finished):,} models, of which {gone:,} would be "
-            "left out: data sets, networks, canaries and references may be added, other settings need another --out"
-        )
+    def run(self, run: RunFolder, progress: Progress) -> None:
+        """Train what is missing: first the models that show which images are influential, then all others."""
+        for name in (RESULTS, STATES, CHECKPOINTS):
+            run.subfolder(name)
+        self.failed |= _train(run, self.planner.bases(), self.planner, "self-influence of every image", progress)
+        others = self.planner.others(_influences(self.planner.bases()))
+        self.failed |= _train(run, others, self.planner, "training canaries and references", progress)
+
+    def read(self) -> UniqueResult:
+        """Compute every number from the finished trainings."""
+        reading = read_answers(self.trainings(), self.sets)
+        tables, any_finished = unique_tables(reading), len(reading.answers) > 0
+        return UniqueResult(reading=reading, tables=tables, failed=self.failed, any_finished=any_finished)
+
+    def report(self, result: UniqueResult) -> StudyReport:
+        """Lay out the page, and every model as a row."""
+        page = unique_page(self.study, result.reading, result.tables, self.failed)
+        return StudyReport(page=page, frames={"models": result.reading.models})
 
 
 def _influences(bases: list[Training]) -> dict[Arm, np.ndarray]:
