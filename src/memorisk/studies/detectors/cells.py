@@ -134,7 +134,6 @@ def weights_problem(backbone: Backbone) -> str:
 
     Only the built network shows whether they fit it.
     """
-    from memorisk.models.copy_detectors import load_detector
     from memorisk.models.weight_files import read_state_dict
 
     source = backbone.source

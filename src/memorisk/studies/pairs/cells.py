@@ -100,14 +100,20 @@ def _score_listed_pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
         for some in reid_pairs(cell, part):
             place = cell.division.names.index(some.dataset)
             for kind in KINDS:
-                pairs = some.pairs[kind]
-                scores = judge.scores(pairs.first, pairs.second)
-                bad = int((~np.isfinite(scores)).sum())
-                if bad:
-                    raise InputError(f"{bad:,} of {len(scores):,} {part} pairs have no score: their features are zero "
-                                     "or constant")  # fmt: skip
-                arrays[f"{part}/{place}/{kind}"] = scores
+                arrays[f"{part}/{place}/{kind}"] = _scores(judge, some.pairs[kind], f"{part} pairs of {some.dataset}")
     return arrays
+
+
+def _scores(judge: ImageSimilarity, pairs: Pairs, what: str) -> np.ndarray:
+    """Score pairs.
+
+    Raises:
+        InputError: Some pairs have no score.
+    """
+    scores = judge.scores(pairs.first, pairs.second)
+    if bad := int((~np.isfinite(scores)).sum()):
+        raise InputError(f"{bad:,} of {len(scores):,} {what} have no score: their features are zero or constant")
+    return scores
 
 
 def _search_all_pairs(cell: Cell, judge: ImageSimilarity, scores: Arrays) -> Arrays:
@@ -222,10 +228,7 @@ def _pairs(cell: Cell, judge: ImageSimilarity) -> Arrays:
     for part in (VALIDATION, TEST):
         for dataset, pairs in copy_pairs(cell, part).items():
             for kind in ("negative", "positive"):
-                some = cast(Pairs, getattr(pairs, kind))
-                scores = judge.scores(some.first, some.second)
-                if not np.isfinite(scores).all():
-                    raise InputError(f"{part} pairs of {dataset} have no score: their features are zero or constant")
+                scores = _scores(judge, getattr(pairs, kind), f"{part} pairs of {dataset}")
                 arrays[f"{part}/{cell.division.names.index(dataset)}/{kind}"] = scores
     return arrays
 

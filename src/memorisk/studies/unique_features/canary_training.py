@@ -190,10 +190,14 @@ def weight_keeper(job: CanaryJob) -> Callable[[int, nn.Module], None] | None:
     def keep(epoch: int, model: nn.Module) -> None:
         """Save the weights of this epoch."""
         job.states.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with atomic_path(_state_file(job, epoch), recorded=True) as temporary:
-            save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, temporary)
+        _save_weights(_state_file(job, epoch), model)
 
     return keep
+
+
+def _save_weights(path: Path, model: nn.Module) -> None:
+    with atomic_path(path, recorded=True) as temporary:
+        save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, temporary)
 
 
 def write_answers(
@@ -225,8 +229,7 @@ def write_answers(
         arrays |= _variants(job, log, clean, images)
     if job.keep_weights:
         (job.out / WEIGHTS).mkdir(mode=0o700, exist_ok=True)
-        with atomic_path(job.out / WEIGHTS / f"{job.key}.safetensors", recorded=True) as temporary:
-            save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, temporary)
+        _save_weights(job.out / WEIGHTS / f"{job.key}.safetensors", model)
     write_result(job.result_file, arrays)
     remove_recorded(job.checkpoint)
     shutil.rmtree(job.states, ignore_errors=True)
@@ -325,20 +328,22 @@ def run_on_gpu(
         most: Largest number of networks in a stack.
     """
     for group in stacks(jobs, most):
-        try:
-            if len(group) > 1:
+        if len(group) > 1:
+            try:
                 run_together(group)
+            except MemoriskError:  # one network failed: each runs by itself, so that the others are not lost
+                pass
             else:
-                run_canary(group[0])
-        except MemoriskError as error:  # InputError is one
-            if len(group) == 1:
-                on_done(group[0], error)
+                for job in group:
+                    on_done(job, None)
                 continue
-            for job in group:  # one network of a stack failed: each job runs by itself, so that the others are not lost
-                _train_alone(job, on_done)
-            continue
         for job in group:
-            on_done(job, None)
+            try:
+                run_canary(job)
+            except MemoriskError as error:  # InputError is one
+                on_done(job, error)
+            else:
+                on_done(job, None)
 
 
 def stacks(jobs: Sequence[CanaryJob], most: int = STACK) -> list[list[CanaryJob]]:
@@ -420,12 +425,3 @@ def with_canaries(jobs: Sequence[CanaryJob], clean: np.ndarray) -> tuple[np.ndar
         rows.append(own)
     images = np.concatenate([clean, *extra]) if extra else np.asarray(clean)
     return images, np.concatenate([jobs[0].labels, np.array(labels, dtype=np.int64)]), rows
-
-
-def _train_alone(job: CanaryJob, on_done: Callable[[CanaryJob, MemoriskError | None], None]) -> None:
-    try:
-        run_canary(job)
-    except MemoriskError as error:
-        on_done(job, error)
-    else:
-        on_done(job, None)
