@@ -71,6 +71,17 @@ def test_a_finished_loop_that_was_changed_is_not_given_out_again(made: Result, p
         table.write_bytes(before)
 
 
+def test_a_finished_loop_writes_a_report_that_was_lost(made: Result, place: Path) -> None:
+    report = place / "out" / "report.html"
+    before = report.read_bytes()
+    try:
+        report.unlink()
+        assert run(place, "out", images=N).verdict == made.verdict
+        assert "After drawing again" in report.read_text()
+    finally:
+        report.write_bytes(before)
+
+
 def test_a_finished_loop_of_another_form_is_refused(made: Result, place: Path) -> None:
     assert verdict_form(made.verdict) == FORMS["synthesize"]
     rewritten(place / "out", place / "earlier", verdict={"status": "pass", "schema": 2})

@@ -152,13 +152,15 @@ class LoopAudit(Audit[Loop, Loop, Result]):
         return _identity(evidence)
 
     def finished(self, run: RunFolder) -> Result | None:
-        """Return a finished loop: its kept images may be in use and are not drawn again."""
+        """Return a finished loop: its kept images may be in use and are not drawn again; a lost report is written."""
         if not (run / COMPLETION_FILE).is_file():
             return None
         _clear(run)
         refuse_changed(run.path, "draw again into a new --out")
         result = Result.load(run.path)
         refuse_other_form(one_line(run.path), self.kind, verdict_form(result.verdict))
+        if not (run / REPORT).is_file():
+            write_text(run / REPORT, render_page(loop_page(result, redact=result.redacted)))
         return result
 
     def write(self, run: RunFolder, evidence: Loop, names: Pseudonyms, progress: Progress) -> Result:
