@@ -30,6 +30,32 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 PATIENCE = 60.0
+IN_SIGHT = """
+(() => {
+  const words = [], high = innerHeight, wide = innerWidth;
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode;
+    const parent = node.parentElement;
+    if (!node.data.trim() || parent.closest("script, style, .vh, .skip") || !parent.checkVisibility()) continue;
+    const pieces = node.data.matchAll(/\\S+/g);
+    for (const piece of pieces) {
+      if (!/\\p{L}/u.test(piece[0])) continue;
+      const range = document.createRange();
+      range.setStart(node, piece.index);
+      range.setEnd(node, piece.index + piece[0].length);
+      const box = range.getBoundingClientRect();
+      if (box.width && box.height && box.top < high && box.bottom > 0) words.push(piece[0]);
+    }
+  }
+  const tops = [...document.querySelectorAll("main svg, main img")].map(e => e.getBoundingClientRect())
+    .filter(b => b.width > 40 && b.height > 8).map(b => b.top);
+  const cut = [...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth + 1).length;
+  return {words: words.length, text: words.join(" "), first: Math.round(Math.min(...tops, 99999)),
+    wider: document.documentElement.scrollWidth > wide, cut: cut};
+})()
+"""
+"""Words and pictures of the page before the first scroll, tables that are cut, and whether the page is too wide."""
 
 
 def find_chromium() -> str | None:
@@ -113,6 +139,10 @@ class Chromium:
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"])[:500])
         return answer["result"].get("value")
+
+    def in_sight(self) -> dict[str, Any]:
+        """Words before the first scroll, the upper edge of the first picture, and what is wider than its place."""
+        return self.evaluate(IN_SIGHT)
 
     def requests(self) -> list[str]:
         """Every address that the page asked for since it was opened, its own file included, pictures inside it not."""
