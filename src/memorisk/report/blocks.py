@@ -157,7 +157,7 @@ class Figure:
     title: str
     caption: Text
     alternative: Text
-    """Description of the figure, in sentences."""
+    """Description of the figure, in sentences; empty where the title is one."""
     table: Table | None = None
     """Table of the drawn numbers."""
 
@@ -167,14 +167,16 @@ class Thumbnail:
     """Single picture of a gallery."""
 
     data_uri: str
-    """Picture as ``data:image/png;base64,...``, from :func:`memorisk.report.blocks.data_uri`."""
+    """Picture as ``data:image/png;base64,...``, from :func:`memorisk.report.blocks.data_uri`; empty for none."""
     caption: Sequence[Text]
     """Short lines below the picture."""
     alternative: str = ""
     """Text for readers who cannot see the picture; empty when the caption contains it all."""
+    strip: str = ""
+    """Drawing below the picture, from :func:`memorisk.report.figures.glance.strip_plot`."""
 
     def __post_init__(self) -> None:
-        if not self.data_uri.startswith("data:image/png;base64,"):
+        if self.data_uri and not self.data_uri.startswith("data:image/png;base64,"):
             raise ValueError("a thumbnail is a PNG in a data URI, never an address; use data_uri()")
 
 
@@ -184,6 +186,15 @@ class Gallery:
 
     items: Sequence[Thumbnail]
     caption: str
+    wide: bool = False
+    """Whether each picture is a row of three."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Figures and galleries next to one another, where the page is wide enough."""
+
+    blocks: "Sequence[Block]"
 
 
 @dataclass(frozen=True)
@@ -213,7 +224,7 @@ class Heading:
 
 
 Block = (
-    Paragraph | Steps | Definitions | Facts | Table | Figure | Gallery | Callout | Details | Heading
+    Paragraph | Steps | Definitions | Facts | Table | Figure | Gallery | Panel | Callout | Details | Heading
 )  # every kind has a macro of its name in templates/blocks.html
 
 

@@ -1,7 +1,9 @@
 """First screen of a run: what a reader must see of it first, as data.
 
 A kind of runs declares the function that makes it of an outcome (`RunKind.first_screen`). The report lays it out as
-its lead, the terminal prints it, and a notebook shows it.
+its lead, the terminal prints it, and a notebook shows it. A report shows the answer before it explains it: one
+sentence, pictures, four numbers and one thing to do are in sight, and everything else is folded below them
+(`recipes/first_screens.py` counts the words before the first scroll).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +16,12 @@ from memorisk.report.blocks import (
     Details,
     Fact,
     Facts,
-    Heading,
     Kind,
     Name,
+    Panel,
     Paragraph,
     Steps,
+    Strong,
     Table,
     Text,
 )
@@ -28,7 +31,9 @@ from memorisk.report.result import Result, redact
 from memorisk.report.statements.statement import WAYS, run_headline
 
 MOST_SENTENCES = 6
-"""Largest number of sentences of a list that are in sight; on a page the others are folded."""
+"""Largest number of sentences of a list that the terminal prints; a page folds each list."""
+MOST_FACTS = 4
+"""Largest number of facts of a page that are in sight; the others are folded."""
 BOXES: Mapping[str, Kind] = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 """Kind of the box around a verdict, by status."""
 
@@ -41,7 +46,10 @@ class FirstScreen:
     """Kind of the box around the verdict."""
     headline: str
     sentences: Sequence[Text] = ()
-    """Sentences on what a reader is to conclude, each a paragraph."""
+    """Sentences on what a reader is to conclude, each a paragraph. The first is the answer; on a page the others are
+    folded."""
+    next_step: str = ""
+    """What a reader does next, on a page; the terminal prints it in a list of its own."""
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Reasons, remedies and promises by their heading; empty ones are left out."""
     warnings: Mapping[str, str] = field(default_factory=dict)
@@ -54,15 +62,35 @@ class FirstScreen:
     files: Mapping[str, str] = field(default_factory=dict)
     """Further files of the run folder that a reader may need next, by what they are."""
 
-    def blocks(self) -> list[Block]:
-        """Lay out the lead of the report."""
-        verdict: list[Block] = [Paragraph(sentence) for sentence in self.sentences]
-        for heading, sentences in self.lists.items():
-            if sentences:
-                verdict += [Heading(heading), *_folded(sentences)]
-        warnings = [Callout("warning", title, [Paragraph(Name(text))]) for title, text in self.warnings.items()]
-        facts = [Facts(self.facts)] if self.facts else []
-        return [Callout(self.kind, self.headline, verdict), *warnings, *facts]
+    def blocks(self, pictures: Sequence[Block] = ()) -> list[Block]:
+        """Lay out the lead of the report.
+
+        Args:
+            pictures: Figures and galleries that answer the heading.
+        """
+        answer: list[Block] = [Paragraph(sentence) for sentence in self.sentences[:1]]
+        if self.next_step:
+            answer.append(Paragraph([Strong("Next: "), Name(self.next_step)]))
+        warnings = [
+            Callout("warning", title, [Details("What this means", [Paragraph(Name(text))])])
+            for title, text in self.warnings.items()
+        ]
+        folded = [
+            Details(f"{heading} ({len(sentences)})", [Steps([Name(capitalized(sentence)) for sentence in sentences])])
+            for heading, sentences in self.lists.items()
+            if sentences
+        ]
+        if rest := self.sentences[1:]:
+            folded.append(Details("What this says, and of what", [Paragraph(sentence) for sentence in rest]))
+        if more := self.facts[MOST_FACTS:]:
+            folded.append(Details("More numbers", [Facts(more)]))
+        return [
+            Callout(self.kind, self.headline, answer),
+            *warnings,
+            *([Panel(pictures)] if pictures else []),
+            *([Facts(self.facts[:MOST_FACTS])] if self.facts else []),
+            *folded,
+        ]
 
 
 def first_screen(outcome: Any, kind: str = "") -> FirstScreen:
@@ -91,13 +119,5 @@ def verdict_screen(result: Result, headline: str = "") -> FirstScreen:
         kind=BOXES[status],
         headline=headline or run_headline(status, result.verdict.get("audit")),
         lists={"Why": result.why, **ways},
+        next_step=next((str(reason["next"]) for reason in result.reasons if reason.get("next")), "") if ways else "",
     )
-
-
-def _folded(sentences: Sequence[str]) -> list[Block]:
-    """List sentences, folded where there are so many that the numbers below would go out of sight."""
-    items = [Name(capitalized(sentence)) for sentence in sentences]
-    if len(items) <= MOST_SENTENCES + 1:
-        return [Steps(items)]
-    rest = items[MOST_SENTENCES:]
-    return [Steps(items[:MOST_SENTENCES]), Details(f"{len(rest)} more", [Steps(rest)])]

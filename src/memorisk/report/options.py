@@ -23,8 +23,9 @@ class PseudonymOptions:
 class ReportOptions(PseudonymOptions):
     """Options that decide what a run folder and its report show of the people in the data."""
 
-    gallery: bool = False
-    """Show images in the report: the most memorized ones, or synthetic images next to real ones."""
+    gallery: bool = True
+    """Show images in the report: those of flagged patients, or synthetic images next to real ones; --no-gallery leaves
+    them out."""
 
     redact: bool = False
     """Leave images and ids out of the report."""

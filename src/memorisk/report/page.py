@@ -18,8 +18,22 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from memorisk.report.blocks import Column, Inline, Link, Name, Page, Strong, Table, Text
-from memorisk.report.cells import cell_limits, cell_value, inline_text
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Details,
+    Gallery,
+    Inline,
+    Link,
+    Name,
+    Page,
+    Panel,
+    Strong,
+    Table,
+    Text,
+)
+from memorisk.report.cells import cell_limits, cell_text, cell_value, inline_text
 from memorisk.report.columns import is_missing
 from memorisk.report.figures.sheet import palette_css
 from memorisk.report.result import REDACTED_PAGE
@@ -27,6 +41,14 @@ from memorisk.report.text import name_html, visible
 
 _MISSING = Markup('<span aria-hidden="true">–</span><span class="vh">not available</span>')
 _FOLD_AT_LEAST = 5
+PAGE_WIDTH, FIGURE_WIDTH = 890.0, 520.0
+"""Widths in pixels of a table on a desk screen: beside the contents, and below a figure."""
+_LETTER, _HEADING_LETTER, _CELL_PADDING, _ARROW = 8.2, 9.5, 12.0, 18.0
+"""Widths in pixels of a letter of a cell and of a heading, of a cell's padding, and of the arrow that sorts."""
+_ROW_HEADING, _WIDE, _MORE_WIDTH = 128.0, 208.0, 64.0
+"""Least widths in pixels of a column that names the row, of one of sentences, and of the one that opens a row."""
+_TEXT_LETTERS, _MEASURED_ROWS = 32, 50
+"""Letters after which a text wraps, and number of rows whose cells are measured."""
 _PERCENT = re.compile(r"(\d) %")
 
 
@@ -57,12 +79,29 @@ def render_page(page: Page) -> str:
         .render(
             page=page,
             redacted_note=REDACTED_PAGE,
+            holds_images=holds_images([*page.lead, *(block for s in page.sections for block in s.blocks)]),
             plain_title=inline_text(page.title),
             style=Markup(style),
             script=Markup(script),
             policy=policy,
             next_id=lambda: f"b{next(numbers)}",
         )
+    )
+
+
+def holds_images(blocks: Sequence[Block]) -> bool:
+    """Say whether any of these blocks shows a picture of the data, which the page states on its first line.
+
+    Args:
+        blocks: Blocks, with those that lie in them.
+    """
+    return any(
+        any(item.data_uri for item in block.items)
+        if isinstance(block, Gallery)
+        else holds_images(block.blocks)
+        if isinstance(block, Callout | Details | Panel)
+        else False
+        for block in blocks
     )
 
 
@@ -101,6 +140,39 @@ def table_rows(table: Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     rows = [dict(zip(rows_in_sight.columns, r, strict=True)) for r in rows_in_sight.itertuples(index=False, name=None)]
     cut = table.visible_rows if len(rows) >= table.visible_rows + _FOLD_AT_LEAST else len(rows)
     return rows[:cut], rows[cut:], len(frame) - len(rows)
+
+
+def fitting_columns(table: Table, width: float = PAGE_WIDTH) -> tuple[list[Column], list[Column]]:
+    """Divide the columns of a table into those that a page has room for, and those that each row folds away.
+
+    The widths are estimated from the headings and the first rows. The first columns stay in sight, and a column that
+    names the row stays wherever it lies.
+
+    Args:
+        table: Table with its columns.
+        width: Width of its place in pixels.
+
+    Returns:
+        Columns in sight, and folded ones.
+    """
+    rows, _, _ = table_rows(table)
+    needed = [_width(column, rows[:_MEASURED_ROWS]) for column in table.columns]
+    if sum(needed) <= width:
+        return list(table.columns), []
+    room, shown, folded = width - _MORE_WIDTH, list[Column](), list[Column]()
+    for column, own in zip(table.columns, needed, strict=True):
+        fits = not folded and own <= room
+        (shown if fits or column.row_heading else folded).append(column)
+        room -= own
+    return shown, folded
+
+
+def _width(column: Column, rows: Sequence[dict[str, Any]]) -> float:
+    """Estimate the width of a column in pixels: its longest cell on one line if it holds numbers, else a few words."""
+    longest = max((len(cell_text(row, column)) for row in rows), default=0)
+    heading = _ARROW + _HEADING_LETTER * max(map(len, column.heading.split()), default=0)
+    least = max(heading, _ROW_HEADING * column.row_heading, _WIDE * column.wide)
+    return _CELL_PADDING + max(least, _LETTER * (longest if column.numeric else min(longest, _TEXT_LETTERS)))
 
 
 def _sources(table: Table) -> list[str]:
@@ -151,5 +223,12 @@ def template_environment() -> jinja2.Environment:
     environment.filters["name"] = name_html
     environment.filters["visible"] = visible
     environment.filters["kind"] = lambda block: type(block).__name__.lower()
-    environment.globals.update(cell=cell_html, sort_key=sort_key, table_rows=table_rows)
+    environment.globals.update(
+        cell=cell_html,
+        sort_key=sort_key,
+        table_rows=table_rows,
+        fitting_columns=fitting_columns,
+        page_width=PAGE_WIDTH,
+        figure_width=FIGURE_WIDTH,
+    )
     return environment

@@ -8,22 +8,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
-import pandas as pd
-import pyarrow.parquet as pq
 
-from memorisk.audits.classifier.evidence import SCORES
 from memorisk.audits.classifier.marks import FILE, MARKS, read_marks
+from memorisk.audits.classifier.pages.strips import Strip, read_strips
 from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, probability
 from memorisk.report.flagged import flagged_counts
 from memorisk.report.result import from_storable
-from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table
 from memorisk.view.images import CLASSIFIED, RunImages
 
 PER_PAGE = 12
 _MOST_PICTURES = 6  # pictures of one patient
-_WIDTH = 300.0  # width of a strip, in its own units
 
 
 @dataclass(frozen=True)
@@ -57,15 +53,6 @@ class ClassBar:
     dot: float
     zero: float
     chosen: bool
-
-
-@dataclass(frozen=True)
-class Strip:
-    """Losses of an image by all models, as places from 0 to `_WIDTH`."""
-
-    seen: tuple[float, ...]
-    unseen: tuple[float, ...]
-    words: str
 
 
 @dataclass(frozen=True)
@@ -179,9 +166,7 @@ class ClassifierRun:
         """Return the patients of some rows."""
         patients = [(str(self._label[row]), str(self._group[row])) for row in rows]
         images_of = {patient: self._items.get(patient, [])[:_MOST_PICTURES] for patient in patients}
-        scores = self._scores([image for images in images_of.values() for image in images])
-        top = float(scores["loss"].to_numpy().max()) if len(scores) else 1.0
-        by_item = dict(list(scores.groupby(["label", "image"], sort=False))) if len(scores) else {}
+        strips = read_strips(self.folder, [image for images in images_of.values() for image in images])
         marks = read_marks(self.folder)
         p, n_images = column_numbers(self.groups, "p_value"), column_numbers(self.groups, "n_images")
         return [
@@ -193,9 +178,7 @@ class ClassifierRun:
                 flagged=bool(self._flagged[row]),
                 n_images=0 if np.isnan(n_images[row]) else int(n_images[row]),
                 pictures=tuple(self._picture(image) for image in images_of[label, group]),
-                strips=tuple(
-                    _strip(by_item[label, image], top) for image in images_of[label, group] if (label, image) in by_item
-                ),
+                strips=tuple(strips[label, image] for image in images_of[label, group] if (label, image) in strips),
                 marks=marks.get((label, group), ()),
             )
             for row, (label, group) in zip(rows, patients, strict=True)
@@ -215,28 +198,9 @@ class ClassifierRun:
         """Return the marks that a patient may get."""
         return MARKS
 
-    def _scores(self, images: list[str]) -> pd.DataFrame:
-        """Read the losses of some images by all models; the other rows of the table are not kept."""
-        path, columns = self.folder / SCORES, ["image", "label", "member", "loss"]
-        if not path.is_file() or not images:
-            return pd.DataFrame({name: [] for name in columns})
-        refuse_damaged(path)
-        return pq.read_table(path, columns=columns, filters=[("image", "in", images)]).to_pandas()
-
     def _picture(self, image: str) -> Picture:
         row = self.images.row(CLASSIFIED, image)
         if row is None:
             return Picture(image, "", "", self.images.reason(CLASSIFIED) or "not found")
         part = self.images.part(CLASSIFIED)
         return Picture(image, f"{self.address}/image/{CLASSIFIED}/{row}", part.file(row), "")
-
-
-def _strip(scores: pd.DataFrame, top: float) -> Strip:
-    """Return the losses of one image, those of models that saw it and of those that did not."""
-    loss, member = scores["loss"].to_numpy(dtype=np.float64), scores["member"].to_numpy(dtype=bool)
-    place = np.clip(loss / (top or 1.0), 0.0, 1.0) * _WIDTH
-    means = [f"{values.mean():.2f}" if len(values) else "none" for values in (loss[member], loss[~member])]
-    words = (
-        f"mean loss {means[0]} of {int(member.sum())} models that saw it, {means[1]} of {int((~member).sum())} others"
-    )
-    return Strip(tuple(np.round(place[member], 1).tolist()), tuple(np.round(place[~member], 1).tolist()), words)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.pages.audit import classifier_page
+from memorisk.audits.classifier.pages.wording import MOST_SHOWN
 from memorisk.report.columns import capitalized
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
@@ -145,7 +146,7 @@ def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     told = "shown, at level 0.001, holds 0 patients; the verdict rests on a list of its own, at level 0.1"
     assert f"{told} with correction bh, which holds 7 patients." in page
     assert "0 at level 0.001; 7 on the verdict's list, at level 0.1" in page.split("The question, and")[0]
-    assert "7 patients flagged" in page
+    assert "7 patients are flagged" in page
     assert "No patient is flagged at level 0.001. In classes" in page
     by = page_text(result.replace(summary=result.summary | {"level_q": 0.1, "correction": "by"}))
     assert "shown, with correction by, holds 0 patients" in by
@@ -158,7 +159,7 @@ def test_many_reasons_are_folded_but_none_is_lost():
     result = make_result(status="undecided")
     html = render_page(classifier_page(result.replace(verdict=result.verdict | {"why": why})))
     assert all(capitalized(reason) in html for reason in why)
-    assert "24 more" in html.split("<nav")[0]
+    assert "Why (30)" in html.split("<nav")[0]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -167,8 +168,8 @@ def test_a_fail_counts_what_it_rests_on():
     flagged = int(result.per_group["flagged"].sum())
     above = int((result.per_class["low"] > 0.3).sum())
     text = page_text(result)
-    assert f"{flagged} patients flagged" in text
-    assert (f"{above} class surely above the gate" in text) == (above == 1)
+    assert f"{flagged} patients are flagged as remembered" in text
+    assert (f"{above} class is surely above the gate" in text) == (above == 1)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -199,7 +200,7 @@ def test_a_patient_who_is_flagged_in_two_classes_counts_once():
     table = result.per_class.assign(verdict_flagged=[1, 1, *[0] * (len(result.per_class) - 2)])
     twice = result.replace(per_class=table, per_group=pd.concat([rows, others]))
     text = page_text(twice)
-    assert "1 patient flagged as remembered" in text
+    assert "1 patient is flagged as remembered" in text
     assert "2 patients flagged" not in text
     assert "The list has 2 rows: 1 row repeats one that is flagged in another class, too." in text
 
@@ -361,13 +362,17 @@ def test_a_patient_flagged_in_two_classes_counts_once_and_is_named_as_such():
     assert "in more than one class" not in page_text(result)
 
 
-def test_gallery_shows_the_most_memorized_only_when_asked():
+def test_pictures_are_those_of_flagged_patients_and_of_the_most_memorized_images():
     result = make_result()
     top = result.per_image.sort_values("M", ascending=False, kind="stable")["image"].tolist()
     pixels = {i: np.full((4, 4, 3), 7, dtype=np.uint8) for i in top[:15]}
-    assert "data:image" not in render_page(classifier_page(result)).split("<body>")[1]
-    shown = Outline(render_page(classifier_page(result, gallery=pixels)))
-    assert [t for t, _ in shown.tags].count("img") == 12
+    without = render_page(classifier_page(result))
+    assert "data:image" not in without.split("<body>")[1]
+    assert "Holds no images." in without
+    pictured = render_page(classifier_page(result, gallery=pixels))
+    lead, rest = pictured.split("<nav")
+    assert "Holds images." in lead
+    assert (lead.count("<img"), rest.count("<img")) == (MOST_SHOWN, 12)
     text = page_text(result, gallery=pixels)
     assert all(i in text for i in top[:12])
 

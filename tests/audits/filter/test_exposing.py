@@ -63,7 +63,7 @@ def test_patients_at_whom_a_score_only_points_are_not_called_exposed(nothing: Re
     assert "Exposed training patients" not in page
     show_outcome(nothing, "filter", place / "nothing", as_json=False)
     out = capsys.readouterr().out
-    assert "Exposed patients: 1 (1 by identical pixels, 0 by a score)" in out
+    assert "Exposed patients: 1 (1 by pixels, 0 by score)" in out
     assert f"Similar, not singled out: {len(groups) - 1} patients (false alarms: " in out
 
 

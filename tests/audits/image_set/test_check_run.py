@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from memorisk.audits.comparison.pictures import MOST_AT_A_GLANCE
 from memorisk.audits.image_set.options import CheckOptions
 from memorisk.audits.image_set.pictures import set_pictures
 from memorisk.audits.image_set.run import check_set
@@ -84,7 +85,7 @@ def test_a_difference_is_taken_where_the_images_lie_on_one_another_and_made_brig
 def test_the_page_shows_pairs_that_grow_by_a_click_and_runs_nothing(place: Path, browser: Chromium) -> None:
     page = place / "run" / "report.html"
     browser.open(page)
-    assert browser.evaluate("document.images.length") == 10, "8 images of 4 sets, 2 differences"
+    assert browser.evaluate("document.images.length") == MOST_AT_A_GLANCE + 10, "8 images of 4 sets, 2 differences"
     assert browser.evaluate("[...document.images].every(i => i.naturalWidth > 0)")
     assert "32 times brighter" in browser.evaluate("document.body.innerText")
     width = "document.querySelector('.zoom img').getBoundingClientRect().width"
@@ -129,7 +130,7 @@ def test_pseudonymise_leaves_no_id_and_no_path_in_anything_written(place: Path, 
     sets, plain = (read_table(run / "tables" / "sets.parquet") for run in (out, place / "run"))
     assert sorted(sets.groupby("set")["across"].first()) == sorted(plain.groupby("set")["across"].first())
     assert sets["image"].str.fullmatch("[0-9a-f]{16}").all()
-    assert (out / "report.html").read_text().count("data:image") == 10
+    assert (out / "report.html").read_text().count("data:image") == MOST_AT_A_GLANCE + 10
 
 
 def test_report_says_what_a_check_is_and_how_its_page_is_written_again(place: Path, capsys) -> None:

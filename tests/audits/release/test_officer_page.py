@@ -76,7 +76,7 @@ def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path
     assert "Not ready for release" in text
     assert f"{figures['listed'].value:.0f} training patients are nearer to the set than chance explains" in text
     assert "no generated image points at one person" in visible_text(make_statement("runs/clean"))
-    assert " no " not in text.partition("What was found")[2].partition("What would have been noticed")[0]
+    assert " no " not in text.partition("What was found")[2].partition("What to do next")[0]
     near = figures["nearly_identical"].value or 0
     assert f"{near:.0f} training patients have a nearly identical generated image" in text
     exact = figures["found/exact"]

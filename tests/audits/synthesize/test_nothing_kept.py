@@ -81,7 +81,7 @@ def test_identical_images_and_scores_are_counted_apart(nothing: Result, hopeless
     assert f"for several patients are nearest to {len(by_score - singled)} more" in v["exposed"]
     assert f"expose {v['n_exposed']} patients: {len(same)} by an image" in v["exposed"]
     assert "The same threshold rejects 100" in v["exposed"]
-    assert f"{len(same)} by identical pixels" in page
+    assert f"{len(same)} by pixels" in page
     assert "is not known" in exposed_words(numbers_of(hopeless, real_rejected=None))
     assert exposed_words(numbers_of(hopeless, n_identical=0, n_by_score=0)) == ""
 
@@ -89,7 +89,7 @@ def test_identical_images_and_scores_are_counted_apart(nothing: Result, hopeless
 def test_nobody_is_counted_twice(hopeless: Result) -> None:
     numbers = numbers_of(hopeless, n_exposed=5, n_identical=2, n_by_score=4, n_by_score_singled_out=3)
     tiles = exposed_facts(numbers)
-    assert (tiles[0].value, tiles[0].note) == ("5", "2 by identical pixels, 3 by a score")
+    assert (tiles[0].value, tiles[0].note) == ("5", "2 by pixels, 3 by score")
     assert tiles[1].value == "1 patient"
     assert "5 patients: 2 by an image" in exposed_words(numbers)
     assert "for several patients are nearest to 1 more" in exposed_words(numbers)
@@ -99,7 +99,7 @@ def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -
     show_outcome(hopeless, "synthesize", place / "hopeless", as_json=False)
     out, v = capsys.readouterr().out, hopeless.verdict
     others = v["n_by_score"] - v["n_by_score_singled_out"]
-    assert f"Exposed patients: {v['n_exposed']} ({v['n_identical']} by identical pixels" in out
+    assert f"Exposed patients: {v['n_exposed']} ({v['n_identical']} by pixels" in out
     assert f"Similar, not singled out: {others} patients (false alarms: 95" in out
     assert "NOTHING WAS KEPT" in out
 

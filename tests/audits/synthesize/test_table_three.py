@@ -28,7 +28,8 @@ def test_a_threshold_that_was_given_makes_no_memrate_of_pixels(place: Path, caps
     table = table_three([place / "given"])
     assert all(pd.isna(column_numbers(table, name)).all() for name in ENDS)
     told = shown(table, capsys)
-    assert re.search(r"–\s+–\s+–", told)  # before, kept, reference
+    assert all(re.search(rf"MemRate, {when}", told) for when in ("before", "kept", "reference"))
+    assert "–" in told
     assert row["no_rate"] in told
     assert row["no_rate"] in (place / "given" / "report.html").read_text()
 

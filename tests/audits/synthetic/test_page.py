@@ -83,7 +83,7 @@ def test_the_order_is_that_of_the_questions_and_pictures_stand_by_their_names(
         "Pairs that a person judged",
         "What the p-values rest on", "What was not looked at", "How it was done",
     ]  # fmt: skip
-    assert browser.evaluate("document.querySelectorAll('svg').length") == 3
+    assert browser.evaluate("document.querySelectorAll('svg').length") == 5
     assert browser.evaluate("document.images.length") >= 20
     assert browser.evaluate("document.querySelectorAll('img:not([src^=\"data:image/png\"])').length") == 0
     browser.open(pages["alone"])
@@ -94,7 +94,7 @@ def test_the_order_is_that_of_the_questions_and_pictures_stand_by_their_names(
     heads = browser.evaluate("[...document.querySelectorAll('.sections h2, .sections h3')].map(h => h.textContent)")
     assert "Images and what they were generated from" in heads
     assert {"Dismissed by a person: 4", "Confirmed by a person: 2", "Clusters of copies", "Pairs of images"} <= {*heads}
-    assert browser.evaluate("document.querySelectorAll('svg').length") == 6
+    assert browser.evaluate("document.querySelectorAll('svg').length") == 8
 
 
 def test_words_by_what_a_group_is() -> None:

@@ -37,8 +37,9 @@ class Comparison:
     """The second run less the first.
 
     Attributes:
-        per_class: ``label, n_groups, n_seeds, mean_first, mean_second, difference, low, high, tier_first, tier_second,
-            testable_first, flagged_first, testable_second, flagged_second``; no number is flagged where none could be.
+        per_class: ``label, n_groups, n_seeds, difference, low, high``, and for both runs ``mean_first,
+            mean_first_low, mean_first_high, tier_first, flagged_first, testable_first``; no
+            number is flagged where none could be.
         per_group: ``label, group, M_first, M_second, difference, low, high, flagged_first, flagged_second``; M here
             is the mean over the group's images, and its interval is over seeds.
         aucs: ``attack, auc_first, low_first, high_first, auc_second, low_second, high_second``.
@@ -221,12 +222,13 @@ def _class_row(label: str, values: list[np.ndarray], first: Result, second: Resu
         "label": label,
         "n_groups": len(values[0]),
         "n_seeds": interval.n_seeds,
-        "mean_first": two_way_interval(values[0]).estimate,
-        "mean_second": two_way_interval(values[1]).estimate,
         "difference": interval.estimate,
         "low": interval.low,
         "high": interval.high,
     }
+    for name, own in zip(("first", "second"), values, strict=True):
+        mean = two_way_interval(own)
+        row |= {f"mean_{name}": mean.estimate, f"mean_{name}_low": mean.low, f"mean_{name}_high": mean.high}
     for name, result in (("first", first), ("second", second)):
         at = result.per_class["label"].tolist().index(label)
         n_flagged = flagged_counts(result.per_class)[at]

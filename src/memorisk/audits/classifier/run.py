@@ -21,6 +21,7 @@ from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
+from memorisk.audits.classifier.pages.wording import ResultView
 from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan
 from memorisk.audits.classifier.rehearsal import PILOT, Choice, ModelChooser, choose_models
 from memorisk.audits.classifier.result import ClassifierVerdict, LookAlikes, Placebo, Privacy
@@ -66,14 +67,15 @@ MOST_THUMBNAILS = 12
 
 
 def thumbnails(store: ImageStore, plan: Plan, result: Result, names: Pseudonyms) -> dict[str, np.ndarray]:
-    """Return the pixels [h, w, c] of the images with the largest M, by the id that the report shows."""
+    """Return the pixels [h, w, c] of images by the id that the report shows: the largest M, and who is flagged."""
     top = (
         result.per_image.dropna(subset=["M"])
         .sort_values(["M", "image"], ascending=[False, True])["image"]
         .head(MOST_THUMBNAILS)
     )
     row = dict(zip(names.names(store.manifest.images), range(store.manifest.n), strict=True))
-    return {str(image): np.array(store.images[row[image]]) for image in top}
+    chosen = dict.fromkeys([*map(str, top), *ResultView.of(result, redact=False).flagged_images().values()])
+    return {image: np.array(store.images[row[image]]) for image in chosen}
 
 
 @takes_settings(ClassifierOptions)

@@ -10,6 +10,8 @@ from memorisk.images.store import ImageStore
 from memorisk.report.blocks import Gallery, Name, Text, Thumbnail, data_uri
 
 MAX_PICTURES = 10
+MOST_AT_A_GLANCE = 6
+"""Number of pairs on a first screen."""
 PICTURE_SIDE = 480
 """Side of the three pictures together in the report, in pixels."""
 _GAP = 0.04  # white between the pictures, as a share of their width
@@ -30,6 +32,8 @@ class PairPicture:
     """Pixels of the picture, [h, w, C] uint8."""
     factor: int
     """Factor by which the difference is shown brighter than it is."""
+    row: np.ndarray
+    """The same training image, as it is or laid on the other, generated image and difference in a row, [h, w, C]."""
 
     @property
     def difference_words(self) -> str:
@@ -69,7 +73,9 @@ def side_by_side(real: np.ndarray, synthetic: np.ndarray, *, mirrored: bool = Fa
     canvas[:height, width + gap :] = pair[1]
     below, factor = amplified(np.abs((pair[0][:, ::-1] if mirrored else pair[0]) - pair[1]))
     canvas[height + gap :, :width] = below
-    return PairPicture(np.rint(canvas).astype(np.uint8), factor)
+    white = np.full((height, gap, channels), 255.0)
+    row = np.concatenate([pair[0], white, pair[1], white, below], axis=1)
+    return PairPicture(np.rint(canvas).astype(np.uint8), factor, np.rint(row).astype(np.uint8))
 
 
 def laid_on_one_another(real: np.ndarray, synthetic: np.ndarray, laid: np.ndarray) -> PairPicture:
@@ -89,7 +95,7 @@ def laid_on_one_another(real: np.ndarray, synthetic: np.ndarray, laid: np.ndarra
     below, top = aligned.pixels, len(canvas) - height
     canvas[top:, :width] = below[:height, :width]
     canvas[top:, len(canvas[0]) - width :] = below[top:, :width]
-    return PairPicture(canvas, aligned.factor)
+    return PairPicture(canvas, aligned.factor, aligned.row)
 
 
 class ShownPairs:
@@ -140,6 +146,24 @@ def aligned_gallery(pairs: Mapping[tuple[str, str, str], PairPicture]) -> Galler
         "and the difference that is left."
     )
     return Gallery(items=items, caption=caption)
+
+
+def glance_gallery(pairs: Mapping[Pair, PairPicture], caption: str) -> Gallery:
+    """Show the first pairs on a first screen, each named by its generated image.
+
+    Args:
+        pairs: Pixels by training and synthetic image, the gravest first.
+        caption: Caption of all pairs.
+    """
+    items = [
+        Thumbnail(
+            data_uri=data_uri(picture.row, side=PICTURE_SIDE),
+            caption=[Name(pair[1])],
+            alternative="A training image, a generated image and their difference",
+        )
+        for pair, picture in list(pairs.items())[:MOST_AT_A_GLANCE]
+    ]
+    return Gallery(items=items, caption=caption, wide=True)
 
 
 def picture_gallery(pairs: Mapping[Pair, PairPicture], title: str, mirrored: frozenset[Pair]) -> Gallery:

@@ -32,6 +32,7 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import column_numbers, count, decimal
 from memorisk.report.figures.histograms import rank_plot
 from memorisk.report.first_screen import FirstScreen, verdict_screen
+from memorisk.report.glance import in_short
 from memorisk.report.quantities import facts
 from memorisk.report.result import Result
 from memorisk.statistics.memorization.mark_rank import MarkRank
@@ -47,7 +48,7 @@ SENTENCES = {
     "trace of the mark can go unnoticed: the reasons say how sensitive a model must be to be found.",
     "fail": "Do not release this model: its answers may give away that the mark was in the training data, and with it "
     "whoever the mark belongs to. Train it again without the mark, and audit it again.",
-    "undecided": "This is not a pass: the audit cannot say whether the model remembers the mark.",
+    "undecided": "The audit cannot say whether the model remembers the mark: this is not a pass.",
 }
 MOST_PROBES = 12
 _SHOWN_CONTROLS = 11
@@ -74,8 +75,7 @@ def feature_page(result: Result, marks: Sequence["Mark"] = (), *, redact: bool =
         held = "It leaves out the mark; config.yaml in the run folder names it."
     return Page(
         title="Does the model remember the mark?",
-        subtitle="An audit of one unique feature",
-        lead=first_screen(result).blocks(),
+        lead=first_screen(result).blocks([in_short(_place(summary, result), "The mark among marks like it")]),
         sections=sections,
         footer=[Paragraph(f"{held} It needs no network and asks for none.")],
         redacted=redact,
@@ -129,7 +129,8 @@ def _models(rank: MarkRank, table: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-def _controls(summary: FeatureSummary, result: Result, marks: Sequence["Mark"], redact: bool) -> list[Block]:
+def _place(summary: FeatureSummary, result: Result) -> Figure:
+    """Draw the answer to the mark among the answers to its controls."""
     rank, table = summary.rank, result.tables["controls"]
     centred = rank.method == "centred"
     others = column_numbers(table, "mean_log_kl") - (column_numbers(table, "reference_mean_log_kl") if centred else 0.0)
@@ -138,6 +139,18 @@ def _controls(summary: FeatureSummary, result: Result, marks: Sequence["Mark"], 
     if rank.method != "references" and isfinite(rank.detectable):
         limit = float(np.mean(others)) + rank.detectable
     title = "Mean over probes of log KL" + (", less the references'" if centred else "")
+    return Figure(
+        svg=rank_plot(others, value, limit=limit, x_title=title, names=("the mark", "its controls")),
+        title="The mark among its controls",
+        caption="Right of most: the model answers to the mark more than to marks like it.",
+        alternative=f"The mark has {decimal(value)}; the controls {decimal(np.min(others))} to "
+        f"{decimal(np.max(others))}, p among them {decimal(rank.p_controls)}.",
+    )
+
+
+def _controls(summary: FeatureSummary, result: Result, marks: Sequence["Mark"], redact: bool) -> list[Block]:
+    """Lay out the mark among its controls."""
+    rank, table = summary.rank, result.tables["controls"]
     place: list[tuple[Text, Text]] = []
     if summary.ink is not None:
         place = [
@@ -147,15 +160,7 @@ def _controls(summary: FeatureSummary, result: Result, marks: Sequence["Mark"], 
     if summary.place_in_reference_kl is not None:
         place.append(("Share with less KL under the references", decimal(summary.place_in_reference_kl)))
     blocks: list[Block] = [Definitions(place, compact=True)] if place else []
-    blocks.append(
-        Figure(
-            svg=rank_plot(others, value, limit=limit, x_title=title, names=("the mark", "its controls")),
-            title="The mark among its controls",
-            caption="Right of most: the model answers to the mark more than to marks like it.",
-            alternative=f"The mark has {decimal(value)}; the controls {decimal(np.min(others))} to "
-            f"{decimal(np.max(others))}, p among them {decimal(rank.p_controls)}.",
-        )
-    )
+    blocks.append(_place(summary, result))
     if rank.method == "references":
         blocks.insert(0, _models(rank, result.tables["models"]))
     if marks:

@@ -15,7 +15,7 @@ from memorisk.statistics.memorization.mark_rank import MarkRank
 from memorisk.statistics.verdicts.levels import POWER, share_words
 
 _M = Quantity(
-    "M: log sensitivity to the mark, against its controls",
+    "M, log sensitivity against controls",
     "decimal",
     "m",
     Units("n_models", "{models}"),

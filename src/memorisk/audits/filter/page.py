@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.comparison.page_parts import DefinitionRows, footer, repeat_blocks, set_rows
-from memorisk.audits.comparison.pictures import Pair, PairPicture, picture_gallery
+from memorisk.audits.comparison.pictures import Pair, PairPicture, glance_gallery, picture_gallery
 from memorisk.audits.filter import wording
 from memorisk.audits.filter.result import (
     KEPT,
@@ -47,7 +47,9 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import capitalized, column_numbers, column_texts, count, decimal, percent, rows
 from memorisk.report.figures.histograms import distance_plot
+from memorisk.report.figures.intervals import series_plot
 from memorisk.report.first_screen import FirstScreen, verdict_screen
+from memorisk.report.glance import counts_of, dots_figure, in_short
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import plural
@@ -166,7 +168,7 @@ def exposed_section(
     if redact:
         return [*blocks, Paragraph("Ids are left out of this report. They are in the run's own tables.")]
     if pictures is None:
-        return [*blocks, Paragraph("Pictures are shown only with --gallery.")]
+        return [*blocks, Paragraph("Pictures are left out of this report.")]
     return [*blocks, picture_gallery(pictures, "The closest pairs", frozenset())] if pictures else blocks
 
 
@@ -175,9 +177,7 @@ def exposed_facts(n: FilterNumbers) -> list[Fact]:
     exposed, real, alarms = n.exposed, n.real_rejected, "false alarms: not known"
     if real is not None:
         alarms = f"false alarms: {percent(real.low)} to {percent(real.high)} of new {n.units}"
-    detail = (
-        f"{count(exposed.n_identical_patients)} by identical pixels, {count(exposed.n_singled_patients)} by a score"
-    )
+    detail = f"{count(exposed.n_identical_patients)} by pixels, {count(exposed.n_singled_patients)} by score"
     return [
         Fact(f"{wording.exposed_as(exposed).capitalize()} {n.units}", count(exposed.n_exposed_patients), detail),
         Fact("Similar, not singled out", n.terms.counted(exposed.n_pointed_patients), alarms),
@@ -380,8 +380,7 @@ def filter_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = No
     ]
     return Page(
         title=title,
-        subtitle="A set of generated images, without those that a detector takes for copies of training images",
-        lead=first_screen(result).blocks(),
+        lead=first_screen(result).blocks(left_out(result, n, summary.setup, None if redact else pictures)),
         sections=sections,
         footer=[Paragraph(footer(summary.setup.versions, redact))],
         redacted=redact,
@@ -396,6 +395,43 @@ def first_screen(result: Result) -> FirstScreen:
     """
     n = from_json(FilterSummary, result.summary).numbers
     return replace(screening_screen(result, n), facts=_facts(n), files=kept_files(n))
+
+
+def left_out(
+    result: Result, n: FilterNumbers, setup: ScreeningSetup, pictures: Mapping[Pair, PairPicture] | None
+) -> list[Block]:
+    """Draw how many images were left out, by which scores, of which classes, and the gravest of their pairs.
+
+    Args:
+        result: Result of a filter, or of a loop around one.
+        n: Its numbers.
+        setup: Its setup.
+        pictures: Pictures of pairs; None for none.
+    """
+    sets, blocks = n.sets, list[Block]()
+    if not sets.filtered:
+        return []
+    blocks.append(dots_figure(sets.n_rejected_images, sets.n_synthetic_images, "images", "left out"))
+    if setup.features and n.promise.thresholds:
+        scores = _figure(result, setup.features[0], n.promise.thresholds[0])
+        blocks.append(in_short(scores, "Scores"))
+    classes = result.per_class
+    if len(classes):
+        before, kept = (column_numbers(classes, name) for name in ("n_before", "n_kept"))
+        labels = column_texts(classes, "label")
+        spoken = [f"{label}: {count(a)}, kept {count(b)}" for label, a, b in zip(labels, before, kept, strict=True)]
+        series = {"before": counts_of(before), "kept": counts_of(kept)}
+        blocks.append(
+            Figure(
+                svg=series_plot(labels, series, x_title="Images", cut=False),
+                title="Images by class, before and after",
+                caption="",
+                alternative=f"{'; '.join(spoken)}.",
+            )
+        )
+    if pictures:
+        blocks.append(glance_gallery(pictures, "Left out: training, generated, difference"))
+    return blocks
 
 
 def screening_screen(result: Result, n: FilterNumbers) -> FirstScreen:
@@ -430,7 +466,7 @@ def _facts(n: FilterNumbers) -> list[Fact]:
     return [
         Fact("Kept", count(sets.n_kept_images), f"of {count(sets.n_synthetic_images)}"),
         Fact("Rejected", count(sets.n_rejected_images), f"{count(sets.rejected[PIXELS])} with the same pixels"),
-        Fact("Could not be read", count(sets.rejected[UNREADABLE]), "rejected as well"),
+        Fact("Could not be read", count(sets.rejected[UNREADABLE])),
         *exposed_facts(n),
         Fact(*_missed(n)),
         held,

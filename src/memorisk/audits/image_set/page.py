@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.audits.comparison.pictures import MOST_AT_A_GLANCE
 from memorisk.audits.image_set.pictures import MOST_IMAGES, MOST_SETS, CopyPicture
 from memorisk.audits.image_set.tables import NEAR
 from memorisk.images.set_check import ImageCheck
@@ -16,9 +17,11 @@ from memorisk.report.blocks import (
     Details,
     Fact,
     Facts,
+    Figure,
     Gallery,
     Name,
     Page,
+    Panel,
     Paragraph,
     Section,
     Steps,
@@ -30,10 +33,14 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import count
+from memorisk.report.columns import column_numbers, column_texts, count, largest_first
+from memorisk.report.figures.intervals import series_plot
+from memorisk.report.glance import counts_of
 from memorisk.runs.errors import plural
 
 _SIDE = 320
+MOST_LABELS = 8
+"""Number of labels in the figure of the first screen."""
 _WAYS = {
     "unreadable": "Leave files out that cannot be read (--skip-unreadable), or mend them.",
     "not read": "Look at the files that were not read: they may hold images.",
@@ -64,8 +71,7 @@ def check_page(
     """
     return Page(
         title=["Images: ", "[redacted]" if redact else Name(check.name)],
-        subtitle="Are they fit to be audited?",
-        lead=_lead(check, sets),
+        lead=_lead(check, sets, pictures),
         sections=[
             Section("Copies side by side", _copies(sets, pictures, redact), "copies"),
             *(
@@ -83,8 +89,8 @@ def check_page(
     )
 
 
-def _lead(check: ImageCheck, sets: pd.DataFrame) -> list[Block]:
-    """Name the problems that would spoil an audit, and show the counts."""
+def _lead(check: ImageCheck, sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None) -> list[Block]:
+    """Name the problems that would spoil an audit, show images per label and the first copies, and the counts."""
     facts = Facts(
         [
             Fact("Images", count(check.n)),
@@ -94,7 +100,39 @@ def _lead(check: ImageCheck, sets: pd.DataFrame) -> list[Block]:
             Fact("Could not be read", count(len(check.unreadable) + len(check.not_read))),
         ]
     )
-    return [problem_box(check.problems), facts]
+    return [problem_box(check.problems), Panel([*_labels(check), *_first_copies(sets, pictures)]), facts]
+
+
+def _labels(check: ImageCheck) -> list[Block]:
+    """Draw the number of images of the largest labels."""
+    table = largest_first(check.classes, "images").head(MOST_LABELS)
+    if not len(table):
+        return []
+    labels, sizes = column_texts(table, "label"), column_numbers(table, "images")
+    return [
+        Figure(
+            svg=series_plot(labels, {"images": counts_of(sizes)}, x_title="Images"),
+            title="Images by label",
+            caption="",
+            alternative=f"{'; '.join(f'{label}: {count(n)}' for label, n in zip(labels, sizes, strict=True))}.",
+        )
+    ]
+
+
+def _first_copies(sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None) -> list[Block]:
+    """Show the images of the gravest sets of copies."""
+    if pictures is None or not len(sets):
+        return []
+    first = [row for row in sets.sort_values("set", kind="stable").to_dict("records") if str(row["image"]) in pictures]
+    items = [
+        Thumbnail(
+            data_uri=data_uri(pictures[str(row["image"])].pixels, side=_SIDE),
+            caption=[f"set {row['set']}", Name(str(row["image"]))],
+            alternative="Image of a set of copies, named below",
+        )
+        for row in first[:MOST_AT_A_GLANCE]
+    ]
+    return [Gallery(items=items, caption="Copies, the gravest first")]
 
 
 def problem_box(problems: Mapping[str, int]) -> Callout:

@@ -14,6 +14,7 @@ from memorisk.report.blocks import (
     Callout,
     Definitions,
     Fact,
+    Figure,
     Name,
     Page,
     Paragraph,
@@ -25,8 +26,10 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import capitalized, column_texts, count, rows
+from memorisk.report.columns import capitalized, column_numbers, column_texts, count, percent, rows
+from memorisk.report.figures.intervals import series_plot
 from memorisk.report.first_screen import FirstScreen
+from memorisk.report.glance import limits_of
 from memorisk.runs.errors import plural
 
 MEANING: dict[str, str] = {
@@ -88,6 +91,10 @@ CLUSTERED = (
 )
 
 
+SHARES = ("precision", "recall", "coverage", "IRS")
+"""Figures that are shares, so that one axis holds all of them."""
+
+
 def transfer_warnings(row: Mapping[str, Any]) -> list[str]:
     """List the limits of a comparison of classifiers trained on synthetic and on real images.
 
@@ -125,8 +132,7 @@ def quality_page(found: Quality) -> Page:
     ]
     return Page(
         title="How good are the synthetic images?",
-        subtitle="Figures of quality, with their features and numbers of images",
-        lead=first_screen(found).blocks(),
+        lead=first_screen(found).blocks(_glance(found)),
         sections=sections,
         footer=[Paragraph("This page holds no image and no id.")],
     )
@@ -154,6 +160,29 @@ def first_screen(found: Quality) -> FirstScreen:
         tables=[*_tables(found), *([] if found.transfer is None else [_transfer_table(found.transfer)])],
         notes=[] if found.transfer is None else transfer_warnings(found.transfer.iloc[0]),
     )
+
+
+def _glance(found: Quality) -> list[Block]:
+    """Draw the figures that are shares, of the synthetic images and of as many held-out real ones."""
+    first = rows(found.figures, [name == found.figures["features"].iloc[0] for name in found.figures["features"]])
+    shares = rows(first, [name in SHARES for name in column_texts(first, "figure")])
+    if not len(shares):
+        return []
+    labels = column_texts(shares, "figure")
+    names = {"synthetic": "same_number"} | ({"held-out real": "reference"} if found.numbers.held_out_images else {})
+    series, spoken = {}, list[str]()
+    for title, name in names.items():
+        series[title] = limits_of(shares, name)
+        shown = column_numbers(shares, name)
+        spoken += [f"{label}, {title}: {percent(v)}" for label, v in zip(labels, shown, strict=True)]
+    return [
+        Figure(
+            svg=series_plot(labels, series, x_title="Share, with interval", reference=None, cut=False),
+            title="Synthetic images, and as many held-out ones",
+            caption="",
+            alternative=f"{'; '.join(spoken)}.",
+        )
+    ]
 
 
 def _tables(found: Quality) -> list[Table]:

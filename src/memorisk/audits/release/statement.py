@@ -15,7 +15,7 @@ from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope
 from memorisk.report.statements.model_card import model_card
 from memorisk.report.statements.signatures import read_private_key
 from memorisk.report.statements.signatures import sign as make_signature
-from memorisk.report.statements.statement import PASS, UNDECIDED, AuditStatement, StatedReason, Statement
+from memorisk.report.statements.statement import OFFICER_TITLE, PASS, UNDECIDED, AuditStatement, StatedReason, Statement
 from memorisk.runs.checksums import files_below
 from memorisk.runs.errors import InputError, one_line, read_guard
 from memorisk.runs.files import write_bytes, write_text
@@ -25,7 +25,7 @@ from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.verdicts.reasons import Reason, Words
 
 CARD = "model-card.md"
-_TITLE, _HEAD = "one page for the data-protection officer</title>", 4096
+_TITLE, _HEAD = f"{OFFICER_TITLE}</title>", 4096
 """Title by which a page of an earlier statement is recognised, and the number of characters that are searched."""
 
 

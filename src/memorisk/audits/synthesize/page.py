@@ -15,6 +15,7 @@ from memorisk.audits.filter.page import (
     exposed_section,
     guarantee_section,
     kept_files,
+    left_out,
     score_section,
     screening_screen,
     setup_section,
@@ -136,8 +137,7 @@ def loop_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None
     ]
     return Page(
         title=title,
-        subtitle="A set of generated images, drawn again where a detector took one for a copy of a training image",
-        lead=first_screen(result).blocks(),
+        lead=first_screen(result).blocks(left_out(result, filtered, summary.setup, None if redact else pictures)),
         sections=sections,
         footer=[Paragraph(footer(summary.setup.versions, redact))],
         redacted=redact,

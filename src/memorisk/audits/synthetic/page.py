@@ -15,6 +15,7 @@ from memorisk.audits.comparison.plants import least_noticed_kind
 from memorisk.audits.comparison.terms import Terms, p_words, share
 from memorisk.audits.synthetic import wording
 from memorisk.audits.synthetic.result import Listing, Paired, Power, SyntheticNumbers, SyntheticSummary
+from memorisk.audits.synthetic.sections.glance import glance
 from memorisk.audits.synthetic.sections.numbers import describing_section, distance_section, pair_section, power_section
 from memorisk.audits.synthetic.sections.pairs import (
     alignment_section,
@@ -82,8 +83,7 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
     ]
     return Page(
         title=title,
-        subtitle="An audit of generated images against the images that their generator was trained on",
-        lead=first_screen(result).blocks(),
+        lead=first_screen(result).blocks(glance(result, summary, pictures)),
         sections=sections,
         footer=[Paragraph(footer(summary.versions, redact))],
         redacted=redact,
@@ -118,12 +118,14 @@ def first_screen(result: Result) -> FirstScreen:
     summary = from_json(SyntheticSummary, result.summary)
     n = summary.numbers
     certain = result.status == "fail" and n.pixels.n_certain
-    sentence = wording.CERTAIN if certain else wording.SENTENCES[result.status]
+    sentences = [wording.CERTAIN if certain else wording.SENTENCES[result.status]]
+    if not certain and result.status in wording.MORE:
+        sentences.append(wording.MORE[result.status])
     notes = [] if summary.groups_given else [wording.NO_IDS]
     if n_open := sum(not judgement for judgement in column_texts(result.tables["review"], "verdict")):
         run = one_line(result.folder or "RUN")
         notes.append(wording.TO_JUDGE.format(pairs=plural(n_open, "pair", "pairs"), run=run))
-    return replace(verdict_screen(result), sentences=[n.terms.fill(sentence)], facts=_facts(n), notes=notes)
+    return replace(verdict_screen(result), sentences=[*map(n.terms.fill, sentences)], facts=_facts(n), notes=notes)
 
 
 def _facts(n: SyntheticNumbers) -> list[Fact]:

@@ -10,21 +10,18 @@ from memorisk.runs.errors import plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 from memorisk.statistics.copies.tails import MIN_HELD_OUT
 from memorisk.statistics.intervals import Proportion
-from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, SINGLED_OUT_LEVEL, VERDICT_LEVEL
+from memorisk.statistics.verdicts.levels import SINGLED_OUT_LEVEL, VERDICT_LEVEL
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Number, Reason, Words
 
 _WITHOUT = "memorisk release SET CLEAN --without RUN"
 """Command that writes a set without the images of pairs that no person dismissed."""
-_LOOK = "these pairs, looked at (--gallery), and judged in review.csv (--review)"
+_LOOK = "these pairs, looked at, and judged in review.csv (--review)"
 
 
 class CopyReason(Reason, bears_on=FAIL):
     """Failure of a set; a person who dismisses its pairs lifts it."""
 
-    remedy = Words(
-        f"{_LOOK}: about {100 * AHEAD_LEVEL:.0f} % of sets without any copy fail by chance, and pairs that are "
-        "dismissed count as no copies"
-    )
+    remedy = Words(f"{_LOOK}; pairs that are dismissed count as no copies")
 
 
 class CertainCopy(CopyReason):

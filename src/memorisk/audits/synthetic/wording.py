@@ -11,18 +11,20 @@ SAME_IDENTITY, TWO_IDENTITIES, SET_TO_TRAINING = "same identity", "two identitie
 """Kinds of pairs whose logits are counted."""
 
 SENTENCES = {
-    "pass": "No training {unit} lies nearer to the synthetic images than chance explains; {units} {whom} the generator "
-    "never saw show what chance does. The report lists the kinds of copies that were tried and how likely one would "
-    "have been noticed.",
-    "fail": "Do not release the set: training {units} lie nearer to it than {units} {whom} the generator never saw. "
-    f"Chance makes them lie so near in at most {share_words(AHEAD_LEVEL, 'sets')} without copies. Either images were "
-    "copied, or the generator "
-    "fits a small training set closely. The pairs are shown below.",
+    "pass": "No training {unit} lies nearer to the synthetic images than chance explains.",
+    "fail": "Do not release the set: training {units} lie nearer to it than {units} {whom} the generator never saw.",
     "undecided": "This is not a pass: the data given cannot show whether training {units} are copied.",
 }
 NO_IDS = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
 TO_JUDGE = "{pairs} to look at: memorisk view {run}, or fill {run}/review.csv; then the same with --review {run}"
-CERTAIN = "Do not release the set: it holds {of_one}. The pairs are shown below."
+MORE = {
+    "pass": "The {units} {whom} the generator never saw show what chance does. The report lists the kinds of copies "
+    "that were tried and how likely one would have been noticed.",
+    "fail": f"Chance makes them lie so near in at most {share_words(AHEAD_LEVEL, 'sets')} without copies. Either "
+    "images were copied, or the generator fits a small training set closely.",
+}
+"""Second sentence of the verdict, by status."""
+CERTAIN = "Do not release the set: it holds {of_one}."
 """Headline of a failure that pixels or a person settled."""
 LISTED = (
     "Listed means: nearer to the synthetic images than {units} {whom} the generator never saw, by more than chance "

@@ -28,6 +28,7 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import capitalized, count, percent
 from memorisk.report.figures.curves import steps_plot
 from memorisk.report.first_screen import FirstScreen
+from memorisk.report.glance import dots_figure, in_short, limits_of
 from memorisk.report.quantities import facts
 from memorisk.runs.environment import versions
 
@@ -56,8 +57,7 @@ def watch_page(result: WatchResult, *, redact: bool = False) -> Page:
     ]
     return Page(
         title="Does the generator begin to memorize?",
-        subtitle="Looks at a generator in training",
-        lead=first_screen(result).blocks(),
+        lead=first_screen(result).blocks(_glance(table, result) if looks else ()),
         sections=sections,
         footer=[Paragraph(footer(versions(), redact))],
         redacted=redact,
@@ -114,26 +114,36 @@ def _compared(look: Evaluation, result: WatchResult) -> int:
     return min(look.n_images, result.real.n_held_images)
 
 
+def _glance(table: pd.DataFrame, result: WatchResult) -> list[Block]:
+    """Draw the memorized share step by step, and the patients listed at the last look."""
+    last = result.looks[-1]
+    listed = [] if last.listed is None else [dots_figure(last.listed, last.n_train, "training patients", "listed")]
+    return [in_short(_share(table, result), "Memorized share, step by step"), *listed]
+
+
+def _share(table: pd.DataFrame, result: WatchResult) -> Figure:
+    """Draw the memorized share of each look with its interval."""
+    return Figure(
+        svg=steps_plot(
+            [int(step) for step in table["step"]],
+            {"memorized share, 95 %": limits_of(table, "share")},
+            y_title="Memorized share",
+            reference=(result.options.nominal, "nominal rate"),
+            share=True,
+        ),
+        title="Memorized share",
+        caption="Share of training patients who are nearer to the drawn images than the nominal share of held-out "
+        "patients are, with its 95 % interval. What stops a training is stricter, since there are several looks.",
+        alternative=_spoken(table, "share", percent),
+    )
+
+
 def _curves(table: pd.DataFrame, result: WatchResult) -> list[Block]:
     """Lay out the figures and the table of looks."""
     steps = [int(step) for step in table["step"]]
     columns = {name: table[name].to_numpy(dtype=float) for name in table if name not in ("weights", "fid_name", "note")}
     nothing = np.full(len(steps), np.nan)
-    blocks: list[Block] = [
-        Figure(
-            svg=steps_plot(
-                steps,
-                {"memorized share, 95 %": (columns["share"], columns["share_low"], columns["share_high"])},
-                y_title="Memorized share",
-                reference=(result.options.nominal, "nominal rate"),
-                share=True,
-            ),
-            title="Memorized share",
-            caption="Share of training patients who are nearer to the drawn images than the nominal share of held-out "
-            "patients are, with its 95 % interval. What stops a training is stricter, since there are several looks.",
-            alternative=_spoken(table, "share", percent),
-        )
-    ]
+    blocks: list[Block] = [_share(table, result)]
     if np.isfinite(columns["fid"]).any():
         blocks.append(_quality(table, columns, result))
     if np.isfinite(columns["held_out_loss"]).any():

@@ -27,7 +27,7 @@ def interval_plot(
     high: ArrayLike,
     *,
     tiers: tuple[float, float] = (0.1, 0.3),
-    x_title: str = "Mean memorization M, with 95 % interval",
+    x_title: str = "Mean M, with 95 % interval",
 ) -> str:
     """Draw one row per class: estimate and interval on an axis shaded by tier.
 

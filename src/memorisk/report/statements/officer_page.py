@@ -15,10 +15,12 @@ from memorisk.report.blocks import (
     Block,
     Callout,
     Definitions,
+    Figure,
     Kind,
     Link,
     Name,
     Page,
+    Panel,
     Paragraph,
     Section,
     Strong,
@@ -26,6 +28,7 @@ from memorisk.report.blocks import (
     Text,
     words,
 )
+from memorisk.report.glance import dots_figure
 from memorisk.report.kinds import kind_of
 from memorisk.report.statements.statement import (
     ALSO,
@@ -34,6 +37,7 @@ from memorisk.report.statements.statement import (
     HEADLINES,
     HELD_OUT_PIXELS,
     NOT_ASKED,
+    OFFICER_TITLE,
     PASS,
     UNDECIDED,
     AuditStatement,
@@ -116,17 +120,33 @@ def officer_page(statement: Statement) -> Page:
     if statement.verdict.status == PASS and others:
         headline += f": copies that are {_either(tried)}, and no others"
         sentence = f"It says nothing of copies that are {_either(others)}. {sentence}"
+    figures = list(_people_figure(statement.audits[0])) if len(statement.audits) == 1 else []
     lead: list[Block] = [
         Callout(kind, headline, [Paragraph(sentence)]),
+        *([Panel(figures)] if figures else []),
         Definitions([(title, say(statement)) for title, say in _PARTS.items()]),
         Paragraph(_SIGNED),
     ]
     return Page(
-        title="What the audit says: one page for the data-protection officer",
+        title=OFFICER_TITLE,
         lead=lead,
         sections=[Section("Appendix: where each part belongs", _appendix(statement), APPENDIX)],
         footer=[],
     )
+
+
+def _people_figure(audit: AuditStatement) -> Iterator[Figure]:
+    """Draw the people whom one audit found, among all whom it could have found; nothing where it counted neither."""
+    value = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
+    if audit.kind in ("classifier", "losses"):
+        n, every, what = value.get("flagged"), audit.n_units, "stand out"
+        if not value.get("classes_tested"):
+            return
+    else:
+        n, what = value.get("to_leave_out_people"), "recognisable in a generated image"
+        every = next((part.units for part in audit.data if part.part == "training"), 0)
+    if n is not None and every and n <= every:
+        yield dots_figure(n, every, audit.units, what)
 
 
 def _after_left_out(statement: Statement, headline: str) -> str:
@@ -408,13 +428,13 @@ def _next(statement: Statement) -> Text:
 
 
 _PARTS: Mapping[str, Callable[[Statement], Text]] = {
-    "What is released, and by whom it was audited": _what,
-    "How many people": _people,
     "What was looked for": _looked,
     "What was found": _found,
+    "What to do next": _next,
+    "How many people": _people,
     "What would have been noticed": _noticed,
     "What was not looked at": _unnoticed,
-    "What to do next": _next,
+    "What is released, and by whom it was audited": _what,
     "Who decides what": lambda _: _WHO,
 }
 _BESIDE: Sequence[tuple[str, str, str]] = (

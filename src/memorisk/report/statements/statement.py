@@ -35,6 +35,8 @@ HEADLINES = {
 different things, and a statement claims no more than its runs do."""
 WAYS = {UNDECIDED: "What would decide it", FAIL: "What would settle open questions"}
 """Heading of the remedies, by status, wherever a verdict is shown."""
+OFFICER_TITLE = "For the data-protection officer"
+"""Title of the page for the officer, by which it is recognised before it is replaced."""
 HELD_OUT_PIXELS = "same_pixels_held_out"
 """Name of the figure that counts generated images with the very pixels of a held-out image."""
 

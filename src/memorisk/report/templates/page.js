@@ -19,6 +19,7 @@
 
   document.querySelectorAll("table.sortable").forEach(function (table) {
     Array.prototype.forEach.call(table.tHead.rows[0].cells, function (head, index) {
+      if (head.tagName !== "TH") { return; }
       var button = document.createElement("button");
       button.type = "button";
       button.append.apply(button, Array.prototype.slice.call(head.childNodes));

@@ -76,10 +76,7 @@ class FlaggedByChance(Reason, code="flagged-by-chance", bears_on=LIMIT):
     def remedy(self) -> str:
         if self.n_flagged < MANY_FLAGGED:
             return "more models, which tell chance from memorization"
-        return (
-            f"another model: leave the flagged {self.units.many} out, mend their labels or train with a defence "
-            "(docs/defences.md), and audit it anew; more models would flag most of them again"
-        )
+        return f"leave the flagged {self.units.many} out, mend their labels, or train with a defence (docs/defences.md)"
 
 
 class NoClass(Reason, code="no-class"):

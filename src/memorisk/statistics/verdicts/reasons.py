@@ -12,7 +12,14 @@ from enum import StrEnum
 from typing import Any, ClassVar, dataclass_transform
 
 from memorisk.runs.errors import one_line
-from memorisk.statistics.verdicts.remedies import Ways, alternatives
+from memorisk.statistics.verdicts.remedies import (
+    Ways,
+    alternatives,
+    chosen_remedies,
+    claim_words,
+    claims_instead,
+    remedy_words,
+)
 from memorisk.statistics.verdicts.units import GROUP_NAMES, UnitNames
 
 REASONS: dict[str, "type[Reason]"] = {}
@@ -133,9 +140,16 @@ class Reason:
         """Remedy, in numbers where there are any; nothing where nothing is open."""
         return self.ways or ((self.remedy,) if self.remedy else ())
 
+    @property
+    def next_step(self) -> str:
+        """The cheapest remedy by itself, or the claim that these data carry in its place; empty without either."""
+        steps = [remedy_words(remedy, self.units) for remedy in chosen_remedies(self.ways)]
+        steps += [claim_words(claim, self.units) for claim in claims_instead(self.ways)]
+        return next(iter(steps), "") if self.ways else self.remedy
+
     def as_record(self) -> dict[str, Any]:
         """Return the reason as ``verdict.json`` holds it: code, bearing, gravity, fields and sentences."""
-        words = {"text": self.text, "plain": self.plain, "remedy": self.remedy}
+        words = {"text": self.text, "plain": self.plain, "remedy": self.remedy, "next": self.next_step}
         return {"code": self.code, "bears_on": self.bears_on, "gravity": self.gravity, **asdict(self), **words}
 
 

@@ -204,8 +204,8 @@ def remedy_words(remedy: Remedy, units: UnitNames, *, n_models: int = 0, elsewhe
         return "--detector default, which is trained to find copies, in place of weak features"
     if remedy.way is Way.TRAINED_DETECTOR:
         return (
-            "a further --detector trained to find copies of these kinds in images like these (memorisk train "
-            "detector); whether it finds them, only the audit shows"
+            "a further --detector trained on images like these (memorisk train detector); only the audit shows whether "
+            "it finds copies of these kinds"
         )
     more = f"; {_count(n - present)} more than the {_count(present)} there are" if present < n else ""
     if remedy.way is Way.HELD_OUT:

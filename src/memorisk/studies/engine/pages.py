@@ -5,6 +5,7 @@ from typing import Any
 
 from memorisk.report.blocks import Block, Callout, Fact, Facts, Page, Paragraph, Section, Steps, Text
 from memorisk.report.columns import count
+from memorisk.report.glance import first_picture
 from memorisk.studies.engine.layout import StudyLayout
 from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
 
@@ -33,11 +34,12 @@ def study_page(
     page, blocks_by_name = layout.page, {table.name: table_blocks(table) for table in tables} | dict(blocks)
     sections = [Section(s.title, [b for name in s.shows for b in blocks_by_name[name]], s.id) for s in page.sections]
     optional = {s.id for s in page.sections if s.optional}
+    answer, *rest = lead
     reading: list[Text] = [sentence.format_map(values) for sentence in page.reading]
     return Page(
         title=page.title,
         subtitle=subtitle or page.subtitle,
-        lead=lead,
+        lead=[answer, *first_picture(sections), *rest],
         sections=[
             *(section for section in sections if section.blocks or section.id not in optional),
             Section("How to read this", [Steps(reading)], "reading"),

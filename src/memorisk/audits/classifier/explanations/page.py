@@ -24,7 +24,9 @@ from memorisk.report.blocks import (
 from memorisk.report.cells import inline_text
 from memorisk.report.columns import column_numbers, count, decimal, largest_first, probability, rows
 from memorisk.report.figures.curves import layer_plot
+from memorisk.report.figures.intervals import series_plot
 from memorisk.report.first_screen import FirstScreen
+from memorisk.report.glance import limits_of
 from memorisk.statistics.memorization.probes import CLS, chance_band
 
 MEANINGS = {
@@ -53,7 +55,7 @@ def explanation_page(explanation: Explanation) -> Page:
     return Page(
         title="What memorization goes with",
         subtitle=Name(explanation.summary.dataset),
-        lead=explanation_screen(explanation).blocks(),
+        lead=explanation_screen(explanation).blocks(_glance(explanation.associations)),
         sections=sections,
         footer=[Paragraph(f"{named} It needs no network and asks for none.")],
         redacted=explanation.redact,
@@ -66,14 +68,14 @@ def ratio_sentence(row: dict[str, object]) -> list[str | Name]:
     space: list[str | Name] = ["In the features ", Name(str(row["features"])), ": "]
     if np.isnan(rho):
         return [*space, "too few patients to say."]
-    figures = f"Spearman's rho {decimal(rho)} ({decimal(low)} to {decimal(high)}), p {_p(row['p'])}"
+    figures = f"rho {decimal(rho)} ({decimal(low)} to {decimal(high)}), p {_p(row['p'])}"
     if low > 0:
         what = "within classes, more atypical images are memorized more: "
     elif high < 0:
         what = "within classes, more atypical images are memorized less: "
     else:
         what = "within classes, whether atypical images are memorized more cannot be decided: "
-    return [*space, what, figures, f", over {count(row['n_groups'])} patients."]
+    return [*space, what, f"{figures}."]
 
 
 def explanation_screen(explanation: Explanation) -> FirstScreen:
@@ -90,15 +92,37 @@ def explanation_screen(explanation: Explanation) -> FirstScreen:
     return FirstScreen(
         kind="note",
         headline="What M goes with",
-        lists={"By feature space and layer": sentences, "Notes": s.notes},
+        sentences=sentences[:1],
+        lists={"Other feature spaces and layers": sentences[1:], "Notes": s.notes},
         facts=[
             Fact("Images scored", count(s.n_scored)),
-            Fact("Patients scored", count(s.n_groups_scored), "the independent units"),
-            Fact("Seeds", count(len(s.seeds)), "that M averages"),
-            Fact("Design", s.design),
+            Fact("Patients scored", count(s.n_groups_scored)),
+            Fact("Seeds", count(len(s.seeds))),
         ],
         tables=[_association_table(table, "pairwise", "Mean distance to the images of other patients.")],
     )
+
+
+def _glance(table: pd.DataFrame) -> list[Block]:
+    """Draw how M goes with each distance, within classes."""
+    table = rows(table, np.asarray(table["form"] == "pairwise"))
+    if not len(table):
+        return []
+    labels = [MEANINGS.get(str(score), str(score)) for score in table["score"]]
+    limits = limits_of(table, "rho_residual", "low_residual", "high_residual")
+    rhos = column_numbers(table, "rho_residual")
+    spoken = "; ".join(f"{label}: {decimal(rho)}" for label, rho in zip(labels, rhos, strict=True))
+    return [
+        Figure(
+            svg=series_plot(
+                labels, {"rho": limits}, x_title="Spearman's rho with M, 95 % interval", cut=False,
+                sublabels=[str(name) for name in table["features"]],
+            ),
+            title="How M goes with atypicality, within classes",
+            caption="",
+            alternative=f"{spoken}.",
+        )
+    ]  # fmt: skip
 
 
 def probe_sentence(layers: LayerFindings) -> str:

@@ -14,6 +14,7 @@ from memorisk.audits.classifier.look_alikes import LOSSES_ALONE, TABLE
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.attacks import attack_section, target_section, target_tables
 from memorisk.audits.classifier.pages.defences import privacy_section
+from memorisk.audits.classifier.pages.glance import glance
 from memorisk.audits.classifier.pages.intervention import intervention_section
 from memorisk.audits.classifier.pages.memorization import (
     class_section,
@@ -65,20 +66,18 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
 
     Args:
         result: Result with the tables of the classifier audit.
-        gallery: Pixels (``[h, w, c]``, uint8 or uint16) by image id, for thumbnails of the most memorized images;
-        without
-            it no picture is shown.
+        gallery: Pixels (``[h, w, c]``, uint8 or uint16) by image id, of the first flagged patients and of the most
+            memorized images; None for no pictures.
         redact: Leave out every id and every picture.
     """
     reading = ResultView.of(result, redact=redact)
-    title: list[Inline] = ["Memorization audit of a classifier"]
+    title: list[Inline] = ["Audit of a classifier"]
     if reading.summary.dataset and not redact:
         title += [": ", Name(reading.summary.dataset)]
     target = target_section(reading)
     return Page(
         title=title,
-        subtitle="What the model remembers of the images it was trained on",
-        lead=_first_screen(reading).blocks(),
+        lead=_first_screen(reading).blocks(glance(reading, gallery)),
         sections=[
             Section("The question, and what was not covered", _question(reading), "asked"),
             Section("Which classes are remembered", class_section(reading), "classes"),
@@ -122,7 +121,7 @@ def _first_screen(reading: ResultView) -> FirstScreen:
     return replace(
         screen,
         lists=dict([why, ("What can go unnoticed", unnoticed), *ways]),
-        sentences=[_sentence(reading), *filter(None, [summary.audited, unscored])],
+        sentences=[*_sentences(reading), *filter(None, [summary.audited, unscored])],
         facts=_facts(reading),
         tables=[class_summary(reading), *([] if summary.target is None else target_tables(reading)[:1])],
         notes=_notes(reading),
@@ -132,12 +131,9 @@ def _first_screen(reading: ResultView) -> FirstScreen:
 def _facts(reading: ResultView) -> list[Fact]:
     """Count the images, patients and classes that were scored, the models, and the flagged patients."""
     total, models = reading.summary.images, reading.summary.models.n_models
-    test = ", the test part included" if total.n_test else ""
-    groups = Fact(
-        f"{reading.units.capitalize()} scored", count(reading.groups_scored), f"{_of_total(total.n_groups)}{test}"
-    )
+    groups = Fact(f"{reading.units.capitalize()} scored", count(reading.groups_scored), _of_total(total.n_groups))
     return [
-        Fact("Images scored", count(reading.images_scored), f"{_of_total(total.n_images)}{test}"),
+        Fact("Images scored", count(reading.images_scored), _of_total(total.n_images)),
         *([] if reading.unit == "image" else [groups]),
         Fact("Classes", count(len(reading.findings)), reading.tier_note()),
         Fact("Models trained", "not stated" if models is None else count(models), reading.seed_note()),
@@ -192,28 +188,29 @@ def _unnoticed(reading: ResultView) -> list[str]:
     return sentences
 
 
-def _sentence(reading: ResultView) -> Text:
-    """Say in a sentence or two what the verdict means."""
+def _sentences(reading: ResultView) -> list[Text]:
+    """Say in one sentence what the verdict means, and in another one by which gate."""
     gate = wording.GATES.get(reading.verdict.gate, "").format(unit=reading.unit)
-    rule = f" The gate chosen for this audit: {gate}.{_looser_gate(reading)}" if gate else ""
+    rule = [f"The gate chosen for this audit: {gate}.{_looser_gate(reading)}"] if gate else []
     if reading.status == "pass":
-        return (
+        return [
             f"No {reading.unit} is flagged, no class is remembered more than the gate allows, and no attack that was "
-            f"tried tells who was in the training better than is allowed.{rule}"
-        )
+            "tried tells who was in the training better than is allowed.",
+            *rule,
+        ]
     if reading.status == "fail":
         findings = []
         if reading.verdict_flagged:
             again = f" ({reading.several_classes})" if reading.several_classes and not reading.list_setting else ""
-            flagged = _plural(reading.verdict_flagged, reading.unit, reading.units)
+            flagged = _plural(reading.verdict_flagged, f"{reading.unit} is", f"{reading.units} are")
             findings.append(f"{flagged} flagged as remembered{again}")
         above = reading.classes_above_gate()
         if above:
-            findings.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
+            findings.append(f"{_plural(above, 'class is', 'classes are')} surely above the gate")
         trained = reading.summary.target is None and reading.summary.models.model not in ("", TRAINED_ELSEWHERE)
         which = "a model that was trained like these" if trained else "this model"
-        return f"Do not release {which}. Found: {' and '.join(findings) or 'see the reasons below'}.{rule}"
-    return f"This audit can say neither that the model passes nor that it fails. This is not a pass.{rule}"
+        return [f"Do not release {which}: {' and '.join(findings) or 'see the reasons below'}.", *rule]
+    return ["This audit can say neither that the model passes nor that it fails. This is not a pass.", *rule]
 
 
 def _looser_gate(reading: ResultView) -> str:
@@ -406,7 +403,7 @@ def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> li
                 caption=caption,
                 empty="No image was scored.",
             ),
-            Paragraph("Pictures are shown only with --gallery."),
+            Paragraph("Pictures are left out of this report."),
         ]
     items = [
         Thumbnail(

@@ -10,6 +10,7 @@ from memorisk.report.blocks import (
     Block,
     Column,
     Fact,
+    Figure,
     Name,
     Page,
     Paragraph,
@@ -20,9 +21,11 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import booleans, count
+from memorisk.report.columns import booleans, count, decimal
+from memorisk.report.figures.intervals import series_plot
 from memorisk.report.first_screen import FirstScreen
 from memorisk.report.flagged import NOT_TESTED
+from memorisk.report.glance import limits_of
 
 DIFFERENCE = "Difference [95 % interval]"
 RUNS = ("first", "second")
@@ -38,8 +41,7 @@ def comparison_page(comparison: Comparison) -> Page:
     named = "Ids are left out." if comparison.redact else "This file names patients: handle it as personal data."
     return Page(
         title="Two audits compared",
-        subtitle="What the second run remembers more or less than the first",
-        lead=comparison_screen(comparison).blocks(),
+        lead=comparison_screen(comparison).blocks(_glance(comparison.per_class)),
         sections=[
             Section("Class by class", [_classes(comparison.per_class)], "classes"),
             Section("Patient by patient", _groups(comparison), "patients"),
@@ -65,16 +67,19 @@ def comparison_screen(comparison: Comparison) -> FirstScreen:
     """
     n, groups = len(comparison.per_class), comparison.per_group
     lower, higher = (int(direction_of_change(comparison.per_class, sign).sum()) for sign in (-1, 1))
-    text = (
-        f"Of {count(n)} classes that both runs scored, {count(lower)} are surely remembered less in the second "
-        f"run, {count(higher)} surely more; of the other {count(n - lower - higher)} the data do not say which way "
-        "they went. That a difference cannot be distinguished from 0 does not show that there is none."
+    answer = (
+        f"The second run remembers {count(lower)} of {count(n)} classes surely less than the first, "
+        f"{count(higher)} surely more."
+    )
+    rest = (
+        f"Of the other {count(n - lower - higher)} classes that both runs scored, the data do not say which way they "
+        "went. That a difference cannot be distinguished from 0 does not show that there is none."
     )
     runs = [f"{run} run: {name}" for run, name in zip(RUNS, comparison.names, strict=True)]
     return FirstScreen(
         kind="note",
         headline="What changed",
-        sentences=[text],
+        sentences=[answer, rest],
         lists={"Runs": [] if comparison.redact else runs},
         facts=[
             Fact("Classes compared", count(n)),
@@ -92,6 +97,26 @@ def _n_flagged(comparison: Comparison, run: str) -> str:
         return NOT_TESTED
     groups = comparison.per_group
     return count(groups.loc[groups[f"flagged_{run}"], "group"].nunique())
+
+
+def _glance(table: pd.DataFrame) -> list[Block]:
+    """Draw the mean M of each class in either run, with intervals."""
+    if not len(table):
+        return []
+    labels = [str(label) for label in table["label"]]
+    series = {f"{run} run": limits_of(table, f"mean_{run}") for run in RUNS}
+    spoken = "; ".join(
+        f"{label}: {decimal(a)}, then {decimal(b)}"
+        for label, a, b in zip(labels, table["mean_first"], table["mean_second"], strict=True)
+    )
+    return [
+        Figure(
+            svg=series_plot(labels, series, x_title="Mean M, with 95 % interval"),
+            title="Memorization by class, before and after",
+            caption="",
+            alternative=f"{spoken}.",
+        )
+    ]
 
 
 def _classes(table: pd.DataFrame) -> Table:

@@ -61,7 +61,7 @@ def class_section(reading: ResultView) -> list[Block]:
         )
     ]
     if {"mean", "low", "high"} <= set(table):
-        blocks.append(_interval_figure(table))
+        blocks.append(interval_figure(table))
     return [*blocks, main, *_reasons(table), *_other_summaries(table)]
 
 
@@ -131,7 +131,12 @@ def _reasons(table: pd.DataFrame) -> list[Block]:
     return [Heading("Classes without a list, or where a single one can go unnoticed"), Steps(lines)]
 
 
-def _interval_figure(table: pd.DataFrame) -> Figure:
+def interval_figure(table: pd.DataFrame) -> Figure:
+    """Draw the mean M of each class with its interval.
+
+    Args:
+        table: Table of classes, highest mean first.
+    """
     labels = column_texts(table, "label")
     with_mean = rows(table, ~np.isnan(column_numbers(table, "mean")))
     sentence: list[Inline] = ["No class has a mean."]

@@ -244,6 +244,8 @@ def glossary(unit: str, units: str) -> Sequence[tuple[str, str]]:
 
 GATE_LIMITS = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM, "never": HIGH_ABOVE}
 MOST_LISTED = 12
+MOST_SHOWN = 6
+"""Number of flagged patients on the first screen of the report."""
 
 
 @dataclass(frozen=True)
@@ -382,6 +384,17 @@ class ResultView:
         table = largest_first(rows(self.result.per_group, booleans(self.result.per_group, "flagged")), "M")
         return table.assign(place=np.arange(1, len(table) + 1))
 
+    def flagged_images(self) -> dict[tuple[str, str], str]:
+        """Choose the image with the largest M of each of the first flagged patients, by class and patient."""
+        flagged, images = self.flagged_groups().head(MOST_SHOWN), largest_first(self.result.per_image, "M")
+        if not {"label", "group", "image"} <= set(images):
+            return {}
+        first: dict[tuple[str, str], str] = {}
+        for label, group, image in zip(*(column_texts(images, c) for c in ("label", "group", "image")), strict=True):
+            first.setdefault((label, group), image)
+        patients = zip(column_texts(flagged, "label"), column_texts(flagged, "group"), strict=True)
+        return {patient: first[patient] for patient in patients if patient in first}
+
     def top_images(self, n: int) -> pd.DataFrame:
         """Select the n images with the largest M."""
         table = self.result.per_image
@@ -396,7 +409,7 @@ class ResultView:
     def seed_note(self) -> str:
         """Count the seeds of the models, in words."""
         seeds = self.summary.models.seeds
-        return f"from {len(seeds)} seeds" if seeds else ""
+        return f"{len(seeds)} seeds" if seeds else ""
 
     def no_p_value_callout(self) -> Callout:
         """Say that the audit has no p-values, and why."""

@@ -70,7 +70,7 @@ def _power(result: Result, summary: SyntheticSummary, promise: str) -> list[Bloc
         Paragraph(terms.fill(wording.POWER)),
         Paragraph(f"{capitalized(promise)}."),
         _kinds_table(result, terms),
-        _kinds_figure(result, summary.settings.recall),
+        kinds_figure(result, summary.settings.recall),
     ]
     if bound is None:
         return [*blocks, *_also_tried(result, terms)]
@@ -176,7 +176,7 @@ def pair_section(result: Result, n: SyntheticNumbers, pictures: Pictures | None,
     if len(result.tables["pairs"]):
         blocks.append(Details("Every pair", [_every_pair(result, terms)]))
     if pictures is None:
-        return [*blocks, Paragraph("Pictures are shown only with --gallery.")]
+        return [*blocks, Paragraph("Pictures are left out of this report.")]
     galleries = [
         (pictures.equal, "Equal pixels"),
         (pictures.near, "Nearly equal pixels"),
@@ -274,7 +274,13 @@ def _also_tried(result: Result, terms: Terms) -> list[Block]:
     ]
 
 
-def _kinds_figure(result: Result, wanted: float) -> Figure:
+def kinds_figure(result: Result, wanted: float) -> Figure:
+    """Draw the share of planted copies that is noticed, by required kind.
+
+    Args:
+        result: Result of the audit.
+        wanted: Share that the lower limit of each kind must reach.
+    """
     table = _kinds(result, required=True)
     labels = [str(kind) for kind in table["kind"]]
     limits = column_numbers(table, "share"), column_numbers(table, "low"), column_numbers(table, "high")

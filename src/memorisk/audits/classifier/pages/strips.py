@@ -1,0 +1,59 @@
+"""Losses of single images by all models of a run, for the strips of its report and of its viewer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from memorisk.audits.classifier.evidence import SCORES
+from memorisk.report.figures.glance import strip_plot, strip_words
+from memorisk.runs.checksums import refuse_damaged
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Losses of an image in a class, by models that saw it and by models that did not."""
+
+    seen: np.ndarray
+    unseen: np.ndarray
+    top: float
+    """Largest loss of the images that are shown together: the right end of their strips."""
+
+    @property
+    def svg(self) -> str:
+        """Return the strip as a drawing."""
+        return strip_plot(self.seen, self.unseen, self.top)
+
+    @property
+    def words(self) -> str:
+        """Return the strip in words."""
+        return strip_words(self.seen, self.unseen)
+
+
+def read_strips(folder: Path | None, images: Sequence[str]) -> Mapping[tuple[str, str], Strip]:
+    """Read the losses of some images; other rows of the score table are not kept.
+
+    Args:
+        folder: Run folder; None where the result was not saved.
+        images: Ids of the images.
+
+    Returns:
+        Strips by class and image; none without a score table.
+    """
+    path = None if folder is None else folder / SCORES
+    if path is None or not path.is_file() or not images:
+        return {}
+    refuse_damaged(path)
+    table = pq.read_table(
+        path, columns=["image", "label", "member", "loss"], filters=[("image", "in", list(images))]
+    ).to_pandas()
+    if not len(table):
+        return {}
+    top = float(table["loss"].to_numpy().max())
+    strips = {}
+    for (label, image), rows in table.groupby(["label", "image"], sort=False):
+        loss, member = rows["loss"].to_numpy(dtype=np.float64), rows["member"].to_numpy(dtype=bool)
+        strips[str(label), str(image)] = Strip(loss[member], loss[~member], top)
+    return strips
