@@ -59,8 +59,8 @@ def test_a_card_has_the_patients_images_and_every_models_loss(seen: ClassifierRu
     scores = pd.read_parquet(classified / "scores.parquet")
     for picture, strip in zip(card.pictures, card.strips, strict=True):
         own = scores[(scores["image"] == picture.image) & (scores["label"] == card.label)]
-        assert len(strip.seen) == own["member"].sum()
-        assert len(strip.seen) + len(strip.unseen) == len(own) == 4
+        assert len(strip.members) == own["member"].sum()
+        assert len(strip.members) + len(strip.others) == len(own) == 4
         assert Path(picture.path).is_file()
 
 

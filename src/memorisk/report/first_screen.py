@@ -49,7 +49,7 @@ class FirstScreen:
     """Sentences on what a reader is to conclude, each a paragraph. The first is the answer; on a page the others are
     folded."""
     next_step: str = ""
-    """What a reader does next, on a page; the terminal prints it in a list of its own."""
+    """Thing that a reader does next, on a page; the terminal prints it in a list of its own."""
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Reasons, remedies and promises by their heading; empty ones are left out."""
     warnings: Mapping[str, str] = field(default_factory=dict)

@@ -20,7 +20,7 @@ def dots_figure(n_marked: int, n: int, units: str, what: str) -> Figure:
         n_marked: Number of units that are marked.
         n: Number of all units.
         units: Name of the units in the plural.
-        what: What the marked ones are, as "flagged".
+        what: Word for the marked ones, as "flagged".
     """
     sentence, each = f"{count(n_marked)} of {count(n)} {units} {what}", people_per_dot(n)
     return Figure(

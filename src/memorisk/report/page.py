@@ -42,7 +42,7 @@ from memorisk.report.text import name_html, visible
 _MISSING = Markup('<span aria-hidden="true">–</span><span class="vh">not available</span>')
 _FOLD_AT_LEAST = 5
 PAGE_WIDTH, FIGURE_WIDTH = 890.0, 520.0
-"""Widths in pixels of a table on a desk screen: beside the contents, and below a figure."""
+"""Widths in pixels of a table on a desk screen: next to the contents, and below a figure."""
 _LETTER, _HEADING_LETTER, _CELL_PADDING, _ARROW = 8.2, 9.5, 12.0, 18.0
 """Widths in pixels of a letter of a cell and of a heading, of a cell's padding, and of the arrow that sorts."""
 _ROW_HEADING, _WIDE, _MORE_WIDTH = 128.0, 208.0, 64.0
@@ -159,12 +159,12 @@ def fitting_columns(table: Table, width: float = PAGE_WIDTH) -> tuple[list[Colum
     needed = [_width(column, rows[:_MEASURED_ROWS]) for column in table.columns]
     if sum(needed) <= width:
         return list(table.columns), []
-    room, shown, folded = width - _MORE_WIDTH, list[Column](), list[Column]()
+    room, in_sight, folded = width - _MORE_WIDTH, list[Column](), list[Column]()
     for column, own in zip(table.columns, needed, strict=True):
         fits = not folded and own <= room
-        (shown if fits or column.row_heading else folded).append(column)
+        (in_sight if fits or column.row_heading else folded).append(column)
         room -= own
-    return shown, folded
+    return in_sight, folded
 
 
 def _width(column: Column, rows: Sequence[dict[str, Any]]) -> float:

@@ -417,10 +417,10 @@ def left_out(
         blocks.append(in_short(scores, "Scores"))
     classes = result.per_class
     if len(classes):
-        before, kept = (column_numbers(classes, name) for name in ("n_before", "n_kept"))
+        before, after = (column_numbers(classes, name) for name in ("n_before", "n_kept"))
         labels = column_texts(classes, "label")
-        spoken = [f"{label}: {count(a)}, kept {count(b)}" for label, a, b in zip(labels, before, kept, strict=True)]
-        series = {"before": counts_of(before), "kept": counts_of(kept)}
+        spoken = [f"{label}: {count(a)}, kept {count(b)}" for label, a, b in zip(labels, before, after, strict=True)]
+        series = {"before": counts_of(before), "kept": counts_of(after)}
         blocks.append(
             Figure(
                 svg=series_plot(labels, series, x_title="Images", cut=False),

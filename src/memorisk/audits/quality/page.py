@@ -173,8 +173,8 @@ def _glance(found: Quality) -> list[Block]:
     series, spoken = {}, list[str]()
     for title, name in names.items():
         series[title] = limits_of(shares, name)
-        shown = column_numbers(shares, name)
-        spoken += [f"{label}, {title}: {percent(v)}" for label, v in zip(labels, shown, strict=True)]
+        values = column_numbers(shares, name)
+        spoken += [f"{label}, {title}: {percent(v)}" for label, v in zip(labels, values, strict=True)]
     return [
         Figure(
             svg=series_plot(labels, series, x_title="Share, with interval", reference=None, cut=False),

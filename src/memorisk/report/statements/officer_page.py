@@ -136,7 +136,7 @@ def officer_page(statement: Statement) -> Page:
 
 
 def _people_figure(audit: AuditStatement) -> Iterator[Figure]:
-    """Draw the people whom one audit found, among all whom it could have found; nothing where it counted neither."""
+    """Draw the people that one audit found among all that it could have found; nothing where it counted neither."""
     value = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
     if audit.kind in ("classifier", "losses"):
         n, every, what = value.get("flagged"), audit.n_units, "stand out"

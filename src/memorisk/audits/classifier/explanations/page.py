@@ -144,13 +144,7 @@ def probe_sentence(layers: LayerFindings) -> str:
 
 def _associations(explanation: Explanation) -> list[Block]:
     table = explanation.associations
-    blocks: list[Block] = [
-        Paragraph(
-            "An image is atypical when it lies far from its own class and near to another one. Distances are cosine "
-            "distances of frozen features; rho is Spearman's correlation with M. Within classes, class means are "
-            "subtracted from both first, so that rare classes cannot make the correlation by themselves."
-        )
-    ]
+    blocks: list[Block] = []
     for form, heading, caption in (
         ("pairwise", "Pairwise, other patients' images only", "Mean distance to the images of other patients."),
         (
@@ -160,6 +154,13 @@ def _associations(explanation: Explanation) -> list[Block]:
         ),
     ):
         blocks += [Heading(heading), _association_table(table, form, caption)]
+    blocks.append(
+        Paragraph(
+            "An image is atypical when it lies far from its own class and near to another one. Distances are cosine "
+            "distances of frozen features; rho is Spearman's correlation with M. Within classes, class means are "
+            "subtracted from both first, so that rare classes cannot make the correlation by themselves."
+        )
+    )
     smallest = column_numbers(table, "smallest_p")
     if np.isfinite(smallest).any():
         smallest, moved = np.nanmin(smallest), np.max(column_numbers(table, "n_movable"))

@@ -68,9 +68,9 @@ def _strongest(reading: ResultView) -> dict[str, AttackRow]:
     of_file = [] if target is None else [AttackRow(label=ALL, attack=a, numbers=n) for a, n in target.attacks.items()]
     chosen = {}
     for name, attacks in (("this file", of_file), ("models trained alike", of_twins)):
-        known = [a for a in attacks if not a.numbers.control and np.isfinite(a.numbers.auc.low)]
-        if known:
-            chosen[name] = max(known, key=lambda row: row.numbers.auc.low)
+        measured = [a for a in attacks if not a.numbers.control and np.isfinite(a.numbers.auc.low)]
+        if measured:
+            chosen[name] = max(measured, key=lambda row: row.numbers.auc.low)
     return chosen
 
 

@@ -16,20 +16,20 @@ from memorisk.runs.checksums import refuse_damaged
 class Strip:
     """Losses of an image in a class, by models that saw it and by models that did not."""
 
-    seen: np.ndarray
-    unseen: np.ndarray
+    members: np.ndarray
+    others: np.ndarray
     top: float
     """Largest loss of the images that are shown together: the right end of their strips."""
 
     @property
     def svg(self) -> str:
         """Return the strip as a drawing."""
-        return strip_plot(self.seen, self.unseen, self.top)
+        return strip_plot(self.members, self.others, self.top)
 
     @property
     def words(self) -> str:
         """Return the strip in words."""
-        return strip_words(self.seen, self.unseen)
+        return strip_words(self.members, self.others)
 
 
 def read_strips(folder: Path | None, images: Sequence[str]) -> Mapping[tuple[str, str], Strip]:

@@ -1,4 +1,4 @@
-"""Pictures of the first screen of the synthetic report: how many images expose somebody, planted copies, and pairs."""
+"""Pictures of the first screen of the synthetic report: images that expose a person, planted copies, and pairs."""
 
 import numpy as np
 
