@@ -20,16 +20,16 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from tests.report.chromium import Chromium, find_chromium  # noqa: E402
 
-WIDTH = 960
+WIDTH = 1200
 MOST_BYTES = 150_000
 PARTS = {
     "classifier": {
-        "verdict": ("section.callout", 780),
+        "verdict": ("main .lead", 900),
         "classes": ("#classes", 1060),
         "null": ("#null", 580),
         "attacks": ("#attacks", 680),
     },
-    "synthetic": {"verdict": ("section.callout", 400), "power": ("#power", 900), "exposed": ("#exposed", 560)},
+    "synthetic": {"verdict": ("main .lead", 900), "power": ("#power", 900), "exposed": ("#exposed", 560)},
 }
 """What is kept of each report: the first element that a selector finds, and at most so many lines of it."""
 BOX = "const b = document.querySelector({!r}).getBoundingClientRect(); [b.left, b.top, b.right, b.bottom]"

@@ -679,10 +679,11 @@ heavy tails: 2.2 degrees of freedom; unequal noise: log-normal, 1.2. Attacks cou
 remembered a little, as everybody by 0.06 nats. The rule, its 90 % for a pass among it, was chosen on other seeds.
 
 Where a patient has 2 nats or more, which a pass must notice, the limit is the upper 95 % one of passes; where nobody is
-remembered, of failures.
+remembered, of failures.{missing}
 
 {table}
 """
+MISSING = " {n} of {of} worlds are counted so far; `--go-on` counts the others."
 
 
 def kept_rows(page: Path | None) -> dict[str, str]:
@@ -726,7 +727,8 @@ def main(given: Sequence[str] | None = None) -> None:
                     rows[name] = row(name, CELLS[name], count(CELLS[name], repeats, first=options.first, each=each))
                     print(rows[name], flush=True)
                 lines = [*HEAD, *(rows[own] for own in CELLS if own in rows)]
-                text = PAGE.format(repeats=options.repeats, table="\n".join(lines))
+                missing = MISSING.format(n=len(rows), of=len(CELLS)) if len(rows) < len(CELLS) else ""
+                text = PAGE.format(repeats=options.repeats, table="\n".join(lines), missing=missing)
                 if options.out:
                     options.out.write_text(text, encoding="utf-8")
     if options.out:

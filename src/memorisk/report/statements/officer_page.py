@@ -45,6 +45,7 @@ from memorisk.report.statements.statement import (
     Statement,
 )
 from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.class_reasons import times_as_probable
 from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, POWER, share_words
 from memorisk.statistics.verdicts.reasons import Bearing
 
@@ -385,7 +386,8 @@ def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
     gap = value.get("noticeable_gap")
     if audit.kind in ("classifier", "losses"):
         yield (
-            f"A single person on whom training made a large difference would have been noticed in {share_words(POWER)}."
+            f"A single person would have been noticed in {share_words(POWER)} where training makes the right answer on "
+            f"their images {times_as_probable(gap.value)}, or more."
             if gap is not None and gap.value is not None
             else "A single person could have gone unnoticed, even if strongly remembered."
         )

@@ -269,6 +269,20 @@ def stratum_words(stratum: str, units: UnitNames) -> str:
     }.get(stratum, "")
 
 
+def times_as_probable(gap: float) -> str:
+    """Say how many times as probable a gap makes the right answer, exp(gap).
+
+    Args:
+        gap: Gap in nats.
+
+    Example:
+        >>> times_as_probable(2.0), times_as_probable(2.8)
+        ('7.4 times as probable', '16 times as probable')
+    """
+    times = math.exp(gap)
+    return f"{times:{',.0f' if times >= 10 else '.2g'}} times as probable"
+
+
 def power_sentence(
     gap: float,
     simulated: tuple[float, float, float] | None,
@@ -294,11 +308,10 @@ def power_sentence(
     if simulated is not None:
         cases, low, high = (f"{100 * share:.0f}" for share in simulated)
         limits = f"; simulated: {cases} of 100, {low} to {high}"
-    times = math.exp(gap)
     return (
         f"a single {units.one} with a gap of {gap:.2g} nats or more would have been noticed in at least "
         f"{share_words(POWER)} (class {label}{among}, where least is noticed{limits}). At {gap:.2g} nats training on "
-        f"an image makes its right answer {times:{',.0f' if times >= 10 else '.2g'}} times as probable. Smaller gaps "
+        f"an image makes its right answer {times_as_probable(gap)}. Smaller gaps "
         f"may be missed{_by_stratum(strata or {}, units)}"
     )
 
