@@ -35,6 +35,9 @@ STUDY_SETTINGS = ("seed", "snapshot_every", "device", "threads", "checkpoint_sec
 class GeneratorsOptions(SamplingOptions, ReportOptions, ClusterOptions):
     """Settings of the whole study."""
 
+    gallery: bool = False
+    """Whether the page shows the closest pairs, which are images of patients; pages of studies are written to be
+    shared."""
     detectors: tuple[str, ...] = ("pixels:32",)
     """Detectors that compare images: their folders, or sources of features."""
     quality: str = ""

@@ -151,6 +151,7 @@ def _settings(
         seeds = [(int(seed) + apart) % (1 << 32) for seed in seeds]
     merged = {
         "checkpoint_seconds": 0.0,  # a killed study loses at most the epoch in hand
+        "gallery": False,  # pages of studies are written to be shared
         "protocol": protocol,
         **(config.get("settings") or {}),
         **own,
