@@ -689,7 +689,8 @@ MISSING = " {n} of {of} worlds are counted so far; `--go-on` counts the others."
 def kept_rows(page: Path | None) -> dict[str, str]:
     """Return the rows of a page by their world; none where there is no page yet."""
     lines = page.read_text(encoding="utf-8").splitlines() if page and page.exists() else []
-    return {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
+    named = {line.split(" | ")[0].removeprefix("| "): line for line in lines}
+    return {name: line for name, line in named.items() if name in CELLS}
 
 
 def main(given: Sequence[str] | None = None) -> None:

@@ -188,7 +188,12 @@ def test_every_verdict_has_an_entry_among_wrong_conclusions() -> None:
 def test_every_heading_on_that_page_is_one_of_a_report() -> None:
     text = (DOCS / "report.md").read_text("utf-8")
     headings = re.findall(r"^### (.*)$", text, re.MULTILINE)
-    titles = [title for heading in headings if not heading.startswith("The box") for title in heading.split(", ")]
+    titles = [
+        title
+        for heading in headings
+        if not heading.startswith(("The box", "The first screen"))
+        for title in heading.split(", ")
+    ]
     known = " / ".join(headings_of_reports())
     assert len(titles) > 15
     assert [title for title in titles if title not in known] == []

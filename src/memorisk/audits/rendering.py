@@ -14,7 +14,7 @@ from memorisk.runs.files import write_text
 from memorisk.runs.folder import RunFolder, read_config
 from memorisk.runs.locks import folder_lock
 
-REPORT, REDACTED = "report.html", "report-redacted.html"
+REPORT, REDACTED, PLAIN = "report.html", "report-redacted.html", "report-without-images.html"
 COMPARISON_PAGE = "memorisk.audits.classifier.pages.comparison:comparison_page"
 DEFENCES_PAGE = "memorisk.audits.classifier.pages.defences:defence_page"
 EXPLANATION_PAGE = "memorisk.audits.classifier.explanations.page:explanation_page"
@@ -45,6 +45,13 @@ def render(page: str, *found: Any, **how: Any) -> str:
     from memorisk.report.page import render_page
 
     return render_page(load_part(page)(*found, **how))
+
+
+def _holds_images(report: Path) -> bool:
+    """Say whether a report states that it holds images."""
+    from memorisk.report.page import states_images
+
+    return report.is_file() and states_images(report.read_text(encoding="utf-8", errors="replace"))
 
 
 def _marked(result: Result, folder: Path) -> Result:
@@ -112,7 +119,8 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
     Args:
         folder: The run folder.
         redact: Leave out ids and images.
-        out: File to write; if not given the run's own ``report.html``, or ``report-redacted.html`` next to it.
+        out: File to write; if not given the run's own ``report.html``, ``report-without-images.html`` next to one that
+            holds images, or ``report-redacted.html``.
 
     Returns:
         The file written.
@@ -127,6 +135,8 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
         html = render(page_of(result), _marked(result, run.path), redact=redact)
     if out is None and redact:
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
+    if out is None and _holds_images(run / REPORT):
+        out = run / PLAIN  # its images were drawn while the run was made, and would be lost
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
     try:

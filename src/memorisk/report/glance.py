@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from memorisk.report.blocks import Block, Figure, Gallery, Panel, Section, Text
+from memorisk.report.blocks import Block, Figure, Panel, Section, Text
 from memorisk.report.columns import column_numbers, count
 from memorisk.report.figures.glance import dots_plot, people_per_dot
 from memorisk.report.figures.intervals import Limits
@@ -67,16 +67,11 @@ def counts_of(numbers: ArrayLike) -> Limits:
 
 
 def first_picture(sections: Sequence[Section]) -> list[Block]:
-    """Choose the first figure or gallery of a page's sections for its first screen.
+    """Choose the first figure of a page's sections for its first screen, with its title alone.
 
     Args:
         sections: Sections of the page.
-
-    Returns:
-        The figure with its title alone, or the gallery; nothing where no section has either.
     """
-    blocks = (block for section in sections for block in section.blocks)
-    picture = next((block for block in blocks if isinstance(block, Figure | Gallery)), None)
-    if picture is None:
-        return []
-    return [Panel([in_short(picture, picture.title) if isinstance(picture, Figure) else picture])]
+    figures = (block for section in sections for block in section.blocks if isinstance(block, Figure))
+    figure = next(figures, None)
+    return [] if figure is None else [Panel([in_short(figure, str(figure.title))])]

@@ -105,6 +105,15 @@ def holds_images(blocks: Sequence[Block]) -> bool:
     )
 
 
+def states_images(html: str) -> bool:
+    """Say whether a rendered page states on its first line that it holds images.
+
+    Args:
+        html: Text of the page.
+    """
+    return '<span class="held">' in html
+
+
 def inline_html(text: Text) -> Markup:
     """Return inline pieces as HTML; a plain ``str`` is this project's own wording, but escaped all the same."""
     pieces: Sequence[Inline] = [text] if isinstance(text, str | Name | Strong | Link) else text

@@ -163,7 +163,7 @@ def test_the_tables_and_the_page_are_saved(runs, tmp_path, capsys):
     saved = json.loads((out / "comparison.json").read_text())
     assert [row["label"] for row in saved["per_class"]] == ["a", "b"]
     page = (out / "report.html").read_text()
-    assert "Of 2 classes that both runs scored, 1 are surely remembered less" in page
+    assert "The second run remembers 1 of 2 classes surely less than the first" in page
     assert "a-canary-3" in page
     assert out.stat().st_mode & 0o777 == 0o700
     before = (out / "report.html").read_bytes()

@@ -466,7 +466,7 @@ def test_hostile_run_in_a_browser(browser: Chromium, tmp_path, status):
     file.write_text(render_page(classifier_page(result, gallery=pixels)), encoding="utf-8")
     for width, dark in ((1280, False), (390, True), (320, False)):
         browser.open(file, width=width, dark=dark)
-        assert browser.evaluate("document.title") == "Memorization audit of a classifier: skin"
+        assert browser.evaluate("document.title") == "Audit of a classifier: skin"
         assert browser.requests() == [file.resolve().as_uri()]
         assert browser.complaints() == []
         assert browser.evaluate("document.scripts.length") == 1

@@ -571,9 +571,18 @@ def test_the_command_refuses_in_one_line(place: Path, capsys: pytest.CaptureFixt
 
 
 def test_reports_are_rendered_again(place: Path, copies: Result, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (place / "runs" / "copies" / "report.html").read_bytes()
+    report, plain = (place / "runs" / "copies" / name for name in ("report.html", "report-without-images.html"))
+    before = report.read_text()
     assert answer(capsys, "report", "runs/copies", "--out", "again.html")[0] == 0
-    assert (place / "again.html").read_bytes() == before
+    assert answer(capsys, "report", "runs/copies")[1] == f"{plain.relative_to(place)}\n"
+    assert plain.read_bytes() == (place / "again.html").read_bytes()
+    assert report.read_text() == before
+    assert ("data:image/png" in before, "data:image/png" in plain.read_text()) == (True, False)
+    report.write_bytes(plain.read_bytes())
+    assert answer(capsys, "report", "runs/copies")[1] == f"{report.relative_to(place)}\n"
+    assert report.read_bytes() == plain.read_bytes()
+    report.write_text(before)
+    plain.unlink()
     code, written, told = answer(capsys, "report", "runs/copies", "--redact", "--out", "redacted.html")
     assert (code, written) == (0, "redacted.html\n")
     assert "Only redacted.html leaves out ids and images: pass on that file alone" in told

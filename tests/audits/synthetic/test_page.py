@@ -32,7 +32,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         patch.setattr(analysis, "look_again", second_look.look_again)
         patch.setattr(second_look, "MOST_IMAGES", 20)
         audit_synthetic(ours, made, held_out=theirs, out=place / "full", plants=2, detector="pixels", gallery=True)
-    audit_synthetic(store_of(train[20:], place, "train"), made, out=place / "alone", plants=0, detector="pixels")
+    audit_synthetic(
+        store_of(train[20:], place, "train"), made, out=place / "alone", plants=0, detector="pixels", gallery=False
+    )
     sources = pd.DataFrame({"synthetic_image": made.manifest.images[:60], "training_image": ours.manifest.images[:60]})
     sources.to_csv(place / "pairs.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:

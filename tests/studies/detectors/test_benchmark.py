@@ -302,4 +302,4 @@ def test_the_page_in_a_browser(benched: tuple[Path, Benchmark], width: int) -> N
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         assert browser.complaints() == []
         assert browser.requests() == [page.resolve().as_uri()]
-        assert browser.evaluate("document.querySelectorAll('figure.drawing').length") == 2
+        assert browser.evaluate("document.querySelectorAll('figure.drawing').length") == 1 + 2

@@ -178,4 +178,4 @@ def test_the_page_in_a_browser(copied: Run, width: int) -> None:
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         assert browser.complaints() == []
         assert browser.requests() == [page.resolve().as_uri()]
-        assert browser.evaluate("document.querySelectorAll('figure.drawing').length") == 4  # 1, 4, and 5 twice
+        assert browser.evaluate("document.querySelectorAll('figure.drawing').length") == 1 + 4  # 1, 4, and 5 twice

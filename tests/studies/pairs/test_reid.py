@@ -309,4 +309,4 @@ def test_the_page_in_a_browser(identified: Run, width: int) -> None:
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         assert browser.complaints() == []
         assert browser.requests() == [page.resolve().as_uri()]
-        assert browser.evaluate("document.querySelectorAll('figure.drawing').length") == 4  # all but SSIM
+        assert browser.evaluate("document.querySelectorAll('figure.drawing').length") == 1 + 4  # all but SSIM

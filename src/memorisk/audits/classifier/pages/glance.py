@@ -4,16 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from memorisk.audits.classifier.attack_numbers import ALL, AttackRow
+from memorisk.audits.classifier.attack_numbers import ALL
 from memorisk.audits.classifier.evidence import WHOLE
 from memorisk.audits.classifier.pages.memorization import interval_figure
 from memorisk.audits.classifier.pages.strips import read_strips
 from memorisk.audits.classifier.pages.wording import ResultView
 from memorisk.report.blocks import Block, Figure, Gallery, Name, Thumbnail, data_uri
-from memorisk.report.columns import column_numbers, column_texts, decimal, percent, rows
+from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, percent, rows
 from memorisk.report.figures.glance import attack_plot
 from memorisk.report.glance import dots_figure, in_short
-from memorisk.report.numbers import from_json
 from memorisk.statistics.verdicts.levels import ATTACK_GATE
 
 MOST_CLASSES = 8
@@ -37,12 +36,9 @@ def _exposure(reading: ResultView) -> list[Block]:
     blocks: list[Block] = []
     if attacks:
         gate = reading.verdict.rule.attack_gate or ATTACK_GATE
-        auc, low, high = (
-            [getattr(row.numbers.auc, name) for row in attacks.values()] for name in ("estimate", "low", "high")
-        )
+        auc, low, high = zip(*attacks.values(), strict=True)
         spoken = ", ".join(
-            f"{label}: {percent(a)} ({percent(b)} to {percent(c)})"
-            for label, a, b, c in zip(attacks, auc, low, high, strict=True)
+            f"{label}: {percent(a)} ({percent(b)} to {percent(c)})" for label, (a, b, c) in attacks.items()
         )
         blocks.append(
             Figure(
@@ -57,20 +53,19 @@ def _exposure(reading: ResultView) -> list[Block]:
     return blocks
 
 
-def _strongest(reading: ResultView) -> dict[str, AttackRow]:
-    """Choose the attack with the highest lower limit, on the file to be released and on the models trained alike."""
-    of_twins = (
-        [from_json(AttackRow, row) for row in reading.result.attacks.to_dict("records") if row.get("label") == ALL]
-        if len(reading.result.attacks)
-        else []
-    )
-    target = reading.summary.target
-    of_file = [] if target is None else [AttackRow(label=ALL, attack=a, numbers=n) for a, n in target.attacks.items()]
+def _strongest(reading: ResultView) -> dict[str, tuple[float, float, float]]:
+    """Choose the AUC with its limits of the attack with the highest lower limit, on the file and on its like."""
+    table, target, of_twins = reading.result.attacks, reading.summary.target, list[tuple[float, float, float]]()
+    if {"label", "auc", "low", "high", "control"} <= set(table):
+        of_all = np.array([label == ALL for label in column_texts(table, "label")], dtype=bool)
+        table = rows(table, ~booleans(table, "control") & of_all)
+        of_twins = list(zip(*(column_numbers(table, name) for name in ("auc", "low", "high")), strict=True))
+    numbers = [] if target is None else [own.auc for own in target.attacks.values() if not own.control]
+    of_file = [(own.estimate, own.low, own.high) for own in numbers]
     chosen = {}
     for name, attacks in (("this file", of_file), ("models trained alike", of_twins)):
-        measured = [a for a in attacks if not a.numbers.control and np.isfinite(a.numbers.auc.low)]
-        if measured:
-            chosen[name] = max(measured, key=lambda row: row.numbers.auc.low)
+        if measured := [attack for attack in attacks if np.isfinite(attack[1])]:
+            chosen[name] = max(measured, key=lambda attack: attack[1])
     return chosen
 
 
