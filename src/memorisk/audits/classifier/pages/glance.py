@@ -49,7 +49,8 @@ def _exposure(reading: ResultView) -> list[Block]:
             )
         )
     if reading.groups_scored and not reading.no_p_values:
-        blocks.append(dots_figure(reading.verdict_flagged, reading.groups_scored, reading.units, "flagged"))
+        flagged = min(reading.verdict_flagged, reading.groups_scored)  # in two classes a patient may count twice
+        blocks.append(dots_figure(flagged, reading.groups_scored, reading.units, "flagged"))
     return blocks
 
 
