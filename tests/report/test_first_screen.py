@@ -130,6 +130,18 @@ def test_the_next_step_is_the_cheapest_way_or_what_can_be_shown(ways: tuple[Ways
     assert verdict_screen(passed).next_step == ""
 
 
+def test_where_no_patient_could_be_flagged_no_dots_say_0() -> None:
+    result = make_result(status="undecided")
+    nobody = result.per_group.assign(flagged=False)
+    blind = result.per_class.assign(testable=False, room=0.0, flagged=0, verdict_flagged=0)
+    page = render_page(classifier_page(result.replace(per_class=blind, per_group=nobody)))
+    assert "patients flagged</strong>" not in page
+    half = blind.assign(testable=[True] + [False] * (len(blind) - 1), room=[9.0] + [0.0] * (len(blind) - 1))
+    page = render_page(classifier_page(result.replace(per_class=half, per_group=nobody)))
+    assert f"Not tested: {len(blind) - 1} class" in page.split("<nav")[0]
+    assert "patients flagged</strong>" in page
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize("labels", [("skin", "lung"), HOSTILE])
 def test_a_classifier_report_shows_pictures_and_few_words_first(

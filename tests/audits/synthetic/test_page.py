@@ -92,6 +92,7 @@ def test_the_order_is_that_of_the_questions_and_pictures_stand_by_their_names(
     heads = browser.evaluate("[...document.querySelectorAll('.sections h2')].map(h => h.textContent)")
     assert heads[0] == "Which images are exposed"
     assert browser.evaluate("document.images.length") == 0
+    assert not browser.evaluate("document.body.textContent.includes('expose a training')")
     browser.open(pages["judged"])
     heads = browser.evaluate("[...document.querySelectorAll('.sections h2, .sections h3')].map(h => h.textContent)")
     assert "Images and what they were generated from" in heads

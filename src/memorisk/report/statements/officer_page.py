@@ -145,6 +145,8 @@ def _people_figure(audit: AuditStatement) -> Iterator[Figure]:
             return
     else:
         n, what = value.get("to_leave_out_people"), "recognisable in a generated image"
+        if not n and audit.status != PASS:  # an audit that could not look counts none, which says nothing
+            return
         every = next((part.units for part in audit.data if part.part == "training"), 0)
     if n is not None and every and n <= every:
         yield dots_figure(n, every, audit.units, what)

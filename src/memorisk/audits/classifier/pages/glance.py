@@ -1,6 +1,7 @@
 """Pictures of the first screen of the classifier report: this file, this recipe, the classes, and who is flagged."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from memorisk.audits.classifier.pages.wording import ResultView
 from memorisk.report.blocks import Block, Figure, Gallery, Name, Thumbnail, data_uri
 from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, percent, rows
 from memorisk.report.figures.glance import attack_plot
+from memorisk.report.flagged import number_flagged
 from memorisk.report.glance import dots_figure, in_short
+from memorisk.runs.errors import plural
 from memorisk.statistics.verdicts.levels import ATTACK_GATE
 
 MOST_CLASSES = 8
@@ -48,9 +51,15 @@ def _exposure(reading: ResultView) -> list[Block]:
                 alternative=f"{spoken}. An audit fails from {percent(gate)} on.",
             )
         )
-    if reading.groups_scored and not reading.no_p_values:
-        flagged = min(reading.verdict_flagged, reading.groups_scored)  # in two classes a patient may count twice
-        blocks.append(dots_figure(flagged, reading.groups_scored, reading.units, "flagged"))
+    flagged = number_flagged(reading.result.per_class, reading.verdict_flagged)
+    if reading.groups_scored and not reading.no_p_values and flagged is not None:  # 0 would look like a finding
+        flagged = min(flagged, reading.groups_scored)  # in two classes a patient may count twice
+        dots = dots_figure(flagged, reading.groups_scored, reading.units, "flagged")
+        if n_untested := len(reading.untestable()):
+            dots = replace(
+                dots, caption=f"{dots.caption} Not tested: {plural(n_untested, 'class', 'classes')}.".strip()
+            )
+        blocks.append(dots)
     return blocks
 
 

@@ -22,9 +22,11 @@ def glance(result: Result, summary: SyntheticSummary, pictures: Pictures | None)
     """
     n = summary.numbers
     exposing = exposing_images(result, summary)
-    blocks: list[Block] = [
-        dots_figure(len(exposing), n.sets.n_synthetic_images, "images", f"expose a training {n.terms.unit}")
-    ]
+    blocks = list[Block]()
+    looked = n.listing is not None and None not in (n.listing.n_listed_at_verdict, n.listing.n_singled_images)
+    if exposing or looked:  # where no image could have been exposing, 0 would look like a finding
+        what = f"expose a training {n.terms.unit}"
+        blocks.append(dots_figure(len(exposing), n.sets.n_synthetic_images, "images", what))
     if n.power.recall is not None:
         blocks.append(in_short(kinds_figure(result, summary.settings.recall), "Planted copies noticed"))
     if pictures is not None and (gravest := _gravest(pictures)):
