@@ -62,7 +62,7 @@ def simulate(world: str, n_seeds: int, size: tuple[int, int, int], repeats: int)
     found: dict[str, list[tuple[float, ...]]] = {}
     for _ in range(repeats):
         evidence = audited(rng, world, n_seeds, *size)
-        left = without_trainings(evidence, (ALL,))
+        left = without_trainings(evidence, {ALL: evidence.items.whole})
         for attack in (*paper_attacks(evidence), *reference_attacks(evidence)):
             if attack.name not in LEFT_OUT:
                 without = left.get((attack.name, ALL), ())

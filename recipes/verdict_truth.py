@@ -334,7 +334,7 @@ def judged(evidence: Evidence, options: AnalysisOptions, *, advise: bool = False
     decision = decide(verdict_table(table), **rule, findings=doubts)
     if decision.status != FAIL and not any(check.voids for check in checks):
         scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
-        rows = attack_rows(evidence, scored, (ALL,), options.attack_gate)
+        rows = attack_rows(evidence, scored, {ALL: evidence.items.whole}, options.attack_gate)
         tried, n_groups = attacks_for_verdict(rows, None, True, {}), len(np.unique(evidence.items.group.astype(str)))
         found = attack_findings(tried, options.attack_gate, GROUP_NAMES, n_groups)
         found += look_alike_reasons(equal_losses(evidence), GROUP_NAMES)

@@ -112,6 +112,12 @@ OneImagePerPatient = Annotated[
     bool,
     in_group("images", help="Assert that each patient contributes one image. Required to pass without patient ids."),
 ]
+By = Annotated[
+    tuple[str, ...],
+    Parameter(consume_multiple=True),
+    in_group("statistics", essential=True, help="Columns of the images' table that divide patients into subgroups, as "
+    "sex, age:4 (bins of equally many patients) or age:40,60 (edges): is one of them remembered more?"),
+]  # fmt: skip
 Balance = Annotated[
     Literal["classes", "training"],
     in_group("generator", help="classes: the same number of images of each class; training: in the proportions of the "

@@ -11,6 +11,7 @@ from memorisk.audits.classifier.tables.attacks import (
     ALL,
     attack_table,
     attacks_for_verdict,
+    of_label,
     paper_attacks,
     reference_attacks,
     without_trainings,
@@ -202,15 +203,16 @@ def test_a_class_with_one_patient_a_side_is_noted_and_not_a_failure():
 def test_references_are_left_out_with_their_training(planted):
     """LiRA and RMIA without a training: it is attacked by nobody, and is nobody's reference."""
     eight = twin_evidence(sizes={"a": 24, "b": 40}, n_test=20, planted={"a": 1.0}, group_size=2, n_seeds=5)
-    found = without_trainings(eight, (ALL, "a", "b"))
+    found = without_trainings(eight, {name: of_label(eight, name) for name in (ALL, "a", "b")})
     assert set(found) == {(f"{n}_offline", label) for n in ("lira", "rmia") for label in (ALL, "a", "b")}
     kept = np.array([0, 1, 3, 4])  # without the third
     for attack in reference_attacks(eight.of_seeds(kept)):
         by_hand = [roc_auc_score(r[r >= 0], s[r >= 0]) for s, r in zip(attack.score, attack.role, strict=True)]
         assert found[attack.name, ALL][2].auc == pytest.approx(np.mean(by_hand))
         assert len(found[attack.name, ALL]) == 5
-    assert {len(left) for left in without_trainings(planted, (ALL,)).values()} == {8}
-    assert without_trainings(twin_evidence(sizes={"a": 24}, n_test=20, n_seeds=3), (ALL,)) == {}
+    assert {len(left) for left in without_trainings(planted, {ALL: planted.items.whole}).values()} == {8}
+    three = twin_evidence(sizes={"a": 24}, n_test=20, n_seeds=3)
+    assert without_trainings(three, {ALL: three.items.whole}) == {}
 
 
 def test_online_references_are_shared_and_their_interval_says_so():
@@ -224,7 +226,7 @@ def test_online_references_are_shared_and_their_interval_says_so():
         row = attack_table(uneven)[0].set_index(["attack", "label"]).loc[("lira_online", ALL)]
         attack = next(a for a in reference_attacks(uneven) if a.name == "lira_online")
         of_attack = (attack.score, attack.role, uneven.items.group)
-        left = without_trainings(uneven, (ALL,))["lira_online", ALL]
+        left = without_trainings(uneven, {ALL: uneven.items.whole})["lira_online", ALL]
         shared = seed_auc_jackknife(*of_attack, seed=attack.seed, without=left)
         assert (row["auc"], row["low"], row["high"]) == (shared.estimate, shared.low, shared.high)
         alone = seed_auc_jackknife(*of_attack, seed=attack.seed)

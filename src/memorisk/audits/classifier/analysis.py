@@ -31,6 +31,14 @@ from memorisk.audits.classifier.result import (
 from memorisk.audits.classifier.tables.attacks import attack_table, attacks_for_verdict
 from memorisk.audits.classifier.tables.classes import ClassFindings, audit_class, is_asymmetric, list_groups
 from memorisk.audits.classifier.tables.images import count_images, describe_models, image_table, null_sample
+from memorisk.audits.classifier.tables.subgroups import (
+    PATIENTS,
+    SUBGROUPS,
+    ScoredPatients,
+    patient_table,
+    subgroup_reasons,
+    subgroup_table,
+)
 from memorisk.audits.classifier.tables.utility import utility_on_test
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
@@ -46,6 +54,7 @@ from memorisk.statistics.verdicts.independent_draws import exchanged_roles, inde
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, PREREQUISITE_LEVEL, VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.loss_ceiling import losses_at_ceiling
 from memorisk.statistics.verdicts.noticeable_gap import STRATA
+from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.verdict import (
     PASS,
     Decision,
@@ -93,6 +102,20 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     attacks, curves, agreement = attack_table(evidence, options.attack_gate)
     images = count_images(evidence, context)
+    scored = ScoredPatients.of(evidence)
+    coins = not is_asymmetric(evidence) and not any(check.voids for check in checks)
+    patients, patient_auc = patient_table(scored, per_group, context.columns, coins=coins)
+    tables = {PATIENTS: patients, **({TABLE: alike.table} if alike.n_pairs else {})}
+    if context.columns:
+        tables[SUBGROUPS] = subgroup_table(
+            evidence,
+            scored,
+            per_group,
+            attacks,
+            context.columns,
+            gate=options.attack_gate,
+            tested=bool(per_class["testable"].any()),
+        )
     summary = ClassifierSummary(
         dataset=context.dataset,
         design=context.design,
@@ -114,14 +137,17 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         null=null_sample(evidence),
         agreement=agreement,
         rarest_vs_top=rarest_against_top(findings),
+        patient_auc=patient_auc,
         prerequisites={f.label: f.prerequisite_p for f in findings},
         utility=utility_on_test(evidence),
         placebo=context.placebo,
         target=context.target,
         privacy=context.privacy,
     )
+    gate = "high" if options.fail_on == "never" else options.fail_on
+    of_subgroups = subgroup_reasons(tables[SUBGROUPS], gate, summary.units) if SUBGROUPS in tables else []
     decision = _decision(
-        per_class, attacks, summary, options, context, checks, alike, flips=not is_asymmetric(evidence)
+        per_class, attacks, summary, options, context, checks, alike, of_subgroups, flips=not is_asymmetric(evidence)
     )
     return Result(
         per_image=image_table(evidence, findings, per_group),
@@ -130,7 +156,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         attacks=attacks,
         summary=to_json(summary),
         verdict=to_json(_verdict(decision, findings, attacks, summary, options, checks)),
-        tables={TABLE: alike.table} if alike.n_pairs else {},
+        tables=tables,
     )
 
 
@@ -142,6 +168,7 @@ def _decision(
     context: Context,
     checks: list[Check],
     alike: LookAlikes,
+    of_subgroups: Sequence[Reason],
     *,
     flips: bool,
 ) -> Decision:
@@ -154,6 +181,7 @@ def _decision(
     others += other_reasons(context, options, summary.unscored, summary.utility, units)
     others += check_reasons(checks, units)
     others += look_alike_reasons(alike, units, one_image=options.one_image_per_patient)
+    others += of_subgroups
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.

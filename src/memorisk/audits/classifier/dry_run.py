@@ -5,6 +5,7 @@ The cost is computed from the very jobs that the audit would run: twins, placebo
 
 import html
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -24,13 +25,16 @@ from memorisk.audits.classifier.rehearsal import (
     Choice,
     Obstacle,
     Rehearsal,
+    honest_evidence,
     measured_rehearsal,
     whatever_models,
 )
-from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, WithoutPartner
+from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, SubgroupOutlook, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
 from memorisk.audits.classifier.retraining.privacy import bound_job
+from memorisk.audits.classifier.tables.subgroups import ScoredPatients, compared_subgroups
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
+from memorisk.audits.subgroups import LEAST_PATIENTS, Subgroups, subgroup_name, subgroups
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import SMALL_IMAGE, SMALL_MODEL, model_spec
 from memorisk.models.classifiers.zoo import is_download
@@ -40,7 +44,7 @@ from memorisk.report.quantities import Quantity, plan_rows
 from memorisk.runs.errors import InputError, MemoriskError, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.statistics.verdicts.class_reasons import MOST_MODELS
-from memorisk.statistics.verdicts.levels import PASS_POWER, share_words
+from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, share_words
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.statistics.verdicts.verdict import few_seeds
@@ -117,6 +121,8 @@ class DryRun:
         classes: Forecast of each class: what the audit could say of it.
         without_partner: Groups and images that will not be scored: in a run begun before they were divided between
             twins, those without a partner.
+        subgroups: Difference that would be noticed between each level of a column and the others, were trainings to
+            differ by the noise of `rehearsal`.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
         notes: Obstacles to a pass that no measurement can remove.
         advice: Ways to take less time, where a run takes hours.
@@ -134,6 +140,7 @@ class DryRun:
     not_auditable: Annotated[list[str], Quantity("too small to be audited")]
     classes: tuple[ClassOutlook, ...]
     without_partner: WithoutPartner
+    subgroups: tuple[SubgroupOutlook, ...]
     seconds: float | None
     notes: Annotated[tuple[str, ...], Quantity("no pass")]
     advice: Annotated[tuple[str, ...], Quantity("advice")]
@@ -192,7 +199,20 @@ class DryRun:
             words("could_be_flagged", "Could anybody be flagged?", wide=True),
         ]
         rows = [to_row(row) | {"could_be_flagged": row.could_be_flagged} for row in self.classes]
-        return [Table(frame=pd.DataFrame(rows), columns=columns, caption="What the audit could say of each class.")]
+        tables = [Table(frame=pd.DataFrame(rows), columns=columns, caption="What the audit could say of each class.")]
+        if not self.subgroups:
+            return tables
+        columns = [
+            words("subgroup", "Subgroup", row=True),
+            number("n_patients", "Patients scored", "count", missing=f"fewer than {LEAST_PATIENTS}"),
+            number("noticeable", "Noticeable difference", "short", missing="not compared"),
+        ]
+        caption = (
+            f"Subgroups: mean gap above that of others of the same class, in nats, that would be noticed in "
+            f"{share_words(POWER)}, by the noise of trainings that the plan assumes."
+        )
+        frame = pd.DataFrame([to_row(row) for row in self.subgroups])
+        return [*tables, Table(frame=frame, columns=columns, caption=caption, visible_rows=60)]
 
     def __repr__(self) -> str:
         """Show the plan in a few lines."""
@@ -239,9 +259,27 @@ def describe_plan(
         plan.parts.too_small,
         classes,
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
+        _subgroup_outlook(plan, subgroups(store.manifest.table, plan.parts.groups, options.by)),
         seconds,
         _cannot_pass(plan, choice, patient_doubts(store, options, alike)),
         _smaller_network(recipe, options, seconds, store.images.shape[1:3]),
+    )
+
+
+def _subgroup_outlook(plan: Plan, columns: Sequence[Subgroups]) -> tuple[SubgroupOutlook, ...]:
+    """Compute from which difference on each level would be called more exposed, by the audit's own comparison."""
+    if not columns:
+        return ()
+    contrasts = compared_subgroups(ScoredPatients.of(honest_evidence(plan, 0)), columns)
+    return tuple(
+        SubgroupOutlook(
+            subgroup=subgroup_name(column.column, level),
+            n_patients=None if contrast is None else contrast.n_patients,
+            noticeable_nats=float("nan") if contrast is None else contrast.noticeable,
+        )
+        for column in columns
+        for level in column.levels
+        for contrast in (contrasts.get((column.column, level)),)
     )
 
 

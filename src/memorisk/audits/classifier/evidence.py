@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 
 from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, LookAlikes, Placebo, Privacy, Unscored
+from memorisk.audits.subgroups import Subgroups
 from memorisk.images.identity import IdDoubt
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
@@ -379,6 +380,7 @@ class Context:
         placebo: Result of the placebo.
         target: Result of the audit of the very model.
         privacy: Regime, promise and measured lower bound.
+        columns: Levels of the patients by each column of ``by``.
     """
 
     design: str
@@ -407,6 +409,7 @@ class Context:
     placebo: Placebo | None = None
     target: TargetAudit | None = None
     privacy: Privacy | None = None
+    columns: Sequence[Subgroups] = ()
 
 
 def uncovered_images(evidence: Evidence, n_validation: int, not_auditable: list[str]) -> Unscored:

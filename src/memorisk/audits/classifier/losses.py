@@ -19,6 +19,7 @@ from memorisk.audits.classifier.options import LossesOptions
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
 from memorisk.audits.runner import Audit, run_audit
+from memorisk.audits.subgroups import Subgroups, subgroups
 from memorisk.images.columns import read_csv, texts
 from memorisk.images.identity import IdDoubt, id_doubts, normal_id, refuse_placeholders
 from memorisk.report.result import Result
@@ -31,6 +32,8 @@ from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.memorization import cross_entropy, logit_margin
 
 LOGIT = "logit:"
+_OF_MODELS = ("split", "seed", "role", "member", "loss", "margin", "correct", "p_true")
+"""Columns that say nothing of a patient."""
 
 
 @takes_settings(LossesOptions)
@@ -73,7 +76,8 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
         """Read the table and judge it, since the analysis refuses what a table hides."""
         options, path = self.options, Path(self.given["file"])
         marks = marks_to_keep(self.out, options.review)
-        evidence = evidence_from_table(with_losses(with_normal_ids(read_scores(path))))
+        table = with_losses(with_normal_ids(read_scores(path)))
+        evidence = evidence_from_table(table)
         refuse_placeholders(_named_groups(evidence).tolist(), "")
         check_models_differ(evidence)
         progress("computing numbers", 0, 1)
@@ -90,6 +94,7 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
             groups_given=not alone.all(),
             n_without_group=0 if alone.all() else int(alone.sum()),
             notes=_notes(evidence, doubts, hides_ids=options.redact or options.pseudonymise),
+            columns=_columns(table, options.by),
         )
         result = analyse(evidence, options, context)
         progress("computing numbers", 1, 1)
@@ -107,6 +112,14 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
         keep_marks(run.path, evidence.marks, result.per_group, names)
         write_report(run, result, gallery=None, redact=self.options.redact)
         return result
+
+
+def _columns(table: pd.DataFrame, by: tuple[str, ...]) -> tuple[Subgroups, ...]:
+    """Read the levels of patients from the rows of the first model that names them, one row per image."""
+    images = table.drop_duplicates(["image", "label"])
+    patients = images["group"] if "group" in images else images["image"]
+    others = images.drop(columns=[name for name in images if name in _OF_MODELS or _is_logit(name)])
+    return subgroups(others, patients.where(patients.notna(), images["image"]).tolist(), by)
 
 
 def with_normal_ids(table: pd.DataFrame) -> pd.DataFrame:

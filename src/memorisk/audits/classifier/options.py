@@ -10,7 +10,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.options import CheckpointSeconds, Device, OneImagePerPatient, Threads, grouped
+from memorisk.runs.options import By, CheckpointSeconds, Device, OneImagePerPatient, Threads, grouped
 from memorisk.runs.settings import check_between, check_counts, check_finite, check_types, settings_of
 from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, FunctionOptions
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, VERDICT_LEVEL
@@ -50,6 +50,8 @@ class AnalysisOptions:
     """Fail if a membership attack on the twins or on --target reaches this AUC; 0.5 is guessing."""
 
     one_image_per_patient: OneImagePerPatient = False
+
+    by: By = ()
 
     review: Path | None = None
     """Path of the marks.csv of an earlier run: a person's judgements of patients, who keep their marks in this run."""

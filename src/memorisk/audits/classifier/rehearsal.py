@@ -317,7 +317,7 @@ def _classes(evidence: Evidence, options: ClassifierOptions) -> tuple[float, lis
 def _attacks_doubtful(evidence: Evidence, options: ClassifierOptions) -> bool:
     """Say whether the interval of an attack on the twins does not end below the gate."""
     scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
-    rows = attack_rows(evidence, scored, (ALL,), options.attack_gate)
+    rows = attack_rows(evidence, scored, {ALL: evidence.items.whole}, options.attack_gate)
     n_groups = len(np.unique(evidence.items.group.astype(str)))
     tried = attacks_for_verdict(rows, None, True, {})
     return bool(attack_findings(tried, options.attack_gate, GROUP_NAMES, n_groups))

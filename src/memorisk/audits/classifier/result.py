@@ -305,6 +305,31 @@ class Intervention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorstPatient:
+    """Patient with the largest attack AUC over the models, without the id."""
+
+    auc: float
+    low: float
+    """Lower limit that holds for all patients together."""
+    high: float
+    p: float
+    """Exact p under the coins of the twins; NaN where these are not known to be fair."""
+    adjusted_p: float
+    """p by Holm over patients."""
+    n_patients: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatientAucCurve:
+    """Share of patients with an attack AUC of at least each value, and the share that chance gives."""
+
+    auc: tuple[float, ...]
+    share: tuple[float, ...]
+    chance: tuple[float, ...]
+    worst: WorstPatient | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassifierSummary:
     """``summary.json`` of a classifier audit."""
 
@@ -329,6 +354,7 @@ class ClassifierSummary:
     null: NullSample | None = None
     agreement: Agreements | None = None
     rarest_vs_top: RarestAgainstTop | None = None
+    patient_auc: PatientAucCurve | None = None
     prerequisites: Mapping[str, float] = field(default_factory=dict[str, float])
     """p by class, of unseen canaries against test images."""
     utility: Utility | None = None
@@ -469,6 +495,17 @@ class ClassOutlook:
         if self.testable:
             return "yes"
         return "no: more --models are needed" if self.smallest_list > self.n_groups_scored else f"no: {self.why_not}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubgroupOutlook:
+    """Forecast of how well an audit could compare a subgroup with the others of the same class."""
+
+    subgroup: str
+    n_patients: int | None
+    """Number of scored patients; None where it is too small to be shown."""
+    noticeable_nats: Annotated[float, Key("noticeable")]
+    """Difference of the mean gap that would be noticed; NaN where nothing can be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)

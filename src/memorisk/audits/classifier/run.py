@@ -47,6 +47,7 @@ from memorisk.audits.classifier.trainings import (
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
 from memorisk.audits.runner import Audit, run_audit
+from memorisk.audits.subgroups import subgroups
 from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
 from memorisk.images.pixels import few_levels_note
@@ -178,6 +179,7 @@ class ClassifierAudit(Audit[_Prepared, _Prepared, Result]):
         early = draw_parts(self.manifest, [], options, options.split_seed)
         make_plan(self.manifest, early, options)
         check_classes(early, options)
+        subgroups(self.manifest.table, self.manifest.groups, options.by)
         workers = worker_pool(training_processes(options), options.threads, warm_up)
         with nullcontext() if self.dry_run else workers:
             yield
@@ -411,4 +413,5 @@ def _context(
         notes=notes,
         placebo=placebo,
         target=target,
+        columns=subgroups(store.manifest.table, parts.groups, options.by),
     )

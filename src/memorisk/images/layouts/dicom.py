@@ -22,7 +22,7 @@ from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 _ALWAYS = (
     *("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "PatientID", "Modality", "Rows"),
-    *("IssuerOfPatientID", "PatientBirthDate"),
+    *("IssuerOfPatientID", "PatientBirthDate", "PatientSex", "PatientAge", "Manufacturer", "InstitutionName"),
 )
 _PATIENT_GROUP = 0x0010
 """Group number of the tags that describe a patient."""
@@ -46,6 +46,8 @@ _PIXEL_TAGS = (
 _SHARED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "PatientID")
 _OF_PATIENTS = ("IssuerOfPatientID", "PatientBirthDate")
 """Tags that have one value for each patient."""
+_DESCRIPTIONS = ("PatientSex", "PatientAge", "Manufacturer", "InstitutionName")
+"""Tags by which audits compare subgroups of patients; each is a column of the manifest where an image has it."""
 
 
 def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
@@ -77,8 +79,9 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
     if left_out:
         reasons = [f"{n:,} {reason}" for reason, n in left_out.most_common()]
         draft.notes.append(f"{left_out.total():,} DICOM files left out: {listed(reasons, 8)}.")
-    columns = ["image", "path", "label", "group", "modality", *_OF_PATIENTS, *_SHARED]
+    columns = ["image", "path", "label", "group", "modality", *_OF_PATIENTS, *_SHARED, *_DESCRIPTIONS]
     table = pd.DataFrame(rows, columns=columns, dtype=object)
+    table = table.drop(columns=[name for name in _DESCRIPTIONS if not table[name].astype(bool).any()])
     draft.headers = {name: table.pop(name).tolist() for name in _OF_PATIENTS}
     draft.names = {name: table.pop(name).tolist() for name in _SHARED}
     draft.finer = group_tag.group != _PATIENT_GROUP and options.group_from is None and options.group_column is None
@@ -117,7 +120,7 @@ def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
 
 def _row(header: Any, file: str, group_tag: Any, label_tag: Any) -> dict[str, str]:
     """Make one row: names, group, label."""
-    shared = {name: _value(header, name) for name in (*_OF_PATIENTS, *_SHARED)}
+    shared = {name: _value(header, name) for name in (*_OF_PATIENTS, *_SHARED, *_DESCRIPTIONS)}
     return {
         "image": file,
         "path": file,

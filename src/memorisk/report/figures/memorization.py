@@ -147,6 +147,35 @@ def null_against_members(
     return sheet.svg()
 
 
+def share_plot(auc: ArrayLike, share: ArrayLike, chance: ArrayLike) -> str:
+    """Draw the share of patients that reach each AUC, and the share that chance gives (log axis).
+
+    Args:
+        auc: Values of AUC, ascending, ``[a]``; those below guessing are not drawn.
+        share: Share of patients with at least each of them, ``[a]``.
+        chance: The same by chance, ``[a]``.
+    """
+    sheet = Sheet(300, left=56, top=32)
+    x = np.asarray(auc, dtype=float)
+    drawn = x >= 0.5
+    smallest = 1.0
+    for values, ink, dash in ((share, "blue", DASHES[0]), (chance, "red", DASHES[1])):
+        y = np.asarray(values, dtype=float)[drawn]
+        if (y > 0).any():
+            smallest = min(smallest, float(y[y > 0].min()))
+        sheet.axes.plot(
+            x[drawn], np.where(y > 0, y, np.nan), color=colour(ink), linestyle=dash, linewidth=2, drawstyle="steps-pre"
+        )
+    sheet.axes.set_yscale("log")
+    sheet.axes.set_ylim(smallest / 1.5, 1.25)
+    sheet.axes.set_xlim(0.5, 1.005)
+    sheet.axes.xaxis.set_major_formatter(FuncFormatter(_plain_number))
+    _percent_axis(sheet.axes.yaxis, smallest / 1.5, 1.25)
+    sheet.key([("blue", DASHES[0], "these patients"), ("red", DASHES[1], "chance")], y=0.94)
+    sheet.titles("Attack AUC of a single patient over the models", "Share of patients that reach it (log scale)")
+    return sheet.svg()
+
+
 def roc_log(
     curves: Mapping[str, tuple[ArrayLike, ArrayLike]],
     *,

@@ -47,6 +47,9 @@ ORDER_LEVEL: Final = 0.01
 MARK_LEVEL: Final = 0.05
 """Share of models without the mark that may fail an audit of it (default of ``--level`` of `audit feature`)."""
 
+SUBGROUP_LEVEL: Final = 0.05
+"""Share of audits in which any level of a column may be called more exposed than the others by chance alone."""
+
 AHEAD_LEVEL: Final = 0.05
 """Largest p at which the training patients nearer than every held-out one are too many for chance."""
 SINGLED_OUT_LEVEL: Final = 0.05

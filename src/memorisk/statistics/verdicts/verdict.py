@@ -122,8 +122,8 @@ def decide(
         design: Design of the audit; each but `balanced` leaves unscored some patients that `balanced` would score.
         elsewhere: Whether the models were trained by something else than this command (`audit losses`).
         findings: Reasons of other parts of the audit (attacks, target, coverage). One that bears on a failure fails
-            the audit; a doubt keeps every pass away, and is reported where the audit fails, too. One whose gravity is
-            void leaves the audit undecided.
+            the audit; a doubt keeps every pass away, and is reported where the audit fails, too; a limit is reported
+            last. One whose gravity is void leaves the audit undecided.
 
     Returns:
         Status with reasons, one per class: those above the gate first, the furthest above at the head, then those with
@@ -151,6 +151,7 @@ def decide(
     failed = [*failures, *(f for f in findings if f.bears_on is Bearing.FAIL)]
     others = sorted((f for f in findings if f.bears_on is Bearing.DOUBT), key=lambda f: f.gravity is not Gravity.FIRST)
     ahead = sum(f.gravity is Gravity.FIRST for f in others)
+    limits = tuple(f for f in findings if f.bears_on is Bearing.LIMIT)
     doubts = [
         doubt
         for row in sorted(rows, key=_gravity)
@@ -169,7 +170,7 @@ def decide(
         deciding = advice(ways, units, n_models=2 * n_seeds, elsewhere=elsewhere)
         numbered = [way for way in ways if isinstance(way, Ways)]
         status, remedies, claims = FAIL if failed else UNDECIDED, chosen_remedies(numbered), claims_instead(numbered)
-        return Decision(status, gate, (*failed, *doubts), deciding, remedies, claims, tiers)
+        return Decision(status, gate, (*failed, *doubts, *limits), deciding, remedies, claims, tiers)
     worst = max(rows, key=lambda row: float(row["noticeable_gap"]))
     chance, low, high = (worst.get(f"noticeable_{k}") for k in ("power", "low", "high"))
     power = PowerOfPass(
@@ -180,9 +181,8 @@ def decide(
         strata=noticeable_by_stratum(table),
         units=units,
     )
-    return Decision(
-        PASS, gate, (NoneFlagged(units=units), power, MeansBelowGate(gate_nats=GATES[gate])), [], tiers=tiers
-    )
+    support = NoneFlagged(units=units), power, MeansBelowGate(gate_nats=GATES[gate])
+    return Decision(PASS, gate, (*support, *limits), [], tiers=tiers)
 
 
 def noticeable_by_stratum(per_class: pd.DataFrame) -> dict[str, float]:

@@ -43,7 +43,9 @@ def attack_section(reading: ResultView) -> list[Block]:
     if not len(table) or "attack" not in table:
         return [Paragraph("No attack was run.")]
     control = booleans(table, "control")
-    named = table.assign(attack=[_title(a, c) for a, c in zip(column_texts(table, "attack"), control, strict=True)])
+    named = table.assign(
+        attack=[attack_title(a, c) for a, c in zip(column_texts(table, "attack"), control, strict=True)]
+    )
     whole = np.array([label in ("", ALL) for label in column_texts(table, "label")])
     overall = pd.concat([largest_first(rows(named, whole & m), "auc") for m in (~control, control)])
     blocks: list[Block] = [
@@ -79,7 +81,7 @@ def attack_section(reading: ResultView) -> list[Block]:
     return [*blocks, *_agreement(reading.summary.agreement)]
 
 
-def _title(attack: str, control: bool) -> str:
+def attack_title(attack: str, control: bool = False) -> str:
     """Return an attack's title, a control marked as such."""
     words = wording.ATTACKS.get(attack)
     return (words[0] if words else attack.replace("_", " ")) + (" (control)" if control else "")
@@ -170,7 +172,7 @@ def _roc_figure(reading: ResultView, overall: pd.DataFrame) -> list[Block]:
         return []
     attacks = reading.result.attacks
     controls = set(column_texts(rows(attacks, booleans(attacks, "control")), "attack"))
-    pairs = {_title(k, k in controls): (np.array(v.fpr), np.array(v.tpr)) for k, v in curves.items()}
+    pairs = {attack_title(k, k in controls): (np.array(v.fpr), np.array(v.tpr)) for k, v in curves.items()}
     pairs = {k: v for k, v in pairs.items() if len(v[0]) == len(v[1]) > 0}
     non = column_numbers(overall, "n_non_members")
     smallest = 10 / float(np.nanmin(non[non > 0])) if (non > 0).any() else None
@@ -185,7 +187,9 @@ def _roc_figure(reading: ResultView, overall: pd.DataFrame) -> list[Block]:
     shaded = f" Shaded: below {percent(min(smallest, 1))} some attack has too few non-members." if smallest else ""
     return [
         Figure(
-            svg=figures.roc_log(pairs, smallest_measurable=smallest, controls=[_title(c, True) for c in controls]),
+            svg=figures.roc_log(
+                pairs, smallest_measurable=smallest, controls=[attack_title(c, True) for c in controls]
+            ),
             title="What each attack finds, and at which price.",
             caption="One model, as an attacker meets it. The dotted line is guessing; a curve above it finds members."
             + shaded,
@@ -256,7 +260,7 @@ def target_tables(reading: ResultView) -> list[Table]:
     target = reading.summary.target
     if target is None or not target.attacks:
         return []
-    attack_rows = [{"attack": _title(k, False), **to_row(v)} for k, v in target.attacks.items()]
+    attack_rows = [{"attack": attack_title(k, False), **to_row(v)} for k, v in target.attacks.items()]
     caption = (
         "Attacks on the very model, its training images against the test part. Intervals: over patients; the model "
         "was trained once, and the question is about this file."
@@ -265,7 +269,7 @@ def target_tables(reading: ResultView) -> list[Table]:
     tables = [_attack_table(whole, caption, _gates(reading), label=False)]
     if target.classes:
         each = pd.DataFrame([to_row(row) for row in target.classes]).astype({"attack": object, "label": object})
-        each = each.assign(attack=[_title(a, False) for a in column_texts(each, "attack")])
+        each = each.assign(attack=[attack_title(a, False) for a in column_texts(each, "attack")])
         title = "Attacks on the very model, class by class."
         tables.append(_attack_table(each, title, _gates(reading), label=True))
     return tables

@@ -23,6 +23,7 @@ from memorisk.audits.classifier.pages.memorization import (
     rarest_sentence,
     rarity_section,
 )
+from memorisk.audits.classifier.pages.people import patient_section, subgroup_section
 from memorisk.audits.classifier.pages.wording import ResultView, listed, settings
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, FindingsUtility, Placebo, Utility
 from memorisk.report.blocks import (
@@ -82,9 +83,11 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
             Section("The question, and what was not covered", _question(reading), "asked"),
             Section("Which classes are remembered", class_section(reading), "classes"),
             Section("Is it the rare classes?", rarity_section(reading), "rarity"),
+            *subgroup_section(reading),
             *intervention_section(reading),
             Section("Training images against chance", null_section(reading), "null"),
             Section("What an attacker could see", attack_section(reading), "attacks"),
+            *patient_section(reading),
             *privacy_section(reading),
             *([Section("The very model to be released", target, "target")] if target else []),
             Section(

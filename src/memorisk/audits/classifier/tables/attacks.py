@@ -101,26 +101,29 @@ def attack_table(
         seeds) with the success of the loss attack, or None below two seeds.
     """
     scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
-    rows = attack_rows(evidence, scored, (ALL, *sorted(set(evidence.items.label) - {WHOLE})), gate)
-    whole = evidence.items.whole
+    parts = {label: of_label(evidence, label) for label in (ALL, *sorted(set(evidence.items.label) - {WHOLE}))}
+    rows, whole = attack_rows(evidence, scored, parts, gate), evidence.items.whole
     curves = {a.name: _curve(replace(a, score=a.score[:, whole], role=a.role[:, whole])) for a in scored}
     return rows, {k: v for k, v in curves.items() if v}, _agreement(evidence)
 
 
-def attack_rows(evidence: Evidence, scored: Sequence[AttackScores], labels: Sequence[str], gate: float) -> pd.DataFrame:
-    """Measure each attack on each class: the table of ``attacks.parquet``.
+def attack_rows(
+    evidence: Evidence, scored: Sequence[AttackScores], parts: Mapping[str, np.ndarray], gate: float
+) -> pd.DataFrame:
+    """Measure each attack on each class, or other part of the items: the table of ``attacks.parquet``.
 
     Args:
         evidence: Score table of the twins, S seeds by I items.
         scored: Attacks on them.
-        labels: Classes; ``ALL`` for all images together.
+        parts: Mask of the items of each part, [I], by the name that the table has for it.
         gate: AUC of the null hypothesis of ``p_auc``.
     """
-    items, without = evidence.items, without_trainings(evidence, labels)
+    needs_references = any(attack.by_coin for attack in scored)
+    without = without_trainings(evidence, parts) if needs_references else {}
     rows = [
-        attack_row(attack, label, of_label(evidence, label), items.group, gate, without.get((attack.name, label), ()))
+        attack_row(attack, name, mask, evidence.items.group, gate, without.get((attack.name, name), ()))
         for attack in scored
-        for label in map(str, labels)
+        for name, mask in parts.items()
     ]
     return pd.DataFrame([to_row(row) for row in rows])
 
@@ -168,20 +171,23 @@ def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[AttackScore
     return attacks
 
 
-def without_trainings(evidence: Evidence, labels: Sequence[str]) -> dict[tuple[str, str], list[PartLeftOut]]:
+def without_trainings(evidence: Evidence, parts: Mapping[str, np.ndarray]) -> dict[tuple[str, str], list[PartLeftOut]]:
     """Score attacks with references again without each part of the trainings, in both their roles.
 
+    Args:
+        evidence: Score table of the twins, S seeds by I items.
+        parts: Mask of the items of each part of the table, [I], by its name.
+
     Returns:
-        Results without each part, by attack and by class of ``labels``.
+        Results without each part of the trainings, by attack and by name of ``parts``.
     """
     n_seeds = len(evidence.seeds)
     modes = ["offline"] + (["online"] if 2 * n_seeds >= ONLINE_FROM else [])
-    parts = np.array_split(np.arange(n_seeds), min(n_seeds, MOST_PARTS))
+    trainings = np.array_split(np.arange(n_seeds), min(n_seeds, MOST_PARTS))
     parts_left_out: dict[tuple[str, str], list[PartLeftOut]] = {}
-    for part in parts:
-        for attack in _reference_attacks(evidence.of_seeds(np.setdiff1d(np.arange(n_seeds), part)), modes):
-            for name in map(str, labels):
-                own = of_label(evidence, name)
+    for left_out in trainings:
+        for attack in _reference_attacks(evidence.of_seeds(np.setdiff1d(np.arange(n_seeds), left_out)), modes):
+            for name, own in parts.items():
                 scores = attack.score[:, own], attack.role[:, own], evidence.items.group[own]
                 part_result = part_left_out(*scores, seed=attack.seed)
                 parts_left_out.setdefault((attack.name, name), []).append(part_result)

@@ -1,0 +1,347 @@
+"""Tabulate single patients, and subgroups of them by columns of the images' table (METHODS section 8).
+
+``subgroups.parquet`` has one row per level of each column of ``--by``, ``patients.parquet`` one per scored patient.
+Levels of fewer than ten scored patients have no number, since they could name a person.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import nan
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.evidence import WHOLE, Evidence
+from memorisk.audits.classifier.reasons import SubgroupAboveGate, SubgroupMoreExposed
+from memorisk.audits.classifier.result import PatientAucCurve, WorstPatient
+from memorisk.audits.classifier.tables.attacks import ALL, attack_rows, paper_attacks, reference_attacks
+from memorisk.audits.subgroups import LEAST_PATIENTS, Subgroups
+from memorisk.report.numbers import to_row
+from memorisk.scores.memorization import group_table, memorization
+from memorisk.statistics.intervals import clopper_pearson, two_way_interval
+from memorisk.statistics.memorization.patient_auc import patient_aucs
+from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.subgroups import SubgroupContrast, adjusted_contrasts, subgroup_contrasts
+from memorisk.statistics.verdicts.reasons import Reason
+from memorisk.statistics.verdicts.tiers import reaches_gate
+from memorisk.statistics.verdicts.units import UnitNames
+
+SUBGROUPS, PATIENTS = "subgroups", "patients"
+"""Names of the two tables."""
+_MOST_POINTS = 200
+"""Largest number of points of the curve of shares that a summary holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubgroupRow:
+    """A row of ``subgroups.parquet``."""
+
+    column: str
+    level: str
+    n_patients: int
+    """Number of scored patients."""
+    mean: float = nan
+    """Mean M in nats, over patients and seeds."""
+    low: float = nan
+    high: float = nan
+    n_flagged: int | None = None
+    """Number of patients on the list that is shown; none where no list was possible."""
+    share: float = nan
+    """Share of patients that are flagged, with Clopper and Pearson's limits."""
+    share_low: float = nan
+    share_high: float = nan
+    attack: str = ""
+    """Attack that is strongest over all patients."""
+    auc: float = nan
+    """Its AUC among patients of the level."""
+    auc_low: float = nan
+    auc_high: float = nan
+    n_compared: int = 0
+    """Number of patients in classes that have patients of other levels, too."""
+    difference: float = nan
+    """Mean M of the level less that of the other patients of the same class, in nats."""
+    difference_low: float = nan
+    difference_high: float = nan
+    p: float = nan
+    adjusted: float = nan
+    """p by Holm over all levels of all columns."""
+    noticeable: float = nan
+    """Difference that would have been noticed with probability `levels.POWER`, in nats."""
+    more_exposed: bool = False
+
+
+@dataclass(frozen=True)
+class ScoredPatients:
+    """Scored patients of an audit, each once, over all classes.
+
+    Attributes:
+        patient: Ids, [G], ascending.
+        gaps: Mean signed gap of the patient's images in each seed, in nats, [G, S].
+        excess: Mean M of the patient's images, less the mean M of the class of each, in nats, [G].
+        label: Class of most of the patient's images, the rarer of equally frequent ones, [G].
+        n_images: Number of scored images, [G].
+        seen: Mean loss of these images under the model of each pair that saw them, [S, G].
+        unseen: Mean loss under the other one, [S, G].
+    """
+
+    patient: np.ndarray
+    gaps: np.ndarray
+    excess: np.ndarray
+    label: np.ndarray
+    n_images: np.ndarray
+    seen: np.ndarray
+    unseen: np.ndarray
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> "ScoredPatients":
+        """Average the scored images of each patient."""
+        items, sign = evidence.items, evidence.sign
+        rows = np.flatnonzero(items.whole & (items.split == "canary") & (sign != 0).any(axis=0))
+        signs, gap = sign[:, rows], evidence.gap[:, rows]
+        patient, unit = np.unique(items.group[rows].astype(str), return_inverse=True)
+        label = _single_labels(evidence)[rows]
+        m = memorization(gap, signs)
+        classes, of_class = np.unique(label, return_inverse=True)
+        size = np.bincount(of_class, minlength=len(classes))
+        class_mean = np.bincount(of_class, weights=m, minlength=len(classes)) / np.maximum(size, 1)
+        n_images = np.bincount(unit, minlength=len(patient))
+        of_patient = np.zeros((len(patient), len(classes)))
+        np.add.at(of_patient, (unit, of_class), 1)
+        rarest_first = np.argsort(size, kind="stable")
+        most = of_patient[:, rarest_first].argmax(axis=1)
+        losses = [
+            np.where(signs > 0, first, np.where(signs < 0, second, nan))
+            for first, second in (
+                (evidence.loss_a[:, rows], evidence.loss_b[:, rows]),
+                (evidence.loss_b[:, rows], evidence.loss_a[:, rows]),
+            )
+        ]
+        ones = np.ones(signs.shape)
+        seen, unseen = (group_table(loss, np.where(np.isnan(loss), 0, ones), patient[unit]).values.T for loss in losses)
+        excess = np.bincount(unit, weights=m - class_mean[of_class], minlength=len(patient)) / np.maximum(n_images, 1)
+        return cls(
+            patient=patient.astype(object),
+            gaps=group_table(gap, signs, patient[unit]).values,
+            excess=excess,
+            label=classes[rarest_first[most]] if len(classes) else np.empty(0, dtype=object),
+            n_images=n_images,
+            seen=seen,
+            unseen=unseen,
+        )
+
+
+def _single_labels(evidence: Evidence) -> np.ndarray:
+    """Return one class per item, [I]: of an item of all findings the rarest finding of its image."""
+    items = evidence.items
+    label = items.label.astype(object)
+    if not (label == WHOLE).any():
+        return label
+    single = label != WHOLE
+    names, counts = np.unique(label[single].astype(str), return_counts=True)
+    frequency = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    rarest: dict[str, str] = {}
+    for image, own in zip(items.image[single], label[single], strict=True):
+        rarest[image] = min(own, rarest.get(image, own), key=lambda name: (frequency[name], name))
+    return np.array([rarest.get(image, WHOLE) for image in items.image], dtype=object)
+
+
+def patient_table(
+    scored: ScoredPatients, per_group: pd.DataFrame, columns: Sequence[Subgroups], *, coins: bool
+) -> tuple[pd.DataFrame, PatientAucCurve | None]:
+    """Tabulate what is known of each patient, the largest AUC first.
+
+    Args:
+        scored: Scored patients.
+        per_group: Rows of patients by class.
+        columns: Columns of ``--by``, each of which adds its level.
+        coins: Whether a fair coin decided in each pair of twins which model saw a patient; without it there is no null.
+
+    Returns:
+        The table, and the share of patients by AUC with the patient of the largest one; None for the latter without a
+        patient or a null.
+    """
+    scores = patient_aucs(scored.seen, scored.unseen)
+    if not coins:
+        scores = replace(scores, p=np.full(len(scores.p), nan))
+    flagged = set(per_group.loc[per_group["flagged"], "group"].astype(str))
+    tested = np.isfinite(scores.p)
+    adjusted = np.full(len(scores.p), nan)
+    adjusted[tested] = holm(scores.p[tested])
+    table = pd.DataFrame(
+        {
+            "group": scored.patient,
+            "label": scored.label.astype(object),
+            "n_images": scored.n_images,
+            "M_mean": np.nanmean(scored.gaps, axis=1) if scored.gaps.size else np.empty(0),
+            "flagged": [patient in flagged for patient in scored.patient],
+            "auc": scores.auc,
+            "auc_low": scores.low,
+            "auc_high": scores.high,
+            "auc_p": scores.p,
+            "auc_adjusted": adjusted,
+            **{f"by_{column.column}": column.of(scored.patient) for column in columns},
+        }
+    )
+    table = table.sort_values(["auc", "M_mean"], ascending=False, kind="stable", na_position="last")
+    table, i = table.reset_index(drop=True), scores.worst
+    if i < 0 or not coins:
+        return table, None
+    of_worst = {name: float(getattr(scores, name)[i]) for name in ("auc", "low", "high", "p")}
+    points = np.unique(np.linspace(0, len(scores.grid) - 1, min(len(scores.grid), _MOST_POINTS)).round().astype(int))
+    curve = PatientAucCurve(
+        auc=_rounded(scores.grid[points]),
+        share=_rounded(scores.share[points]),
+        chance=_rounded(scores.chance[points]),
+        worst=WorstPatient(**of_worst, adjusted_p=float(adjusted[i]), n_patients=int(tested.sum())),
+    )
+    return table, curve
+
+
+def _rounded(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(round(float(value), 6) for value in values)
+
+
+def subgroup_table(
+    evidence: Evidence,
+    scored: ScoredPatients,
+    per_group: pd.DataFrame,
+    attacks: pd.DataFrame,
+    columns: Sequence[Subgroups],
+    *,
+    gate: float,
+    tested: bool,
+) -> pd.DataFrame:
+    """Compare the levels of each column.
+
+    Args:
+        evidence: Score table of S twin pairs by I items.
+        scored: Scored patients.
+        per_group: Rows of patients by class.
+        attacks: Table of attacks, of which the strongest is measured within each level.
+        columns: Columns of ``--by``.
+        gate: AUC of the null hypothesis of the attacks.
+        tested: Whether any class has a list, so that a patient could have been flagged.
+
+    Returns:
+        One row per level, fields as `SubgroupRow`; levels of fewer than `LEAST_PATIENTS` patients are joined in one
+        row without numbers.
+    """
+    flagged = np.isin(scored.patient.astype(str), per_group.loc[per_group["flagged"], "group"].astype(str))
+    aucs = _attack_aucs(evidence, attacks, columns, scored, gate)
+    contrasts = compared_subgroups(scored, columns)
+    rows = []
+    for column in columns:
+        level = column.of(scored.patient)
+        few = [name for name in column.levels if (level == name).sum() < LEAST_PATIENTS]
+        for name in column.levels:
+            if name in few:
+                continue
+            own = level == name
+            n, mean, auc = int(own.sum()), two_way_interval(scored.gaps[own]), aucs.get((column.column, name))
+            contrast = contrasts.get((column.column, name))
+            row = SubgroupRow(
+                column=column.column, level=name, n_patients=n, mean=mean.estimate, low=mean.low, high=mean.high
+            )
+            if contrast is not None:
+                row = replace(
+                    row,
+                    n_compared=contrast.n_compared,
+                    difference=contrast.difference.estimate,
+                    difference_low=contrast.difference.low,
+                    difference_high=contrast.difference.high,
+                    p=contrast.p,
+                    adjusted=contrast.adjusted,
+                    noticeable=contrast.noticeable,
+                    more_exposed=contrast.is_higher,
+                )
+            if tested:
+                share = clopper_pearson(int((own & flagged).sum()), n)
+                row = replace(row, n_flagged=int((own & flagged).sum()), share=share.estimate, share_low=share.low)
+                row = replace(row, share_high=share.high)
+            if auc is not None:
+                row = replace(row, attack=auc["attack"], auc=auc["auc"], auc_low=auc["low"], auc_high=auc["high"])
+            rows.append(row)
+        if few:
+            n_few = int(np.isin(level, few).sum())
+            rows.append(SubgroupRow(column=column.column, level=few_levels(len(few)), n_patients=n_few))
+    return pd.DataFrame([to_row(row) for row in rows])
+
+
+def few_levels(n: int) -> str:
+    """Name the levels that are too small to be shown."""
+    return f"({n} level{'s' * (n > 1)} of fewer than {LEAST_PATIENTS} patients)"
+
+
+def compared_subgroups(scored: ScoredPatients, columns: Sequence[Subgroups]) -> dict[tuple[str, str], SubgroupContrast]:
+    """Test every level with at least `LEAST_PATIENTS` patients on either side, all together.
+
+    Smaller levels count among the others of the rest, and a level whose others are fewer has no contrast, which would
+    tell about those few.
+    """
+    tested: list[list[SubgroupContrast]] = []
+    for number, column in enumerate(columns):
+        level = column.of(scored.patient).astype(str)
+        contrasts = subgroup_contrasts(scored.excess, level, scored.label.astype(str), seed=number)
+        sides = [(contrast, min(contrast.n_compared, contrast.n_others)) for contrast in contrasts]
+        tested.append([contrast for contrast, smaller in sides if smaller >= LEAST_PATIENTS])
+    adjusted = adjusted_contrasts(tested)
+    return {
+        (column.column, contrast.level): contrast
+        for column, contrasts in zip(columns, adjusted, strict=True)
+        for contrast in contrasts
+    }
+
+
+def _attack_aucs(
+    evidence: Evidence,
+    attacks: pd.DataFrame,
+    columns: Sequence[Subgroups],
+    scored: ScoredPatients,
+    gate: float,
+) -> Mapping[tuple[str, str], Mapping[str, object]]:
+    """Measure the attack that is strongest over all patients within each level."""
+    every = attacks[(attacks["label"] == ALL) & ~attacks["control"].astype(bool)].dropna(subset=["auc"])
+    if not len(every):
+        return {}
+    strongest = str(every.sort_values("auc", kind="stable").iloc[-1]["attack"])
+    scores = [one for one in (*paper_attacks(evidence), *reference_attacks(evidence)) if one.name == strongest]
+    parts, whole = {}, evidence.items.whole
+    for column in columns:
+        level = column.of(evidence.items.group)
+        own = column.of(scored.patient)
+        for name in column.levels:
+            if (own == name).sum() >= LEAST_PATIENTS:
+                parts[f"{column.column}\0{name}"] = whole & (level == name)
+    rows = attack_rows(evidence, scores, parts, gate)
+    return {tuple(row["label"].split("\0")): row for row in rows.to_dict("records")}  # pyright: ignore[reportReturnType]
+
+
+def subgroup_reasons(table: pd.DataFrame, gate: str, units: UnitNames) -> list[Reason]:
+    """Return levels that are surely remembered more than the others of the same class, the largest difference first.
+
+    One whose mean M surely reaches the gate fails the audit, as a class does; the others limit what the verdict says.
+
+    Args:
+        table: Table of `subgroup_table`.
+        gate: Gate of classes, "high" or "moderate".
+        units: Names of a patient.
+    """
+    if not len(table):
+        return []
+    reasons: list[Reason] = []
+    for row in table[table["more_exposed"].astype(bool)].sort_values("difference", ascending=False).to_dict("records"):
+        kind = SubgroupAboveGate if reaches_gate(row["low"], gate) else SubgroupMoreExposed
+        numbers = {name: float(row[f"difference{end}"]) for name, end in (
+            ("difference_nats", ""), ("low_nats", "_low"), ("high_nats", "_high"))}  # fmt: skip
+        reasons.append(
+            kind(
+                column=row["column"],
+                level=row["level"],
+                n_patients=int(row["n_patients"]),
+                mean_low_nats=float(row["low"]),
+                adjusted_p=float(row["adjusted"]),
+                units=units,
+                **numbers,
+            )
+        )
+    return reasons

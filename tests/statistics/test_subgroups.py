@@ -1,0 +1,133 @@
+"""Contrasts of subgroups: the least-squares effect given the class, an exact null, intervals that cover, power."""
+
+from collections.abc import Callable
+from itertools import permutations
+
+import numpy as np
+import pytest
+import scipy
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.subgroups import adjusted_contrasts, noticeable_difference, subgroup_contrasts
+from memorisk.statistics.verdicts.levels import POWER
+
+
+def _patients(rng: np.random.Generator, n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw noise, levels and classes: the rare class is common in the rare level."""
+    rare = rng.random(n) < 0.15
+    level = np.where(rng.random(n) < np.where(rare, 0.6, 0.1), "s", "t")
+    return 0.1 * rng.standard_t(3, n) / np.sqrt(8), level, np.where(rare, "rare", "common")
+
+
+def test_the_difference_is_the_least_squares_effect_of_the_level_given_the_class() -> None:
+    rng = np.random.default_rng(0)
+    y, level, label = _patients(rng)
+    y = y + (label == "rare") * 2 + (level == "s") * 0.3
+    classes = np.unique(label)
+    design = np.column_stack([level == "s", *[label == one for one in classes]]).astype(float)
+    effect = np.linalg.lstsq(design, y, rcond=None)[0][0]
+    contrast = subgroup_contrasts(y, level, label, draws=1)[0]
+    assert contrast.level == "s"
+    assert contrast.difference.estimate == pytest.approx(effect, abs=1e-12)
+
+
+def test_the_standard_error_is_welchs_in_one_class() -> None:
+    rng = np.random.default_rng(1)
+    y = np.concatenate([rng.normal(0, 3, 12), rng.normal(1, 1, 30)])
+    contrast = subgroup_contrasts(y, ["a"] * 12 + ["b"] * 30, ["x"] * 42, draws=1)[0]
+    var = y[:12].var(ddof=1) / 12, y[12:].var(ddof=1) / 30
+    assert contrast.standard_error == pytest.approx(np.sqrt(sum(var)))
+    assert contrast.difference.df == pytest.approx(sum(var) ** 2 / (var[0] ** 2 / 11 + var[1] ** 2 / 29))
+
+
+def test_the_p_value_is_the_larger_of_all_permutations_and_of_welchs_t() -> None:
+    y, level = np.array([0.3, 1.7, 0.9, 2.0, -0.4]), np.array(list("aabbb"))
+    arrangements = np.array(list(permutations(range(5))))
+
+    def studentized(values: np.ndarray) -> float:
+        contrast = subgroup_contrasts(values, level, ["x"] * 5, draws=1)[0]
+        return contrast.difference.estimate / contrast.standard_error
+
+    exact = np.mean([studentized(y[list(one)]) >= studentized(y) - 1e-9 for one in arrangements])
+    welch = scipy.stats.ttest_ind(y[:2], y[2:], equal_var=False, alternative="greater").pvalue
+    assert exact > welch, "else the permutations decide nothing here"
+    drawn = subgroup_contrasts(y, level, ["x"] * 5, draws=4999)[0].p
+    assert drawn == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 4999))
+    y = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 9.0, *np.linspace(-1, 1, 30)])
+    skewed = subgroup_contrasts(y, ["a"] * 6 + ["b"] * 30, ["x"] * 36, draws=499)[0]
+    welch = scipy.stats.ttest_ind(y[:6], y[6:], equal_var=False, alternative="greater").pvalue
+    assert skewed.p >= welch - 1e-12
+
+
+NULLS: dict[str, Callable[[np.random.Generator, np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
+    "no effect": lambda rng, y, level, label: y,
+    "a class that is remembered": lambda rng, y, level, label: y + (label == "rare") * (rng.random(len(y)) < 0.3) * 2,
+    "a level with three times the noise": lambda rng, y, level, label: y * np.where(level == "s", 3, 1),
+}
+
+
+@pytest.mark.parametrize("world", NULLS)
+def test_no_level_is_called_higher_more_often_than_the_level_says(world: str) -> None:
+    rng, n_audits = np.random.default_rng(2), 300
+    called = covered = 0
+    for draw in range(n_audits):
+        y, level, label = _patients(rng)
+        y = NULLS[world](rng, y, level, label)
+        contrasts = adjusted_contrasts([subgroup_contrasts(y, level, label, draws=199, seed=draw)])[0]
+        called += any(contrast.is_higher for contrast in contrasts)
+        covered += contrasts[0].difference.low <= 0 <= contrasts[0].difference.high
+    assert called <= 0.05 * n_audits + 2.33 * np.sqrt(0.05 * 0.95 * n_audits)
+    assert covered >= 0.95 * n_audits - 2.33 * np.sqrt(0.05 * 0.95 * n_audits)
+
+
+def test_a_noticeable_difference_is_found_as_often_as_it_says() -> None:
+    rng, n_audits = np.random.default_rng(3), 200
+    size = 0.1 / np.sqrt(8) * np.sqrt(3)  # standard deviation of the noise
+    effect = noticeable_difference(size * np.sqrt(1 / 40 + 1 / 360), 40, 2)
+    found = 0
+    for draw in range(n_audits):
+        y = rng.normal(0, size, 400)
+        level = np.repeat(["s", "t"], [40, 360])
+        contrasts = subgroup_contrasts(y + effect * (level == "s"), level, ["x"] * 400, draws=499, seed=draw)
+        found += adjusted_contrasts([contrasts])[0][0].is_higher
+    assert found / n_audits == pytest.approx(POWER, abs=3 * np.sqrt(POWER * (1 - POWER) / n_audits))
+
+
+def test_a_level_that_is_a_whole_class_is_compared_with_no_patient() -> None:
+    contrasts = subgroup_contrasts(np.arange(20.0), ["a"] * 10 + ["b"] * 10, ["x"] * 10 + ["y"] * 10)
+    assert [contrast.n_compared for contrast in contrasts] == [0, 0]
+    assert np.isnan([contrast.p for contrast in contrasts]).all()
+    assert np.isnan(adjusted_contrasts([contrasts])[0][0].noticeable)
+
+
+def test_patients_without_a_level_are_in_no_comparison() -> None:
+    y, level = np.arange(12.0), np.array(["a", "b", ""] * 4)
+    known = level != ""
+    with_them, without = (
+        subgroup_contrasts(y[rows], level[rows], np.array(["x"] * 12)[rows], draws=50)
+        for rows in (np.ones(12, dtype=bool), known)
+    )
+    assert with_them == without
+
+
+def test_equal_values_give_no_test() -> None:
+    contrast = subgroup_contrasts(np.zeros(20), list("ab") * 10, ["x"] * 20, draws=20)[0]
+    assert contrast.difference.estimate == 0
+    assert np.isnan(contrast.p)
+
+
+def test_the_seed_decides_the_permutations() -> None:
+    rng = np.random.default_rng(5)
+    y, level, label = _patients(rng)
+    p = [subgroup_contrasts(y, level, label, draws=99, seed=seed)[0].p for seed in (1, 1, 2, 3, 4)]
+    assert p[0] == p[1]
+    assert len(set(p)) > 1
+
+
+def test_a_value_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(InputError, match="not finite"):
+        subgroup_contrasts([1.0, np.nan], ["a", "b"], ["x", "x"])
+    with pytest.raises(InputError, match="shapes"):
+        subgroup_contrasts([1.0, 2.0], ["a"], ["x", "x"])
+    with pytest.raises(InputError, match="draws"):
+        subgroup_contrasts([1.0, 2.0], ["a", "b"], ["x", "x"], draws=0)
