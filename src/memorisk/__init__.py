@@ -15,6 +15,7 @@ _PUBLIC = {
     "audit_defences": "memorisk.audits.classifier.retraining.defences",
     "audit_feature": "memorisk.audits.feature.run",
     "audit_losses": "memorisk.audits.classifier.losses",
+    "audit_patient": "memorisk.audits.classifier.patient",
     "audit_synthetic": "memorisk.audits.synthetic.run",
     "benchmark_copies": "memorisk.studies.pairs.copies",
     "benchmark_detectors": "memorisk.studies.detectors.benchmark",

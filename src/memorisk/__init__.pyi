@@ -13,6 +13,7 @@ from torch import device
 from memorisk.audits.classifier.comparison import compare as compare
 from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.explanations.result import Explanation
+from memorisk.audits.classifier.patient import PatientAnswer
 from memorisk.audits.classifier.result import DefenceResult
 from memorisk.audits.filter.run import FilterPlan
 from memorisk.audits.quality.figures import measure_quality as measure_quality
@@ -67,6 +68,7 @@ __all__ = [
     "audit_defences",
     "audit_feature",
     "audit_losses",
+    "audit_patient",
     "audit_synthetic",
     "benchmark_copies",
     "benchmark_detectors",
@@ -337,6 +339,7 @@ def audit_classifier(
     notice: float = 2.0,
     attack_gate: float = 0.6,
     one_image_per_patient: bool = False,
+    by: str | Sequence[str] = (),
     review: str | Path | None = None,
     gallery: bool = True,
     redact: bool = False,
@@ -458,6 +461,7 @@ def audit_classifier(
     notice: float = 2.0,
     attack_gate: float = 0.6,
     one_image_per_patient: bool = False,
+    by: str | Sequence[str] = (),
     review: str | Path | None = None,
     gallery: bool = True,
     redact: bool = False,
@@ -549,6 +553,7 @@ def audit_defences(
     notice: float = 2.0,
     attack_gate: float = 0.6,
     one_image_per_patient: bool = False,
+    by: str | Sequence[str] = (),
     review: str | Path | None = None,
     gallery: bool = True,
     redact: bool = False,
@@ -669,6 +674,7 @@ def audit_losses(
     notice: float = 2.0,
     attack_gate: float = 0.6,
     one_image_per_patient: bool = False,
+    by: str | Sequence[str] = (),
     review: str | Path | None = None,
     gallery: bool = True,
     redact: bool = False,
@@ -688,6 +694,38 @@ def audit_losses(
 
     Raises:
         InputError: The table or a setting is not as it must be; nothing was written.
+    """
+
+def audit_patient(
+    run: str | Path,
+    patient: str,
+    *,
+    target: str | Path | None = None,
+    images: ImageSource | None = None,
+    device: str = "auto",
+    pseudonym_key: str | Path | None = None,
+    progress: Callable[[str, int, int], None] = ...,
+) -> PatientAnswer:
+    """Read what a finished classifier audit says of one patient.
+
+    Args:
+        run: Run folder of `audit classifier` or `audit losses`.
+        patient: Id of the patient, or of one image where each image counts as a patient; of a pseudonymised run the
+            pseudonym, or the id where the key is at hand.
+        target: Released weights, whose losses on the patient's images are computed.
+        images: Present place of the images; by default the place that the run names. They are needed with a target.
+        device: Device that the target runs on.
+        pseudonym_key: Key of a pseudonymised run; by default the user's own.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: The folder holds no finished run of these kinds, the run has no such patient, or the target does not
+            fit its network.
+
+    Example:
+        >>> answer = audit_patient("runs/demo", "patient-17")  # doctest: +SKIP
+        >>> answer.flagged, answer.classes[0].p  # doctest: +SKIP
+        (False, 0.41)
     """
 
 @overload

@@ -113,6 +113,16 @@ def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
         raise InputError(f"{name} is a run of {kind.command}, not of an audit: {kind.written_again}")
 
 
+def refuse_no_file(out: Path) -> None:
+    """Refuse a path where no file can be written.
+
+    Raises:
+        InputError: It is a folder, or lies in none.
+    """
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
+
+
 def render_again(folder: str | Path, *, redact: bool = False, out: Path | None = None) -> Path:
     """Render the report of a finished run once more, without its pictures.
 
@@ -137,8 +147,8 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
     if out is None and _holds_images(run / REPORT):
         out = run / PLAIN  # its images were drawn while the run was made, and would be lost
-    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
+    if out is not None:
+        refuse_no_file(out)
     try:
         if out is None:
             with folder_lock(run.path):

@@ -25,6 +25,7 @@ from memorisk.cli.settings import (
     with_progress_bar,
 )
 from memorisk.report.kinds import kind_of
+from memorisk.runs.options import Device
 
 _CLASSIFIER, _LOSSES, _CHECK = ClassifierOptions(), LossesOptions(), CheckOptions()
 
@@ -97,6 +98,51 @@ def losses(
     result = audit_losses(file, out=out, **settings_as_keywords(options))
     show_outcome(result, "losses", out, as_json=json)
     return audit_exit_code(result.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
+
+
+def patient(
+    run: Path,
+    patient: str,
+    *,
+    target: Path | None = None,
+    images: str | None = None,
+    out: Path | None = None,
+    device: Device = "auto",
+    pseudonym_key: Path | None = None,
+    json: AS_JSON = False,
+) -> int:
+    """Answer for one patient: what does a finished audit of a classifier say of them?
+
+    A consent is withdrawn, or a person asks. Nothing is trained; the exit code is 0 whatever the answer.
+
+    Parameters
+    ----------
+    run
+        Run folder of audit classifier or audit losses.
+    patient
+        Id of the patient, as the images' table has it.
+    target
+        Weights of the released model: its losses on the patient's images, beside those of models that never saw them.
+    images
+        Present place of the images, which a target answers; by default the place that the run names.
+    out
+        File for the answer as a page.
+    pseudonym_key
+        Key of a pseudonymised run; by default the key in the user's configuration folder.
+    """
+    from memorisk.audits.classifier.patient import audit_patient
+    from memorisk.audits.rendering import refuse_no_file
+    from memorisk.cli.show.classifiers import show_patient_answer
+
+    if out is not None:
+        refuse_no_file(out)
+    answer = with_progress_bar(
+        audit_patient, run, patient, target=target, images=images, device=device, pseudonym_key=pseudonym_key
+    )
+    if out is not None:
+        answer.save(out)
+    show_patient_answer(answer, out, as_json=json)
+    return 0
 
 
 def check(

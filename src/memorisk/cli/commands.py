@@ -21,6 +21,10 @@ COMMANDS = {
         "classifiers:losses",
         "Audit models trained elsewhere, in any framework, from their per-image losses.",
     ),
+    "audit patient": (
+        "classifiers:patient",
+        "Answer for one patient: what does a finished audit of a classifier say of them?",
+    ),
     "audit feature": (
         "audits:feature",
         "Audit whether a model remembers a mark, such as a name, that it may have seen once.",

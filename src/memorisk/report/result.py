@@ -204,6 +204,20 @@ class Result:
 
         return flagged_images(self)
 
+    def patients(self) -> pd.DataFrame:
+        """List every scored patient of a classifier audit: mean M, attack AUC with limits, levels of ``by``.
+
+        ``auc`` is that of the patient's losses under models that saw the images against models that did not, with its
+        exact ``auc_p``, Holm's ``auc_adjusted``, and limits that hold for all patients together. The patient with the
+        largest one is the first.
+
+        Raises:
+            InputError: The result is not of a classifier.
+        """
+        if "patients" not in self.tables:
+            raise InputError("this result scores no patients: only audit classifier and audit losses do")
+        return self.tables["patients"].copy()
+
     def show(self, patient: str, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
         """Show the images of a patient, with matplotlib, as `memorisk.report.looks.show_patient` does.
 

@@ -19,6 +19,7 @@ Deviations from the paper: none in the scores. From single-pass losses its confi
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +36,16 @@ comparison."""
 
 SPREAD_FLOOR = 1e-6
 """Smallest standard deviation of a loss over seeds, in nats: losses that are exactly equal would divide by zero."""
+
+
+class Access(StrEnum):
+    """What an attack needs of the model, from the least: a taxonomy as in NIST AI 100-2 (2025), section 2.1."""
+
+    LABEL = "label alone"
+    PROBABILITIES = "probabilities"
+    SAMPLES = "samples"
+    GRADIENTS = "gradients"
+    WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,8 @@ class AttackSpec:
     member."""
     min_seeds: int = 1
     """Number of seeds in which an image must be scored; with fewer, the image has no score."""
+    access: Access = Access.PROBABILITIES
+    """What the score needs of the attacked model; models that the attacker trained are the attacker's own."""
 
 
 @dataclass(frozen=True)

@@ -197,9 +197,9 @@ def noticeable_difference(standard_error: float, df: float, n_tests: int, power:
 class _Cells:
     """Patients by level and stratum; strata in which a level has both sides count for it."""
 
-    member: scipy.sparse.csr_array
+    member: "scipy.sparse.csr_array"
     """Indicator of each level and stratum, [L C, n]."""
-    total: scipy.sparse.csr_array
+    total: "scipy.sparse.csr_array"
     """Indicator of each stratum, [C, n]."""
     n_in: FloatArray
     """Number of patients of the level, [L, C]; 0 in strata that do not count."""

@@ -259,3 +259,23 @@ def test_the_gate_is_what_the_p_values_are_about(planted):
     loss = ("loss_threshold", ALL)
     assert rows.loc[loss, "p_auc"] < stricter.loc[loss, "p_auc"]
     assert rows.loc[loss, "auc"] == stricter.loc[loss, "auc"]
+
+
+def test_coarser_answers_leave_what_the_same_attack_finds_in_them(planted):
+    """Two decimals and the label alone: the attack of the table, on answers that were made coarse by hand."""
+    rows = attack_table(planted)[0].set_index(["attack", "label"])
+    canary = planted.items.split == "canary"
+    for column, answers in (
+        ("auc_rounded", lambda loss, correct: np.clip(np.round(np.exp(-loss), 2), 0.005, 0.995)),
+        ("auc_label_alone", lambda loss, correct: np.where(correct, 0.75, 0.25)),
+    ):
+        p_a, p_b = answers(planted.loss_a, planted.correct_a), answers(planted.loss_b, planted.correct_b)
+        by_hand = []
+        for own, member in ((p_a, planted.member_a), (p_b, planted.member_b)):
+            for score, seen in zip(np.log(own), member, strict=True):
+                by_hand.append(roc_auc_score(seen & canary, score))
+        assert rows.loc[("loss_threshold", ALL), column] == pytest.approx(np.mean(by_hand))
+    assert np.isnan(rows.loc[("independent_loss", ALL), "auc_label_alone"])
+    assert set(rows["access"]) == {"probabilities"}
+    lira = rows.loc[("lira_online", ALL)]
+    assert lira["auc_label_alone"] < lira["auc"]

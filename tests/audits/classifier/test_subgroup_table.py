@@ -20,12 +20,13 @@ from memorisk.runs.errors import InputError
 from tests.audits.made_evidence import twin_evidence
 
 
-def _remembered(evidence: Evidence, patients: np.ndarray, gap: float) -> Evidence:
-    """Return the evidence with the losses of some patients lower where they were seen."""
+def remembered(evidence: Evidence, patients: np.ndarray, gap: float) -> Evidence:
+    """Return the evidence with the losses of some patients higher, in nats, under models that did not see them."""
     own = np.isin(evidence.items.group, patients) * gap
-    losses = {f"loss_{h}": np.maximum(
-        getattr(evidence, f"loss_{h}") - getattr(evidence, f"member_{h}") * own, 1e-4) for h in "ab"}  # fmt: skip
-    margins = {f"margin_{h}": margin_of_loss(losses[f"loss_{h}"]) for h in "ab"}
+    losses = {
+        f"loss_{half}": getattr(evidence, f"loss_{half}") + own * ~getattr(evidence, f"member_{half}") for half in "ab"
+    }
+    margins = {f"margin_{half}": margin_of_loss(losses[f"loss_{half}"]) for half in "ab"}
     return replace(evidence, **losses, **margins)
 
 
@@ -36,7 +37,7 @@ def of_women() -> Result:
     patients = np.unique(evidence.items.group)
     table = pd.DataFrame({"sex": np.where(np.arange(len(patients)) % 3 == 0, "F", "M")})
     table["site"] = np.where(np.arange(len(patients)) % 50 == 0, "rare", "common")
-    evidence = _remembered(evidence, patients[::3], 0.15)
+    evidence = remembered(evidence, patients[::3], 0.15)
     columns = subgroups(table, patients, ("sex", "site"))
     return analyse(evidence, AnalysisOptions(), Context(design="balanced", columns=columns))
 
@@ -65,7 +66,7 @@ def test_a_level_of_few_patients_has_no_number_and_is_not_told_by_the_others(of_
 def test_a_class_that_is_common_in_a_level_does_not_make_it_more_exposed() -> None:
     evidence = twin_evidence(sizes={"a": 80, "b": 160}, n_test=40)
     in_a = np.unique(evidence.items.group[evidence.items.label == "a"])
-    evidence = _remembered(evidence, in_a, 0.3)
+    evidence = remembered(evidence, in_a, 0.3)
     rng, patients = np.random.default_rng(0), np.unique(evidence.items.group)
     odds = np.where(np.isin(patients, in_a), 0.7, 0.1)
     columns = subgroups(
@@ -80,7 +81,7 @@ def test_a_class_that_is_common_in_a_level_does_not_make_it_more_exposed() -> No
 def test_a_level_above_the_gate_fails_the_audit() -> None:
     evidence = twin_evidence(sizes={"a": 200}, n_test=40)
     patients = np.unique(evidence.items.group)
-    evidence = _remembered(evidence, patients[::5], 0.6)
+    evidence = remembered(evidence, patients[::5], 0.6)
     columns = subgroups(pd.DataFrame({"sex": ["F", "M", "M", "M", "M"] * 48}), patients, ("sex",))
     result = analyse(evidence, AnalysisOptions(fail_on="moderate"), Context(design="balanced", columns=columns))
     assert "subgroup-above-gate" in {one["code"] for one in result.reasons}
@@ -102,6 +103,14 @@ def test_without_columns_there_is_no_table_of_subgroups(of_women: Result) -> Non
     assert "subgroups" not in result.tables
     assert "Is one subgroup" not in render_page(classifier_page(result))
     assert len(result.tables["patients"]) == 40
+
+
+def test_a_result_lists_its_patients(of_women: Result) -> None:
+    patients = of_women.patients()
+    assert len(patients) == 240
+    assert set(patients.loc[patients["by_sex"] == "F", "group"]) <= set(of_women.per_group["group"])
+    with pytest.raises(InputError, match="only audit classifier and audit losses"):
+        Result().patients()
 
 
 def test_the_curve_of_patients_is_that_of_their_table(of_women: Result) -> None:
@@ -145,7 +154,7 @@ def test_patients_of_several_images_and_findings_count_once() -> None:
     assert scored.unseen.tolist() == [[2.5, 5.0]] * 2
 
 
-def _losses(path, evidence: Evidence, **columns: object):
+def write_losses(path, evidence: Evidence, **columns: object):
     """Write a score table with further columns of images."""
     rows = []
     for s, seed in enumerate(evidence.seeds):
@@ -172,9 +181,9 @@ def _losses(path, evidence: Evidence, **columns: object):
 def test_audit_losses_compares_a_column_of_its_table(tmp_path) -> None:
     evidence = twin_evidence(sizes={"a": 60}, n_test=20)
     patients = np.unique(evidence.items.group)
-    evidence = _remembered(evidence, patients[:30], 0.3)
+    evidence = remembered(evidence, patients[:30], 0.3)
     sex = np.where(np.isin(evidence.items.group, patients[:30]), "F", "M")
-    file = _losses(tmp_path / "losses.csv", evidence, sex=sex)
+    file = write_losses(tmp_path / "losses.csv", evidence, sex=sex)
     result = audit_losses(file, out=tmp_path / "run", by=("sex",))
     table = Result.load(tmp_path / "run").tables["subgroups"].set_index("level")
     assert table.loc["F", "more_exposed"]

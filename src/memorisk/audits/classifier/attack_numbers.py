@@ -129,7 +129,13 @@ class AttackRow:
 
     label: str
     attack: str
+    access: str = ""
+    """What the attack needs of the model (`scores.twin_attacks.Access`)."""
     numbers: Annotated[AttackNumbers, INLINE]
+    auc_rounded: float = nan
+    """AUC where the model gives probabilities with two decimals; NaN where that was not computed."""
+    auc_label_alone: float = nan
+    """AUC where the model gives its label alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from memorisk.cli.show.runs import show_screen
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.audits.classifier.comparison import Comparison
     from memorisk.audits.classifier.explanations.result import Explanation
+    from memorisk.audits.classifier.patient import PatientAnswer
     from memorisk.audits.classifier.result import DefenceResult
     from memorisk.images.set_check import ImageCheck
 
@@ -42,6 +43,18 @@ def show_comparison(comparison: Comparison, out: Path | None, *, as_json: bool) 
     from memorisk.audits.classifier.pages.comparison import comparison_screen
 
     show_screen(comparison_screen(comparison), {"Report": "report.html"}, out)
+
+
+def show_patient_answer(answer: PatientAnswer, page: Path | None, *, as_json: bool) -> None:
+    """Print what an audit says of one patient, and the place of the page."""
+    if as_json:
+        print_json(answer.as_json())
+        return
+    from memorisk.audits.classifier.pages.patient import patient_screen
+
+    show_screen(
+        patient_screen(answer), {} if page is None else {"Page": page.name}, None if page is None else page.parent
+    )
 
 
 def show_explanation(explanation: Explanation, out: Path, *, as_json: bool) -> None:

@@ -68,6 +68,17 @@ NOISIEST_SHARE = 0.1
 STRATA = (EVERY, *SIZES, NOISIEST)
 """Names of all strata, in the order in which they are shown."""
 
+
+def stratum_of(n_images: int) -> str:
+    """Return the stratum of patients with so many images, a key of `SIZES`.
+
+    Example:
+        >>> stratum_of(1), stratum_of(9), stratum_of(10)
+        ('one', 'few', 'many')
+    """
+    return next(name for name, (least, most) in SIZES.items() if least <= n_images <= most)
+
+
 _MOST_PATTERNS = 8
 """Patterns of missing seeds that are drawn; each needs a null distribution of its own."""
 

@@ -98,6 +98,7 @@ def _attack_table(frame: pd.DataFrame, caption: str, gates: tuple[float, ...], *
     columns = [
         *([words("label", "Class", row=True)] if label else []),
         words("attack", "Attack", row=not label),
+        words("access", "Needs of the model"),
         Column(source="auc", heading="AUC [95 % interval]", format="decimal", interval=("low", "high"), gates=gates),
         Column(
             source="tpr_at_1pct",
@@ -107,6 +108,8 @@ def _attack_table(frame: pd.DataFrame, caption: str, gates: tuple[float, ...], *
             interval=("tpr_low", "tpr_high") if "tpr_low" in frame else None,
         ),
         number("tpr_at_01pct", "Found at 0.1 %", "percent", missing=unknown),
+        number("auc_rounded", "AUC, two decimals given"),
+        number("auc_label_alone", "AUC, label alone given"),
         number("balanced_accuracy", "Balanced accuracy", "percent"),
         number("n_members", "Members", "count"),
         number("n_non_members", "Non-members", "count"),
@@ -116,7 +119,9 @@ def _attack_table(frame: pd.DataFrame, caption: str, gates: tuple[float, ...], *
         columns=[
             c
             for c in columns
-            if c.source in frame and not (c.source.startswith("tpr_") and _are_all_missing(frame, c.source))
+            if c.source in frame
+            and not (c.source.startswith(("tpr_", "auc_")) and _are_all_missing(frame, c.source))
+            and not (c.source == "access" and not any(column_texts(frame, c.source)))
         ],
         caption=caption,
         elsewhere="attacks.parquet",

@@ -37,11 +37,12 @@ from memorisk.audits.classifier.evidence import WHOLE, Evidence
 from memorisk.report.numbers import from_json, to_row
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
 from memorisk.scores.rmia import rmia_scores
-from memorisk.scores.twin_attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
+from memorisk.scores.twin_attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, Access, attack_scores
 from memorisk.statistics.rank_statistics import Agreement as MeasuredAgreement
 from memorisk.statistics.rank_statistics import attack_agreement
 from memorisk.statistics.roc import (
     PartLeftOut,
+    auc,
     log_roc_points,
     part_left_out,
     reject_if_control_fails,
@@ -69,6 +70,7 @@ class AttackScores:
         role: Role of each item, [T, I]: member, non-member or neither.
         seed: Seed of each attacked model, [T].
         control: Whether the attack is a control, which must not separate members from non-members.
+        access: What the attack needs of the attacked model.
         by_coin: Whether a fair coin divided members from non-members; else the non-members are the test part, which
             must be a random part of the same data.
     """
@@ -79,6 +81,7 @@ class AttackScores:
     seed: np.ndarray
     control: bool = False
     by_coin: bool = False
+    access: Access = Access.PROBABILITIES
 
     @property
     def on_a(self) -> "AttackScores":
@@ -103,6 +106,15 @@ def attack_table(
     scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
     parts = {label: of_label(evidence, label) for label in (ALL, *sorted(set(evidence.items.label) - {WHOLE}))}
     rows, whole = attack_rows(evidence, scored, parts, gate), evidence.items.whole
+    if not (
+        evidence.items.label == WHOLE
+    ).any():  # the loss of all findings together is no probability that is released
+        for column, coarser in (
+            ("auc_rounded", rounded_answers(evidence)),
+            ("auc_label_alone", labels_alone(evidence)),
+        ):
+            aucs = _mean_aucs(coarser, parts)
+            rows[column] = [aucs.get(key, float("nan")) for key in zip(rows["attack"], rows["label"], strict=True)]
     curves = {a.name: _curve(replace(a, score=a.score[:, whole], role=a.role[:, whole])) for a in scored}
     return rows, {k: v for k, v in curves.items() if v}, _agreement(evidence)
 
@@ -128,6 +140,48 @@ def attack_rows(
     return pd.DataFrame([to_row(row) for row in rows])
 
 
+DECIMALS = 2
+"""Decimals of the probabilities in `rounded_answers`."""
+
+
+def rounded_answers(evidence: Evidence) -> Evidence:
+    """Return the evidence of models that give probabilities with `DECIMALS` decimals.
+
+    Of a probability that is rounded to 0 or 1 the middle of what is rounded to it counts. The attacker rounds the
+    answers of own models alike.
+    """
+    half = 0.5 * 10.0**-DECIMALS
+    return _answered(
+        evidence, *(np.round(np.exp(-loss), DECIMALS) for loss in (evidence.loss_a, evidence.loss_b)), half
+    )
+
+
+def labels_alone(evidence: Evidence) -> Evidence:
+    """Return the evidence of models that give their label alone: right or wrong."""
+    return _answered(evidence, evidence.correct_a, evidence.correct_b, 0.25)
+
+
+def _answered(evidence: Evidence, p_a: np.ndarray, p_b: np.ndarray, least: float) -> Evidence:
+    """Return the evidence with these probabilities of the true label, [S, I], kept off 0 and 1."""
+    p_a, p_b = (np.clip(np.asarray(p, dtype=np.float64), least, 1 - least) for p in (p_a, p_b))
+    losses = {"loss_a": -np.log(p_a), "loss_b": -np.log(p_b)}
+    return replace(evidence, **losses, margin_a=np.log(p_a) - np.log1p(-p_a), margin_b=np.log(p_b) - np.log1p(-p_b))
+
+
+def _mean_aucs(evidence: Evidence, parts: Mapping[str, np.ndarray]) -> dict[tuple[str, str], float]:
+    """Return the AUC of each attack that is no control, mean over the attacked models, by attack and part."""
+    aucs: dict[tuple[str, str], float] = {}
+    for attack in (*paper_attacks(evidence), *reference_attacks(evidence)):
+        for name, mask in parts.items() if not attack.control else ():
+            sides = [
+                (score[mask & (role == MEMBER)], score[mask & (role == NON_MEMBER)])
+                for score, role in zip(attack.score, attack.role, strict=True)
+            ]
+            of_models = [auc(*side) for side in sides if min(map(len, side))]
+            aucs[attack.name, name] = float(np.mean(of_models)) if of_models else float("nan")
+    return aucs
+
+
 def of_label(evidence: Evidence, label: str) -> np.ndarray:
     """Select the items of a class, or those of whole images: [I] bool."""
     return evidence.items.whole if label == ALL else evidence.items.label == label
@@ -145,7 +199,8 @@ def paper_attacks(evidence: Evidence) -> list[AttackScores]:
         if evidence.design != "paper":
             of_models.append(attack_scores(spec, evidence.loss_b, evidence.loss_a, -sign, held_out))
         score, role = (np.concatenate([getattr(one, name) for one in of_models]) for name in ("score", "role"))
-        attacks.append(AttackScores(spec.name, score, role, np.tile(evidence.seeds, len(of_models)), spec.control))
+        seeds = np.tile(evidence.seeds, len(of_models))
+        attacks.append(AttackScores(spec.name, score, role, seeds, spec.control, access=spec.access))
     return attacks
 
 
@@ -243,6 +298,7 @@ def attack_row(
     return AttackRow(
         label=label,
         attack=attack.name,
+        access=attack.access,
         numbers=AttackNumbers(
             auc=AttackAuc(
                 estimate=interval.estimate,

@@ -66,20 +66,7 @@ def audit_target(
     """
     checksum = file_sha256(options.target) if options.target and options.target.is_file() else None
     model = open_target(store, plan, recipe, options)
-    logits = predict_logits(model, store.images, None, recipe.train, recipe.device, normalisation=recipe.normalisation)
-    _refuse_not_finite(logits, store.manifest.images, options)
-    order, passes = _class_order(plan, options), None
-    if options.score_augmentations:
-        augmented = predict_augmented(
-            model,
-            store.images,
-            recipe.train,
-            recipe.device,
-            passes=options.score_augmentations,
-            normalisation=recipe.normalisation,
-        )
-        passes = np.stack([reorder(one, order) for one in augmented])
-    own = score_passes(reorder(logits, order), passes, plan, recipe.targets)
+    own = _scores(model, store, plan, recipe, options)
     split, one = plan.items.split, plan.items.whole
     every, control, classes = attack_target(own, evidence, split != "test", split == "test", options.attack_gate)
     own, evidence = {k: v[one] for k, v in own.items()}, evidence.select(one)
@@ -104,6 +91,35 @@ def audit_target(
             replicated=replication.replicated, aucs={name: numbers.auc.estimate for name, numbers in attacks.items()}
         ),
     )
+
+
+def target_losses(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> dict[str, np.ndarray]:
+    """Compute loss, margin and correctness of every item under the given model, [I] each.
+
+    Raises:
+        InputError: As `audit_target`.
+    """
+    return _scores(open_target(store, plan, recipe, options), store, plan, recipe, options)
+
+
+def _scores(
+    model: nn.Module, store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions
+) -> dict[str, np.ndarray]:
+    """Compute loss, margin and correctness of every item under an opened model."""
+    logits = predict_logits(model, store.images, None, recipe.train, recipe.device, normalisation=recipe.normalisation)
+    _refuse_not_finite(logits, store.manifest.images, options)
+    order, passes = _class_order(plan, options), None
+    if options.score_augmentations:
+        augmented = predict_augmented(
+            model,
+            store.images,
+            recipe.train,
+            recipe.device,
+            passes=options.score_augmentations,
+            normalisation=recipe.normalisation,
+        )
+        passes = np.stack([reorder(one, order) for one in augmented])
+    return score_passes(reorder(logits, order), passes, plan, recipe.targets)
 
 
 def attack_target(

@@ -1,0 +1,222 @@
+"""Lay out the answer to one person's question: one side, in plain words first, with the losses of each image."""
+
+from math import isfinite, isnan
+
+from memorisk.audits.classifier.patient import ClassAnswer, PatientAnswer
+from memorisk.report.blocks import (
+    Block,
+    Fact,
+    Gallery,
+    Inline,
+    Kind,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Table,
+    Text,
+    Thumbnail,
+    number,
+    words,
+)
+from memorisk.report.columns import count, decimal, probability
+from memorisk.report.first_screen import FirstScreen
+from memorisk.runs.errors import one_line, plural
+from memorisk.statistics.verdicts.class_reasons import times_as_probable
+from memorisk.statistics.verdicts.levels import PATIENT_LEVEL, POWER, share_words
+
+MOST_STRIPS = 6
+"""Number of images whose losses are drawn."""
+
+
+def patient_page(answer: PatientAnswer) -> Page:
+    """Lay out the answer.
+
+    Args:
+        answer: Answer of `audits.classifier.patient.audit_patient`.
+    """
+    version = answer.summary.versions.get("memorisk", "")
+    return Page(
+        title=["What an audit says of ", Name(answer.patient)],
+        subtitle=Name(answer.summary.dataset) if answer.summary.dataset else None,
+        lead=patient_screen(answer).blocks(_strips(answer)),
+        sections=[Section("Images", [_images(answer)], "images"), Section("How to read this", _reading(answer), "how")],
+        footer=[
+            Paragraph(
+                f"Made by memorisk {version}. This file is about one person: handle it as personal data. It needs no "
+                "network and asks for none."
+            )
+        ],
+    )
+
+
+def patient_screen(answer: PatientAnswer) -> FirstScreen:
+    """Return what a reader sees first: whether anything was found, how surely it would have been, and the numbers.
+
+    Args:
+        answer: Answer of `audits.classifier.patient.audit_patient`.
+    """
+    kind, headline = _headline(answer)
+    lists = {f"Class {one_line(of.label, 60)}": _class_sentences(of) for of in answer.classes}
+    return FirstScreen(
+        kind=kind,
+        headline=headline,
+        sentences=[*_sentences(answer), *_target_sentences(answer)],
+        lists=lists,
+        facts=_facts(answer),
+        notes=_limits(answer),
+    )
+
+
+def _headline(answer: PatientAnswer) -> tuple[Kind, str]:
+    if answer.flagged:
+        return "fail", "This patient is remembered, as far as an audit can tell"
+    if answer.shows_signs:
+        return "fail", "There are signs that this patient is remembered"
+    if not answer.scored:
+        return "note", "This audit says nothing of this patient"
+    if not answer.tested:
+        return "undecided", "Whether this patient is remembered could not be tested"
+    if not isfinite(answer.noticeable):
+        return "undecided", "Nothing was found, and even a large difference could have gone unnoticed"
+    return "pass", "Nothing of this patient was found"
+
+
+def _sentences(answer: PatientAnswer) -> list[Text]:
+    name = Name(answer.patient)
+    if not answer.scored:
+        if "test" in answer.parts:
+            return [[name, " is in the test part: no model of this audit was trained on these images."]]
+        return [[name, " was in the training of all models, so that none is left to compare them with."]]
+    compared: list[Inline] = [
+        "Models that were trained on the images of ",
+        name,
+        " were compared with models that were not. ",
+    ]
+    if answer.shows_signs:
+        largest = max((of.m.estimate for of in answer.classes), default=0.0)
+        among = (
+            "The audit's list, which looks at all patients, names this one."
+            if answer.flagged
+            else "The audit's list, which has to correct for looking at all patients, does not name this one."
+        )
+        return [
+            [
+                *compared,
+                f"The first give the right answer {times_as_probable(largest)}. By chance a patient has a difference "
+                f"as large with p {probability(answer.p)}. {among}",
+            ]
+        ]
+    if not answer.tested:
+        untested = Name(", ".join(of.label for of in answer.classes if of.why_not))
+        return [[*compared, "No test was possible in ", untested, "."]]
+    sentence = f"They do not differ by more than chance gives to one patient in {round(1 / PATIENT_LEVEL)}."
+    if isfinite(answer.noticeable):
+        sentence += (
+            f" A difference by which the right answer is {times_as_probable(answer.noticeable)} would have been "
+            f"noticed in {share_words(POWER)}; less may be there."
+        )
+    return [[*compared, sentence]]
+
+
+def _target_sentences(answer: PatientAnswer) -> list[Text]:
+    """Say how the released file answers, beside models that never saw the patient."""
+    target = answer.target
+    if target is None:
+        return []
+    if not target.n_models:
+        return [
+            ["Every audited model saw these images, so that the losses of ", Name(target.file), " compare with none."]
+        ]
+    models = plural(target.n_models, "audited model", "audited models")
+    return [
+        [
+            "The file ",
+            Name(target.file),
+            f" has a mean loss of {decimal(target.loss)} nats on these images. Of {models} that never saw them, with "
+            f"{decimal(target.unseen)} on average, {target.n_lower} have a loss as low (p {probability(target.p)} of "
+            "so low a rank, for a file that never saw them and was trained as these models were).",
+        ]
+    ]
+
+
+def _facts(answer: PatientAnswer) -> list[Fact]:
+    images = plural(len(dict.fromkeys(answer.images["image"])), "image", "images")
+    facts = [Fact("Images", images.split()[0], f"in the {' and '.join(answer.parts)} part")]
+    for of in answer.classes[:1]:
+        limits = "" if isnan(of.m.low) else f"{decimal(of.m.low)} to {decimal(of.m.high)} over trainings"
+        facts.append(Fact("Mean M", decimal(of.m.estimate), limits))
+        if not of.why_not:
+            facts.append(
+                Fact("p", probability(of.p), f"place {count(of.place)} of {count(of.n_patients)} in the class")
+            )
+    if not isnan(answer.auc):
+        facts.append(
+            Fact("Attack AUC", decimal(answer.auc), f"{decimal(answer.auc_low)} to {decimal(answer.auc_high)}")
+        )
+    return facts
+
+
+def _class_sentences(of: ClassAnswer) -> list[str]:
+    """Return the numbers of a class in sentences."""
+    limits = "" if isnan(of.m.low) else f" ({decimal(of.m.low)} to {decimal(of.m.high)} over trainings)"
+    sentences = [
+        f"{plural(of.n_images, 'image', 'images')}: mean M {decimal(of.m.estimate)}{limits}, largest "
+        f"{decimal(of.largest)}"
+    ]
+    if of.why_not:
+        return [*sentences, f"not tested: {one_line(of.why_not)}"]
+    place = f"place {count(of.place)} of {count(of.n_patients)} scored patients"
+    noticed = f"noticed from {decimal(of.noticeable)} nats" if isfinite(of.noticeable) else "no gap is surely noticed"
+    return [*sentences, f"p {probability(of.p)}, {place}; {'flagged' if of.flagged else 'not flagged'}; {noticed}"]
+
+
+def _strips(answer: PatientAnswer) -> list[Block]:
+    """Draw the losses of the first images by all models."""
+    items = [
+        Thumbnail(data_uri="", caption=[[Name(image), ", ", Name(label)]], strip=strip.svg, alternative=strip.words)
+        for (label, image), strip in list(answer.strips.items())[:MOST_STRIPS]
+    ]
+    caption = "Dots: losses of models that saw the image (below), and of others (above)."
+    return [Gallery(items=items, caption=caption)] if items else []
+
+
+def _images(answer: PatientAnswer) -> Table:
+    columns = [
+        words("image", "Image", row=True),
+        words("label", "Class"),
+        words("split", "Part"),
+        number("M", "M"),
+        number("p_value", "p", "probability"),
+        number("loss_seen", "Loss, seen"),
+        number("loss_unseen", "Loss, unseen"),
+        number("target_loss", "Loss of the file"),
+    ]
+    return Table(
+        frame=answer.images,
+        columns=[column for column in columns if column.source in answer.images],
+        caption="Images, the largest M first: losses in nats, means over the models that saw an image and over others.",
+        elsewhere="per_image.parquet",
+    )
+
+
+def _limits(answer: PatientAnswer) -> list[Text]:
+    if not answer.scored:
+        return []
+    return [
+        "The answer is about models that were trained like the released one on half of the patients"
+        + ("." if answer.target is not None else "; --target asks the released file itself.")
+    ]
+
+
+def _reading(answer: PatientAnswer) -> list[Block]:
+    lines: list[Text] = [
+        "M: loss of models that did not see an image less that of models that did, in nats; 0 says that training on it "
+        "changed nothing.",
+        "p: how often chance gives a patient of this class a gap as large. For a single question it is read as it is; "
+        "the list of an audit corrects it for all patients.",
+        "Nothing was found does not mean that nothing is there: what would have been noticed is stated with it.",
+        "Removing a patient from the data changes no model that was trained before: only a new training does.",
+    ]
+    return [Steps(lines), *(Paragraph(sentence) for sentence in _limits(answer))]
