@@ -45,6 +45,14 @@ def test_patients_are_groups(tmp_path: Path) -> None:
     assert read_image(manifest.file(5)).shape == (8, 8, 1)
 
 
+def test_tags_that_describe_patients_are_columns_where_images_have_them(tmp_path: Path) -> None:
+    elements = {"PatientSex": "F", "PatientAge": "045Y", "InstitutionName": "St. John"}
+    table = load_manifest(_tree(tmp_path / "described", ["A", "A", "B", "B", "C", "C"], **elements)).table
+    assert {name: set(table[name]) for name in elements} == {name: {value} for name, value in elements.items()}
+    assert "Manufacturer" not in table
+    assert not {"PatientSex", "PatientAge"} & set(load_manifest(_tree(tmp_path / "plain", ["A"] * 3 + ["B"] * 3)).table)
+
+
 def test_headers_that_contradict_a_patient_id_are_named(tmp_path: Path) -> None:
     assert load_manifest(_tree(tmp_path / "plain", ["A", "A", "B", "B", "C", "C"])).id_doubts == ()
     (shared,) = load_manifest(_tree(tmp_path / "shared", ["A", "B", "C", "C", "D", "D"])).id_doubts

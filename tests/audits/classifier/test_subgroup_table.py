@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
+from memorisk import audit_classifier
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, Items, margin_of_loss
 from memorisk.audits.classifier.losses import audit_losses
@@ -152,6 +154,30 @@ def test_patients_of_several_images_and_findings_count_once() -> None:
     assert scored.excess.tolist() == [((2 - 2) + (1 - 2.5)) / 2, 4 - 2.5]
     assert scored.seen.tolist() == [[1.0, 1.0]] * 2
     assert scored.unseen.tolist() == [[2.5, 5.0]] * 2
+
+
+def test_the_plan_foresees_what_a_level_would_have_to_differ_by(tmp_path) -> None:
+    """The noticeable difference of the plan, with the noise that it assumes; a level of few patients has none."""
+    rng = np.random.default_rng(0)
+    for i in range(120):
+        path = tmp_path / "set" / "ab"[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(path)
+    sex = ["F" if i % 3 else "M" for i in range(120)]
+    site = ["rare" if i % 20 == 0 else "common" for i in range(120)]
+    files = [f"{'ab'[i % 2]}/{i}.png" for i in range(120)]
+    table = pd.DataFrame({"image": files, "label": list("ab") * 60, "group": files, "sex": sex, "site": site})
+    table.to_csv(tmp_path / "set" / "table.csv", index=False)
+    settings = {"models": 16, "epochs": 1, "model": "small_cnn", "one_image_per_patient": True, "by": ("sex", "site")}
+    plan = audit_classifier(tmp_path / "set" / "table.csv", out=tmp_path / "run", dry_run=True, **settings)
+    by_name = {row.subgroup: row for row in plan.subgroups}
+    assert 0 < by_name["sex F"].noticeable_nats < by_name["sex M"].noticeable_nats * 1.5
+    assert by_name["site rare"].n_patients is None
+    assert np.isnan(by_name["site common"].noticeable_nats)
+    assert any("Subgroups" in shown.caption for shown in plan.tables)
+    with pytest.raises(InputError, match="Did you mean 'sex'"):
+        audit_classifier(tmp_path / "set" / "table.csv", out=tmp_path / "run", **settings | {"by": ("sexe",)})
+    assert not (tmp_path / "run").exists()
 
 
 def write_losses(path, evidence: Evidence, **columns: object):
