@@ -60,6 +60,7 @@ def test_a_level_of_few_patients_has_no_number_and_is_not_told_by_the_others(of_
     table = of_women.tables["subgroups"].set_index(["column", "level"])
     assert ("site", "rare") not in table.index
     few = table.loc[("site", "(1 level of fewer than 10 patients)")]
+    assert np.isnan(few["n_patients"])
     assert np.isnan(few["mean"])
     assert np.isnan(few["auc"])
     assert np.isnan(table.loc[("site", "common"), "difference"]), "it would tell about the few"

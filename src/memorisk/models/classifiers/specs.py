@@ -205,6 +205,18 @@ register_spec(
         note="ViT-B/16 with BiomedCLIP's weights from the user's file, frozen; only a linear head is trained",
     )
 )
+register_spec(
+    ModelSpec(
+        name="efficientnet_lite0_frozen",
+        architecture="tf_efficientnet_lite0",
+        needs_weights=True,
+        frozen_trunk=True,
+        mean=INCEPTION_MEAN,
+        std=INCEPTION_STD,
+        lr=1e-3,
+        note="EfficientNet-Lite0 with weights from the user's file, frozen; only a linear head is trained",
+    )
+)
 for _name in ("resnet20_cifar", "resnet56_cifar"):
     register_spec(
         ModelSpec(

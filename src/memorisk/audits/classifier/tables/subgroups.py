@@ -38,8 +38,8 @@ class SubgroupRow:
 
     column: str
     level: str
-    n_patients: int
-    """Number of scored patients."""
+    n_patients: int | None
+    """Number of scored patients; none below `LEAST_PATIENTS`."""
     mean: float = nan
     """Mean M in nats, over patients and seeds."""
     low: float = nan
@@ -263,7 +263,8 @@ def subgroup_table(
             rows.append(row)
         if few:
             n_few = int(np.isin(level, few).sum())
-            rows.append(SubgroupRow(column=column.column, level=few_levels(len(few)), n_patients=n_few))
+            shown = n_few if n_few >= LEAST_PATIENTS else None
+            rows.append(SubgroupRow(column=column.column, level=few_levels(len(few)), n_patients=shown))
     return pd.DataFrame([to_row(row) for row in rows])
 
 
