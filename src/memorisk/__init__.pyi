@@ -13,7 +13,7 @@ from torch import device
 from memorisk.audits.classifier.comparison import compare as compare
 from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.explanations.result import Explanation
-from memorisk.audits.classifier.patient import PatientAnswer
+from memorisk.audits.classifier.patient_answer import PatientAnswer
 from memorisk.audits.classifier.result import DefenceResult
 from memorisk.audits.filter.run import FilterPlan
 from memorisk.audits.quality.figures import measure_quality as measure_quality

@@ -37,7 +37,7 @@ class Subgroups:
     levels: tuple[str, ...]
     """Levels in the order in which they are shown."""
     level_of: Mapping[str, str]
-    """Level by patient, of those for whom it is known."""
+    """Level by patient; patients without a value are left out."""
     n_unknown: int
     """Number of patients without a value."""
     n_several: int
@@ -85,18 +85,18 @@ def _subgroups(table: pd.DataFrame, patients: list[str], text: str) -> Subgroups
     if column not in columns:
         raise unknown_name("column of by", column, offered)
     values: dict[str, list[str]] = {patient: [] for patient in patients}
-    for patient, value in zip(patients, _texts(table[column]), strict=True):
+    for patient, value in zip(patients, _texts(pd.Series(table[column])), strict=True):
         if value:
             values[patient].append(value)
-    known = {patient: own for patient, own in values.items() if own}
+    values_of = {patient: own for patient, own in values.items() if own}
     if bins:
-        level_of, levels = _binned(column, known, bins)
+        level_of, levels = _binned(column, values_of, bins)
     else:
-        level_of = {patient: _commonest(own) for patient, own in known.items()}
+        level_of = {patient: _commonest(own) for patient, own in values_of.items()}
         levels = _in_order(set(level_of.values()))
     _refuse_useless(column, levels, level_of, bins)
-    n_several = sum(len(set(own)) > 1 for own in known.values())
-    return Subgroups(column, tuple(levels), level_of, len(values) - len(known), n_several)
+    n_several = sum(len(set(own)) > 1 for own in values_of.values())
+    return Subgroups(column, tuple(levels), level_of, len(values) - len(values_of), n_several)
 
 
 def _texts(values: pd.Series) -> list[str]:
@@ -129,10 +129,10 @@ def _in_order(levels: Iterable[str]) -> list[str]:
     return names if np.isnan(numbers).any() else [names[i] for i in np.argsort(numbers, kind="stable")]
 
 
-def _binned(column: str, known: Mapping[str, list[str]], bins: str) -> tuple[dict[str, str], list[str]]:
+def _binned(column: str, values_of: Mapping[str, list[str]], bins: str) -> tuple[dict[str, str], list[str]]:
     """Divide patients into bins by the median of their numbers; return the bins' names in order, too."""
-    numbers = {patient: [_number(value) for value in own] for patient, own in known.items()}
-    odd = [known[patient][i] for patient, own in numbers.items() for i, x in enumerate(own) if not np.isfinite(x)]
+    numbers = {patient: [_number(value) for value in own] for patient, own in values_of.items()}
+    odd = [values_of[patient][i] for patient, own in numbers.items() for i, x in enumerate(own) if not np.isfinite(x)]
     if odd:
         raise InputError(
             f"by {column}:{bins}: the column holds {one_line(odd[0], 40)!r}, and bins need numbers; leave the bins out"

@@ -122,7 +122,7 @@ def patient(
     patient
         Id of the patient, as the images' table has it.
     target
-        Weights of the released model: its losses on the patient's images, beside those of models that never saw them.
+        Weights of the released model: its losses on the patient's images, and those of models that never saw them.
     images
         Present place of the images, which a target answers; by default the place that the run names.
     out

@@ -39,7 +39,7 @@ SPREAD_FLOOR = 1e-6
 
 
 class Access(StrEnum):
-    """What an attack needs of the model, from the least: a taxonomy as in NIST AI 100-2 (2025), section 2.1."""
+    """Access to a model, from the least: a taxonomy as in NIST AI 100-2 (2025), section 2.1."""
 
     LABEL = "label alone"
     PROBABILITIES = "probabilities"
@@ -68,7 +68,7 @@ class AttackSpec:
     min_seeds: int = 1
     """Number of seeds in which an image must be scored; with fewer, the image has no score."""
     access: Access = Access.PROBABILITIES
-    """What the score needs of the attacked model; models that the attacker trained are the attacker's own."""
+    """Access to the attacked model that the score needs; models that the attacker trained are the attacker's own."""
 
 
 @dataclass(frozen=True)

@@ -153,8 +153,8 @@ def test_patients_of_several_images_and_findings_count_once() -> None:
     assert scored.gaps.tolist() == [[1.5, 1.5], [4.0, 4.0]]
     assert scored.label.tolist() == ["x", "y"], "of equally frequent classes the rarer one"
     assert scored.excess.tolist() == [((2 - 2) + (1 - 2.5)) / 2, 4 - 2.5]
-    assert scored.seen.tolist() == [[1.0, 1.0]] * 2
-    assert scored.unseen.tolist() == [[2.5, 5.0]] * 2
+    assert scored.loss_seen.tolist() == [[1.0, 1.0]] * 2
+    assert scored.loss_unseen.tolist() == [[2.5, 5.0]] * 2
 
 
 def test_the_plan_foresees_what_a_level_would_have_to_differ_by(tmp_path) -> None:

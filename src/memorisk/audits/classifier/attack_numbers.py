@@ -130,7 +130,7 @@ class AttackRow:
     label: str
     attack: str
     access: str = ""
-    """What the attack needs of the model (`scores.twin_attacks.Access`)."""
+    """Access to the model that the attack needs (`scores.twin_attacks.Access`)."""
     numbers: Annotated[AttackNumbers, INLINE]
     auc_rounded: float = nan
     """AUC where the model gives probabilities with two decimals; NaN where that was not computed."""

@@ -6,8 +6,9 @@ losses by all models. With the released file its losses of these images are comp
 that never saw them.
 """
 
-from dataclasses import asdict, dataclass, replace
-from math import inf, nan
+from collections.abc import Mapping
+from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -16,141 +17,22 @@ import pandas as pd
 
 from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
-from memorisk.audits.classifier.pages.strips import Strip, read_strips
+from memorisk.audits.classifier.pages.strips import read_strips
+from memorisk.audits.classifier.patient_answer import ClassAnswer, PatientAnswer, TargetAnswer
 from memorisk.audits.classifier.result import ClassifierSummary
 from memorisk.audits.classifier.tables.subgroups import PATIENTS
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.rendering import load_result, refuse_no_file, render
+from memorisk.audits.rendering import load_result
+from memorisk.report.columns import column_numbers, column_texts, largest_first, rows
 from memorisk.report.kinds import named_kind
 from memorisk.report.options import PseudonymOptions
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import json_value, write_text
 from memorisk.runs.folder import read_config
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.memorization import group_table
-from memorisk.statistics.intervals import Interval, these_groups_interval
-from memorisk.statistics.verdicts.levels import PATIENT_LEVEL
+from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, stratum_of
-
-PAGE = "memorisk.audits.classifier.pages.patient:patient_page"
-"""Place of the page."""
-
-
-@dataclass(frozen=True)
-class ClassAnswer:
-    """What the audit says of a patient in one class."""
-
-    label: str
-    n_images: int
-    m: Interval
-    """Mean M of the patient's images, with its interval over trainings, in nats."""
-    largest: float
-    """Largest M of an image, which the list of patients rests on, in nats."""
-    p: float
-    """p of the patient; NaN where the class was not tested."""
-    flagged: bool
-    why_not: str
-    """Reason why the class was not tested; empty where it was."""
-    place: int
-    """Place by p among the scored patients of the class, from 1."""
-    n_patients: int
-    noticeable: float
-    """Gap in nats from which on such a patient is noticed in four of five cases; NaN or infinite where none is."""
-
-
-@dataclass(frozen=True)
-class TargetAnswer:
-    """Losses of the released file on the patient's images, beside those of models that never saw them."""
-
-    file: str
-    loss: float
-    """Mean loss of the file on these images, in nats."""
-    unseen: float
-    """Mean loss of the audited models that never saw them, in nats."""
-    n_models: int
-    """Number of these models."""
-    n_lower: int
-    """Number of these models with a loss that is at most the file's."""
-
-    @property
-    def p(self) -> float:
-        """Share of models that never saw the patient, the file among them, with a loss of at most the file's."""
-        return (1 + self.n_lower) / (1 + self.n_models)
-
-
-@dataclass(frozen=True, eq=False)
-class PatientAnswer:
-    """Everything that a finished run says of one patient."""
-
-    patient: str
-    """Id as the run has it."""
-    parts: tuple[str, ...]
-    """Parts of the images: canary, test, train."""
-    classes: tuple[ClassAnswer, ...]
-    images: pd.DataFrame
-    """Rows of `per_image`, the largest M first; with the file's ``target_loss`` where it was asked."""
-    strips: dict[tuple[str, str], Strip]
-    """Losses of each image, by class and image."""
-    auc: float
-    """Attack AUC of this patient over the models; NaN where there is none."""
-    auc_low: float
-    auc_high: float
-    auc_p: float
-    summary: ClassifierSummary
-    target: TargetAnswer | None = None
-
-    @property
-    def scored(self) -> bool:
-        """Return whether some models saw the patient and others did not."""
-        return bool(self.classes)
-
-    @property
-    def flagged(self) -> bool:
-        """Return whether the audit flags the patient in any class."""
-        return any(of_class.flagged for of_class in self.classes)
-
-    @property
-    def p(self) -> float:
-        """Return the smallest p over the patient's classes, times their number; NaN where none was tested."""
-        tested = [of_class.p for of_class in self.classes if not np.isnan(of_class.p)]
-        return min(1.0, len(tested) * min(tested)) if tested else nan
-
-    @property
-    def shows_signs(self) -> bool:
-        """Return whether the patient, who was not chosen for a large difference, shows one that chance hardly gives."""
-        return self.flagged or self.p <= PATIENT_LEVEL
-
-    @property
-    def noticeable(self) -> float:
-        """Return the gap from which on such a patient is noticed in every class, in nats; infinite where none is."""
-        gaps = [of_class.noticeable for of_class in self.classes]
-        return max(gaps) if gaps and np.isfinite(gaps).all() else inf
-
-    @property
-    def tested(self) -> bool:
-        """Return whether the patient could have been flagged in every class."""
-        return self.scored and not any(of_class.why_not for of_class in self.classes)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the numbers in JSON's own types."""
-        numbers = {
-            name: getattr(self, name) for name in ("patient", "parts", "flagged", "tested", "p", "auc", "auc_low")
-        }
-        numbers |= {"auc_high": self.auc_high, "auc_p": self.auc_p, "images": self.images.to_dict("records")}
-        numbers |= {"classes": [asdict(of) for of in self.classes]}
-        numbers |= {"target": None if self.target is None else {**asdict(self.target), "p": self.target.p}}
-        return json_value(numbers)
-
-    def save(self, path: Path) -> Path:
-        """Write the page.
-
-        Raises:
-            InputError: The path is a folder, or lies in none.
-        """
-        refuse_no_file(path)
-        write_text(path, render(PAGE, self))
-        return path
 
 
 def audit_patient(
@@ -188,7 +70,9 @@ def audit_patient(
     config = read_config(folder)
     result = load_result(folder)
     if result.verdict.get("audit") != "classifier":
-        raise InputError(f"{one_line(folder)} is no run of audit classifier or audit losses: only these score patients")
+        raise InputError(
+            f"{one_line(folder)} was not made by audit classifier or audit losses: only these score patients"
+        )
     name = _name_in_run(result, str(patient), bool(config.get("pseudonymise")), pseudonym_key)
     answer = _answer(folder, result, name)
     if target is None:
@@ -225,30 +109,37 @@ def _name_in_run(result: Result, patient: str, pseudonymised: bool, key: str | P
 
 def _answer(folder: Path, result: Result, name: str) -> PatientAnswer:
     """Collect what the tables hold of a patient."""
-    images = result.per_image[result.per_image["group"].astype(str) == name]
-    images = images.sort_values("M", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
-    own = result.per_group[result.per_group["group"].astype(str) == name]
+    images = largest_first(_of(result.per_image, "group", name), "M")
+    own = _of(result.per_group, "group", name)
     table = result.tables.get(PATIENTS, pd.DataFrame())
-    of_patient = table[table["group"].astype(str) == name] if len(table) else table
-    auc = of_patient.iloc[0] if len(of_patient) else {}
+    of_patient = _of(table, "group", name) if len(table) else table
+    auc = next(iter(of_patient.to_dict("records")), {})
     evidence = evidence_from_table(read_scores(folder / SCORES)) if len(own) else None
     return PatientAnswer(
         patient=name,
         parts=tuple(dict.fromkeys(images["split"].astype(str))),
-        classes=tuple(_class_answer(result, row, evidence, name) for _, row in own.iterrows()),
+        classes=tuple(_class_answer(result, row, evidence, name) for row in own.to_dict("records")),
         images=images,
         strips=dict(read_strips(folder, list(dict.fromkeys(images["image"].astype(str))))),
-        **{field: float(auc.get(field, nan)) for field in ("auc", "auc_low", "auc_high", "auc_p")},
+        auc=float(auc.get("auc", nan)),
+        auc_low=float(auc.get("auc_low", nan)),
+        auc_high=float(auc.get("auc_high", nan)),
+        auc_p=float(auc.get("auc_p", nan)),
         summary=ClassifierSummary.read(result.summary),
     )
 
 
-def _class_answer(result: Result, row: pd.Series, evidence: Evidence | None, name: str) -> ClassAnswer:
+def _of(table: pd.DataFrame, column: str, name: str) -> pd.DataFrame:
+    """Return the rows of a table that have this text in a column."""
+    return rows(table, [text == name for text in column_texts(table, column)])
+
+
+def _class_answer(result: Result, row: Mapping[Any, Any], evidence: Evidence | None, name: str) -> ClassAnswer:
     """Collect what the tables hold of a patient in one class."""
     assert evidence is not None
     label = str(row["label"])
-    of_class = result.per_group[result.per_group["label"] == label]
-    facts = result.per_class.set_index("label").loc[label]
+    of_class = _of(result.per_group, "label", label)
+    facts = _of(result.per_class, "label", label).to_dict("records")[0]
     items = evidence.items
     keep = (items.group.astype(str) == name) & (items.label == label)
     table = group_table(evidence.gap[:, keep], evidence.sign[:, keep], np.array([name] * int(keep.sum())))
@@ -263,7 +154,7 @@ def _class_answer(result: Result, row: pd.Series, evidence: Evidence | None, nam
         p=p,
         flagged=bool(row["flagged"]),
         why_not=str(facts["why_not"] or ""),
-        place=1 + int((of_class["p_value"] < p).sum()),
+        place=1 + int((column_numbers(of_class, "p_value") < p).sum()),
         n_patients=len(of_class),
         noticeable=float(facts[f"noticeable_gap_{EVERY}"] if pd.isna(gap) else gap),
     )

@@ -14,7 +14,7 @@ from memorisk.cli.show.runs import show_screen
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.audits.classifier.comparison import Comparison
     from memorisk.audits.classifier.explanations.result import Explanation
-    from memorisk.audits.classifier.patient import PatientAnswer
+    from memorisk.audits.classifier.patient_answer import PatientAnswer
     from memorisk.audits.classifier.result import DefenceResult
     from memorisk.images.set_check import ImageCheck
 

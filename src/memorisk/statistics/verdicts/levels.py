@@ -51,7 +51,7 @@ SUBGROUP_LEVEL: Final = 0.05
 """Share of audits in which any level of a column may be called more exposed than the others by chance alone."""
 
 PATIENT_LEVEL: Final = 0.05
-"""Largest p at which a single patient, about whom a person asks, shows signs of being remembered."""
+"""Largest p at which a single patient, the subject of a question, shows signs of being remembered."""
 
 AHEAD_LEVEL: Final = 0.05
 """Largest p at which the training patients nearer than every held-out one are too many for chance."""

@@ -2,7 +2,7 @@
 
 from math import isfinite, isnan
 
-from memorisk.audits.classifier.patient import ClassAnswer, PatientAnswer
+from memorisk.audits.classifier.patient_answer import ClassAnswer, PatientAnswer
 from memorisk.report.blocks import (
     Block,
     Fact,
@@ -39,7 +39,7 @@ def patient_page(answer: PatientAnswer) -> Page:
     version = answer.summary.versions.get("memorisk", "")
     return Page(
         title=["What an audit says of ", Name(answer.patient)],
-        subtitle=Name(answer.summary.dataset) if answer.summary.dataset else None,
+        subtitle=Name(answer.summary.dataset),
         lead=patient_screen(answer).blocks(_strips(answer)),
         sections=[Section("Images", [_images(answer)], "images"), Section("How to read this", _reading(answer), "how")],
         footer=[
@@ -121,7 +121,7 @@ def _sentences(answer: PatientAnswer) -> list[Text]:
 
 
 def _target_sentences(answer: PatientAnswer) -> list[Text]:
-    """Say how the released file answers, beside models that never saw the patient."""
+    """Compare the released file with models that never saw the patient."""
     target = answer.target
     if target is None:
         return []

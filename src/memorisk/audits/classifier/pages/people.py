@@ -37,13 +37,14 @@ def subgroup_section(reading: ResultView) -> list[Section]:
         return []
     labels = [subgroup_name(*names) for names in zip(table["column"], table["level"], strict=True)]
     named = table.assign(subgroup=labels)
-    shown = rows(named, ~np.isnan(column_numbers(named, "mean")))
-    blocks: list[Block] = [Paragraph(_answer(shown, reading))]
-    if len(shown):
+    with_mean = rows(named, ~np.isnan(column_numbers(named, "mean")))
+    blocks: list[Block] = [Paragraph(_answer(with_mean, reading))]
+    if len(with_mean):
         blocks.append(
             Figure(
                 svg=figures.interval_plot(
-                    column_texts(shown, "subgroup"), *(column_numbers(shown, c) for c in ("mean", "low", "high"))
+                    column_texts(with_mean, "subgroup"),
+                    *(column_numbers(with_mean, c) for c in ("mean", "low", "high")),
                 ),
                 title="Mean memorization of each subgroup.",
                 caption=f"Dot: mean M over {reading.units}; line: 95 % interval over {reading.units} and trainings; "
@@ -55,10 +56,10 @@ def subgroup_section(reading: ResultView) -> list[Section]:
     return [Section("Is one subgroup remembered more?", blocks, "subgroups")]
 
 
-def _answer(shown: pd.DataFrame, reading: ResultView) -> Text:
+def _answer(with_mean: pd.DataFrame, reading: ResultView) -> Text:
     """Answer the heading in a sentence, with what would have been noticed."""
-    worse = rows(shown, booleans(shown, "more_exposed"))
-    compared = rows(shown, ~np.isnan(column_numbers(shown, "p")))
+    worse = rows(with_mean, booleans(with_mean, "more_exposed"))
+    compared = rows(with_mean, ~np.isnan(column_numbers(with_mean, "p")))
     if not len(compared):
         return f"No level has enough {reading.units}, with others of the same class, to be compared."
     how = (
@@ -109,7 +110,7 @@ def _subgroup_table(named: pd.DataFrame, reading: ResultView) -> Table:
 
 
 def patient_section(reading: ResultView) -> list[Section]:
-    """Lay out how surely attacks find single patients, beside chance; no section where that was not computed."""
+    """Lay out how surely attacks find single patients, and how surely by chance; no section without these numbers."""
     curve, table = reading.summary.patient_auc, reading.result.tables.get(PATIENTS)
     if curve is None or curve.worst is None or table is None:
         return []

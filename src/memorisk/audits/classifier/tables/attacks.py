@@ -70,7 +70,7 @@ class AttackScores:
         role: Role of each item, [T, I]: member, non-member or neither.
         seed: Seed of each attacked model, [T].
         control: Whether the attack is a control, which must not separate members from non-members.
-        access: What the attack needs of the attacked model.
+        access: Access to the attacked model that the attack needs.
         by_coin: Whether a fair coin divided members from non-members; else the non-members are the test part, which
             must be a random part of the same data.
     """
@@ -106,9 +106,7 @@ def attack_table(
     scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
     parts = {label: of_label(evidence, label) for label in (ALL, *sorted(set(evidence.items.label) - {WHOLE}))}
     rows, whole = attack_rows(evidence, scored, parts, gate), evidence.items.whole
-    if not (
-        evidence.items.label == WHOLE
-    ).any():  # the loss of all findings together is no probability that is released
+    if not (evidence.items.label == WHOLE).any():  # models give probabilities of single findings
         for column, coarser in (
             ("auc_rounded", rounded_answers(evidence)),
             ("auc_label_alone", labels_alone(evidence)),
@@ -151,9 +149,8 @@ def rounded_answers(evidence: Evidence) -> Evidence:
     answers of own models alike.
     """
     half = 0.5 * 10.0**-DECIMALS
-    return _answered(
-        evidence, *(np.round(np.exp(-loss), DECIMALS) for loss in (evidence.loss_a, evidence.loss_b)), half
-    )
+    p_a, p_b = (np.round(np.exp(-loss), DECIMALS) for loss in (evidence.loss_a, evidence.loss_b))
+    return _answered(evidence, p_a, p_b, half)
 
 
 def labels_alone(evidence: Evidence) -> Evidence:
@@ -169,7 +166,7 @@ def _answered(evidence: Evidence, p_a: np.ndarray, p_b: np.ndarray, least: float
 
 
 def _mean_aucs(evidence: Evidence, parts: Mapping[str, np.ndarray]) -> dict[tuple[str, str], float]:
-    """Return the AUC of each attack that is no control, mean over the attacked models, by attack and part."""
+    """Return the AUC of each attack but the control, mean over the attacked models, by attack and part."""
     aucs: dict[tuple[str, str], float] = {}
     for attack in (*paper_attacks(evidence), *reference_attacks(evidence)):
         for name, mask in parts.items() if not attack.control else ():

@@ -16,6 +16,7 @@ from memorisk.audits.classifier.reasons import SubgroupAboveGate, SubgroupMoreEx
 from memorisk.audits.classifier.result import PatientAucCurve, WorstPatient
 from memorisk.audits.classifier.tables.attacks import ALL, attack_rows, paper_attacks, reference_attacks
 from memorisk.audits.subgroups import LEAST_PATIENTS, Subgroups
+from memorisk.report.columns import booleans, column_numbers, column_texts, largest_first, rows
 from memorisk.report.numbers import to_row
 from memorisk.scores.memorization import group_table, memorization
 from memorisk.statistics.intervals import clopper_pearson, two_way_interval
@@ -80,8 +81,8 @@ class ScoredPatients:
         excess: Mean M of the patient's images, less the mean M of the class of each, in nats, [G].
         label: Class of most of the patient's images, the rarer of equally frequent ones, [G].
         n_images: Number of scored images, [G].
-        seen: Mean loss of these images under the model of each pair that saw them, [S, G].
-        unseen: Mean loss under the other one, [S, G].
+        loss_seen: Mean loss of these images under the model of each pair that saw them, [S, G].
+        loss_unseen: Mean loss under the other one, [S, G].
     """
 
     patient: np.ndarray
@@ -89,17 +90,17 @@ class ScoredPatients:
     excess: np.ndarray
     label: np.ndarray
     n_images: np.ndarray
-    seen: np.ndarray
-    unseen: np.ndarray
+    loss_seen: np.ndarray
+    loss_unseen: np.ndarray
 
     @classmethod
     def of(cls, evidence: Evidence) -> "ScoredPatients":
         """Average the scored images of each patient."""
         items, sign = evidence.items, evidence.sign
-        rows = np.flatnonzero(items.whole & (items.split == "canary") & (sign != 0).any(axis=0))
-        signs, gap = sign[:, rows], evidence.gap[:, rows]
-        patient, unit = np.unique(items.group[rows].astype(str), return_inverse=True)
-        label = _single_labels(evidence)[rows]
+        scored = np.flatnonzero(items.whole & (items.split == "canary") & (sign != 0).any(axis=0))
+        signs, gap = sign[:, scored], evidence.gap[:, scored]
+        patient, unit = np.unique(items.group[scored].astype(str), return_inverse=True)
+        label = _single_labels(evidence)[scored]
         m = memorization(gap, signs)
         classes, of_class = np.unique(label, return_inverse=True)
         size = np.bincount(of_class, minlength=len(classes))
@@ -112,12 +113,14 @@ class ScoredPatients:
         losses = [
             np.where(signs > 0, first, np.where(signs < 0, second, nan))
             for first, second in (
-                (evidence.loss_a[:, rows], evidence.loss_b[:, rows]),
-                (evidence.loss_b[:, rows], evidence.loss_a[:, rows]),
+                (evidence.loss_a[:, scored], evidence.loss_b[:, scored]),
+                (evidence.loss_b[:, scored], evidence.loss_a[:, scored]),
             )
         ]
         ones = np.ones(signs.shape)
-        seen, unseen = (group_table(loss, np.where(np.isnan(loss), 0, ones), patient[unit]).values.T for loss in losses)
+        loss_seen, loss_unseen = (
+            group_table(loss, np.where(np.isnan(loss), 0, ones), patient[unit]).values.T for loss in losses
+        )
         excess = np.bincount(unit, weights=m - class_mean[of_class], minlength=len(patient)) / np.maximum(n_images, 1)
         return cls(
             patient=patient.astype(object),
@@ -125,8 +128,8 @@ class ScoredPatients:
             excess=excess,
             label=classes[rarest_first[most]] if len(classes) else np.empty(0, dtype=object),
             n_images=n_images,
-            seen=seen,
-            unseen=unseen,
+            loss_seen=loss_seen,
+            loss_unseen=loss_unseen,
         )
 
 
@@ -154,13 +157,13 @@ def patient_table(
         scored: Scored patients.
         per_group: Rows of patients by class.
         columns: Columns of ``--by``, each of which adds its level.
-        coins: Whether a fair coin decided in each pair of twins which model saw a patient; without it there is no null.
+        coins: Whether a fair coin decided in each pair of twins which model saw a patient; else p is NaN.
 
     Returns:
         The table, and the share of patients by AUC with the patient of the largest one; None for the latter without a
         patient or a null.
     """
-    scores = patient_aucs(scored.seen, scored.unseen)
+    scores = patient_aucs(scored.loss_seen, scored.loss_unseen)
     if not coins:
         scores = replace(scores, p=np.full(len(scores.p), nan))
     flagged = set(per_group.loc[per_group["flagged"], "group"].astype(str))
@@ -229,7 +232,7 @@ def subgroup_table(
     flagged = np.isin(scored.patient.astype(str), per_group.loc[per_group["flagged"], "group"].astype(str))
     aucs = _attack_aucs(evidence, attacks, columns, scored, gate)
     contrasts = compared_subgroups(scored, columns)
-    rows = []
+    of_levels = []
     for column in columns:
         level = column.of(scored.patient)
         few = [name for name in column.levels if (level == name).sum() < LEAST_PATIENTS]
@@ -260,12 +263,12 @@ def subgroup_table(
                 row = replace(row, share_high=share.high)
             if auc is not None:
                 row = replace(row, attack=auc["attack"], auc=auc["auc"], auc_low=auc["low"], auc_high=auc["high"])
-            rows.append(row)
+            of_levels.append(row)
         if few:
             n_few = int(np.isin(level, few).sum())
-            shown = n_few if n_few >= LEAST_PATIENTS else None
-            rows.append(SubgroupRow(column=column.column, level=few_levels(len(few)), n_patients=shown))
-    return pd.DataFrame([to_row(row) for row in rows])
+            n_patients = n_few if n_few >= LEAST_PATIENTS else None
+            of_levels.append(SubgroupRow(column=column.column, level=few_levels(len(few)), n_patients=n_patients))
+    return pd.DataFrame([to_row(row) for row in of_levels])
 
 
 def few_levels(n: int) -> str:
@@ -301,10 +304,12 @@ def _attack_aucs(
     gate: float,
 ) -> Mapping[tuple[str, str], Mapping[str, object]]:
     """Measure the attack that is strongest over all patients within each level."""
-    every = attacks[(attacks["label"] == ALL) & ~attacks["control"].astype(bool)].dropna(subset=["auc"])
-    if not len(every):
+    of_all = np.array([label == ALL for label in column_texts(attacks, "label")], dtype=bool)
+    measured = of_all & ~booleans(attacks, "control") & np.isfinite(column_numbers(attacks, "auc"))
+    every = largest_first(rows(attacks, measured), "auc").to_dict("records")
+    if not every:
         return {}
-    strongest = str(every.sort_values("auc", kind="stable").iloc[-1]["attack"])
+    strongest = every[0]["attack"]
     scores = [one for one in (*paper_attacks(evidence), *reference_attacks(evidence)) if one.name == strongest]
     parts, whole = {}, evidence.items.whole
     for column in columns:
@@ -313,8 +318,8 @@ def _attack_aucs(
         for name in column.levels:
             if (own == name).sum() >= LEAST_PATIENTS:
                 parts[f"{column.column}\0{name}"] = whole & (level == name)
-    rows = attack_rows(evidence, scores, parts, gate)
-    return {tuple(row["label"].split("\0")): row for row in rows.to_dict("records")}  # pyright: ignore[reportReturnType]
+    measured_rows = attack_rows(evidence, scores, parts, gate).to_dict("records")
+    return {tuple(row["label"].split("\0")): row for row in measured_rows}  # pyright: ignore[reportReturnType]
 
 
 def subgroup_reasons(table: pd.DataFrame, gate: str, units: UnitNames) -> list[Reason]:
@@ -330,19 +335,19 @@ def subgroup_reasons(table: pd.DataFrame, gate: str, units: UnitNames) -> list[R
     if not len(table):
         return []
     reasons: list[Reason] = []
-    for row in table[table["more_exposed"].astype(bool)].sort_values("difference", ascending=False).to_dict("records"):
+    for row in largest_first(rows(table, booleans(table, "more_exposed")), "difference").to_dict("records"):
         kind = SubgroupAboveGate if reaches_gate(row["low"], gate) else SubgroupMoreExposed
-        numbers = {name: float(row[f"difference{end}"]) for name, end in (
-            ("difference_nats", ""), ("low_nats", "_low"), ("high_nats", "_high"))}  # fmt: skip
         reasons.append(
             kind(
                 column=row["column"],
                 level=row["level"],
                 n_patients=int(row["n_patients"]),
+                difference_nats=float(row["difference"]),
+                low_nats=float(row["difference_low"]),
+                high_nats=float(row["difference_high"]),
                 mean_low_nats=float(row["low"]),
                 adjusted_p=float(row["adjusted"]),
                 units=units,
-                **numbers,
             )
         )
     return reasons
