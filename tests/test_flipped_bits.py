@@ -13,6 +13,7 @@ import pytest
 from memorisk.audits.comparison.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.rendering import load_result
+from memorisk.audits.run_images import CLASSIFIED, CLASSIFIED_SOURCES
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.images.copies.alignment import Alignment
 from memorisk.images.identity import IdDoubt
@@ -33,7 +34,7 @@ from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, run_training
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.features.matrix import load_features
-from memorisk.view.images import CLASSIFIED, RunImages
+from memorisk.view.images import ViewedImages
 from tests.audits.synthetic.making import parts, store_of
 from tests.images.store_making import write_images
 from tests.models.small_autoencoder import autoencoder_folder
@@ -196,7 +197,7 @@ def kept_manifest(folder: Path) -> Use:
 
 def kept_thumbnails(folder: Path) -> Use:
     write_images(folder.parent / "images", 3)
-    images = RunImages(folder, {"images": str(folder.parent / "images")}, {CLASSIFIED: "images"})
+    images = ViewedImages(folder, {"images": str(folder.parent / "images")}, CLASSIFIED_SOURCES)
     folder.mkdir()
     return lambda: b"".join(images.thumbnail(CLASSIFIED, row) for row in range(3))
 

@@ -12,8 +12,9 @@ import pytest
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import Context
 from memorisk.audits.classifier.options import AnalysisOptions
-from memorisk.audits.classifier.run import MOST_THUMBNAILS, thumbnails
+from memorisk.audits.classifier.pages.thumbnails import MOST_THUMBNAILS, thumbnails
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.run_images import CLASSIFIED, parts_of
 from memorisk.report.options import ReportOptions
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
@@ -156,7 +157,7 @@ def test_the_gallery_shows_the_images_with_the_largest_m_under_the_shown_id():
         manifest = Manifest
         images = rng.integers(0, 255, (len(evidence.items), 4, 4, 1), dtype=np.uint8)
 
-    shown = thumbnails(Store, None, result, names)
+    shown = thumbnails(result, parts_of({CLASSIFIED: Store}, names))
     largest = result.per_image.dropna(subset=["M"]).nlargest(MOST_THUMBNAILS, "M")["image"]
     assert list(shown) == list(largest)
     original = dict(zip(names.names(evidence.items.image), range(len(evidence.items)), strict=True))

@@ -151,7 +151,7 @@ def test_a_classifier_report_shows_pictures_and_few_words_first(
     images = ResultView.of(result, redact=False).flagged_images().values()
     pixels = {image: np.full((8, 8, 3), 90, dtype=np.uint8) for image in images}
     page = tmp_path / "page.html"
-    page.write_text(render_page(classifier_page(result, gallery=pixels)), encoding="utf-8")
+    page.write_text(render_page(classifier_page(result, pictures=pixels)), encoding="utf-8")
     for width, height in ((1280, 900), (390, 844)):
         browser.open(page, width=width, height=height)
         sight = browser.in_sight()

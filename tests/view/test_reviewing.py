@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from memorisk.audits.comparison.review_files import CONFIRM, DISMISS
+from memorisk.audits.run_images import RunImages
 from memorisk.audits.synthetic.foreseen import OPEN
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import read_config
-from memorisk.view.images import RunImages
 from memorisk.view.pairs import FilterRun, SyntheticRun, unturned
 from memorisk.view.review import FILE, PairReview
 from tests.view.conftest import audited

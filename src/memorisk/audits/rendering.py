@@ -27,10 +27,10 @@ _TRAININGS = {
 """Use of what a training leaves, by its kind."""
 
 
-def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.ndarray] | None, redact: bool) -> Path:
+def write_report(run: RunFolder, result: Result, *, pictures: Mapping[str, np.ndarray] | None, redact: bool) -> Path:
     """Render the report of a classifier audit into its run folder."""
     path = run / REPORT
-    write_text(path, render(page_of(result), _marked(result, run.path), gallery=gallery, redact=redact))
+    write_text(path, render(page_of(result), _marked(result, run.path), pictures=pictures, redact=redact))
     return path
 
 
@@ -59,6 +59,32 @@ def _marked(result: Result, folder: Path) -> Result:
     from memorisk.audits.classifier.marks import FILE, marked
 
     return result.replace(per_group=marked(result.per_group, folder)) if (folder / FILE).is_file() else result
+
+
+def _pictures(result: Result, folder: Path) -> Any:
+    """Make the pictures of a finished run's page from the images that it read.
+
+    Raises:
+        InputError: The page shows none, they may not be shown, or they are not where the run read them.
+    """
+    from memorisk.audits.run_images import CLASSIFIED_SOURCES, SOURCES, RunImages
+
+    kind = kind_of(result.verdict.get("audit"))
+    if not kind.pictures:
+        raise InputError(
+            f"{one_line(folder)} is a run of {kind.command}: the images that its report could show are in no file; "
+            "leave out --gallery"
+        )
+    images = RunImages(folder, read_config(folder), {**CLASSIFIED_SOURCES, **SOURCES})
+    if not images.allowed:
+        raise InputError(f"{one_line(folder)} was made with --redact, and its report shows no images")
+    try:
+        return load_part(kind.pictures)(result, images.part)
+    except InputError as error:
+        raise InputError(
+            f"{one_line(folder)}: its images cannot be shown ({error}); put them back where the run read them, or "
+            "leave out --gallery"
+        ) from None
 
 
 def page_of(result: Result) -> str:
@@ -123,12 +149,13 @@ def refuse_no_file(out: Path) -> None:
         raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
 
 
-def render_again(folder: str | Path, *, redact: bool = False, out: Path | None = None) -> Path:
-    """Render the report of a finished run once more, without its pictures.
+def render_again(folder: str | Path, *, redact: bool = False, gallery: bool = False, out: Path | None = None) -> Path:
+    """Render the report of a finished run once more.
 
     Args:
         folder: The run folder.
         redact: Leave out ids and images.
+        gallery: Show images, read from where the run read them.
         out: File to write; if not given the run's own ``report.html``, ``report-without-images.html`` next to one that
             holds images, or ``report-redacted.html``.
 
@@ -136,16 +163,19 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
         The file written.
 
     Raises:
-        InputError: The folder holds no finished run, an earlier version of memorisk wrote it, its files are damaged, or
-            ``out`` cannot be written.
+        InputError: The folder holds no finished run, an earlier version of memorisk wrote it, its files are damaged,
+            its images may not be shown or are not found, or ``out`` cannot be written.
     """
+    if gallery and redact:
+        raise InputError("--gallery shows images and --redact leaves them out: name one of them")
     run = RunFolder(Path(folder))
     with read_guard(run.path):
         result = load_result(run.path)
-        html = render(page_of(result), _marked(result, run.path), redact=redact)
+        pictures = {"pictures": _pictures(result, run.path)} if gallery else {}
+        html = render(page_of(result), _marked(result, run.path), redact=redact, **pictures)
     if out is None and redact:
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
-    if out is None and _holds_images(run / REPORT):
+    if out is None and not gallery and _holds_images(run / REPORT):
         out = run / PLAIN  # its images were drawn while the run was made, and would be lost
     if out is not None:
         refuse_no_file(out)

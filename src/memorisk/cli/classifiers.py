@@ -196,7 +196,7 @@ def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON
     return 0
 
 
-def report(run: Path, *, redact: SWITCH = False, out: Path | None = None) -> int:
+def report(run: Path, *, redact: SWITCH = False, gallery: SWITCH = False, out: Path | None = None) -> int:
     """Render the report of a finished run again.
 
     Parameters
@@ -205,12 +205,14 @@ def report(run: Path, *, redact: SWITCH = False, out: Path | None = None) -> int
         Run folder of a finished run.
     redact
         Leave images and ids out of the report.
+    gallery
+        Show images in the report, read from where the run read them.
     out
         File to write; by default the run's own report.html.
     """
     from memorisk.audits.rendering import render_again
 
-    written = render_again(run, redact=redact, out=out)
+    written = render_again(run, redact=redact, gallery=gallery, out=out)
     print(written)  # noqa: T201 (the command's answer)
     if redact:
         note_redacted(written)

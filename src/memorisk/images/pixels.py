@@ -71,6 +71,19 @@ def to_luma(image: np.ndarray) -> np.ndarray:
     return np.rint(weighted).astype(image.dtype)[..., None]
 
 
+def same_channels(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Repeat the grey one of two images [h, w, c] where the other has three channels.
+
+    Args:
+        first: One image.
+        second: The other image.
+    """
+    if first.shape[2] == second.shape[2]:
+        return first, second
+    one, other = (np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image for image in (first, second))
+    return one, other
+
+
 def is_grey(image: np.ndarray) -> bool:
     """Return whether [h, w, c] has one channel, or three that are equal everywhere."""
     if image.shape[2] == 1:

@@ -36,6 +36,9 @@ class RunKind:
     default its verdict alone."""
     page: str = ""
     """Place of the function that lays out the page of a result."""
+    pictures: str = ""
+    """Place of the function that makes the pictures of the page from a result and the images of the run's parts
+    (`audits.run_images.Parts`); empty where the page shows no images that lie in files."""
     statement: str = ""
     """Place of the function that describes a finished run for a statement."""
     reader: str = ""
@@ -79,6 +82,7 @@ _OWN = (
         options=f"{_CLASSIFIER}.options:ClassifierOptions",
         first_screen=f"{_CLASSIFIER}.pages.audit:first_screen",
         page=f"{_CLASSIFIER}.pages.audit:classifier_page",
+        pictures=f"{_CLASSIFIER}.pages.thumbnails:thumbnails",
         statement=f"{_AUDITS}.release.model_descriptions:describe_classifier",
         viewed="memorisk.view.patients:ClassifierRun",
         question="Which patients does the classifier remember?",
@@ -130,6 +134,7 @@ _OWN = (
         options=f"{_AUDITS}.synthetic.options:SyntheticOptions",
         first_screen=f"{_AUDITS}.synthetic.page:first_screen",
         page=f"{_AUDITS}.synthetic.page:synthetic_page",
+        pictures=f"{_AUDITS}.synthetic.sections.pictures:pair_pictures",
         statement=f"{_AUDITS}.release.set_descriptions:describe_synthetic",
         viewed="memorisk.view.pairs:SyntheticRun",
         question="Do the synthetic images copy anybody?",
@@ -148,6 +153,7 @@ _OWN = (
         options=f"{_AUDITS}.filter.options:FilterOptions",
         first_screen=f"{_AUDITS}.filter.page:first_screen",
         page=f"{_AUDITS}.filter.page:filter_page",
+        pictures=f"{_AUDITS}.filter.pictures:closest_pairs",
         statement=f"{_AUDITS}.release.set_descriptions:describe_filter",
         last_file="filter.json",
         viewed="memorisk.view.pairs:FilterRun",

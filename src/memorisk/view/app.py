@@ -19,6 +19,7 @@ from starlette.routing import Route
 from memorisk.audits.classifier.marks import write_mark
 from memorisk.audits.image_set.page import problem_box
 from memorisk.audits.image_set.run import SUMMARY, TABLES
+from memorisk.audits.run_images import CLASSIFIED
 from memorisk.report.blocks import Block
 from memorisk.report.kinds import KINDS, kind_of, load_part
 from memorisk.report.page import style_sheet, template_environment
@@ -27,7 +28,7 @@ from memorisk.runs.files import read_json
 from memorisk.runs.folder import read_config
 from memorisk.view.copies import ALONE_PER_PAGE, CheckRun, CopyFilters
 from memorisk.view.copies import PER_PAGE as SETS_PER_PAGE
-from memorisk.view.images import CLASSIFIED, png
+from memorisk.view.images import png
 from memorisk.view.pairs import PER_PAGE, FilterRun, PairRun, SyntheticRun
 from memorisk.view.patients import PER_PAGE as PATIENTS_PER_PAGE
 from memorisk.view.patients import ClassifierRun, Filters

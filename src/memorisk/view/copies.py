@@ -11,9 +11,10 @@ import numpy as np
 from memorisk.audits.image_set.page import WHAT
 from memorisk.audits.image_set.run import TABLES
 from memorisk.audits.image_set.tables import NEAR, ROLES
+from memorisk.audits.run_images import CLASSIFIED, CLASSIFIED_SOURCES
+from memorisk.report.stored_columns import Columns
 from memorisk.runs.errors import plural
-from memorisk.view.columns import Columns
-from memorisk.view.images import CLASSIFIED, RunImages
+from memorisk.view.images import ViewedImages
 
 PER_PAGE = 12  # sets on a page
 ALONE_PER_PAGE = 48  # images on a page of a set that is shown alone
@@ -81,7 +82,7 @@ class CheckRun:
 
     def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
         self.address = address
-        self.images = RunImages(folder, config, {CLASSIFIED: "images"})
+        self.images = ViewedImages(folder, config, CLASSIFIED_SOURCES)
         self._rows = Columns(folder / TABLES / "sets.parquet")
         number = self._rows.numbers("set")
         self._first = np.flatnonzero(np.diff(number, prepend=-1.0))  # the rows of a set follow one another

@@ -9,24 +9,25 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.comparison.review_files import CONFIRM, DISMISS
+from memorisk.audits.run_images import SOURCES
 from memorisk.audits.synthetic.foreseen import OPEN, Counted, Foreseen, Foresight, JudgedPair
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.result import MATRIX
 from memorisk.images.copies.near_copies import ORIENTATIONS
+from memorisk.images.pixels import same_channels
 from memorisk.report.blocks import Block, Callout, Heading, Paragraph, Steps
 from memorisk.report.columns import capitalized, column_texts, short
 from memorisk.report.first_screen import BOXES
 from memorisk.report.result import from_storable
 from memorisk.report.statements.statement import run_headline
+from memorisk.report.stored_columns import Columns
 from memorisk.runs.errors import InputError, read_guard
 from memorisk.runs.files import read_json, read_table
 from memorisk.runs.settings import written_settings
-from memorisk.view.columns import Columns
-from memorisk.view.images import RunImages
+from memorisk.view.images import ViewedImages
 from memorisk.view.review import PairReview, Progress
 from memorisk.view.screened import ScreenedPairs
 
-SOURCES = {"training": "train", "synthetic": "synthetic", "held out": "held_out"}
 PER_PAGE = 24
 
 
@@ -84,7 +85,7 @@ class PairRun:
         self, folder: Path, config: Mapping[str, Any], address: str, pairs: PairReview | ScreenedPairs
     ) -> None:
         self.folder, self.config, self.address, self.pairs = folder, config, address, pairs
-        self.images = RunImages(folder, config, SOURCES)
+        self.images = ViewedImages(folder, config, SOURCES)
 
     @cached_property
     def neighbours(self) -> Columns:
@@ -190,13 +191,9 @@ class PairRun:
             InputError: One of the images cannot be shown.
         """
         generated_name, real_name = self.pairs.images(place)
-        generated, real = (
-            self._pixels(part, name) for part, name in (("synthetic", generated_name), ("training", real_name))
+        generated, real = same_channels(
+            *(self._pixels(part, name) for part, name in (("synthetic", generated_name), ("training", real_name)))
         )
-        if generated.shape[2] != real.shape[2]:
-            generated, real = (
-                np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image for image in (generated, real)
-            )
         pair = generated_name, real_name
         if pair in self.laid:
             from memorisk.images.copies.alignment import lay  # OpenCV, which most pages do without

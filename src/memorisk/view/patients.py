@@ -11,12 +11,13 @@ import numpy as np
 
 from memorisk.audits.classifier.marks import FILE, MARKS, read_marks
 from memorisk.audits.classifier.pages.strips import Strip, read_strips
+from memorisk.audits.run_images import CLASSIFIED, CLASSIFIED_SOURCES
 from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, probability
 from memorisk.report.flagged import flagged_counts
 from memorisk.report.result import from_storable
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table
-from memorisk.view.images import CLASSIFIED, RunImages
+from memorisk.view.images import ViewedImages
 
 PER_PAGE = 12
 _MOST_PICTURES = 6  # pictures of one patient
@@ -91,7 +92,7 @@ class ClassifierRun:
 
     def __init__(self, folder: Path, config: Mapping[str, Any], address: str) -> None:
         self.folder, self.address = folder, address
-        self.images = RunImages(folder, config, {CLASSIFIED: "images"})
+        self.images = ViewedImages(folder, config, CLASSIFIED_SOURCES)
         self.groups = from_storable(read_table(folder / "per_group.parquet"))
         self.classes = from_storable(read_table(folder / "per_class.parquet"))
         lacking = [name for name in ("label", "group", "M", "flagged") if name not in self.groups]

@@ -21,10 +21,10 @@ import pandas as pd
 
 from memorisk.audits.comparison.review_files import ANSWERS, COLUMNS, CONFIRM, DISMISS, Judgement
 from memorisk.images.columns import read_described
+from memorisk.report.stored_columns import Columns
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.locks import ANSWERS_LOCK, folder_lock
 from memorisk.runs.tables import write_csv
-from memorisk.view.columns import Columns
 
 FILE = "reviewed.csv"
 """Name of the file of answers from the viewer, in the run folder."""

@@ -369,11 +369,11 @@ def test_pictures_are_those_of_flagged_patients_and_of_the_most_memorized_images
     without = render_page(classifier_page(result))
     assert "data:image" not in without.split("<body>")[1]
     assert "Holds no images." in without
-    pictured = render_page(classifier_page(result, gallery=pixels))
+    pictured = render_page(classifier_page(result, pictures=pixels))
     lead, rest = pictured.split("<nav")
     assert "Holds images." in lead
     assert (lead.count("<img"), rest.count("<img")) == (MOST_SHOWN, 12)
-    text = page_text(result, gallery=pixels)
+    text = page_text(result, pictures=pixels)
     assert all(i in text for i in top[:12])
 
 
@@ -382,9 +382,9 @@ def test_redaction_leaves_no_id_and_no_picture_anywhere():
     result = result.replace(verdict=result.verdict | {"why": ["patient-0001 is flagged"]})
     ids = {*result.per_image["image"], *result.per_image["group"]}
     pixels = {i: np.zeros((4, 4, 3), dtype=np.uint8) for i in result.per_image["image"]}
-    open_page = render_page(classifier_page(result, gallery=pixels))
+    open_page = render_page(classifier_page(result, pictures=pixels))
     assert sum(i in open_page for i in ids) > 12
-    redacted = render_page(classifier_page(result, gallery=pixels, redact=True))
+    redacted = render_page(classifier_page(result, pictures=pixels, redact=True))
     assert [i for i in ids if i in redacted] == []
     assert "data:image" not in redacted.split("<body>")[1]
     text = words(redacted)
@@ -463,7 +463,7 @@ def test_hostile_run_in_a_browser(browser: Chromium, tmp_path, status):
     result = hostile_result(status=status)
     pixels = {i: np.zeros((4, 4, 1), dtype=np.uint8) for i in result.per_image["image"]}
     file = tmp_path / "report.html"
-    file.write_text(render_page(classifier_page(result, gallery=pixels)), encoding="utf-8")
+    file.write_text(render_page(classifier_page(result, pictures=pixels)), encoding="utf-8")
     for width, dark in ((1280, False), (390, True), (320, False)):
         browser.open(file, width=width, dark=dark)
         assert browser.evaluate("document.title") == "Audit of a classifier: skin"

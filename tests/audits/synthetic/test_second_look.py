@@ -14,6 +14,7 @@ from memorisk.audits.comparison.plants import no_plants
 from memorisk.audits.comparison.second_look import look_again
 from memorisk.audits.comparison.sets import Sets
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.run_images import SYNTHETIC, TRAIN, parts_of
 from memorisk.audits.synthetic import analysis
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.findings import compute_findings, with_alignments
@@ -173,7 +174,8 @@ def test_the_report_tells_how_pairs_are_aligned(evidence, monkeypatch) -> None:
     review = result.tables["review"].set_index("synthetic_image")
     assert "% of either side" in review["alignment"]["set-0001"]
     assert "confirmed by alignment" in review["found_by"]["set-0000"]
-    pictures = pair_pictures(evidence.sets, result, names)
+    sets = evidence.sets
+    pictures = pair_pictures(result, parts_of({TRAIN: sets.train, SYNTHETIC: sets.synthetic}, names))
     assert len(pictures.aligned) == 2
     shown = next(iter(pictures.aligned.values()))
     height = evidence.sets.train.images.shape[1]

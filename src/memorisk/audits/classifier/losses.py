@@ -110,7 +110,7 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
         write_scores(run / SCORES, names.evidence(evidence.evidence))
         result.save(run.path, beside=(SCORES,))
         keep_marks(run.path, evidence.marks, result.per_group, names)
-        write_report(run, result, gallery=None, redact=self.options.redact)
+        write_report(run, result, pictures=None, redact=self.options.redact)
         return result
 
 

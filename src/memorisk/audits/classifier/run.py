@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.dry_run import DryRun, describe_plan, measured_outlook, patient_doubts
@@ -21,7 +19,7 @@ from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
-from memorisk.audits.classifier.pages.wording import ResultView
+from memorisk.audits.classifier.pages.thumbnails import thumbnails
 from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan
 from memorisk.audits.classifier.rehearsal import PILOT, Choice, ModelChooser, choose_models
 from memorisk.audits.classifier.result import ClassifierVerdict, LookAlikes, Placebo, Privacy
@@ -46,6 +44,7 @@ from memorisk.audits.classifier.trainings import (
 )
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
+from memorisk.audits.run_images import CLASSIFIED, parts_of
 from memorisk.audits.runner import Audit, run_audit
 from memorisk.audits.subgroups import subgroups
 from memorisk.images.copies.duplicates import linked_groups
@@ -63,20 +62,6 @@ from memorisk.runs.folder import RunFolder, is_run, other_settings, read_config
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.classifiers.jobs import TrainJob, warm_up
-
-MOST_THUMBNAILS = 12
-
-
-def thumbnails(store: ImageStore, plan: Plan, result: Result, names: Pseudonyms) -> dict[str, np.ndarray]:
-    """Return the pixels [h, w, c] of images by the id that the report shows: the largest M, and who is flagged."""
-    top = (
-        result.per_image.dropna(subset=["M"])
-        .sort_values(["M", "image"], ascending=[False, True])["image"]
-        .head(MOST_THUMBNAILS)
-    )
-    row = dict(zip(names.names(store.manifest.images), range(store.manifest.n), strict=True))
-    chosen = dict.fromkeys([*map(str, top), *ResultView.of(result, redact=False).flagged_images().values()])
-    return {image: np.array(store.images[row[image]]) for image in chosen}
 
 
 @takes_settings(ClassifierOptions)
@@ -300,8 +285,9 @@ def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, p
     n_kept_marks = keep_marks(run.path, marks, result.per_group, names)
     if marks:
         run.log("takes over", marks=n_kept_marks, of=len(marks))
-    gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None
-    write_report(run, result, gallery=gallery, redact=options.redact)
+    parts = parts_of({CLASSIFIED: store}, names)
+    pictures = thumbnails(result, parts) if options.gallery and not options.redact else None
+    write_report(run, result, pictures=pictures, redact=options.redact)
     return result
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.store import ImageStore
+from memorisk.audits.run_images import SYNTHETIC, TRAIN, Parts
+from memorisk.images.pixels import same_channels
 from memorisk.report.blocks import Gallery, Name, Text, Thumbnail, data_uri
 
 MAX_PICTURES = 10
@@ -102,23 +102,19 @@ class ShownPairs:
     """Pixels of pairs by the ids that a report shows.
 
     Args:
-        train: Training images.
-        synthetic: Synthetic images.
-        names: Pseudonyms that the report was written with.
+        parts: Images of the training and of the synthetic part.
     """
 
-    def __init__(self, train: ImageStore, synthetic: ImageStore, names: Pseudonyms) -> None:
-        self.stores = train, synthetic
-        self.rows = [
-            {str(name): row for row, name in enumerate(names.names(store.manifest.images))} for store in self.stores
-        ]
+    def __init__(self, parts: Parts) -> None:
+        self.train, self.synthetic = parts(TRAIN), parts(SYNTHETIC)
 
     def images(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pixels of the training and the synthetic image."""
-        real, generated = (
-            np.asarray(store.images[rows[name]]) for store, rows, name in zip(self.stores, self.rows, pair, strict=True)
-        )
-        return real, generated
+        """Return the pixels of the training and the synthetic image, of equally many channels.
+
+        Raises:
+            InputError: One of the images cannot be read.
+        """
+        return same_channels(self.train.pixels_of(pair[0]), self.synthetic.pixels_of(pair[1]))
 
     def pictures(self, pairs: Iterable[Pair], mirrored: Collection[Pair] = ()) -> dict[Pair, PairPicture]:
         """Draw pairs side by side.

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.comparison.options import PartOptions
+from memorisk.audits.run_images import HELD_OUT, SYNTHETIC, TRAIN
 from memorisk.images.identity import DoubtedIds, IdDoubt, look_alike_doubt, look_alikes_across
 from memorisk.images.manifest import Manifest, shared_study_doubts
 from memorisk.images.options import ImageOptions
@@ -159,9 +160,6 @@ def is_nearly_blank(store: ImageStore) -> np.ndarray:
 def _range(store: ImageStore, rows: np.ndarray) -> np.ndarray:
     """Return the brightest value of each image less its darkest, [n]."""
     return np.array([int(image.max()) - int(image.min()) for image in (np.asarray(store.images[row]) for row in rows)])
-
-
-TRAIN, SYNTHETIC, HELD_OUT = "training", "synthetic", "held out"
 
 
 class ComparedParts:

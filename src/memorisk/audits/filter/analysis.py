@@ -15,7 +15,6 @@ import numpy as np
 
 from memorisk.audits.comparison.compared import labels_note
 from memorisk.audits.comparison.features import display_names, notes_without_images
-from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, ShownPairs
 from memorisk.audits.comparison.sets import n_unread
 from memorisk.audits.filter import result as results
 from memorisk.audits.filter.choice import Choice
@@ -35,7 +34,6 @@ from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
 from memorisk.audits.filter.wording import REASONS
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.report.columns import column_texts
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
@@ -248,16 +246,3 @@ def described_detectors(opened: Sequence[ScreeningDetector]) -> tuple[results.De
         )
         for one in opened
     )
-
-
-def closest_pairs(sets: FilterSets, result: Result, names: Pseudonyms) -> dict[Pair, PairPicture]:
-    """Return pictures of the pair that exposes each patient most, the closest first, by the ids in the report.
-
-    Args:
-        sets: Sets that hold the pixels.
-        result: Result whose tables name the pairs.
-        names: Pseudonyms that the tables were written with.
-    """
-    patients = result.per_group.head(MAX_PICTURES)
-    pairs = zip(column_texts(patients, "training_image"), column_texts(patients, "synthetic_image"), strict=True)
-    return ShownPairs(sets.train, sets.synthetic, names).pictures(pairs)

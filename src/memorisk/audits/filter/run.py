@@ -29,7 +29,7 @@ from memorisk.audits.comparison.features import display_names, feature_identity
 from memorisk.audits.comparison.set_audit import SetAudit
 from memorisk.audits.comparison.sets import Source, source_name
 from memorisk.audits.comparison.terms import Terms
-from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter, closest_pairs
+from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter
 from memorisk.audits.filter.choice import (
     Candidates,
     Choice,
@@ -43,11 +43,13 @@ from memorisk.audits.filter.decisions import Decision, decide_kept
 from memorisk.audits.filter.final_audit import audit_kept, auditor_names, plan_audit
 from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import cost_table, filter_page
+from memorisk.audits.filter.pictures import closest_pairs
 from memorisk.audits.filter.result import KEPT, Exclusions, FamilyCost, FamilyCount
 from memorisk.audits.filter.screening import open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.filter.wording import excluded_words
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.run_images import SYNTHETIC, TRAIN, parts_of
 from memorisk.audits.runner import REPORT, run_audit
 from memorisk.audits.synthetic.run import SyntheticPlan
 from memorisk.images.alterations.plants import planted_kinds
@@ -384,7 +386,8 @@ class FilterAudit(SetAudit[_FilterInputs, FilterEvidence, Result]):
         result = analyse_filter(evidence, options, names)
         result.save(run.path)
         _write_manifest(run, evidence, result, names)
-        pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
+        parts = parts_of({TRAIN: sets.train, SYNTHETIC: sets.synthetic}, names)
+        pictures = closest_pairs(result, parts) if options.gallery and not options.redact else None
         write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
         write_json(run / COMPLETION_FILE, result.verdict | {"kept": written}, recorded=True)
         return result

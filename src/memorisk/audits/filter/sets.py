@@ -17,8 +17,6 @@ import pandas as pd
 
 from memorisk.audits.comparison.knowledge import known_images
 from memorisk.audits.comparison.sets import (
-    SYNTHETIC,
-    TRAIN,
     ComparedParts,
     Manifests,
     Source,
@@ -31,6 +29,7 @@ from memorisk.audits.comparison.sets import (
 )
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import ExcludedIdentities, Exclusions, LookAlikeCounts
+from memorisk.audits.run_images import SYNTHETIC, TRAIN
 from memorisk.images.copies.duplicates import equal_sets, linked_groups
 from memorisk.images.copies.near_copies import near_copies, near_copies_between, rule_of_stores, same_pixels, thumbnails
 from memorisk.images.identity import look_alikes_across

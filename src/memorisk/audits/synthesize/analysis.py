@@ -17,17 +17,18 @@ import pandas as pd
 from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture
 from memorisk.audits.filter.analysis import (
     FilterEvidence,
-    closest_pairs,
     described_detectors,
     numbers_of,
     set_names,
 )
 from memorisk.audits.filter.choice import Choice
 from memorisk.audits.filter.decisions import Decision
+from memorisk.audits.filter.pictures import closest_pairs
 from memorisk.audits.filter.result import KEPT
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.run_images import SYNTHETIC, TRAIN, parts_of
 from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.loop import Loop
 from memorisk.audits.synthesize.options import SynthesizeOptions
@@ -266,4 +267,5 @@ def rejected_pairs(loop: Loop, ledger: Ledger, result: Result, names: Pseudonyms
     if not len(chosen):
         return {}
     pixels = loop.real.form.pixels(draw(loop.generator, chosen, loop.options.sampling(), loop.device))
-    return closest_pairs(_with_drawn(loop, pixels, ids=chosen["image"].tolist()), result, names)
+    sets = _with_drawn(loop, pixels, ids=chosen["image"].tolist())
+    return closest_pairs(result, parts_of({TRAIN: sets.train, SYNTHETIC: sets.synthetic}, names))

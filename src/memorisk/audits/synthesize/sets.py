@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.audits.comparison.knowledge import refuse_known, trained_on_more, unknown_weights
-from memorisk.audits.comparison.sets import TRAIN, Source, decode_alike, manifest_of, read_source
+from memorisk.audits.comparison.sets import Source, decode_alike, manifest_of, read_source
 from memorisk.audits.filter import sets as filter_sets
 from memorisk.audits.filter.sets import CALIBRATION, FilterSets
+from memorisk.audits.run_images import TRAIN
 from memorisk.audits.synthesize.ledger import StoredForm
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.table_three import COMPLETION_FILE

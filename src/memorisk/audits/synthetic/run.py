@@ -34,17 +34,9 @@ from memorisk.audits.comparison.plants import Plants, draw_plants, insert_plants
 from memorisk.audits.comparison.review import NO_REVIEW, Review, read_review
 from memorisk.audits.comparison.review_files import write_elsewhere, write_review
 from memorisk.audits.comparison.set_audit import SetAudit
-from memorisk.audits.comparison.sets import (
-    HELD_OUT,
-    SYNTHETIC,
-    TRAIN,
-    Sets,
-    Source,
-    decode_sets,
-    read_manifests,
-    source_name,
-)
+from memorisk.audits.comparison.sets import Sets, Source, decode_sets, read_manifests, source_name
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.run_images import HELD_OUT, SYNTHETIC, TRAIN, parts_of
 from memorisk.audits.runner import REPORT, run_audit
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
@@ -404,7 +396,8 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
         if (review := write_review(run.path, result.tables["review"])) is not None:
             run.log("asks", review=review.name)
         write_elsewhere(run.path, evidence.review.elsewhere)
-        pictures = pair_pictures(sets, result, names) if options.gallery and not options.redact else None
+        parts = parts_of({TRAIN: sets.train, SYNTHETIC: sets.synthetic}, names)
+        pictures = pair_pictures(result, parts) if options.gallery and not options.redact else None
         write_report(run / REPORT, result, pictures=pictures, redact=options.redact)
         return result
 

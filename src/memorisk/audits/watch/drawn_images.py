@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from memorisk.audits.comparison.sets import TRAIN, decode_alike
+from memorisk.audits.comparison.sets import decode_alike
+from memorisk.audits.run_images import TRAIN
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.real_images import RealImages
 from memorisk.images.sources.registry import load_manifest

@@ -17,8 +17,6 @@ import pandas as pd
 from memorisk.audits.comparison.features import encode, first_rows, values_by_pixels
 from memorisk.audits.comparison.knowledge import detector_notes
 from memorisk.audits.comparison.sets import (
-    HELD_OUT,
-    TRAIN,
     ComparedParts,
     Sets,
     Source,
@@ -29,6 +27,7 @@ from memorisk.audits.comparison.sets import (
     separate_held_out,
     stack_stores,
 )
+from memorisk.audits.run_images import HELD_OUT, TRAIN
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.images.identity import DoubtedIds
 from memorisk.images.manifest import Manifest

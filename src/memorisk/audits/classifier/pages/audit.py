@@ -62,12 +62,12 @@ MOST_NAMED = 12
 """Largest number of classes that a sentence names."""
 
 
-def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None = None, redact: bool = False) -> Page:
+def classifier_page(result: Result, *, pictures: Mapping[str, np.ndarray] | None = None, redact: bool = False) -> Page:
     """Lay out the report of a classifier audit.
 
     Args:
         result: Result with the tables of the classifier audit.
-        gallery: Pixels (``[h, w, c]``, uint8 or uint16) by image id, of the first flagged patients and of the most
+        pictures: Pixels (``[h, w, c]``, uint8 or uint16) by image id, of the first flagged patients and of the most
             memorized images; None for no pictures.
         redact: Leave out every id and every picture.
     """
@@ -78,7 +78,7 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
     target = target_section(reading)
     return Page(
         title=title,
-        lead=_first_screen(reading).blocks(glance(reading, gallery)),
+        lead=_first_screen(reading).blocks(glance(reading, pictures)),
         sections=[
             Section("The question, and what was not covered", _question(reading), "asked"),
             Section("Which classes are remembered", class_section(reading), "classes"),
@@ -96,7 +96,7 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
                 "flagged",
             ),
             *_look_alikes(reading),
-            Section("Most memorized images", _images(reading, None if redact else gallery), "images"),
+            Section("Most memorized images", _images(reading, None if redact else pictures), "images"),
             Section("How it was done", _methods(reading), "how"),
             Section("Assumptions and limits", _limits(reading), "limits"),
             Section("Words used here", [Definitions(wording.glossary(reading.unit, reading.units))], "words"),
@@ -379,7 +379,7 @@ def _look_alikes(reading: ResultView) -> list[Section]:
     return [Section("Perhaps one person under two ids", blocks, "alike")]
 
 
-def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:
+def _images(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) -> list[Block]:
     """Lay out the images with the largest M: pictures where they were requested, else their ids."""
     top = reading.top_images(MOST_IMAGES)
     if reading.redacted:
@@ -387,7 +387,7 @@ def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> li
     caption = (
         f"The {len(top)} images with the largest M. M of a single image is descriptive: chance has its share in it."
     )
-    if gallery is None:
+    if pictures is None:
         columns = [
             words("image", "Image", row=True),
             words("label", "Class"),
@@ -410,12 +410,12 @@ def _images(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> li
         ]
     items = [
         Thumbnail(
-            data_uri=data_uri(gallery[row["image"]]),
+            data_uri=data_uri(pictures[row["image"]]),
             caption=[Name(row["image"]), ["class ", Name(str(row.get("label")))], f"M {decimal(row['M'])}"],
             alternative="Training image, named below",
         )
         for row in top.to_dict("records")
-        if row.get("image") in gallery
+        if row.get("image") in pictures
     ]
     return [Gallery(items=items, caption=caption)] if items else [Paragraph("No image was scored.")]
 

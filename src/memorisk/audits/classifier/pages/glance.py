@@ -22,15 +22,15 @@ MOST_CLASSES = 8
 """Number of classes in its figure."""
 
 
-def glance(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:
+def glance(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) -> list[Block]:
     """Draw what answers the heading: attacks, flagged patients among all, classes, and the first flagged patients.
 
     Args:
         reading: Result with its numbers.
-        gallery: Pixels by image id; None for no pictures.
+        pictures: Pixels by image id; None for no pictures.
     """
     blocks: list[Block] = [*_exposure(reading), *_classes(reading)]
-    return [*blocks, *([] if reading.redacted else _patients(reading, gallery))]
+    return [*blocks, *([] if reading.redacted else _patients(reading, pictures))]
 
 
 def _exposure(reading: ResultView) -> list[Block]:
@@ -88,7 +88,7 @@ def _classes(reading: ResultView) -> list[Block]:
     return [in_short(interval_figure(table.head(MOST_CLASSES)), "Memorization by class", cut)]
 
 
-def _patients(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:
+def _patients(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) -> list[Block]:
     """Show the first flagged patients, each by an image and by its losses."""
     images = reading.flagged_images()
     strips = read_strips(reading.result.folder, list(images.values()))
@@ -98,7 +98,7 @@ def _patients(reading: ResultView, gallery: Mapping[str, np.ndarray] | None) -> 
     items = []
     for (label, group), image in images.items():
         strip = strips.get((label, image))
-        picture = "" if gallery is None or image not in gallery else data_uri(gallery[image])
+        picture = "" if pictures is None or image not in pictures else data_uri(pictures[image])
         if picture or strip:
             items.append(
                 Thumbnail(

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, ShownPairs, laid_on_one_another
-from memorisk.audits.comparison.sets import Sets
-from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.run_images import Parts
 from memorisk.audits.synthetic.result import MATRIX, Listing, SyntheticSummary
 from memorisk.images.copies.near_copies import MIRRORED
 from memorisk.report.columns import booleans, column_texts, rows
@@ -37,13 +36,12 @@ class Pictures:
     """Pairs whose details agree when the training image is mirrored: their difference is taken so, too."""
 
 
-def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
+def pair_pictures(result: Result, parts: Parts) -> Pictures:
     """Draw the pairs that the report names first, side by side, each in the first place that needs it.
 
     Args:
-        sets: Sets with the pixels.
         result: Result whose tables name the pairs.
-        names: Names of the images in the tables.
+        parts: Images of the training and of the synthetic part.
     """
     pairs, table = result.tables["pairs"], result.per_image
     listing = from_json(SyntheticSummary, result.summary).numbers.listing
@@ -69,9 +67,9 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
         pair for pair in dict.fromkeys(_memorized(result)) if pair not in exposed_pairs | {*near, *closest, *equal}
     ]
     mirrored -= {*_ids(rows(pairs, same & ~turned), "real_image", "image")}
-    pairs = ShownPairs(sets.train, sets.synthetic, names)
-    parts = (pairs.pictures(chosen, mirrored) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
-    return Pictures(*parts, aligned=_aligned(pairs, result), mirrored=frozenset(mirrored))
+    shown = ShownPairs(parts)
+    pictures = (shown.pictures(chosen, mirrored) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
+    return Pictures(*pictures, aligned=_aligned(shown, result), mirrored=frozenset(mirrored))
 
 
 def _memorized(result: Result) -> list[Pair]:
