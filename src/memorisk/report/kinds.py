@@ -17,6 +17,7 @@ from typing import Any, Literal
 from memorisk.runs.user_code.plugins import Registry
 
 _AUDITS, _CLASSIFIER = "memorisk.audits", "memorisk.audits.classifier"
+_COPY = "A copy shows the person's own image to everyone who gets the set."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,10 @@ class RunKind:
     """Name of what was audited, where a statement has several runs."""
     looked_for: str = ""
     """Sentence on what was looked for, for a data-protection officer."""
+    claim: str = ""
+    """Clause on what a failure shows, for a data-protection officer; the headlines of all statuses are made of it."""
+    faces: str = ""
+    """Sentence on what a listed person faces, for a data-protection officer."""
     passed: str = "Passed"
     """Headline of a run that passes."""
     written_again: str = ""
@@ -90,6 +95,9 @@ _OWN = (
         subject="the model",
         looked_for="Whether a model of this kind answers differently for a person because their images were in its "
         "training, and whether an outsider could tell from it who was.",
+        claim="the model reveals who was in its training data",
+        faces="Anyone who has the model and a person's image can try to tell whether they were a patient in the "
+        "training data.",
         clears="weights",
         lists_people=True,
         verdict_form=6,
@@ -108,6 +116,9 @@ _OWN = (
         subject="the models",
         looked_for="Whether the models answer differently for a person because their images were in the training, and "
         "whether an outsider could tell from it who was.",
+        claim="the models reveal who was in their training data",
+        faces="Anyone who has the models and a person's image can try to tell whether they were a patient in the "
+        "training data.",
         lists_people=True,
         verdict_form=6,
     ),
@@ -122,7 +133,9 @@ _OWN = (
         question="Does the model remember a mark?",
         title="Audit of a mark",
         subject="one mark",
-        looked_for="Whether the model reacts to one mark, such as a name in an image, that it may have seen once.",
+        looked_for="Whether the model reacts to one mark that it may have seen once.",
+        claim="the model remembers one mark, such as a name in an image",
+        faces="Anyone who can use the model and guesses the mark can find out that it was in the training data.",
         passed="The mark was not found",
         clears="weights",
         verdict_form=3,
@@ -141,6 +154,8 @@ _OWN = (
         title="Audit of a set of generated images",
         subject="generated images",
         looked_for="Whether generated images are copies of images of people in the training data.",
+        claim="generated images are copies of images of people",
+        faces=_COPY,
         passed="No copying of the kinds that were tried was found",
         clears="images",
         lists_people=True,
@@ -161,6 +176,8 @@ _OWN = (
         title="Filter of a set of generated images",
         subject="images left out",
         looked_for="Which generated images are too close to training images, and whether the others are copies.",
+        claim="kept images are copies of images of people",
+        faces=_COPY,
         clears="images",
         chooses_images=True,
         lists_people=True,
@@ -179,6 +196,8 @@ _OWN = (
         title="Images drawn, screened and drawn again",
         subject="images drawn anew",
         looked_for="Which drawn images are too close to training images, and whether the others are copies.",
+        claim="kept images are copies of images of people",
+        faces=_COPY,
         clears="images",
         chooses_images=True,
         lists_people=True,
@@ -197,6 +216,8 @@ _OWN = (
         title="Looks at a generator in training",
         subject="the training",
         looked_for="Whether the generator began to repeat its training images while it was trained.",
+        claim="the generator repeats its training images",
+        faces="A repeated image shows the person's own image to everyone who draws from the generator.",
         written_again="its report is report.html in it, and watch with the same settings writes that again",
     ),
     RunKind(
@@ -213,6 +234,7 @@ _OWN = (
         title="Figures of quality",
         subject="quality",
         looked_for="Only how good the generated images are, which says nothing of privacy.",
+        claim="generated images are copies of images of people",
         written_again="its report is report.html in it, without images and ids, and quality with the same settings "
         "writes that again",
     ),

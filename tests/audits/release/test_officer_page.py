@@ -4,17 +4,24 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from memorisk.audits.classifier.evidence import write_scores
+from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.cli.main import main
+from memorisk.report.kinds import KINDS as KINDS_OF_RUNS
 from memorisk.report.page import render_page
+from memorisk.report.statements.officer_findings import affected_people
 from memorisk.report.statements.officer_page import officer_page
-from memorisk.report.statements.statement import StatedReason, Statement
+from memorisk.report.statements.statement import HEADLINES, StatedReason, Statement
 from memorisk.runs.errors import InputError
+from memorisk.statistics.verdicts.class_reasons import times_as_probable
+from tests.audits.made_evidence import twin_evidence
 from tests.commands import refusal
 from tests.report.chromium import Chromium
 from tests.report.conftest import browser
@@ -66,7 +73,7 @@ def visible_text(statement: Statement) -> str:
     """What a reader sees of the page, without markup, style, script and the symbol of the box, which words repeat."""
     html = render_page(officer_page(statement)).partition("<main")[2].partition("<script>")[0]
     html = re.sub(r'<span class="symbol".*?</span>|<nav.*?</nav>', " ", html, flags=re.S)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.partition(">")[2]))
+    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.partition(">")[2])))
 
 
 def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path) -> None:
@@ -91,12 +98,83 @@ def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path
     assert f"{figures['listed'].value:.0f} training patients are nearer to the set than chance explains" in appendix
     assert f"{(exact.value or 0) * (exact.n or 0):.0f} of {exact.n} unchanged" in appendix
     clean = visible_text(make_statement("runs/clean", images=["clean"]))
-    assert "Nothing was found of what was looked for: copies that are unchanged or mirrored, and no others" in clean
+    assert "images are copies of images of people. Tried: copies that are unchanged or mirrored, and no others" in clean
     assert "It says nothing of copies that are turned, noisy, compressed, cropped or pasted in part" in clean
     assert "Other kinds, mostly missed: " in clean
     assert "This is no proof that nobody can be recognised" in clean
     assert "No file was tied to this audit" not in clean
     assert "No file was tied to this audit" in visible_text(make_statement("runs/losses"))
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS_OF_RUNS.items() if kind.statement])
+@pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
+def test_each_kind_has_a_headline_and_what_a_person_faces(runs: Path, name: str, status: str) -> None:
+    """The headlines of one kind differ by status, and those of runs of different claims are the statement's."""
+    stated = make_statement("runs/clean")
+    of_kind = replace(stated.audits[0], kind=name, status=status)
+    verdict = replace(stated.verdict, status=status)
+    text = visible_text(replace(stated, audits=(of_kind,), verdict=verdict))
+    kind = KINDS_OF_RUNS[name]
+    assert kind.claim
+    assert {"pass": "No sign was found that", "fail": "Signs were found that", "undecided": "could not be decided"}[
+        status
+    ] in text.partition(kind.claim)[0]
+    assert (f"What a person faces {kind.faces}" in text) == bool(kind.faces)
+    assert "What a person faces What" not in text
+    both = replace(stated, audits=(of_kind, replace(of_kind, kind="of another package")), verdict=verdict)
+    assert HEADLINES[status] in visible_text(both)
+
+
+def test_numbers_of_people_are_those_of_the_report(runs: Path, tmp_path: Path) -> None:
+    """Distinct people, not pairs: the page, its figure, and the report's own first screen and tables agree."""
+    planted = twin_evidence(sizes={"a": 40, "b": 40}, n_test=40, n_seeds=8, planted={"a": 1.0}, seed=2)
+    write_scores(tmp_path / "scores.parquet", planted)
+    audit_losses(tmp_path / "scores.parquet", out=tmp_path / "losses")
+    for run, table, column in (
+        (tmp_path / "losses", "per_group", "flagged"),
+        (Path("runs/copies"), "tables/review", "patient"),
+    ):
+        statement = make_statement(run)
+        text = main_part(visible_text(statement))
+        rows = pd.read_parquet(run / f"{table}.parquet")
+        people = set(rows["group"][rows[column]] if column == "flagged" else rows[column])
+        affected = affected_people(statement.audits[0])
+        assert affected is not None
+        assert affected.n == len(people) > 0
+        units = statement.audits[0].units
+        assert f"{len(people)} of {affected.n_all} {units} {affected.words}" in text
+        assert f"{len(people)} different ones {affected.words}" in text
+    report = (tmp_path / "losses" / "report.html").read_text("utf-8")
+    statement = make_statement(tmp_path / "losses")
+    affected = affected_people(statement.audits[0])
+    assert affected is not None
+    assert f"{affected.n} of {affected.n_all} {statement.audits[0].units} flagged" in report
+    rows = pd.read_parquet(tmp_path / "losses" / "per_group.parquet")
+    median = rows[rows["flagged"]].groupby("group")["M"].max().median()
+    assert times_as_probable(median) in main_part(visible_text(statement))
+
+
+def test_no_dots_of_0_people_where_none_could_have_been_found(runs: Path) -> None:
+    """An audit that could not look counts no people, which says nothing; a pass that counts none draws them."""
+    stated = make_statement("runs/clean")
+    nobody = {"to_leave_out": 0, "to_leave_out_people": 0}
+    for status, drawn in (("pass", True), ("undecided", False)):
+        page = render_page(officer_page(with_figures(stated, status, **nobody)))
+        assert ("<circle" in page) == drawn
+        assert (f"0 of {stated.audits[0].n_units} patients recognisable" in page) == drawn
+    losses = make_statement("runs/losses")
+    untested = with_figures(losses, "undecided", classes_tested=0, flagged=0)
+    assert "<circle" not in render_page(officer_page(untested))
+    assert "stand out</strong>" not in render_page(officer_page(untested))
+    tested = with_figures(losses, "undecided", classes_tested=1, flagged=0)
+    assert f"0 of {losses.audits[0].n_units} patients stand out" in render_page(officer_page(tested))
+
+
+def test_parts_without_content_are_left_out(runs: Path) -> None:
+    quality = visible_text(make_statement("runs/quality"))
+    assert "What a person faces" not in quality
+    assert "The audit counted no people" not in visible_text(make_statement("runs/feature"))
+    assert "How many people" not in visible_text(make_statement("runs/feature"))
 
 
 def with_figures(told: Statement, status: str, *reasons: StatedReason, **values: int) -> Statement:

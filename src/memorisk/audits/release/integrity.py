@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
 
-from memorisk.report.columns import booleans, distinct_scored
+from memorisk.report.columns import booleans, column_numbers, column_texts, distinct_scored, rows
 from memorisk.report.kinds import RunKind, kind_of, load_part, named_kind
 from memorisk.report.result import Result, redact, refuse_changed
 from memorisk.report.verdict_forms import refuse_other_form, verdict_form
@@ -42,6 +43,7 @@ class FinishedAudit:
         counted: Number of scored patients, or images; None where there is no such table.
         flagged: Number of them on the list that is shown, each once whatever the number of classes; None without a
             table.
+        flagged_gap: Median M of these in nats, of each its largest one; None where none is flagged.
         sha256: Checksum that identifies the result of the run.
     """
 
@@ -53,6 +55,7 @@ class FinishedAudit:
     tables: Mapping[str, pd.DataFrame]
     counted: int | None
     flagged: int | None
+    flagged_gap: float | None
     sha256: str
 
 
@@ -151,10 +154,17 @@ def _open_audit(folder: Path, kind: RunKind, config: Mapping[str, Any]) -> Finis
         result = result.replace(verdict={**result.verdict, "kept": whole.get("kept")})
     counted = distinct_scored(result.per_group, "group") if "group" in result.per_group else None
     listed = {"group", "flagged"} <= {*result.per_group.columns}
-    flagged = len(set(result.per_group["group"][booleans(result.per_group, "flagged")])) if listed else None
+    gaps: dict[str, float] = {}
+    if listed:
+        people = rows(result.per_group, booleans(result.per_group, "flagged"))
+        for group, gap in zip(column_texts(people, "group"), column_numbers(people, "M").tolist(), strict=True):
+            gaps[group] = max(gap, gaps.get(group, gap))
+    flagged, flagged_gap = len(gaps) if listed else None, median(gaps.values()) if gaps else None
     clean = _without_paths(redact(result), config)
     tables, seal = clean.all_tables(), file_sha256(folder / SEAL)
-    return FinishedAudit(folder, kind.name, config, clean.verdict, clean.summary, tables, counted, flagged, seal)
+    return FinishedAudit(
+        folder, kind.name, config, clean.verdict, clean.summary, tables, counted, flagged, flagged_gap, seal
+    )
 
 
 def open_watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
@@ -162,13 +172,13 @@ def open_watch(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
     refuse_damaged(folder / "watch.jsonl")
     lines = [json.loads(line) for line in (folder / "watch.jsonl").read_text("utf-8").splitlines()]
     table = read_table(folder / EVALUATIONS)
-    rows = [json_value(row) for row in table.to_dict("records")]
-    if not rows:
+    looks = [json_value(row) for row in table.to_dict("records")]
+    if not looks:
         raise InputError(f"{one_line(folder)} holds no look yet: {AGAIN}")
-    if rows != [{k: v for k, v in line.items() if k != "patients"} for line in lines]:
+    if looks != [{k: v for k, v in line.items() if k != "patients"} for line in lines]:
         raise InputError(f"{one_line(folder)}: {EVALUATIONS} and watch.jsonl tell of different looks; {AGAIN}")
     return FinishedAudit(
-        folder, "watch", config, {}, {}, {"looks": table}, None, None, file_sha256(folder / EVALUATIONS)
+        folder, "watch", config, {}, {}, {"looks": table}, None, None, None, file_sha256(folder / EVALUATIONS)
     )
 
 
@@ -178,7 +188,7 @@ def open_quality(folder: Path, config: Mapping[str, Any]) -> FinishedAudit:
     if json_value(table.to_dict("records")) != summary.get("quality"):
         raise InputError(f"{one_line(folder)}: {QUALITY} and its table tell different figures; {AGAIN}")
     return FinishedAudit(
-        folder, "quality", config, {}, summary, {"quality": table}, None, None, file_sha256(folder / QUALITY)
+        folder, "quality", config, {}, summary, {"quality": table}, None, None, None, file_sha256(folder / QUALITY)
     )
 
 

@@ -194,6 +194,9 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
         Figure(name="classes_tested", title="Classes that could be tested", value=tested),
         Figure(name="flagged", title=f"Flagged {units}, over all classes", value=flagged, n=n, unit=units),
     ]
+    if run.flagged_gap is not None:
+        title = f"Median M of the flagged {units}, in nats (chosen by their values: a description)"
+        figures.append(Figure(name="flagged_gap", title=title, value=run.flagged_gap, n=flagged, unit=units))
     if summary.noticeable is not None:
         figures += stated_figures(summary.noticeable, units=units)
     with_mean = table[table["mean"].notna()]

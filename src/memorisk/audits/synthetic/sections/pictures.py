@@ -67,9 +67,9 @@ def pair_pictures(result: Result, parts: Parts) -> Pictures:
         pair for pair in dict.fromkeys(_memorized(result)) if pair not in exposed_pairs | {*near, *closest, *equal}
     ]
     mirrored -= {*_ids(rows(pairs, same & ~turned), "real_image", "image")}
-    shown = ShownPairs(parts)
-    pictures = (shown.pictures(chosen, mirrored) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
-    return Pictures(*pictures, aligned=_aligned(shown, result), mirrored=frozenset(mirrored))
+    pair_images = ShownPairs(parts)
+    pictures = (pair_images.pictures(chosen, mirrored) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
+    return Pictures(*pictures, aligned=_aligned(pair_images, result), mirrored=frozenset(mirrored))
 
 
 def _memorized(result: Result) -> list[Pair]:

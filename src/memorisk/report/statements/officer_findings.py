@@ -1,0 +1,307 @@
+"""What runs looked for and found, what it means for a person, and what they missed: words of the officer's page."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from memorisk.images.alterations.plants import IN_WORDS, PLANT_KINDS
+from memorisk.report.blocks import Name, Text
+from memorisk.report.kinds import kind_of
+from memorisk.report.statements.officer_words import capital, either, joined, of_each
+from memorisk.report.statements.statement import (
+    ALSO,
+    FAIL,
+    FOUND,
+    HELD_OUT_PIXELS,
+    NOT_ASKED,
+    PASS,
+    UNDECIDED,
+    AuditStatement,
+    StatedReason,
+    Statement,
+)
+from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.class_reasons import times_as_probable
+from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, POWER, share_words
+from memorisk.statistics.verdicts.reasons import Bearing
+
+MOST, MOST_OF_ONE = 3, 8
+"""Largest numbers of sentences of a kind on the page, for several runs and for one; the model card has all."""
+_STATUS: Mapping[str, str] = {
+    PASS: "nothing was found",
+    FAIL: "signs were found",
+    UNDECIDED: "it could not be decided",
+    NOT_ASKED: "it says nothing of privacy",
+}
+_COUNTED = frozenset(
+    (
+        *("confirmed-pairs", "same-pixels", "held-out-pixels", "listed-patients", "nearer-than-every-held-out"),
+        *("nearly-identical", "too-many-nearly-identical", "held-out-nearly-identical", "second-look", "singled-out"),
+    )
+)
+"""Codes of the reasons of a set's verdict that its counts already state."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affected:
+    """People found by one audit, each once."""
+
+    n: int
+    n_all: int
+    """Number of people that it could have found."""
+    words: str
+    """Clause on what they do, as in "stand out"."""
+
+
+def affected_people(audit: AuditStatement) -> Affected | None:
+    """Count the different people found by one audit; None where it could have found none, which says nothing.
+
+    Args:
+        audit: Statement of one run.
+    """
+    counts = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
+    if kind_of(audit.kind).of_generated_set:
+        n, n_all = counts.get("to_leave_out_people"), _training_people(audit)
+        could, clause = bool(n) or audit.status == PASS, "recognisable in a generated image"
+    else:
+        n, n_all = counts.get("flagged"), audit.n_units or 0
+        could, clause = bool(counts.get("classes_tested")), "stand out"
+    return Affected(n=n, n_all=n_all, words=clause) if could and n is not None and 0 < n_all >= n else None
+
+
+def _training_people(audit: AuditStatement) -> int:
+    """Return the number of people in the training data of an audit; 0 where it is unknown."""
+    return next((part.units or 0 for part in audit.data if part.part == "training"), 0)
+
+
+def consequences(statement: Statement) -> Text:
+    """Describe what each finding means for a person, by the kind of run.
+
+    Args:
+        statement: Statement of finished runs.
+    """
+    return of_each(statement, _faced)
+
+
+def _faced(audit: AuditStatement) -> str:
+    """Describe what a person faces by one audit, with how often an attacker is right."""
+    values = [(figure.name, figure.value) for figure in audit.figures if figure.value is not None]
+    who = {
+        ("auc/", "target_auc/"): "an outsider",
+        ("twin_auc/",): "a person who also has a model without the image",
+    }
+    best = {
+        whom: 100 * max(attacks)
+        for names, whom in who.items()
+        if (attacks := [value for name, value in values if name.startswith(names)])
+    }
+    right = " names the right one in {:.0f} of 100 cases"
+    cases = [whom + (f" in {n:.0f}" if place else right.format(n)) for place, (whom, n) in enumerate(best.items())]
+    measured = f" Of a training image and a new one, {', '.join(cases)}; guessing is right in 50." if cases else ""
+    return kind_of(audit.kind).faces + measured
+
+
+def kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
+    """Return the kinds of copies that every audit of a set covers, and the others, in plain words.
+
+    Args:
+        statement: Statement of finished runs.
+    """
+    planted = [
+        {figure.name.removeprefix(FOUND) for figure in audit.figures if figure.name.startswith(FOUND)}
+        for audit in statement.audits
+        if kind_of(audit.kind).of_generated_set
+    ]
+    tried = set.intersection(*planted) if planted else set(PLANT_KINDS)
+    others = set(PLANT_KINDS) - tried
+    return [phrase for kind, phrase in IN_WORDS.items() if kind in tried], [
+        phrase for kind, phrase in IN_WORDS.items() if kind in others
+    ]
+
+
+def looked_for(statement: Statement) -> Text:
+    """Describe the question of each audit.
+
+    Args:
+        statement: Statement of finished runs.
+    """
+    return of_each(statement, lambda audit: kind_of(audit.kind).looked_for)
+
+
+def findings(statement: Statement) -> Text:
+    """Describe what each audit found, in counts, and where audits contradict each other.
+
+    Args:
+        statement: Statement of finished runs.
+    """
+    most = MOST_OF_ONE if len(statement.audits) == 1 else 1
+    findings = of_each(statement, lambda audit: _found_by(audit, most))
+    return joined([findings, *map(capital, _plain_reasons(statement.verdict.contradictions, most))])
+
+
+def _found_by(audit: AuditStatement, most: int) -> str:
+    """Describe what one audit found, its counts and its reasons: so many at most, and the number of further ones."""
+    text = "; ".join([capital(_STATUS[audit.status]), *_counts(audit, most)])
+    if audit.status not in (FAIL, UNDECIDED):
+        return text
+    because = "; ".join(_plain_reasons([one for one in audit.reasons if one.code not in _COUNTED], most))
+    return f"{text}. {'Why' if audit.status == UNDECIDED else 'Besides'}: {because}" if because else text
+
+
+def _plain_reasons(reasons: Sequence[StatedReason], most: int) -> list[str]:
+    """Take the plain sentences of failures and doubts, so many at most, and count the others."""
+    plain = list(dict.fromkeys(one.plain for one in reasons if one.bears_on in (Bearing.FAIL, Bearing.DOUBT)))
+    n_more = len(plain) - most
+    counted = n_more > 0 and most > 1  # of several runs the callout sends to the model card
+    return [*plain[:most], *([f"{plural(n_more, 'more reason', 'more reasons')} in the model card"] if counted else [])]
+
+
+def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
+    """Word the figures that are counts of people or images, or cases out of a hundred; so many zeros at most."""
+    value = {figure.name: figure.value for figure in audit.figures}
+    units = audit.units
+
+    def some(name: str, phrase: str, phrases: str) -> Iterator[str]:
+        """Yield a phrase for one, another for more; yield nothing where it was not counted."""
+        if (n := value.get(name)) is not None:
+            yield f"{n:,.0f} {phrase if n == 1 else phrases}" if n else f"no {phrase}"
+
+    one = units.removesuffix("s")
+    if audit.kind in ("classifier", "losses"):
+        if value.get("classes_tested") or value.get("flagged"):
+            of = f" of {audit.n_units:,}" if audit.n_units else ""
+            share = f", up to {100 * audit.level:.0f} in 100 of these by chance" if audit.level else ""
+            chance = share if value.get("flagged") else ""
+            yield from some("flagged", f"{one}{of} stands out{chance}", f"{units}{of} stand out{chance}")
+            if (gap := value.get("flagged_gap")) is not None:
+                times = times_as_probable(gap)
+                yield f"for half of them training on their images makes the right answer on these {times}, or more"
+        else:
+            yield f"nobody could have stood out, so that no list of {units} was possible"
+    if kind_of(audit.kind).of_generated_set:
+        yield from _copied(audit, most)
+    if audit.kind == "watch":
+        yield from some("listed", "training patient stood out at the last look", "training patients stood out at the "
+                        "last look")  # fmt: skip
+
+
+def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
+    """Word the evidence of copies, the gravest first; negative results come only where evidence is missing."""
+    figures = {figure.name: figure for figure in audit.figures}
+    values = {name: figure.value for name, figure in figures.items() if figure.value is not None}
+    counts = {name: int(value) for name, value in values.items()}
+    ahead = figures.get("ahead")
+    units = audit.units
+    one = units.removesuffix("s")
+
+    def people(n: int, part: str) -> str:
+        return plural(n, f"{part} {one}", f"{part} {units}")
+
+    clauses = list[str]()
+    if n := counts.get("confirmed"):
+        clauses.append(f"a person confirmed {plural(n, 'pair as a copy', 'pairs as copies')}")
+    if n := counts.get("same_pixels"):
+        whose = f" (of {people(counts['same_pixels_people'], 'training')})" if counts.get("same_pixels_people") else ""
+        clauses.append(plural(n, "generated image is a training image", "generated images are training images") + whose)
+    if n := counts.get(HELD_OUT_PIXELS):
+        what = plural(n, "generated image is an image", "generated images are images")
+        clauses.append(f"{what} of somebody on whom nothing should have been trained, point for point")
+    if n := counts.get("listed"):
+        clauses.append(f"{people(n, 'training')} {'is' if n == 1 else 'are'} nearer to the set than chance explains")
+    near, held = counts.get("nearly_identical", 0), counts.get("nearly_identical_held_out", 0)
+    if near or held:
+        who = " and ".join(people(m, part) for m, part in ((near, "training"), (held, "held-out")) if m)
+        clauses.append(f"{who} {'has' if near + held == 1 else 'have'} a nearly identical generated image")
+    if n := counts.get("second_look"):
+        what = plural(n, "generated image lies", "generated images lie")
+        clauses.append(f"{what} on an image of {people(counts.get('second_look_people', 0), 'training')} (second look)")
+    if n := counts.get("singled_out"):
+        clauses.append(plural(n, "generated image points at one person", "generated images each point at one person"))
+    if (n := counts.get("ahead")) and ahead is not None and ahead.p_value is not None and ahead.p_value <= AHEAD_LEVEL:
+        more = f"{people(n, 'training')} {'lies' if n == 1 else 'lie'} nearer to the set than every held-out one"
+        clauses.append(f"{more}, more than chance explains")
+    if not clauses:
+        zeros = {
+            "listed": f"no training {one} is nearer to the set than chance explains",
+            "singled_out": "no generated image points at one person",
+            "same_pixels": "no generated image is a training image",
+        }
+        clauses += [words for name, words in zeros.items() if name in counts][:most]
+    if n := counts.get("dismissed"):
+        as_none = plural(n, "pair, which counts as no copy", "pairs, which count as no copies")
+        clauses.append(f"a person dismissed {as_none}")
+    yield from clauses
+
+
+def noticed(statement: Statement) -> Text:
+    """Describe what would have been noticed.
+
+    Args:
+        statement: Statement of finished runs.
+    """
+    most = len(PLANT_KINDS) if len(statement.audits) == 1 else 1
+    sentences = list(dict.fromkeys(sentence for audit in statement.audits for sentence in _would_notice(audit, most)))
+    sentences = [*sentences[: 2 * MOST], *_mostly_missed(statement)]
+    return joined(sentences) or "Not known: nothing was hidden on purpose to find out what would be noticed."
+
+
+def _mostly_missed(statement: Statement) -> Iterator[str]:
+    """Name the kinds of copies that were tried, are not required, and of which an audit missed more than half."""
+    kinds = {
+        figure.name.removeprefix(ALSO)
+        for audit in statement.audits
+        for figure in audit.figures
+        if figure.name.startswith(ALSO) and figure.value is not None and figure.value < 1 / 2
+    }
+    if missed := [words for kind, words in IN_WORDS.items() if kind in kinds]:
+        most = len(missed) if len(statement.audits) == 1 else MOST
+        more = f", and {len(missed) - most} more" if len(missed) > most else ""
+        yield f"Other kinds, mostly missed: {', '.join(missed[:most])}{more}."
+
+
+def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
+    """Word what one audit would have noticed of a copy or of a person; among kinds of copies the least noticed ones."""
+    value = {figure.name: figure for figure in audit.figures}
+    planted = {name.removeprefix(FOUND): one for name, one in value.items() if name.startswith(FOUND) and one.n}
+    if planted:
+        least = sorted(planted.items(), key=lambda item: item[1].value or 0)[:most]
+        counts = [
+            f"{(one.value or 0) * (one.n or 0):.0f} of {one.n} {IN_WORDS.get(kind, kind)}"
+            for kind, one in (planted.items() if most >= len(planted) else least)
+        ]
+        yield "Copies were hidden in the set to see which would be noticed."
+        yield f"{'Noticed' if most >= len(planted) else 'Noticed least'}: {', '.join(counts)}."
+    gap = value.get("noticeable_gap")
+    if audit.kind in ("classifier", "losses"):
+        yield (
+            f"A single person would have been noticed in {share_words(POWER)} where training makes the right answer on "
+            f"their images {times_as_probable(gap.value)}, or more."
+            if gap is not None and gap.value is not None
+            else "A single person could have gone unnoticed, even if strongly remembered."
+        )
+    missed = value.get("miss_rate")
+    if missed is not None and missed.high is not None and most > 1:
+        yield f"Of copies of the kinds that the promise names at most {1000 * missed.high:.0f} in 1,000 are kept."
+
+
+def not_looked_at(statement: Statement) -> Text:
+    """Describe what was not looked at; only the first of many.
+
+    Args:
+        statement: Statement of finished runs.
+    """
+    texts = list(dict.fromkeys(text for audit in statement.audits for text in _not_examined(audit)))
+    most = MOST if len(statement.audits) > 1 else MOST_OF_ONE
+    more = [f"And {len(texts) - most} more, in the model card."] if len(texts) > most else []
+    entries: list[Text] = [Name(text) for text in texts[:most]]
+    pieces: list = []
+    for text in [*entries, *more]:
+        pieces += [text, " "]
+    return [*pieces, "People whose images took no part, and what somebody with other data could find out, were not "
+            "looked at."]  # fmt: skip
+
+
+def _not_examined(audit: AuditStatement) -> Iterator[str]:
+    """Yield what one audit did not look at, kinds of copies in plain words."""
+    if kinds := [IN_WORDS.get(kind, kind) for kind in audit.kinds_not_tried]:
+        yield f"Copies that are {either(kinds)}: not tried."
+    yield from audit.not_examined
