@@ -10,12 +10,15 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from PIL import Image
 
+MOST_BYTES = 60_000
+"""Largest number of bytes of a picture in a page: the sixty pairs of the largest report stay below 6 MB."""
+_WEBP_QUALITY = 80
 Kind = Literal["pass", "fail", "undecided", "note", "warning"]
 Tone = Literal["good", "middling", "bad", "quiet"]
 
@@ -167,7 +170,7 @@ class Thumbnail:
     """Single picture of a gallery."""
 
     data_uri: str
-    """Picture as ``data:image/png;base64,...``, from :func:`memorisk.report.blocks.data_uri`; empty for none."""
+    """Picture as ``data:image/...;base64,...``, from :func:`memorisk.report.blocks.data_uri`; empty for none."""
     caption: Sequence[Text]
     """Short lines below the picture."""
     alternative: str = ""
@@ -176,8 +179,8 @@ class Thumbnail:
     """Drawing below the picture, from :func:`memorisk.report.figures.glance.strip_plot`."""
 
     def __post_init__(self) -> None:
-        if self.data_uri and not self.data_uri.startswith("data:image/png;base64,"):
-            raise ValueError("a thumbnail is a PNG in a data URI, never an address; use data_uri()")
+        if self.data_uri and not self.data_uri.startswith(("data:image/png;base64,", "data:image/webp;base64,")):
+            raise ValueError("a thumbnail is a PNG or WebP in a data URI, never an address; use data_uri()")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,12 +255,14 @@ class Page:
 
 
 def data_uri(pixels: np.ndarray, *, side: int = 160) -> str:
-    """Shrink an image to fit ``side`` x ``side`` and write it as a PNG inside a data URI.
+    """Shrink an image to fit ``side`` x ``side`` and write it inside a data URI, in at most `MOST_BYTES` bytes.
+
+    It is a PNG. One that would be larger is a WebP with loss, whose sides are halved until it fits.
 
     Args:
-        pixels: Image ``[h, w]`` or ``[h, w, c]`` with c in {1, 3}, uint8, or uint16, which is stretched from its own
-            minimum and maximum to 8 bits. Images smaller than half of ``side`` are enlarged by whole factors, so that
-            pixels stay sharp.
+        pixels: Image ``[h, w]`` or ``[h, w, c]`` with c in {1, 2, 3, 4}, uint8, of which 2 and 4 have an opacity as
+            the last channel; or uint16, which is stretched from its own minimum and maximum to 8 bits. Images smaller
+            than half of ``side`` are enlarged by whole factors, so that pixels stay sharp.
         side: Longest edge in pixels.
 
     Raises:
@@ -266,8 +271,8 @@ def data_uri(pixels: np.ndarray, *, side: int = 160) -> str:
     array = np.asarray(pixels)
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or array.size == 0:
-        raise ValueError(f"a thumbnail needs [h, w], [h, w, 1] or [h, w, 3] pixels, got shape {np.shape(pixels)}")
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (2, 3, 4)) or array.size == 0:
+        raise ValueError(f"a thumbnail needs [h, w] pixels, or [h, w, c] of 1 to 4 channels, got {np.shape(pixels)}")
     if array.dtype == np.uint16:
         low, high = int(array.min()), int(array.max())
         array = np.round((array.astype(np.float64) - low) * (255 / max(high - low, 1))).astype(np.uint8)
@@ -280,6 +285,16 @@ def data_uri(pixels: np.ndarray, *, side: int = 160) -> str:
     elif longest * 2 <= side:
         factor = side // longest
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+    kind, content = "png", _encoded(image, "PNG", optimize=True)
+    while len(content) > MOST_BYTES:
+        if kind == "webp":
+            image = image.resize((max(1, image.width // 2), max(1, image.height // 2)), Image.Resampling.LANCZOS)
+        kind, content = "webp", _encoded(image, "WEBP", quality=_WEBP_QUALITY)
+    return f"data:image/{kind};base64," + base64.b64encode(content).decode("ascii")
+
+
+def _encoded(image: Image.Image, form: str, **how: Any) -> bytes:
+    """Return the bytes of an image file."""
     buffer = io.BytesIO()
-    image.save(buffer, format="PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    image.save(buffer, format=form, **how)
+    return buffer.getvalue()

@@ -4,10 +4,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.comparison.pictures import MAX_PICTURES, side_by_side
+from memorisk.audits.comparison.pictures import (
+    MAX_PICTURES,
+    MOST_AT_A_GLANCE,
+    PICTURE_SIDE,
+    aligned_gallery,
+    at_a_glance,
+    glance_gallery,
+    picture_gallery,
+    side_by_side,
+)
 from memorisk.audits.synthetic import run as audit_module
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.audits.synthetic.sections.pictures import Pictures, pair_pictures
+from memorisk.report.blocks import MOST_BYTES, Gallery, Page, Paragraph, Section, data_uri
+from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from tests.audits.synthetic.heads import NAME, use_heads
 from tests.audits.synthetic.making import parts, store_of
@@ -51,10 +62,10 @@ def test_no_pair_is_shown_twice(pictures: Pictures) -> None:
 def test_mirrored_pairs_are_shown_with_the_difference_to_the_mirrored_image(pictures: Pictures) -> None:
     wanted = {(f"train-{row:04d}", f"set-{row:04d}") for row in range(EQUAL, EQUAL + MIRRORED)}
     assert wanted <= {*pictures.exposed, *pictures.near}
-    assert wanted <= pictures.mirrored
     for pair in wanted:
         picture = (pictures.exposed | pictures.near)[pair]
-        made = picture.pixels.astype(int)
+        assert picture.mirrored
+        made = picture.pixels[..., :1].astype(int)
         assert made[9:, :8].max() <= 8 * picture.factor  # below the gap: what was added as noise
         assert np.abs(made[:8, :8] - made[:8, 9:]).max() > 8
 
@@ -87,9 +98,9 @@ def test_memorized_pairs_are_shown_where_they_are_not_yet(tmp_path, monkeypatch:
 def test_a_mirrored_difference_is_nothing_for_a_mirrored_copy() -> None:
     real = parts()[0][0]
     copy = real[:, ::-1]
-    assert side_by_side(real, copy, mirrored=True).pixels[9:, :8].max() == 0
+    assert side_by_side(real, copy, mirrored=True).pixels[9:, :8, 0].max() == 0
     assert side_by_side(real, copy, mirrored=True).factor == 1
-    np.testing.assert_array_equal(side_by_side(real, copy).pixels[9:, :8], np.abs(real.astype(int) - copy))
+    np.testing.assert_array_equal(side_by_side(real, copy).pixels[9:, :8, :1], np.abs(real.astype(int) - copy))
 
 
 def test_a_faint_difference_is_made_brighter_and_says_how_many_times() -> None:
@@ -98,7 +109,46 @@ def test_a_faint_difference_is_made_brighter_and_says_how_many_times() -> None:
     other[2:6, 2:6] += 7
     picture = side_by_side(real, other)
     assert picture.factor == 32, "7 x 32 is below white"
-    assert set(np.unique(picture.pixels[9:, :8])) == {0, 7 * 32}
+    assert set(np.unique(picture.pixels[9:, :8, 0])) == {0, 7 * 32}
     assert picture.difference_words == "difference 32 times brighter"
     other[2:6, 2:6] += 100
     assert side_by_side(real, other).factor == 2
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_what_lies_between_images_is_transparent_and_images_are_not(channels: int) -> None:
+    picture = side_by_side(*np.random.default_rng(0).integers(0, 256, (2, 8, 8, channels), dtype=np.uint8))
+    for pixels, opaque in ((picture.pixels, 3 * 64), (picture.row, 3 * 64)):
+        assert pixels.shape[2] == channels + 1
+        assert (pixels[..., channels] == 255).sum() == opaque
+        assert set(np.unique(pixels[..., channels])) == {0, 255}
+
+
+def test_a_report_of_sixty_pairs_shows_each_once_and_stays_below_6_mb() -> None:
+    """Noise of 224 x 224 pixels is as hard to compress as pictures get."""
+    large = side_by_side(*np.random.default_rng(0).integers(0, 256, (2, 224, 224, 3), dtype=np.uint8)).pixels
+    uri = data_uri(large, side=PICTURE_SIDE)
+    assert len(uri) < 4 / 3 * MOST_BYTES + 100
+    small = side_by_side(*np.zeros((2, 8, 8, 1), dtype=np.uint8))
+    kinds = ("exposed", "equal", "near", "closest", "paired")
+    pairs = {kind: {(f"{kind}{n}", f"made{n}"): small for n in range(MAX_PICTURES)} for kind in kinds}
+    shown = Pictures(**pairs, aligned={(f"real{n}", f"made{n}", ""): small for n in range(MAX_PICTURES)})
+    blocks = [aligned_gallery(shown.aligned), glance_gallery(shown.gravest, "")]
+    for chosen in pairs.values():
+        blocks += picture_gallery(chosen, "Pairs", shown.gravest)
+    page = render_page(Page(title="", lead=[], sections=[Section("", blocks, "a")]))
+    n_pictures = page.count("data:image/")
+    assert n_pictures == 60 + MOST_AT_A_GLANCE
+    assert n_pictures * len(uri) + 500_000 < 6_000_000
+
+
+def test_a_pair_of_the_first_screen_is_named_in_its_section_and_not_drawn_again() -> None:
+    picture = side_by_side(*np.zeros((2, 8, 8, 1), dtype=np.uint8))
+    pairs = {(f"real{n}", f"made{n}"): picture for n in range(MOST_AT_A_GLANCE + 2)}
+    above, gallery = picture_gallery(pairs, "Equal pixels", at_a_glance(pairs))
+    assert isinstance(above, Paragraph)
+    assert above.text == "Equal pixels: 6 pairs are at the top of this page."
+    assert isinstance(gallery, Gallery)
+    assert len(gallery.items) == 2
+    assert picture_gallery(at_a_glance(pairs), "Equal pixels", pairs) == [above]
+    assert picture_gallery({}, "Equal pixels", pairs) == []

@@ -7,14 +7,15 @@ import numpy as np
 
 from memorisk.audits.run_images import SYNTHETIC, TRAIN, Parts
 from memorisk.images.pixels import same_channels
-from memorisk.report.blocks import Gallery, Name, Text, Thumbnail, data_uri
+from memorisk.report.blocks import Block, Gallery, Name, Paragraph, Text, Thumbnail, data_uri
+from memorisk.runs.errors import plural
 
 MAX_PICTURES = 10
 MOST_AT_A_GLANCE = 6
 """Number of pairs on a first screen."""
 PICTURE_SIDE = 480
 """Side of the three pictures together in the report, in pixels."""
-_GAP = 0.04  # white between the pictures, as a share of their width
+_GAP = 0.04  # transparent between the pictures, as a share of their width
 
 
 Pair = tuple[str, str]
@@ -29,16 +30,25 @@ class PairPicture:
     """Two images and their difference in one picture."""
 
     pixels: np.ndarray
-    """Pixels of the picture, [h, w, C] uint8."""
+    """Pixels of the picture, [h, w, C + 1] uint8; the last channel is opaque but between the images."""
     factor: int
     """Factor by which the difference is shown brighter than it is."""
     row: np.ndarray
-    """The same training image, as it is or laid on the other, generated image and difference in a row, [h, w, C]."""
+    """The same training image, as it is or laid on the other, generated image and difference in a row, in this form."""
+    mirrored: bool = False
+    """Whether the difference is that to the mirrored training image."""
 
     @property
     def difference_words(self) -> str:
         """Say how the difference is shown; where nothing differs there is nothing to make brighter."""
-        return f"difference {self.factor} times brighter" if self.factor > 1 else "difference as it is"
+        brighter = f"difference {self.factor} times brighter" if self.factor > 1 else "difference as it is"
+        return f"{brighter}, to the mirrored training image" if self.mirrored else brighter
+
+    @property
+    def short_words(self) -> str:
+        """Say the same where there is little room."""
+        mirrored = ", mirrored" if self.mirrored else ""
+        return f"difference × {self.factor}{mirrored}"
 
 
 def amplified(difference: np.ndarray) -> tuple[np.ndarray, int]:
@@ -56,7 +66,7 @@ def amplified(difference: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def side_by_side(real: np.ndarray, synthetic: np.ndarray, *, mirrored: bool = False) -> PairPicture:
-    """Draw a real image and a synthetic one, below them the size of their difference, [2 H + gap, 2 W + gap, C].
+    """Draw a real image and a synthetic one, below them the size of their difference, [2 H + gap, 2 W + gap, C + 1].
 
     Args:
         real: Real image, [H, W, C] uint8 or uint16.
@@ -66,16 +76,9 @@ def side_by_side(real: np.ndarray, synthetic: np.ndarray, *, mirrored: bool = Fa
     pair = np.stack([real, synthetic]).astype(np.float64)
     low, high = (0.0, 255.0) if real.dtype == np.uint8 else (pair.min(), max(pair.max(), pair.min() + 1))
     pair = (pair - low) * (255 / (high - low))
-    height, width, channels = real.shape
-    gap = max(1, round(_GAP * width))
-    canvas = np.full((2 * height + gap, 2 * width + gap, channels), 255.0)
-    canvas[:height, :width] = pair[0]
-    canvas[:height, width + gap :] = pair[1]
     below, factor = amplified(np.abs((pair[0][:, ::-1] if mirrored else pair[0]) - pair[1]))
-    canvas[height + gap :, :width] = below
-    white = np.full((height, gap, channels), 255.0)
-    row = np.concatenate([pair[0], white, pair[1], white, below], axis=1)
-    return PairPicture(np.rint(canvas).astype(np.uint8), factor, np.rint(row).astype(np.uint8))
+    canvas, row = _joined([[pair[0], pair[1]], [below]]), _joined([[pair[0], pair[1], below]])
+    return PairPicture(canvas, factor, row, mirrored)
 
 
 def laid_on_one_another(real: np.ndarray, synthetic: np.ndarray, laid: np.ndarray) -> PairPicture:
@@ -87,15 +90,32 @@ def laid_on_one_another(real: np.ndarray, synthetic: np.ndarray, laid: np.ndarra
         laid: Pixels of the real image at each pixel of the synthetic one, [H, W, C].
 
     Returns:
-        Picture of [2 H + gap, 2 W + gap, C].
+        Picture of [2 H + gap, 2 W + gap, C + 1].
     """
+    aligned = side_by_side(laid, synthetic)
     canvas = side_by_side(real, synthetic).pixels
     height, width, _ = real.shape
-    aligned = side_by_side(laid, synthetic)
-    below, top = aligned.pixels, len(canvas) - height
-    canvas[top:, :width] = below[:height, :width]
-    canvas[top:, len(canvas[0]) - width :] = below[top:, :width]
+    top, left = len(canvas) - height, len(canvas[0]) - width
+    canvas[top:, :width] = aligned.pixels[:height, :width]
+    canvas[top:, left:] = aligned.pixels[top:, :width]
     return PairPicture(canvas, aligned.factor, aligned.row)
+
+
+def _joined(rows: list[list[np.ndarray]]) -> np.ndarray:
+    """Join images of one shape in rows with transparent gaps, [h, w, C + 1] uint8.
+
+    Args:
+        rows: Images [H, W, C] of 0 to 255, row by row.
+    """
+    height, width, channels = rows[0][0].shape
+    gap = max(1, round(_GAP * width))
+    n_columns = max(map(len, rows))
+    canvas = np.zeros((len(rows) * (height + gap) - gap, n_columns * (width + gap) - gap, channels + 1), dtype=np.uint8)
+    for y, images in enumerate(rows):
+        for x, image in enumerate(images):
+            place = canvas[y * (height + gap) :, x * (width + gap) :][:height, :width]
+            place[..., :channels], place[..., channels] = np.rint(image), 255
+    return canvas
 
 
 class ShownPairs:
@@ -144,39 +164,50 @@ def aligned_gallery(pairs: Mapping[tuple[str, str, str], PairPicture]) -> Galler
     return Gallery(items=items, caption=caption)
 
 
-def glance_gallery(pairs: Mapping[Pair, PairPicture], caption: str) -> Gallery:
-    """Show the first pairs on a first screen, each named by its generated image.
+def at_a_glance(pairs: Mapping[Pair, PairPicture]) -> dict[Pair, PairPicture]:
+    """Choose the first pairs, which a first screen has room for; sections do not show them again.
 
     Args:
         pairs: Pixels by training and synthetic image, the gravest first.
+    """
+    return dict(list(pairs.items())[:MOST_AT_A_GLANCE])
+
+
+def glance_gallery(pairs: Mapping[Pair, PairPicture], caption: str) -> Gallery:
+    """Show the first pairs on a first screen, each named by its training and its generated image.
+
+    Args:
+        pairs: Pixels of the pairs `at_a_glance`.
         caption: Caption of all pairs.
     """
     items = [
         Thumbnail(
             data_uri=data_uri(picture.row, side=PICTURE_SIDE),
-            caption=[Name(pair[1])],
+            caption=[[Name(pair[0]), ", ", Name(pair[1])], picture.short_words],
             alternative="A training image, a generated image and their difference",
         )
-        for pair, picture in list(pairs.items())[:MOST_AT_A_GLANCE]
+        for pair, picture in pairs.items()
     ]
     return Gallery(items=items, caption=caption, wide=True)
 
 
-def picture_gallery(pairs: Mapping[Pair, PairPicture], title: str, mirrored: frozenset[Pair]) -> Gallery:
-    """Show pairs of images with their difference.
+def picture_gallery(pairs: Mapping[Pair, PairPicture], title: str, at_top: Collection[Pair]) -> list[Block]:
+    """Show pairs of images with their difference, without those that the first screen shows.
 
     Args:
         pairs: Pixels by training and synthetic image.
         title: Title of these pairs.
-        mirrored: Pairs whose difference was taken from the mirrored training image.
+        at_top: Pairs of the first screen.
     """
     what = "A training image, a synthetic image and their difference, named below"
-    to_mirrored = {True: ", to the mirrored training image", False: ""}
-    items = [
-        _thumbnail(picture, pair, what, picture.difference_words + to_mirrored[pair in mirrored])
-        for pair, picture in pairs.items()
-    ]
-    return Gallery(items=items, caption=f"{title}: training image, synthetic image; below them their difference.")
+    rest = {pair: picture for pair, picture in pairs.items() if pair not in at_top}
+    n_above = len(pairs) - len(rest)
+    above = f"{title}: {plural(n_above, 'pair is', 'pairs are')} at the top of this page." if n_above else ""
+    if not rest:
+        return [Paragraph(above)] if above else []
+    items = [_thumbnail(picture, pair, what, picture.difference_words) for pair, picture in rest.items()]
+    caption = f"{title}: training image, synthetic image; below them their difference."
+    return [*([Paragraph(above)] if above else []), Gallery(items=items, caption=caption)]
 
 
 def _thumbnail(picture: PairPicture, pair: Pair, alternative: str, *lines: Text) -> Thumbnail:

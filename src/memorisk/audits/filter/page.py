@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.comparison.page_parts import DefinitionRows, footer, repeat_blocks, set_rows
-from memorisk.audits.comparison.pictures import Pair, PairPicture, glance_gallery, picture_gallery
+from memorisk.audits.comparison.pictures import Pair, PairPicture, at_a_glance, glance_gallery, picture_gallery
 from memorisk.audits.filter import wording
 from memorisk.audits.filter.result import (
     KEPT,
@@ -169,7 +169,7 @@ def exposed_section(
         return [*blocks, Paragraph("Ids are left out of this report. They are in the run's own tables.")]
     if pictures is None:
         return [*blocks, Paragraph("Pictures are left out of this report.")]
-    return [*blocks, picture_gallery(pictures, "The closest pairs", frozenset())] if pictures else blocks
+    return [*blocks, *picture_gallery(pictures, "The closest pairs", at_a_glance(pictures))]
 
 
 def exposed_facts(n: FilterNumbers) -> list[Fact]:
@@ -430,7 +430,7 @@ def left_out(
             )
         )
     if pictures:
-        blocks.append(glance_gallery(pictures, "Left out: training, generated, difference"))
+        blocks.append(glance_gallery(at_a_glance(pictures), "Left out: training, generated, difference"))
     return blocks
 
 

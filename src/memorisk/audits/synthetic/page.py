@@ -104,7 +104,7 @@ def _paired(result: Result, n: SyntheticNumbers, pictures: Pictures | None, reda
         return []
     gallery = []
     if pictures is not None and pictures.paired:
-        gallery = [picture_gallery(pictures.paired, "Memorized pairs that are not shown elsewhere", pictures.mirrored)]
+        gallery = picture_gallery(pictures.paired, "Memorized pairs that are not shown elsewhere", pictures.gravest)
     blocks = paired_section(result, n.paired, n.terms, redact, gallery)
     return [Section("Images and what they were generated from", blocks, "paired")]
 
@@ -217,7 +217,7 @@ def _exposed(result: Result, summary: SyntheticSummary, pictures: Pictures | Non
     if listing.n_exposing_images:
         blocks.append(Paragraph(terms.fill(wording.REST, n=count(listing.n_exposing_images))))
     if pictures is not None and pictures.exposed:
-        blocks.append(picture_gallery(pictures.exposed, "The pairs of this table", pictures.mirrored))
+        blocks += picture_gallery(pictures.exposed, "The pairs of this table", pictures.gravest)
     blocks += clusters
     if redact and len(chosen):
         blocks.append(Paragraph("Ids are left out of this report. They are in the run's own tables."))

@@ -408,10 +408,16 @@ def _images(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) -> l
             ),
             Paragraph("Pictures are left out of this report."),
         ]
+    at_top = {*reading.flagged_images().values()}
     items = [
         Thumbnail(
-            data_uri=data_uri(pictures[row["image"]]),
-            caption=[Name(row["image"]), ["class ", Name(str(row.get("label")))], f"M {decimal(row['M'])}"],
+            data_uri="" if row["image"] in at_top else data_uri(pictures[row["image"]]),
+            caption=[
+                Name(row["image"]),
+                ["class ", Name(str(row.get("label")))],
+                f"M {decimal(row['M'])}",
+                *(["picture at the top of this page"] if row["image"] in at_top else []),
+            ],
             alternative="Training image, named below",
         )
         for row in top.to_dict("records")

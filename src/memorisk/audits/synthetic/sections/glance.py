@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from memorisk.audits.comparison.pictures import Pair, PairPicture, glance_gallery
+from memorisk.audits.comparison.pictures import glance_gallery
 from memorisk.audits.synthetic.result import SyntheticSummary
 from memorisk.audits.synthetic.sections.numbers import kinds_figure
 from memorisk.audits.synthetic.sections.pictures import Pictures, suspects
@@ -29,7 +29,7 @@ def glance(result: Result, summary: SyntheticSummary, pictures: Pictures | None)
         blocks.append(dots_figure(len(exposing), n.sets.n_synthetic_images, "images", what))
     if n.power.recall is not None:
         blocks.append(in_short(kinds_figure(result, summary.settings.recall), "Planted copies noticed"))
-    if pictures is not None and (gravest := _gravest(pictures)):
+    if pictures is not None and (gravest := pictures.gravest):
         caption = "The gravest pairs" if exposing else "The nearest pairs"
         blocks.append(glance_gallery(gravest, f"{caption}: training, generated, difference"))
     return blocks
@@ -49,9 +49,3 @@ def exposing_images(result: Result, summary: SyntheticSummary) -> set[str]:
     if "singled_out" in result.tables:  # held-out images made it
         images |= {*column_texts(result.tables["singled_out"], "image")}
     return images | {*column_texts(suspects(result, summary.numbers.listing), "synthetic_image")}
-
-
-def _gravest(pictures: Pictures) -> dict[Pair, PairPicture]:
-    """Order the pictures of pairs: laid on one another, equal, of listed patients, nearly equal, closest."""
-    aligned = {(real, synthetic): picture for (real, synthetic, _), picture in pictures.aligned.items()}
-    return aligned | pictures.equal | pictures.exposed | pictures.near | pictures.closest

@@ -184,7 +184,9 @@ def pair_section(result: Result, n: SyntheticNumbers, pictures: Pictures | None,
     ]
     if pictures.exposed:
         blocks.append(Paragraph("Pairs that are shown above are not shown again."))
-    return [*blocks, *(picture_gallery(pairs, title, pictures.mirrored) for pairs, title in galleries if pairs)]
+    for pairs, title in galleries:
+        blocks += picture_gallery(pairs, title, pictures.gravest)
+    return blocks
 
 
 def _lists(summary: SyntheticSummary) -> list[Block]:

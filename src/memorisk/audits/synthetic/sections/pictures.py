@@ -5,7 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, ShownPairs, laid_on_one_another
+from memorisk.audits.comparison.pictures import (
+    MAX_PICTURES,
+    Pair,
+    PairPicture,
+    ShownPairs,
+    at_a_glance,
+    laid_on_one_another,
+)
 from memorisk.audits.run_images import Parts
 from memorisk.audits.synthetic.result import MATRIX, Listing, SyntheticSummary
 from memorisk.images.copies.near_copies import MIRRORED
@@ -32,8 +39,12 @@ class Pictures:
     aligned: dict[tuple[str, str, str], PairPicture]
     """Pictures of the most similar pairs that alignment confirms, laid on one another, by their ids and the transform;
     the report shows these in addition to the others."""
-    mirrored: frozenset[Pair]
-    """Pairs whose details agree when the training image is mirrored: their difference is taken so, too."""
+
+    @property
+    def gravest(self) -> dict[Pair, PairPicture]:
+        """Pairs of the first screen: laid on one another, equal, of listed patients, nearly equal, closest."""
+        laid = {(real, synthetic): picture for (real, synthetic, _), picture in self.aligned.items()}
+        return at_a_glance(laid | self.equal | self.exposed | self.near | self.closest)
 
 
 def pair_pictures(result: Result, parts: Parts) -> Pictures:
@@ -68,8 +79,10 @@ def pair_pictures(result: Result, parts: Parts) -> Pictures:
     ]
     mirrored -= {*_ids(rows(pairs, same & ~turned), "real_image", "image")}
     pair_images = ShownPairs(parts)
-    pictures = (pair_images.pictures(chosen, mirrored) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES]))
-    return Pictures(*pictures, aligned=_aligned(pair_images, result), mirrored=frozenset(mirrored))
+    pictures = (
+        pair_images.pictures(chosen, mirrored) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES])
+    )
+    return Pictures(*pictures, aligned=_aligned(pair_images, result))
 
 
 def _memorized(result: Result) -> list[Pair]:
