@@ -30,6 +30,12 @@ PER_PATIENT = 4
 LIMIT, OFFICER_LIMIT = 110, 200
 """Largest number of words before the first scroll, of a report and of the officer's page."""
 
+LONG_CLASSES = (
+    "bullous pemphigoid, mucous membrane type",
+    "epidermolysis bullosa acquisita, classic",
+    "pigmented_benign_keratosis_of_the_scalp_",
+    "squamous cell carcinoma in situ (Bowen's)",
+)
 STUDY = """
 protocol: paper
 seeds: [123, 456]
@@ -48,6 +54,8 @@ SETS = f"{PEOPLE} --detector pixels"
 COMMANDS: dict[str, tuple[str, str]] = {
     "classifier": (f"{AUDIT} --out classifier", "classifier/report.html"),
     "defended": (f"{AUDIT} --epochs 4 --out defended", ""),
+    "passed": (f"audit classifier DATA {PEOPLE} --models 24 --epochs 2 --out passed", "passed/report.html"),
+    "long names": ("audit classifier LONG/images.csv --models 16 --fail-on never --out long", "long/report.html"),
     "synthetic": (f"audit synthetic TRAIN SET --held-out HELD {SETS} --out synthetic", "synthetic/report.html"),
     "filter": (f"filter TRAIN SET filter --calibration HELD {SETS}", "filter/report.html"),
     "generator": (f"train generator TRAIN {PEOPLE} --steps 20 --snapshot-every 10 --out generator", ""),
@@ -92,8 +100,20 @@ def inputs(folder: Path) -> None:
         drawn = np.concatenate([parts["SET"][: 60 - n], copies[:n]])
         for k, image in enumerate(drawn):
             save(image, folder / "STEPS" / f"step-{step}" / f"{k:03}.png")
+    write_long_names(folder / "LONG", pixels[:900], labels[:900] % len(LONG_CLASSES))
     (folder / "study.yaml").write_text(STUDY)
     subprocess.run([sys.executable, "-c", EXPORT], cwd=folder, check=True, capture_output=True)
+
+
+def write_long_names(folder: Path, pixels: np.ndarray, labels: np.ndarray) -> None:
+    """Write images of classes with names of 40 characters, and of patients with unique ids as DICOM has them."""
+    lines, seen = ["path,label,patient"], [0] * len(LONG_CLASSES)
+    for image, label in zip(pixels, labels.tolist(), strict=True):
+        n = seen[label] = seen[label] + 1
+        patient = f"1.2.840.113619.2.55.3.2831164355.{label}.{1000 + n // PER_PATIENT}.{n // PER_PATIENT:06}"
+        save(image, folder / f"{patient}_{n % PER_PATIENT}.png")
+        lines.append(f'{patient}_{n % PER_PATIENT}.png,"{LONG_CLASSES[label]}",{patient}')
+    (folder / "images.csv").write_text("\n".join(lines) + "\n")
 
 
 def save(image: np.ndarray, file: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorisk.report.text import name_html, shorten, text_width, visible, visible_parts
+from memorisk.report.text import elided, name_html, shorten, text_width, visible, visible_parts
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,12 @@ def test_shortened_text_fits_and_keeps_its_beginning(text, limit):
     cut = shorten(text, limit)
     assert text_width(cut) <= limit
     assert cut == text or (cut.endswith("…") and text.startswith(cut[:-1]))
+
+
+def test_ids_that_differ_at_their_ends_differ_when_they_are_cut():
+    ids = [f"1.2.840.113619.2.55.3.2831164355.{n:04}" for n in (7, 8)]
+    short = [elided(text, 18) for text in ids]
+    assert len(set(short)) == 2
+    assert [len(text) for text in short] == [18, 18]
+    assert elided(ids[0], len(ids[0])) == ids[0]
+    assert elided("abcdef", 5) == "ab…ef"

@@ -7,10 +7,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from memorisk.report.blocks import Block, Figure, Panel, Section, Text
+from memorisk.report.blocks import Block, Figure, Name, Panel, Section, Text
 from memorisk.report.columns import column_numbers, count
 from memorisk.report.figures.glance import dots_plot, people_per_dot
 from memorisk.report.figures.intervals import Limits
+from memorisk.report.text import elided
+
+_NAME_LETTERS = 18
 
 
 def dots_figure(n_marked: int, n: int, units: str, what: str) -> Figure:
@@ -29,6 +32,15 @@ def dots_figure(n_marked: int, n: int, units: str, what: str) -> Figure:
         caption="" if each == 1 else f"One dot: {count(each)} {units}.",
         alternative="",
     )
+
+
+def short_name(text: str) -> Name:
+    """Return a name as a caption of a first screen has room for it; tables have all of it.
+
+    Args:
+        text: Name of a patient, an image or a class.
+    """
+    return Name(elided(text, _NAME_LETTERS))
 
 
 def in_short(figure: Figure, title: str, caption: Text = "") -> Figure:

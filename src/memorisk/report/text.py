@@ -58,6 +58,23 @@ def shorten(text: str, limit: int) -> str:
     return shortened + "\N{HORIZONTAL ELLIPSIS}"
 
 
+def elided(text: str, limit: int) -> str:
+    """Cut the middle out of a text that is longer than a limit: ids often differ at their ends alone.
+
+    Args:
+        text: Text.
+        limit: Largest number of characters.
+
+    Example:
+        >>> elided("1.2.840.113619.2.55.3.2831164355.0203", 17)
+        '1.2.840.…355.0203'
+    """
+    if len(text) <= limit:
+        return text
+    end = (limit - 1) // 2
+    return f"{text[: limit - 1 - end]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - end :]}"
+
+
 def text_width(text: str) -> float:
     """Return a text's width in average small letters of a proportional font, rounded up generously."""
     return sum(_character_width(c) for c in text)

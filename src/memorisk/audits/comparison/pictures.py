@@ -8,6 +8,7 @@ import numpy as np
 from memorisk.audits.run_images import SYNTHETIC, TRAIN, Parts
 from memorisk.images.pixels import same_channels
 from memorisk.report.blocks import Block, Gallery, Name, Paragraph, Text, Thumbnail, data_uri
+from memorisk.report.glance import short_name
 from memorisk.runs.errors import plural
 
 MAX_PICTURES = 10
@@ -47,8 +48,8 @@ class PairPicture:
     @property
     def short_words(self) -> str:
         """Say the same where there is little room."""
-        mirrored = ", mirrored" if self.mirrored else ""
-        return f"difference × {self.factor}{mirrored}"
+        brighter = f" × {self.factor}" if self.factor > 1 else ""
+        return f"difference{brighter}{', mirrored' if self.mirrored else ''}"
 
 
 def amplified(difference: np.ndarray) -> tuple[np.ndarray, int]:
@@ -95,9 +96,9 @@ def laid_on_one_another(real: np.ndarray, synthetic: np.ndarray, laid: np.ndarra
     aligned = side_by_side(laid, synthetic)
     canvas = side_by_side(real, synthetic).pixels
     height, width, _ = real.shape
-    top, left = len(canvas) - height, len(canvas[0]) - width
-    canvas[top:, :width] = aligned.pixels[:height, :width]
-    canvas[top:, left:] = aligned.pixels[top:, :width]
+    lower, right = len(canvas) - height, len(canvas[0]) - width
+    canvas[lower:, :width] = aligned.pixels[:height, :width]
+    canvas[lower:, right:] = aligned.pixels[lower:, :width]
     return PairPicture(canvas, aligned.factor, aligned.row)
 
 
@@ -183,7 +184,7 @@ def glance_gallery(pairs: Mapping[Pair, PairPicture], caption: str) -> Gallery:
     items = [
         Thumbnail(
             data_uri=data_uri(picture.row, side=PICTURE_SIDE),
-            caption=[[Name(pair[0]), ", ", Name(pair[1])], picture.short_words],
+            caption=[[short_name(pair[0]), ", ", short_name(pair[1])], picture.short_words],
             alternative="A training image, a generated image and their difference",
         )
         for pair, picture in pairs.items()

@@ -10,11 +10,11 @@ from memorisk.audits.classifier.evidence import WHOLE
 from memorisk.audits.classifier.pages.memorization import interval_figure
 from memorisk.audits.classifier.pages.strips import read_strips
 from memorisk.audits.classifier.pages.wording import ResultView
-from memorisk.report.blocks import Block, Figure, Gallery, Name, Thumbnail, data_uri
+from memorisk.report.blocks import Block, Figure, Gallery, Thumbnail, data_uri
 from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, percent, rows
 from memorisk.report.figures.glance import attack_plot
 from memorisk.report.flagged import number_flagged
-from memorisk.report.glance import dots_figure, in_short
+from memorisk.report.glance import dots_figure, in_short, short_name
 from memorisk.runs.errors import plural
 from memorisk.statistics.verdicts.levels import ATTACK_GATE
 
@@ -103,7 +103,7 @@ def _patients(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) ->
             items.append(
                 Thumbnail(
                     data_uri=picture,
-                    caption=[[Name(group), ", ", Name(label)], f"M {decimal(m_of[label, group])}"],
+                    caption=[[short_name(group), ", ", short_name(label)], f"M {decimal(m_of[label, group])}"],
                     alternative="Training image of the patient named below",
                     strip="" if strip is None else strip.svg,
                 )
