@@ -143,7 +143,7 @@ def test_numbers_of_people_are_those_of_the_report(runs: Path, tmp_path: Path) -
         assert affected.n == len(people) > 0
         units = statement.audits[0].units
         assert f"{len(people)} of {affected.n_all} {units} {affected.words}" in text
-        assert f"{len(people)} different ones {affected.words}" in text
+        assert f"; {len(people)} different {affected.units} {affected.words}" in text
     report = (tmp_path / "losses" / "report.html").read_text("utf-8")
     statement = make_statement(tmp_path / "losses")
     affected = affected_people(statement.audits[0])
@@ -161,7 +161,7 @@ def test_no_dots_of_0_people_where_none_could_have_been_found(runs: Path) -> Non
     for status, drawn in (("pass", True), ("undecided", False)):
         page = render_page(officer_page(with_figures(stated, status, **nobody)))
         assert ("<circle" in page) == drawn
-        assert (f"0 of {stated.audits[0].n_units} patients recognisable" in page) == drawn
+        assert (f"0 of {stated.audits[0].n_units} patients are recognisable" in page) == drawn
     losses = make_statement("runs/losses")
     untested = with_figures(losses, "undecided", classes_tested=0, flagged=0)
     assert "<circle" not in render_page(officer_page(untested))

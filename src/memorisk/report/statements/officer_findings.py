@@ -48,8 +48,10 @@ class Affected:
     n: int
     n_all: int
     """Number of people that it could have found."""
+    units: str
+    """Name of that many of them, as in "training patients"."""
     words: str
-    """Clause on what they do, as in "stand out"."""
+    """Clause on them, as in "stand out"."""
 
 
 def affected_people(audit: AuditStatement) -> Affected | None:
@@ -61,11 +63,15 @@ def affected_people(audit: AuditStatement) -> Affected | None:
     counts = {figure.name: int(figure.value) for figure in audit.figures if figure.value is not None}
     if kind_of(audit.kind).of_generated_set:
         n, n_all = counts.get("to_leave_out_people"), _training_people(audit)
-        could, clause = bool(n) or audit.status == PASS, "recognisable in a generated image"
+        could = bool(n) or audit.status == PASS
+        whose, clauses = "training ", ("is recognisable in a generated image", "are recognisable in a generated image")
     else:
         n, n_all = counts.get("flagged"), audit.n_units or 0
-        could, clause = bool(counts.get("classes_tested")), "stand out"
-    return Affected(n=n, n_all=n_all, words=clause) if could and n is not None and 0 < n_all >= n else None
+        could, whose, clauses = bool(counts.get("classes_tested")), "", ("stands out", "stand out")
+    if not could or n is None or not 0 < n_all >= n:
+        return None
+    units = audit.units.removesuffix("s") if n == 1 else audit.units
+    return Affected(n=n, n_all=n_all, units=f"{whose}{units}", words=clauses[n != 1])
 
 
 def _training_people(audit: AuditStatement) -> int:

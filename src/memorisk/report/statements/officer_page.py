@@ -163,7 +163,10 @@ def _people_of(audit: AuditStatement) -> str:
     if not audit.n_units or audit.kind == "feature":
         return ""
     affected = affected_people(audit)
-    listed = f"; {affected.n:,} different ones {affected.words}" if affected is not None and affected.n else ""
+    listed = ""
+    if affected is not None and affected.n:
+        different = "different " if affected.n > 1 else ""
+        listed = f"; {affected.n:,} {different}{affected.units} {affected.words}"
     parts = [f"{part.units:,} {_PEOPLE.get(part.part, part.part)}" for part in audit.data if part.units]
     if audit.units != "patients":
         return f"{audit.n_units:,} images; whose they are is unknown, so that each counts as one person{listed}"
