@@ -1,16 +1,21 @@
-"""Puts pages of results last in the site's search (a hook of mkdocs, named in mkdocs.yml): who searches has a task."""
+"""Weighs pages in the site's search (a hook of mkdocs, named in mkdocs.yml): a person who searches has a task."""
+
+from collections.abc import Mapping
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
-RESULTS = "results/"
-WEIGHT = 0.1
-"""Weight of a page of results beside that of a page that explains a command."""
+WEIGHTS: Mapping[str, float] = {
+    "results/": 0.1,
+    **dict.fromkeys(("notebooks/", "architecture.md", "method.md", "deviations.md", "papers-words.md"), 0.5),
+}
+"""Weight of the pages whose path begins so; other pages have 1."""
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Weigh pages of results less; their text stays as it is."""
-    if page.file.src_uri.startswith(RESULTS):
-        page.meta["search"] = {"boost": WEIGHT}
+    """Weigh a page; its text stays as it is."""
+    for beginning, weight in WEIGHTS.items():
+        if page.file.src_uri.startswith(beginning):
+            page.meta["search"] = {"boost": weight}
     return markdown

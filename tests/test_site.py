@@ -7,10 +7,15 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import yaml
@@ -23,6 +28,10 @@ from memorisk.cli.program import app
 from memorisk.report.kinds import KINDS
 from memorisk.report.statements.statement import run_headline
 from tests.commands import refusal
+from tests.report.chromium import Chromium
+from tests.report.conftest import browser
+
+__all__ = ["browser"]
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -229,6 +238,39 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     for style in site.rglob("*.css"):
         addresses = re.findall(r"(?:url\(|@import)\s*['\"]?([^'\")]+)", style.read_text("utf-8"))
         assert [address for address in addresses if is_elsewhere(address)] == [], style
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Server of files that logs nothing."""
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("class order", "own-training.html"),
+        ("gallery", "report.html"),
+        ("which file may be released", "release.html"),
+        ("officer page", "release.html"),
+    ],
+)
+def test_the_search_leads_to_the_page_that_answers(site: Path, browser: Chromium, query: str, answer: str) -> None:
+    """The first result of the site's own search, in a browser; results and records do not come before it."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.open(f"http://127.0.0.1:{server.server_port}/index.html?{urlencode({'q': query})}")
+        first = None
+        for _ in range(100):
+            first = browser.evaluate("document.querySelector('a.md-search-result__link')?.getAttribute('href') ?? null")
+            if first:
+                break
+            time.sleep(0.1)
+        server.shutdown()
+    assert first is not None
+    assert first.partition("?")[0].endswith(answer)
 
 
 def test_notebooks_are_pages_with_their_code_and_pictures(site: Path) -> None:
