@@ -168,7 +168,8 @@ PAGE = """# What is in sight before the first scroll?
 Output of `recipes/first_screens.py`: reports of the built-in digits in a headless Chromium, at {sizes} pixels. Words:
 all that contain a letter, in text and in drawings. First picture: its upper edge, bold where it lies below
 the first screen. Cut: tables of the whole page that are wider than their place, or "page" where the page itself is. The
-limit is {limit} words, {officer} for the officer's page.
+limit is {limit} words, {officer} for the officer's page. A short first screen (a pass) leaves room for the contents of
+the page, which are counted, too; so are the words of long names, of which the middle is cut out.
 
 {table}
 """

@@ -1,9 +1,11 @@
-"""Pictures of reports for the page on reading them: of the built-in digits, nobody's images, by a real Chromium.
+"""Pictures of reports for the pages of the site: of the built-in digits, nobody's images, by a real Chromium.
 
-Usage: python recipes/site_pictures.py [--runs runs/pictures] [--docs docs/pictures]
+Usage: python recipes/site_pictures.py [--runs runs/pictures] [--first-screens runs/first-screens]
+                                       [--docs docs/pictures] [--names NAME ...]
 
-Runs the demo and an audit of a synthetic set of digits in which sixty training images are hidden, opens both reports
-and keeps parts of them as small PNG files. A minute on two cores; needs Chromium.
+Runs the demo and an audit of a synthetic set of digits in which sixty training images are hidden, and one run of each
+further kind (`recipes/first_screens.py`, whose runs are kept). Opens their reports and keeps parts of them as small PNG
+files. A few minutes on two cores; needs Chromium.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from sklearn.datasets import load_digits
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+from recipes.first_screens import COMMANDS, make_runs  # noqa: E402
 from tests.report.chromium import Chromium, find_chromium  # noqa: E402
 
 WIDTH = 1200
@@ -32,6 +35,21 @@ PARTS = {
     "synthetic": {"verdict": ("main .lead", 900), "power": ("#power", 900), "exposed": ("#exposed", 560)},
 }
 """What is kept of each report: the first element that a selector finds, and at most so many lines of it."""
+FIRST_SCREENS = (
+    "filter",
+    "synthesize",
+    "quality",
+    "watch",
+    "feature",
+    "explain",
+    "compare",
+    "check",
+    "study",
+    "officer",
+)
+"""Runs of `recipes/first_screens.py` whose first screens are shown, each as NAME-verdict."""
+MOST_LINES = 720
+"""Largest number of lines of a first screen, in pixels."""
 BOX = "const b = document.querySelector({!r}).getBoundingClientRect(); [b.left, b.top, b.right, b.bottom]"
 
 
@@ -81,28 +99,54 @@ def kept(picture: Image.Image, box: list[float], path: Path, most: int) -> None:
     print(path, part.size, f"{len(file.getvalue()):,} bytes")
 
 
+def pictures_of(
+    browser: Chromium, name: str, page: Path, parts: dict[str, tuple[str, int]], places: tuple[Path, Path]
+) -> None:
+    """Keep parts of a report.
+
+    Args:
+        browser: Browser that draws it.
+        name: Name of the report, with which the names of its pictures begin.
+        page: Path of the report.
+        parts: Selector and largest number of lines of each part.
+        places: Folder for the picture of the whole page, and folder of the parts.
+    """
+    browser.open(page, width=WIDTH, height=1000)
+    whole = places[0] / f"{name}.png"
+    browser.screenshot(whole)
+    for part, (selector, most) in parts.items():
+        box = browser.evaluate("{" + BOX.format(selector) + "}")
+        kept(Image.open(whole), box, places[1] / f"{name}-{part}.png", most)
+
+
 def main() -> None:
-    """Both reports, and their parts."""
+    """Make the runs, and pictures of their reports."""
     parser = argparse.ArgumentParser(description="Pictures of reports, of the built-in digits.")
     parser.add_argument("--runs", type=Path, default=Path("runs/pictures"))
+    parser.add_argument("--first-screens", type=Path, default=Path("runs/first-screens"))
     parser.add_argument("--docs", type=Path, default=ROOT / "docs" / "pictures")
-    asked = parser.parse_args()
-    sets(asked.runs)
-    asked.docs.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--names", nargs="*", default=[*PARTS, *FIRST_SCREENS], choices=[*PARTS, *FIRST_SCREENS])
+    options = parser.parse_args()
+    sets(options.runs)
+    options.docs.mkdir(parents=True, exist_ok=True)
+    places = options.runs, options.docs
+    first_screens = [name for name in FIRST_SCREENS if name in options.names]
+    if first_screens:
+        options.first_screens.mkdir(parents=True, exist_ok=True)
+        make_runs(options.first_screens, list(COMMANDS))
     with Chromium(str(find_chromium())) as browser:
-        for name, words in commands(asked.runs).items():
-            run = asked.runs / name
-            done = subprocess.run(
-                [sys.executable, "-m", "memorisk.cli", "audit", *words, "--out", str(run)], check=False
-            )
+        for name, words in commands(options.runs).items():
+            if name not in options.names:
+                continue
+            run = options.runs / name
+            command = [sys.executable, "-m", "memorisk.cli", "audit", *words, "--out", str(run)]
+            done = subprocess.run(command, check=False)
             if done.returncode not in (0, 1):
                 raise SystemExit(done.returncode)
-            browser.open(run / "report.html", width=WIDTH, height=1000)
-            whole = asked.runs / f"{name}.png"
-            browser.screenshot(whole)
-            for part, (selector, most) in PARTS[name].items():
-                box = browser.evaluate("{" + BOX.format(selector) + "}")
-                kept(Image.open(whole), box, asked.docs / f"{name}-{part}.png", most)
+            pictures_of(browser, name, run / "report.html", PARTS[name], places)
+        for name in first_screens:
+            parts = {"verdict": ("main .lead", MOST_LINES)}
+            pictures_of(browser, name, options.first_screens / COMMANDS[name][1], parts, places)
 
 
 if __name__ == "__main__":
