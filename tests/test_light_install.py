@@ -23,6 +23,7 @@ SMALLEST = {
     "audit classifier": "digits --out new",
     "audit feature": "net.onnx --mark text:A --out new",
     "audit losses": "losses.npz --out new",
+    "audit patient": "run 17",
     "audit synthetic": "train made --out new",
     "bench copies": "images --detectors mse --out new",
     "bench detectors": "images --out new",

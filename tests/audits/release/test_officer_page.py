@@ -259,3 +259,11 @@ def test_the_page_alone_takes_no_folder_and_a_statement_takes_one(runs: Path, tm
     for given in ([], ["--page", tmp_path / "other.html", "--sign", tmp_path / "key.pem"]):
         assert "add --out FOLDER" in refusal(capsys, "statement", "runs/clean", *given)
     assert {*tmp_path.iterdir()} == {both, alone}
+
+
+def test_a_group_that_is_remembered_more_is_named_in_plain_words(runs: Path) -> None:
+    plain = "patients with sex F are remembered more than others with the same diagnosis or class"
+    of_women = StatedReason(code="subgroup-more-exposed", bears_on="limit", text="p 0.001", plain=plain)
+    for status in ("pass", "fail", "undecided"):
+        statement = with_figures(make_statement("runs/losses"), status, of_women)
+        assert plain in main_part(visible_text(statement)), status

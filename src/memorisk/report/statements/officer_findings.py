@@ -32,6 +32,8 @@ _STATUS: Mapping[str, str] = {
     UNDECIDED: "it could not be decided",
     NOT_ASKED: "it says nothing of privacy",
 }
+_OF_SUBGROUPS = frozenset(("subgroup-more-exposed",))
+"""Codes of the reasons that name a group of people; they limit a verdict and decide none."""
 _COUNTED = frozenset(
     (
         *("confirmed-pairs", "same-pixels", "held-out-pixels", "listed-patients", "nearer-than-every-held-out"),
@@ -146,7 +148,8 @@ def findings(statement: Statement) -> Text:
 
 def _found_by(audit: AuditStatement, most: int) -> str:
     """Describe what one audit found, its counts and its reasons: so many at most, and the number of further ones."""
-    text = "; ".join([capital(_STATUS[audit.status]), *_counts(audit, most)])
+    of_subgroups = [reason.plain for reason in audit.reasons if reason.code in _OF_SUBGROUPS]
+    text = "; ".join([capital(_STATUS[audit.status]), *_counts(audit, most), *of_subgroups])
     if audit.status not in (FAIL, UNDECIDED):
         return text
     because = "; ".join(_plain_reasons([one for one in audit.reasons if one.code not in _COUNTED], most))
