@@ -267,7 +267,7 @@ def test_a_checkpoint_with_a_payload_is_refused_and_not_executed(refused, tmp_pa
 
 def test_a_target_is_looked_at_before_any_training(refused, tmp_path, images):
     source = table(tmp_path / "set", [r | {"split": "test" if k % 3 == 0 else "train"} for k, r in enumerate(rows())])
-    assert "is not a file" in refused(source, "--target", tmp_path / "nowhere.pth")
+    assert "does not exist (memorisk audit classifier --help)" in refused(source, "--target", tmp_path / "nowhere.pth")
     torch.save(
         create_model("small_cnn", num_classes=3, in_chans=1, image_size=8, seed=0).state_dict(), tmp_path / "three.pth"
     )
@@ -346,7 +346,7 @@ VALUES = [
     (("--group-from", "(("), "regular expression"),
     (("--splits", "given"), "gives no split"),
     (("--train-settings.depth", 3), "name it with --train"),
-    (("--pseudonymise", "--pseudonym-key", "nowhere"), "cannot be read"),
+    (("--pseudonymise", "--pseudonym-key", "nowhere"), "nowhere: the file or folder does not exist"),
     (("--checkpoint-seconds", -1), "0 or more"),
     (("superfluous",), "1 word too many: superfluous"),
 ]
@@ -411,7 +411,9 @@ def test_what_is_no_run_cannot_be_compared_or_rendered(capsys, run, tmp_path, im
     assert "not a run folder" in refusal(capsys, "compare", run, tmp_path)
     assert "holds other files" in refusal(capsys, "compare", run, run, "--out", run)
     assert "name a file" in refusal(capsys, "report", run, "--out", tmp_path)
-    assert "is not a file" in refusal(capsys, "audit", "losses", tmp_path / "no.csv", "--out", tmp_path / "out")
+    assert "does not exist (memorisk audit losses --help)" in refusal(
+        capsys, "audit", "losses", tmp_path / "no.csv", "--out", tmp_path / "out"
+    )
     assert "lacks the columns" in refusal(
         capsys, "audit", "losses", run / "manifest.parquet", "--out", tmp_path / "out"
     )

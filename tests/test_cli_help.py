@@ -106,3 +106,17 @@ def test_what_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_words_that_no_command_takes_are_named(capsys) -> None:
     line = refusal(capsys, "audit", "synthetic", "TRAIN", "SET", "MORE", "REST", "--out", "x")
     assert line.startswith("memorisk: 2 words too many: MORE REST (")
+
+
+@pytest.mark.parametrize(
+    ("command", "shown_by"),
+    [
+        (("audit", "classifier", "digits", "--out", "x", "--modles", 3), "memorisk audit classifier --help"),
+        (("audit", "classifier", "digits"), "memorisk audit classifier --help"),
+        (("study", "generators", "--nothing", "x"), "memorisk study generators --help"),
+        (("images", "chek", "digits"), "memorisk images --help"),
+        (("nothing",), "memorisk --help"),
+    ],
+)
+def test_a_command_line_that_is_wrong_names_the_help_of_its_command(capsys, command, shown_by) -> None:
+    assert refusal(capsys, *command).endswith(f"({shown_by})\n")

@@ -15,12 +15,13 @@ import pytest
 import memorisk
 from memorisk.cli import program
 from memorisk.cli.main import main
+from tests.commands import refusal
 
 ROOT = Path(__file__).resolve().parents[1]
 MISSING = " which is not installed: pip install 'memorisk{extra}', without --no-deps"
 EXTRAS = {"view": "[view]", "track": "[tracking]"}
 SMALLEST = {
-    "audit classifier": "digits --out new",
+    "audit classifier": "images --out new",
     "audit feature": "net.onnx --mark text:A --out new",
     "audit losses": "losses.npz --out new",
     "audit patient": "run 17",
@@ -52,6 +53,9 @@ SMALLEST = {
     "watch": "run --out new",
 }
 """The shortest form of every command but gate."""
+INPUTS = ("folder", "generator", "images", "made", "one", "other", "others", "run", "train")
+FILES = ("image.png", "losses.npz", "net.onnx", "settings.yaml", "study.yaml")
+"""What these commands read."""
 PROGRAM = """
 import contextlib, io, json, sys
 sys.path.insert(0, sys.argv[1])
@@ -62,6 +66,17 @@ for line in json.loads(sys.argv[2]):
         code = main(line)
     print(json.dumps([code, out.getvalue(), error.getvalue()]))
 """
+LOADED = """
+import contextlib, io, json, sys
+from memorisk.cli.main import main
+for line in json.loads(sys.argv[1]):
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error):
+        code = main(line)
+    heavy = [m for m in ("torch", "numpy", "pandas", "scipy", "PIL", "multiprocessing") if m in sys.modules]
+    print(json.dumps([code, error.getvalue(), heavy]))
+"""
+"""Commands one after the other: a module that one of them loads is reported for the others, too."""
 
 
 def commands(of: Any = program.app, path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -107,15 +122,40 @@ def test_help_runs_without_any_library(packages: Path, tmp_path: Path) -> None:
 def test_a_command_without_its_libraries_says_what_to_install(packages: Path, tmp_path: Path) -> None:
     lines = [[*name.split(), *rest.split()] for name, rest in SMALLEST.items()]
     lines += [["--config", "settings.yaml", "images", "check", "images"], ["gate", "run", "--images", "images"]]
-    named = {"run", "images", "train", "made"}
-    for name in named:
+    for name in INPUTS:
         (tmp_path / name).mkdir()
+    for name in FILES:
+        (tmp_path / name).write_text("")
     (tmp_path / "images" / "1.png").write_bytes(b"no image")
     for line, (code, out, error) in zip(lines, light(packages, tmp_path, lines), strict=True):
         assert (code, out) == (2, ""), (line, error)
         assert MISSING.format(extra=EXTRAS.get(line[0], "")) in error, (line, error)
         assert error.count("\n") == 1, line
-    assert {path.name for path in tmp_path.iterdir()} == named
+    assert {path.name for path in tmp_path.iterdir()} == {*INPUTS, *FILES}
+
+
+def test_every_command_refuses_an_input_that_does_not_exist_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+    lines = [[*name.split(), *rest.split()] for name, rest in SMALLEST.items() if name != "plan pairs"]
+    lines += [["gate", "statement.json", "--images", "images"]]
+    words = [sys.executable, "-c", LOADED, json.dumps(lines)]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    for line, (code, error, heavy) in zip(lines, map(json.loads, ran.stdout.splitlines()), strict=True):
+        assert (code, heavy) == (2, []), (line, error)
+        assert "the file or folder does not exist" in error, line
+        assert error.count("\n") == 1, line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--target", "--weights", "--review", "--labels-csv", "--image-root", "--python-path", "--pseudonym-key"],
+)
+def test_every_option_that_names_a_file_refuses_one_that_does_not_exist(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str
+) -> None:
+    line = refusal(capsys, "audit", "classifier", "digits", option, tmp_path / "target", "--out", tmp_path / "run")
+    assert f"{tmp_path / 'target'}: the file or folder does not exist" in line
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_gate_runs(packages: Path, tmp_path: Path) -> None:

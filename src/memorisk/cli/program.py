@@ -4,6 +4,7 @@ Nothing heavier than cyclopts is imported until a command runs.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -79,11 +80,20 @@ def _with_config(
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         from memorisk.cli.urls import local_arguments
 
-        with local_arguments(bound.arguments) as arguments:
+        with local_arguments(bound.arguments, help_command(app.parse_commands(tokens)[0])) as arguments:
             bound.arguments.update(arguments)
             return command(*bound.args, **bound.kwargs)
     finally:
         app.config = None
+
+
+def help_command(words: Sequence[str]) -> str:
+    """Return what shows the help of a command, as in ``memorisk audit losses --help``.
+
+    Args:
+        words: Words of the command; empty where none is known.
+    """
+    return " ".join((NAME, *words, "--help"))
 
 
 _NO = ("false", "f", "no", "n", "0")
@@ -181,4 +191,4 @@ def run(words: list[str]) -> int:
         if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
             rest = error.unused_tokens
             message = f"{len(rest)} word{'s' if len(rest) > 1 else ''} too many: {' '.join(rest)}"
-        raise UsageError(f"{one_line(message)} (memorisk --help)") from None
+        raise UsageError(f"{one_line(message)} ({help_command(error.command_chain or ())})") from None

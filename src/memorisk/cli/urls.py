@@ -2,7 +2,7 @@
 
 Images and weights keep their URL, which `images.sources.registry.load_manifest` and
 `models.weight_files.read_state_dict` resolve: the URL is part of the name of a training, which must be the same on
-every machine. Images that do not exist are refused here, before the command loads anything heavy.
+every machine. Inputs that do not exist are refused here, before the command loads anything heavy.
 """
 
 import re
@@ -16,14 +16,17 @@ from memorisk.images.sources.places import refuse_nowhere
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.storage.locations import LIBRARIES, origin_of, refuse_run_at_url, url_of
 
-_RESOLVED_LATER = frozenset(
-    (
-        *("images", "train", "synthetic", "held_out", "probes", "calibration", "image_root", "labels_csv"),
-        *("weights", "feature_weights", "classifier_weights", "conditioning_weights"),
-    )
-)
+_IMAGES = ("images", "train", "synthetic", "held_out", "probes", "calibration")
+_WEIGHTS = ("weights", "feature_weights", "classifier_weights", "conditioning_weights")
+_RESOLVED_LATER = frozenset((*_IMAGES, "image_root", "labels_csv", *_WEIGHTS))
 _RUNS = frozenset(("out", "page", "run", "runs", "first", "second", "places", "training", "table"))
 """Arguments that name a run folder, or a file to write."""
+_WRITTEN = frozenset(("out", "page", "arrays", "store", "log_to"))
+"""Paths that need not exist. A command reads every other path."""
+_PLACES = ("training", "source", "generator", "models")
+"""Arguments other than images whose text names files or folders."""
+_NAMES_OR_FILES = (*_WEIGHTS, "detector", "features", "encoder")
+"""Arguments whose text is a known name or, with a slash, a path."""
 _NEVER_READ = frozenset(("store", "cluster", "log_to", "to", "python_path"))
 _INSIDE = re.compile(rf"(?:(.*)[:@=])?((?:{'|'.join(sorted(LIBRARIES))})://.*)", re.DOTALL)
 
@@ -49,11 +52,15 @@ def _holds(value: Any) -> bool:
 
 
 @contextmanager
-def local_arguments(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def local_arguments(arguments: dict[str, Any], help_command: str) -> Iterator[dict[str, Any]]:
     """Give the arguments of a command with local copies in place of URLs, while the command runs.
 
+    Args:
+        arguments: Arguments and settings, by name.
+        help_command: Command that shows the help, for the refusal of an input that does not exist.
+
     Raises:
-        InputError: A run folder is at a URL, an input at a URL cannot be used, or images do not exist. Nothing was
+        InputError: A run folder is at a URL, an input at a URL cannot be used, or an input does not exist. Nothing was
             written.
         MemoriskError: A storage does not answer.
     """
@@ -62,11 +69,8 @@ def local_arguments(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if flat.get("print_config"):
         yield _shown(arguments)
         return
+    _refuse_missing({name: value for name, value in flat.items() if name != "train"} | arguments, help_command)
     if not _holds(tuple(flat.values())):
-        sources = [arguments.get(name) for name in ("images", "train", "synthetic")]  # a setting "train" is a function
-        for source in (*sources, flat.get("held_out")):
-            if isinstance(source, str):
-                refuse_nowhere(source)
         yield arguments
         return
     store = flat.get("store")
@@ -89,6 +93,28 @@ def _refuse_runs(flat: Mapping[str, Any]) -> None:
         for value in values:
             if isinstance(value, (str, Path)):
                 refuse_run_at_url(f"--{name}" if name in ("out", "page", "table") else name.upper(), value)
+
+
+def _refuse_missing(values: Mapping[str, Any], help_command: str) -> None:
+    """Refuse inputs that do not exist.
+
+    Args:
+        values: Arguments and settings by name, but for a setting ``train``, which names a function.
+        help_command: Command whose help says what an argument may be.
+
+    Raises:
+        InputError: A file or folder does not exist.
+    """
+    for name, value in values.items():
+        for word in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(word, Path) and name not in _WRITTEN:
+                refuse_nowhere(str(word), help_command)
+            elif not isinstance(word, str):
+                continue
+            elif name in _IMAGES:
+                refuse_nowhere(word)
+            elif (name in _PLACES or (name in _NAMES_OR_FILES and "/" in word)) and "@" not in word:  # NAME@WEIGHTS
+                refuse_nowhere(word, help_command)
 
 
 def _with_urls(message: str, values: Iterable[Any]) -> str:

@@ -169,7 +169,7 @@ def test_what_is_not_this_model_is_refused_before_anything_is_written(cifar, pub
         (("--target", str(other_head)), "has 6 outputs"),
         (("--target", str(headless)), "the file has none"),
         (("--target", str(short)), "missing"),
-        (("--target", str(tmp_path / "no.pth")), "is not a file"),
+        (("--target", str(tmp_path / "no.pth")), "the file or folder does not exist"),
         (("--target", str(published), "--target-classes", names.replace("cat", "kat")), "on one side only"),
         (("--target", str(published), "--target-classes", names + ",cat"), "must name the 10 classes"),
     ):

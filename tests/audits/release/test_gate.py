@@ -132,8 +132,8 @@ def test_bad_input_is_no_answer(runs: Path, stated: Path, tmp_path: Path, capsys
     assert "nothing is named for release" in refusal(capsys, "gate", stated)
     for more in ([], ["--images", "clean"]):  # what is missing is named first
         line = refusal(capsys, "gate", "NOPE", *more)
-        assert "there is no NOPE: name a privacy-statement.json, its folder, or a folder of a finished run" in line
-    assert "no file or folder" in refusal(capsys, "gate", stated, "--images", "absent")
+        assert "NOPE: the file or folder does not exist (memorisk gate --help)" in line
+    assert "the file or folder does not exist" in refusal(capsys, "gate", stated, "--images", "absent")
     assert "not valid JSON" in refusal(capsys, "gate", "models/net.safetensors", "--images", "clean")
     assert "is not a run folder" in refusal(capsys, "gate", "clean", "--images", "clean")
 

@@ -1,10 +1,12 @@
-"""A check whether the images that a user names exist. It loads nothing heavy: a misspelt folder is refused at once."""
+"""A check whether the files and folders that a user names exist. It loads nothing heavy, so that it answers at once."""
 
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
 from memorisk.runs.errors import InputError, one_line
+
+_BUILT_IN = "the built-in images are called digits"
 
 
 def several_sources(source: str) -> list[str]:
@@ -16,17 +18,26 @@ def several_sources(source: str) -> list[str]:
     return parts if len(parts) > 1 and all(parts) else [source]
 
 
-def nowhere(source: str | Path) -> InputError:
-    """Return the error for a path that does not exist; it names the closest name there, or else the built-in images."""
-    path, hint = Path(source), " (the built-in images are called digits)"
+def nowhere(source: str | Path, otherwise: str = _BUILT_IN) -> InputError:
+    """Return the error for a path that does not exist; it names the closest name there.
+
+    Args:
+        source: Path from the user.
+        otherwise: Way out that the error names where no name is close.
+    """
+    path, hint = Path(source), f" ({otherwise})"
     with suppress(OSError, ValueError):
         if near := get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=1):
             hint = f". Did you mean {one_line(path.parent / near[0], 120)!r}?"
     return InputError(f"{one_line(source)}: the file or folder does not exist{hint}")
 
 
-def refuse_nowhere(source: str) -> None:
+def refuse_nowhere(source: str, otherwise: str = _BUILT_IN) -> None:
     """Refuse a path that does not exist; the reader checks sources that may not be paths: digits, NAME:REST, URLs.
+
+    Args:
+        source: Path from the user.
+        otherwise: Way out, as for `nowhere`.
 
     Raises:
         InputError: The path does not exist.
@@ -38,4 +49,4 @@ def refuse_nowhere(source: str) -> None:
         return
     for part in several_sources(source):
         if part != "digits" and ":" not in part and not Path(part).exists():
-            raise nowhere(part)
+            raise nowhere(part, otherwise)
