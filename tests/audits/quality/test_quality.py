@@ -156,7 +156,7 @@ def test_refusals_write_nothing(digits, tmp_path, capsys):
     assert "figures names 'FID' twice" in refusal(capsys, *command, "--figures", "FID", "FID")
     assert "Did you mean 'KID'" in refusal(capsys, *command, "--figures", "KIDD")
     assert "held-out real images" in refusal(capsys, *command, "--classifier", "auto")
-    assert "belongs to a file of features" in refusal(capsys, *command, "--synthetic-features", "x.npy")
+    assert "belongs to a file of features" in refusal(capsys, *command, "--synthetic-features", digits / "real.csv")
     trained = (*command, "--held-out-split", "test", "--figures", "FID", "--classifier", "small_cnn")
     assert "nowhere.pth" in refusal(capsys, *trained, "--classifier-weights", "nowhere.pth")
     inside = ("quality", digits / "real.csv", digits / "made", "--out", digits / "made" / "x")

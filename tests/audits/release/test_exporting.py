@@ -142,7 +142,7 @@ def test_images_that_nobody_dismissed_stay_behind(
         ("clean", "runs/copies", "which the review names: give the set that was audited"),
         ("copies", "runs/quality", "holds no review.csv"),
         ("copies", "nowhere.csv", "nowhere.csv"),
-        ("copies", "runs/copies/pairs.csv", "the file does not exist"),
+        ("copies", "runs/copies/pairs.csv", "the file or folder does not exist"),
         ("copies", "table.csv", "is not a review.csv"),
     ],
 )

@@ -256,9 +256,10 @@ def test_the_page_alone_takes_no_folder_and_a_statement_takes_one(runs: Path, tm
     assert "Statement:" not in told
     assert alone.read_bytes() == (both / "page.html").read_bytes()
     assert {*tmp_path.iterdir()} == {both, alone}
+    (tmp_path / "key.pem").write_text("")
     for given in ([], ["--page", tmp_path / "other.html", "--sign", tmp_path / "key.pem"]):
         assert "add --out FOLDER" in refusal(capsys, "statement", "runs/clean", *given)
-    assert {*tmp_path.iterdir()} == {both, alone}
+    assert {*tmp_path.iterdir()} == {both, alone, tmp_path / "key.pem"}
 
 
 def test_a_group_that_is_remembered_more_is_named_in_plain_words(runs: Path) -> None:

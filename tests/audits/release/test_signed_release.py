@@ -151,7 +151,7 @@ def test_a_statement_of_another_set_is_refused(runs, signed, keys, tmp_path, cap
 
 
 def test_a_key_that_cannot_be_used_stops_before_anything_is_written(runs, keys, tmp_path, capsys) -> None:
-    for key, said in ((keys / "ours.pub.pem", "public key"), (keys / "none.pem", "cannot be read")):
+    for key, said in ((keys / "ours.pub.pem", "public key"), (keys / "none.pem", "does not exist")):
         line = refusal(capsys, "statement", "runs/clean", "--sign", key, "--out", tmp_path / "out")
         assert said in line
     assert not (tmp_path / "out").exists()

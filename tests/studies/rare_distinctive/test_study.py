@@ -231,7 +231,7 @@ def test_another_protocol_is_another_study(tmp_path: Path, capsys: pytest.Captur
     study_rare_distinctive(config(**one), out=tmp_path / "s")
     with pytest.raises(InputError, match="holds a run with protocol = paper, now asked: corrected"):
         study_rare_distinctive(config(protocol="corrected", **one), out=tmp_path / "s")
-    assert "cannot be read" in refusal(
+    assert "no.yaml: the file or folder does not exist" in refusal(
         capsys, "study", "rare-distinctive", "--config", "no.yaml", "--out", tmp_path / "t"
     )
 
