@@ -1,6 +1,7 @@
 """Parts of another package, installed beside memorisk: found by their entry points, used like memorisk's own."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent / "plugin_package"
+from memorisk.audits.classifier.evidence import write_scores
+from tests.audits.made_evidence import twin_evidence
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "tests" / "plugin_package"
 
 USE = """
 import sys
@@ -95,7 +100,7 @@ def test_its_parts_work_like_memorisks_own(tmp_path: Path) -> None:
     [
         ({"broken": "memorisk_more:nothing"}, "broken of the package memorisk-more cannot be loaded (AttributeError"),
         ({"cosine": "memorisk_more:hellinger"}, "it must be a Measure called cosine"),
-        ({"ratio": "memorisk_more:loss_ratio"}, "it must be a Measure called ratio"),
+        ({"ratio": "memorisk_ratio:attack"}, "it must be a Measure called ratio"),
     ],
 )
 def test_a_part_that_cannot_be_used_is_told_in_a_line(tmp_path: Path, entry: dict[str, str], told: str) -> None:
@@ -138,6 +143,23 @@ assert main(["gate", "both", "--images", "bright"]) == 1
 assert {run.question for run in Viewer([Path("runs")]).runs.values()} == {"Is the set too bright?"}
 assert main(["track", "runs/dark", "--to", "tensorboard:tracked"]) in (0, 2)  # 2 where TensorBoard is not installed
 """
+
+
+def test_the_attack_of_the_documentation_has_its_title_in_the_report(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    attack, project = ((PACKAGE / name).read_text("utf-8") for name in ("memorisk_ratio.py", "pyproject.toml"))
+    assert f"```python\n{attack}```" in page
+    (entry,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert entry in project
+    installed(tmp_path / "site")
+    evidence = twin_evidence(sizes={"a": 24, "b": 40}, n_test=12, n_seeds=4, planted={"a": 1.0}, group_size=2)
+    write_scores(tmp_path / "losses.parquet", evidence)
+    done = run(tmp_path, "-m", "memorisk.cli", "audit", "losses", "losses.parquet", "--out", "run")
+    assert done.returncode in (0, 1), done.stderr
+    report = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "Ratio of the losses" in report
+    assert "loss_ratio" not in report
+    assert "loss ratio" not in report
 
 
 def test_its_audit_is_everywhere(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A measure, an attack, a reader, an encoder and a kind of audit that a package beside memorisk brings."""
+"""A measure, a reader, an encoder and a kind of audit that a package beside memorisk brings."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ from memorisk.images.readers.limits import check_size
 from memorisk.images.readers.registry import Format, ReadOptions
 from memorisk.report.kinds import RunKind
 from memorisk.scores.distances.measures import Measure
-from memorisk.scores.twin_attacks import AttackSpec
 
 
 def _roots_of_shares(rows: np.ndarray) -> np.ndarray:
@@ -23,13 +22,6 @@ hellinger = Measure(
     "SciPy has none", "product", rows=_roots_of_shares, like="euclidean",
 )  # fmt: skip
 
-
-def _ratio(loss_target: np.ndarray, loss_twin: np.ndarray) -> np.ndarray:
-    """log(loss of the twin / loss of the target), larger for members; a thousandth is added to either."""
-    return np.log((np.asarray(loss_twin) + 1e-3) / (np.asarray(loss_target) + 1e-3))
-
-
-loss_ratio = AttackSpec("loss_ratio", "Ratio of the losses", True, False, _ratio)
 
 brightness = RunKind(
     name="brightness",

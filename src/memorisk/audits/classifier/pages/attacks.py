@@ -76,15 +76,14 @@ def attack_section(reading: ResultView) -> list[Block]:
         blocks.append(Details(title, [each], printed=False))
     attacks = [a for a in wording.ATTACKS if a in set(column_texts(table, "attack"))]
     if attacks:
-        explained = [(wording.ATTACKS[a][0], wording.ATTACKS[a][1]) for a in attacks]
+        explained = [wording.ATTACKS[a] for a in attacks]
         blocks.append(Details("What each attack does", [Definitions(explained)]))
     return [*blocks, *_agreement(reading.summary.agreement)]
 
 
 def attack_title(attack: str, control: bool = False) -> str:
     """Return an attack's title, a control marked as such."""
-    words = wording.ATTACKS.get(attack)
-    return (words[0] if words else attack.replace("_", " ")) + (" (control)" if control else "")
+    return wording.attack_title(attack) + (" (control)" if control else "")
 
 
 def _gates(reading: ResultView) -> tuple[float, ...]:

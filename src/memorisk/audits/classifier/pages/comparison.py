@@ -170,10 +170,7 @@ def _groups(comparison: Comparison) -> list[Block]:
 
 
 def _attacks(aucs: pd.DataFrame) -> list[Block]:
-    titles = [wording.ATTACKS[a][0] if a in wording.ATTACKS else a for a in aucs["attack"]]
-    titles = [
-        f"{name} (control, no attack)" if a == CONTROL else name for a, name in zip(aucs["attack"], titles, strict=True)
-    ]
+    titles = [wording.attack_title(a) + (" (control, no attack)" if a == CONTROL else "") for a in aucs["attack"]]
     columns = [
         words("attack", "Attack", row=True),
         *(

@@ -20,6 +20,7 @@ from memorisk.report.first_screen import BOXES
 from memorisk.report.flagged import classes_with_room
 from memorisk.report.result import Result
 from memorisk.report.result import redact as redact_result
+from memorisk.scores.twin_attacks import ATTACKS as TWIN_ATTACKS
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.verdicts.levels import POWER, VERDICT_CORRECTION, VERDICT_LEVEL, share_words
 from memorisk.statistics.verdicts.tiers import HIGH_ABOVE, INSUFFICIENT, MIN_GROUPS, MODERATE_FROM
@@ -77,7 +78,7 @@ ATTACKS: dict[str, tuple[str, str]] = {
     ),
     "rmia_online": ("RMIA (online)", "The same, with models trained on the image as well."),
 }
-"""Title and description of each registered attack; one that is not listed has its own name as its title."""
+"""Title and description of each of memorisk's attacks; an attack of another package brings its own title."""
 
 PROTOCOLS = {
     "corrected": "the corrected form (the published question with its defects repaired)",
@@ -87,6 +88,17 @@ PROTOCOLS = {
 
 UNFLAGGED = "An unflagged {unit} may be remembered, too: "
 """Words before what would have been noticed, where the audit fails; a pass has it among its reasons."""
+
+
+def attack_title(attack: str) -> str:
+    """Return the title of an attack; of another package's attack the title that it brings, while it is installed.
+
+    Args:
+        attack: Name of the attack, as tables hold it.
+    """
+    if attack in ATTACKS:
+        return ATTACKS[attack][0]
+    return TWIN_ATTACKS[attack].title if attack in TWIN_ATTACKS else attack.replace("_", " ")
 
 
 def flagged_statement(level: str, trained_on: str) -> str:
