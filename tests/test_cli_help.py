@@ -120,3 +120,9 @@ def test_words_that_no_command_takes_are_named(capsys) -> None:
 )
 def test_a_command_line_that_is_wrong_names_the_help_of_its_command(capsys, command, shown_by) -> None:
     assert refusal(capsys, *command).endswith(f"({shown_by})\n")
+
+
+@pytest.mark.parametrize("name", ["audit classifier", "audit synthetic", "images check", "train generator"])
+def test_help_shows_what_errors_about_tables_ask_for(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = answer(capsys, *name.split(), "--help")[1]
+    assert [flag for flag in ("--image-column", "--image-root", "--group-column") if flag not in shown] == []

@@ -38,7 +38,7 @@ _OF_REAL_IMAGES = (
 """Settings that name real images; a synthetic image has no person and takes part by its pixels alone."""
 
 
-@grouped("images", essential="layout label_column group_column group_from size")
+@grouped("images", essential="layout image_root image_column label_column group_column group_from size")
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions:
     """Options of finding, grouping, labelling, reading and resizing images. Checked by :meth:`validate` where used."""

@@ -18,7 +18,7 @@ class PseudonymOptions:
     """File with the key for the hashes; by default created once in the user's configuration folder."""
 
 
-@grouped("report", essential="gallery redact")
+@grouped("report", essential="redact")
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(PseudonymOptions):
     """Options that decide what a run folder and its report show of the people in the data."""
