@@ -19,7 +19,7 @@ from memorisk.report.blocks import Table, estimate, words
 from memorisk.report.first_screen import MOST_SENTENCES, FirstScreen
 from memorisk.report.result import Result
 from memorisk.runs.steps import StepCount
-from memorisk.runs.workload import Progress, no_progress
+from memorisk.runs.workload import Opening, Progress, no_progress
 
 
 def waited(capsys: pytest.CaptureFixture[str], *wanted: str) -> str:
@@ -48,6 +48,27 @@ def test_a_log_gets_a_line_now_and_then_and_a_short_command_none(
         assert "training" in told
         progress("scoring", 0, 0)
         waited(capsys, " scoring\n")
+
+
+def test_an_opening_stays_in_a_terminal_and_begins_the_log_of_a_long_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = Opening("models: 16\ncould pass: no")
+    with console.progress_bar() as progress:
+        progress(opening, 0, 0)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(console, "LOG_SECONDS", 0.05)
+    with console.progress_bar() as progress:
+        progress("decoding", 0, 8)
+        progress(opening, 0, 0)
+        told = waited(capsys, " models: 16\ncould pass: no\n", " decoding 0/8\n")
+    assert (told + capsys.readouterr().err).count("models: 16") == 1
+    written = StringIO()
+    monkeypatch.setattr(console, "Console", lambda stderr: Console(file=written, force_terminal=True, width=60))
+    with console.progress_bar() as progress:
+        progress(opening, 0, 0)
+        assert [task.description for task in progress.bar.tasks] == []  # type: ignore[attr-defined]
+    assert "models: 16\ncould pass: no\n" in written.getvalue()
 
 
 def test_a_stage_closes_where_the_next_opens(monkeypatch: pytest.MonkeyPatch) -> None:

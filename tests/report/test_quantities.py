@@ -1,7 +1,7 @@
 """Numbers that carry their title, format and units: one walk makes facts, figures of a statement and rows of a plan."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import nan
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from memorisk.audits.watch.result import Evaluation
 from memorisk.report.blocks import Fact
 from memorisk.report.columns import FORMATS
 from memorisk.report.numbers import INLINE
-from memorisk.report.quantities import Quantity, Units, _members, facts, measured, plan_rows, stated_figures
+from memorisk.report.quantities import Quantity, Units, _members, facts, measured, opening, plan_rows, stated_figures
 from memorisk.runs.workload import Cost
 from memorisk.statistics.intervals import Proportion, clopper_pearson
 
@@ -113,3 +113,22 @@ def test_every_annotation_names_a_format_and_fields_that_exist(kind: type):
         assert {one.of.field, one.p_value, one.low, one.high} - {""} <= names, one
     stated = [one.figure for one in quantities if one.figure]
     assert len(stated) == len(set(stated))
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """Plan of a run, of which some rows open it."""
+
+    images: Annotated[int, Quantity("images", opening=1)]
+    lacking: Annotated[tuple[str, ...], Quantity("no pass", opening=4)]
+    level: Annotated[int, Quantity("level")]
+    cost: Annotated[Cost, Quantity("work", opening=2)]
+
+
+def test_an_opening_is_the_marked_rows_of_a_plan_in_five_lines_at_most() -> None:
+    plan = _Opened(1000, ("no ids\nat all", "few"), 3, Cost(pairs=2000, bytes_images=7))
+    work = "work: 2,000 pairs of images compared; an estimate of the time appears while it runs"
+    assert opening(plan).splitlines() == ["images: 1,000", work, r"no pass: no ids\nat all", "no pass: few"]
+    many = opening(replace(plan, lacking=tuple("abcd")))
+    assert many.splitlines() == ["images: 1,000", work, "no pass: a", "no pass: b", "2 more lines with --dry-run"]
+    assert plan_rows(plan)[3:5] == [("level", "3"), ("pairs of images compared", "2,000")]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.sources.overlap import path_sources, refuse_overlap
+from memorisk.report.quantities import opening
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.folder import RunFolder, announced, check_out_folder, open_run
@@ -73,6 +74,10 @@ class Audit(Generic[InputsT, EvidenceT, OutcomeT]):
         """Plan the audit, with its cost; arguments as for `collect`."""
         raise NotImplementedError
 
+    def open_with(self, inputs: InputsT, place: Any, progress: Progress) -> Any:
+        """Return the plan that the run shows before `collect`; by default none. Arguments as for `collect`."""
+        return None
+
     def collect(self, inputs: InputsT, place: Any, progress: Progress) -> EvidenceT:
         """Compute what identifies the run, and everything else that may still be refused; by default nothing.
 
@@ -130,6 +135,8 @@ def run_audit(audit: Audit[Any, Any, OutcomeT], progress: Progress) -> OutcomeT 
             inputs = audit.read(names, noted)
             if audit.dry_run:
                 return audit.plan(inputs, place, noted)
+            if (plan := audit.open_with(inputs, place, noted)) is not None:
+                noted(opening(plan), 0, 0)
             evidence = audit.collect(inputs, place, noted)
         identity = {"audit": audit.kind, **audit.identity(evidence)}
         config = {**audit.given, "out": str(out), **asdict(audit.options), "run": identity}

@@ -21,6 +21,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from memorisk.report.blocks import Fact
 from memorisk.report.columns import FORMATS, is_missing, probability
 from memorisk.report.statements.statement import Figure
+from memorisk.runs.errors import one_line
+from memorisk.runs.workload import Opening
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Quantity:
     """Whether the number is shown only where it is known and not 0."""
     missing: str = "not known"
     """Text in place of a missing number."""
+    opening: int = 0
+    """Place of a plan's number among the lines that a run shows at its start; 0 where it shows none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +162,28 @@ def stated_figures(numbers: Any, **words: str) -> list[Figure]:
     ]
 
 
+MOST_OPENING = 5
+"""Most lines of an opening."""
+
+
+def opening(plan: Any) -> Opening:
+    """Return what a run shows at its start: the rows of its plan that have a place in it, in a few lines.
+
+    Args:
+        plan: Dataclass of a plan with annotations.
+    """
+    shown = [(one.opening, one, getattr(plan, name)) for name, one, _ in _members(type(plan)) if one and one.opening]
+    lines = [
+        one_line(f"{quantity.title}: {text}", 300)
+        for _, quantity, value in sorted(shown, key=lambda row: row[0])
+        for text in _opening_texts(value, quantity)
+    ]
+    if len(lines) > MOST_OPENING:
+        more = len(lines) - MOST_OPENING + 1
+        lines = [*lines[: MOST_OPENING - 1], f"{more} more lines with --dry-run"]
+    return Opening("\n".join(lines))
+
+
 def plan_rows(plan: Any, **words: str) -> list[tuple[str, str]]:
     """Return the titled fields of a plan as names with values: lists in a row each, costs as they list themselves.
 
@@ -176,6 +202,15 @@ def plan_rows(plan: Any, **words: str) -> list[tuple[str, str]]:
             title = quantity.title.format(**words)
             rows += ((title, text) for text in _texts(value, quantity))
     return rows
+
+
+def _opening_texts(value: Any, quantity: Quantity) -> Iterator[str]:
+    """Yield the texts of a value; of a cost one, since only a run finds out how long its work takes."""
+    if hasattr(value, "rows"):
+        counts = ", ".join(f"{number} {what}" for what, number in value.rows(with_bytes=False))
+        yield f"{counts}; an estimate of the time appears while it runs"
+    else:
+        yield from _texts(value, quantity)
 
 
 def _texts(value: Any, quantity: Quantity) -> Iterator[str]:

@@ -37,7 +37,7 @@ from memorisk.runs.errors import (
 from memorisk.runs.files import PARTIAL_NAMES, has_shared_permissions, json_value, write_json, write_text
 from memorisk.runs.locks import LOCK, folder_lock, refuse_held
 from memorisk.runs.storage.locations import name_origins, refuse_run_at_url
-from memorisk.runs.workload import Progress
+from memorisk.runs.workload import Opening, Progress
 from memorisk.runs.yaml_files import dump_yaml, parse_yaml, read_yaml_text
 
 HIDDEN_PREFIX = "path-"
@@ -140,7 +140,8 @@ class RunFolder:
             """Write the stage now and then; a disk that is full or away does not stop a run."""
             nonlocal written
             now = time.monotonic()
-            if stage != written[0] or now - written[1] >= _STAGE_SECONDS:
+            is_new = stage != written[0] or now - written[1] >= _STAGE_SECONDS
+            if is_new and not isinstance(stage, Opening):
                 written = stage, now
                 with suppress(OSError, MemoriskError):
                     write_json(

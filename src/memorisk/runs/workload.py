@@ -90,12 +90,16 @@ class Cost:
             "about": list(self.about),
         }
 
-    def rows(self) -> list[tuple[str, str]]:
-        """List each count that is not 0, named and formatted for the terminal."""
+    def rows(self, *, with_bytes: bool = True) -> list[tuple[str, str]]:
+        """List each count that is not 0, named and formatted for the terminal.
+
+        Args:
+            with_bytes: Whether to list the bytes, too.
+        """
         return [
             (COST_LABELS[name], "unknown" if number is None else f"{self._how(name)}{number:,}")
             for name, number in self.numbers.items()
-            if number != 0
+            if number != 0 and (with_bytes or not name.startswith("bytes_"))
         ]
 
     def lines(self) -> list[str]:
@@ -120,6 +124,18 @@ CountProgress = Callable[[int, int], None]
 
 Progress = Callable[[str, int, int], None]
 """Function called with (stage, done, total); total is 0 where it is not known."""
+
+
+class Opening(str):
+    """Stage that is shown once and stays in sight: what a run does, how long it takes, and whether it can pass.
+
+    Example:
+        >>> stages = []
+        >>> report = lambda stage, done, total: stages.append(stage)
+        >>> report(Opening("models: 16"), 0, 0)
+        >>> isinstance(stages[0], str)
+        True
+    """
 
 
 def no_progress(stage: str, done: int, total: int) -> None:

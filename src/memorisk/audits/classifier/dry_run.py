@@ -131,7 +131,7 @@ class DryRun:
     network: Annotated[str, Quantity("network")]
     cost: Cost
     bytes_until_the_end: Annotated[int, Quantity("bytes of changed images, until the end", if_any=True)]
-    parts: Annotated[dict[str, int], Quantity("images")]
+    parts: Annotated[dict[str, int], Quantity("images", opening=2)]
     design: Annotated[str, Quantity("design")]
     seeds: Annotated[tuple[int, ...], Quantity("seeds", "text")]
     choice: str
@@ -142,11 +142,11 @@ class DryRun:
     without_partner: WithoutPartner
     subgroups: tuple[SubgroupOutlook, ...]
     seconds: float | None
-    notes: Annotated[tuple[str, ...], Quantity("no pass")]
+    notes: Annotated[tuple[str, ...], Quantity("no pass", opening=4)]
     advice: Annotated[tuple[str, ...], Quantity("advice")]
 
     @property
-    def could_pass(self) -> Annotated[bool, Quantity("could pass", "yes_no")]:
+    def could_pass(self) -> Annotated[bool, Quantity("could pass", "yes_no", opening=3)]:
         """Say whether an audit of this plan could pass at all."""
         return not self.notes and not self.without_partner.n_groups
 
@@ -160,7 +160,7 @@ class DryRun:
         return "an estimate appears while they run"
 
     @property
-    def models(self) -> Annotated[str, Quantity("models")]:
+    def models(self) -> Annotated[str, Quantity("models", opening=1)]:
         """Say how many models there are, why, and how long their training takes."""
         trainings = plural(self.cost.trainings or 0, "training", "trainings")
         return f"{2 * len(self.seeds)} models ({self.choice}): {trainings}, {self.time}"

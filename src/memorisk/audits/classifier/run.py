@@ -53,6 +53,7 @@ from memorisk.images.pixels import few_levels_note
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.kinds import named_kind
+from memorisk.report.quantities import opening
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line, plural
@@ -192,8 +193,8 @@ class ClassifierAudit(Audit[_Prepared, _Prepared, Result]):
     def write(self, run: RunFolder, evidence: _Prepared, names: Pseudonyms, progress: Progress) -> Result:
         """Train, score, judge, and write."""
         foreseen = self.plan(evidence, None, progress)
-        for line in (foreseen.models, *foreseen.notes) if foreseen.cost.trainings else ():  # before hours of it
-            progress(line, 0, 0)
+        if foreseen.cost.trainings:  # before hours of it
+            progress(opening(foreseen), 0, 0)
         return _run(run, evidence, names, self.marks, progress)
 
 

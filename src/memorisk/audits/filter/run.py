@@ -96,17 +96,17 @@ class FilterPlan:
         notes: Sentences on what was assumed or left out.
     """
 
-    images: Annotated[dict[str, int], Quantity("images")]
+    images: Annotated[dict[str, int], Quantity("images", opening=1)]
     unreadable: Annotated[int, Quantity("unreadable synthetic images, rejected")]
     patients: Annotated[dict[str, int], Quantity("patients")]
     exclusions: Annotated[Exclusions, INLINE]
     detectors: Annotated[tuple[str, ...], Quantity("detector")]
     families: Annotated[tuple[FamilyCount, ...], Quantity("copies")]
     costs: tuple[FamilyCost, ...]
-    missing: Annotated[int, Quantity("identities missing for the guarantee")]
+    missing: Annotated[int, Quantity("identities missing for the guarantee", opening=3)]
     audited_by: Annotated[str, Quantity("kept images audited by")]
-    lacking: Annotated[tuple[str, ...], Quantity("no pass")]
-    cost: Cost
+    lacking: Annotated[tuple[str, ...], Quantity("no pass", opening=4)]
+    cost: Annotated[Cost, Quantity("work", opening=2)]
     notes: Annotated[tuple[str, ...], Quantity("note")]
 
     @property
@@ -349,6 +349,10 @@ class FilterAudit(SetAudit[_FilterInputs, FilterEvidence, Result]):
             opened = open_screening(detectors, sets, options, progress)
             costs = choose_families(opened, sets, candidates, options, progress).costs
         return describe_sets(sets, detectors, candidates, inputs.audit, costs)
+
+    def open_with(self, inputs: _FilterInputs, place: ComputeBackend, progress: Progress) -> FilterPlan:
+        """Return the plan without the thresholds, which take as long as the filter."""
+        return describe_sets(inputs.sets, inputs.detectors, inputs.candidates, inputs.audit)
 
     def collect(self, inputs: _FilterInputs, place: ComputeBackend, progress: Progress) -> FilterEvidence:
         """Compute thresholds, scores and decisions."""

@@ -69,13 +69,13 @@ class QualityPlan:
         notes: Assumptions and omissions, one sentence for each.
     """
 
-    images: Annotated[dict[str, int], Quantity("images")]
+    images: Annotated[dict[str, int], Quantity("images", opening=1)]
     patients: Annotated[dict[str, int], Quantity("patients")]
     left_out: Annotated[int, Quantity("held-out patients left out, with a training image")]
     features: Annotated[tuple[str, ...], Quantity("features")]
     figures: Annotated[tuple[str, ...], Quantity("figure")]
-    n_reference: Annotated[int, Quantity("held-out images as a reference")]
-    cost: Cost
+    n_reference: Annotated[int, Quantity("held-out images as a reference", opening=3)]
+    cost: Annotated[Cost, Quantity("work", opening=2)]
     notes: Annotated[tuple[str, ...], Quantity("note")]
 
 
@@ -158,6 +158,10 @@ class QualityAudit(SetAudit[_QualityInputs, _QualityEvidence, Quality]):
     def plan(self, inputs: _QualityInputs, place: ComputeBackend, progress: Progress) -> QualityPlan:
         """Count images, and the work of features and trainings."""
         return _plan(inputs.sets, inputs.spaces, inputs.transfer, self.options)
+
+    def open_with(self, inputs: _QualityInputs, place: ComputeBackend, progress: Progress) -> QualityPlan:
+        """Return the whole plan, since it computes no features."""
+        return self.plan(inputs, place, progress)
 
     def collect(self, inputs: _QualityInputs, place: ComputeBackend, progress: Progress) -> _QualityEvidence:
         """Compute features and figures."""

@@ -73,7 +73,7 @@ class SynthesizePlan:
 
     generator: Annotated[str, Quantity("generator")]
     """Name of the generator."""
-    images: Annotated[int, Quantity("images that are to pass")]
+    images: Annotated[int, Quantity("images that are to pass", opening=1)]
     """Number of images that are to pass."""
     classes: Annotated[dict[str, int], Quantity("of each class")]
     """Number of these images by class; empty where there are none."""
@@ -94,21 +94,22 @@ class SynthesizePlan:
     costs: tuple[FamilyCost, ...]
     """Threshold of each family that was tried, what it leaves out of new people, and whether the family is promised;
     none where identities are missing or a threshold was given."""
-    missing: Annotated[int, Quantity("identities missing for the guarantee")]
+    missing: Annotated[int, Quantity("identities missing for the guarantee", opening=3)]
     """Number of identities that are missing for the guarantee; 0 where it can be given."""
     audited_by: Annotated[str, Quantity("kept images audited by")]
     """Detectors of the audit of the kept set."""
-    lacking: Annotated[tuple[str, ...], Quantity("no pass")]
+    lacking: Annotated[tuple[str, ...], Quantity("no pass", opening=4)]
     """Reasons why that audit cannot pass, whatever is kept."""
     first_batch: Annotated[int, Quantity("images drawn to measure the time")]
     """Number of images that were drawn to measure the time."""
     seconds: Annotated[float, Quantity("seconds of drawing, if all pass at once")]
-    """Seconds to draw every place once, by the first batch, without screening and images that are drawn again."""
+    """Seconds to draw every place once, by the first batch, without screening and images that are drawn again; NaN
+    where no batch was drawn."""
     most_seconds: Annotated[float, Quantity("seconds of drawing, at most")]
     """Seconds if every place took all its tries."""
     new_rejected: Annotated[Proportion | None, Quantity("rejected of new patients", "percent")]
     """Share of new patients whose real image the threshold rejects, with its interval; None where it is not known."""
-    cost: Cost
+    cost: Annotated[Cost, Quantity("work", opening=2)]
     """Cost if every place takes all its tries, and all that is drawn is screened, measured and audited."""
     notes: Annotated[tuple[str, ...], Quantity("note")]
     """Sentences on what was assumed or left out."""
@@ -129,20 +130,22 @@ class SynthesizePlan:
         return [cost_table(self.costs)] if self.costs else []
 
 
-def describe_loop(loop: Loop) -> SynthesizePlan:
+def describe_loop(loop: Loop, *, timed: bool = True) -> SynthesizePlan:
     """Draw one batch, count what there is, and say whether the guarantee can be given.
 
     Args:
         loop: Loop with its thresholds.
+        timed: Whether to draw the batch, which measures the time of drawing.
     """
     options, generator, plan, new = loop.options, loop.generator, loop.plan, loop.calibrated.new
     costs = () if loop.calibrated.choice is None else loop.calibrated.choice.costs
     of_filter = describe_sets(loop.sets, loop.detectors, loop.candidates, loop.audit, costs)
-    first = plan.iloc[: options.batch]
-    begun = time.perf_counter()
-    with limited_threads(options.threads):
-        draw(generator, first, options.sampling(), loop.device)
-    seconds = (time.perf_counter() - begun) * len(plan) / len(first)
+    first, seconds = plan.iloc[: options.batch if timed else 0], float("nan")
+    if timed:
+        begun = time.perf_counter()
+        with limited_threads(options.threads):
+            draw(generator, first, options.sampling(), loop.device)
+        seconds = (time.perf_counter() - begun) * len(plan) / len(first)
     names = plan.loc[plan["class"] != "", "class"].value_counts().sort_index()
     return SynthesizePlan(
         generator=generator.config.name,

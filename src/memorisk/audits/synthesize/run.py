@@ -49,6 +49,7 @@ from memorisk.images.clean_set import CLEAN_MANIFEST as LABEL_TABLE
 from memorisk.images.clean_set import manifest_bytes
 from memorisk.models.generators.generators import Generator, load_generator
 from memorisk.report.page import render_page
+from memorisk.report.quantities import opening
 from memorisk.report.result import Result, refuse_changed
 from memorisk.report.verdict_forms import refuse_other_form, verdict_form
 from memorisk.runs.environment import check_device
@@ -210,6 +211,7 @@ def _loop(run: RunFolder, loop: Loop, names: Pseudonyms, progress: Progress) -> 
 def _draw(run: RunFolder, loop: Loop, progress: Progress) -> Ledger:
     """Draw, screen and draw again."""
     rejected, new = run.subfolder(REJECTED) if loop.options.keep_rejected else None, loop.calibrated.new
+    progress(opening(describe_loop(loop, timed=False)), 0, 0)
     places = LoopFolders(run.subfolder(_ROUNDS), _kept_folder(run), rejected)
     if new is not None and is_hopeless(new):
         run.log("warned", what=rejection_words(new, "patients"))

@@ -92,7 +92,7 @@ class SyntheticPlan:
         notes: Assumptions and omissions, one sentence for each.
     """
 
-    images: Annotated[dict[str, int], Quantity("images")]
+    images: Annotated[dict[str, int], Quantity("images", opening=1)]
     compared: PixelForm
     first_file: PixelForm | None
     patients: Annotated[dict[str, int], Quantity("patients")]
@@ -103,8 +103,8 @@ class SyntheticPlan:
     further_plants: Annotated[int, Quantity("copies of other kinds, also tried, not required")]
     shortest_list: Annotated[int | None, Quantity("shortest list of patients", missing="none possible")]
     held_out_wanted: Annotated[int, Quantity("held-out patients wanted, at least")]
-    cost: Cost
-    lacking: Annotated[tuple[str, ...], Quantity("no pass")]
+    cost: Annotated[Cost, Quantity("work", opening=2)]
+    lacking: Annotated[tuple[str, ...], Quantity("no pass", opening=4)]
     notes: Annotated[tuple[str, ...], Quantity("note")]
 
     @property
@@ -116,7 +116,7 @@ class SyntheticPlan:
         return f"{text}. The first generated file holds {self.first_file.words}: give settings that keep what goes out"
 
     @property
-    def could_pass(self) -> Annotated[str, Quantity("could pass")]:
+    def could_pass(self) -> Annotated[str, Quantity("could pass", opening=3)]:
         """Say whether the audit could pass at all."""
         return "no" if self.lacking else "yes, if nothing is found and enough planted copies are noticed"
 
@@ -338,6 +338,10 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
     def plan(self, inputs: _SyntheticInputs, place: ComputeBackend, progress: Progress) -> SyntheticPlan:
         """Count the images and the work, and foresee the verdict."""
         return describe_sets(inputs.sets, self.options, inputs.review)
+
+    def open_with(self, inputs: _SyntheticInputs, place: ComputeBackend, progress: Progress) -> SyntheticPlan:
+        """Return the whole plan, since it computes no features."""
+        return self.plan(inputs, place, progress)
 
     def collect(self, inputs: _SyntheticInputs, place: ComputeBackend, progress: Progress) -> SyntheticEvidence:
         """Hide the plants, compute features and all distances."""

@@ -22,6 +22,7 @@ from memorisk.audits.watch.real_images import Images
 from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.audits.watch.training_outputs import (
     WATCH,
+    TrainingOutputs,
     held_out_losses,
     is_training_over,
     open_outputs,
@@ -31,7 +32,7 @@ from memorisk.audits.watch.training_outputs import (
 from memorisk.audits.watch.verdict import held_out_needed
 from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.models.encoders.feature_sources import parse_source
-from memorisk.report.quantities import Quantity
+from memorisk.report.quantities import Quantity, opening
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json
 from memorisk.runs.settings import fields_of, settings_of, takes_settings
@@ -87,15 +88,15 @@ class WatchPlan:
 
     steps: Annotated[tuple[int, ...], Quantity("steps to be looked at now")]
     """Steps that there are now."""
-    looks: Annotated[int | None, Quantity("looks planned")]
+    looks: Annotated[int | None, Quantity("looks planned", opening=2)]
     """Number of planned looks; None where it is not known."""
     images: Annotated[int, Quantity("images a look")]
     """Number of images per look."""
-    patients: Annotated[dict[str, int], Quantity("patients")]
+    patients: Annotated[dict[str, int], Quantity("patients", opening=1)]
     """Number of training and of held-out patients."""
     rule: Annotated[str, Quantity("stops on")]
     """Name of the stopping rule."""
-    why: Annotated[str, Quantity("rule")]
+    why: Annotated[str, Quantity("rule", opening=3)]
     """Sentence that names the rule and, where ``auto`` chose it, says why."""
     error: Annotated[float, Quantity("error of the first look", "probability")]
     """Probability of a false stop at the first look."""
@@ -105,7 +106,7 @@ class WatchPlan:
     """Name of the detector that compares images."""
     notes: Annotated[tuple[str, ...], Quantity("note")]
     """Notes for the user."""
-    cost: Cost
+    cost: Annotated[Cost, Quantity("work", opening=2)]
     """Cost of the looks that are possible now and not yet done; for a training that is followed, of all planned
     looks."""
 
@@ -149,6 +150,7 @@ def watch_training(
     settings = fields_of(WatchOptions, kind.options)
     opened = MemorizationWatch(kind.train, kind.held_out, out=kind.out, stop=stop, progress=progress, **settings)
     kind.check(opened.real)
+    progress(opening(_plan_of(kind, opened, follow=follow)), 0, 0)
     with opened as watch:
         while True:
             over = is_training_over(place)
@@ -196,6 +198,17 @@ def plan_watch(
     options |= {"quality": NO_FID, "log": (), "log_to": None}
     watch = MemorizationWatch(kind.train, kind.held_out, stop=False, progress=progress, **options)
     kind.check(watch.real)
+    return _plan_of(kind, watch, follow=follow)
+
+
+def _plan_of(kind: TrainingOutputs, watch: MemorizationWatch, *, follow: bool) -> WatchPlan:
+    """Build the plan of the looks at what a training has left.
+
+    Args:
+        kind: What the training leaves.
+        watch: Watch without a look.
+        follow: Plan all looks of a training that continues.
+    """
     steps, had = tuple(kind.waiting()), {look.step for look in EvaluationLog(kind.out)}
     looks = [kind.images(step) for step in steps if step not in had]
     if follow:

@@ -27,8 +27,8 @@ from rich.text import Text
 
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import json_value
+from memorisk.runs.workload import Opening, no_progress
 from memorisk.runs.workload import Progress as Reporter
-from memorisk.runs.workload import no_progress
 
 if TYPE_CHECKING:
     pass
@@ -93,9 +93,11 @@ class _Stages:
 
     Attributes:
         bar: Shows them in a terminal; None elsewhere.
+        opening: Opening that a log does not show yet.
     """
 
     bar: Progress | None = None
+    opening: str = ""
 
     def __init__(self) -> None:
         self._tasks: dict[str, TaskID] = {}
@@ -103,7 +105,13 @@ class _Stages:
         self._now: tuple[str, int, int] | None = None
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Move a stage, which its first call opens."""
+        """Move a stage, which its first call opens; an opening stays above the bar."""
+        if isinstance(stage, Opening):
+            if self.bar is None:
+                self.opening = stage
+            else:
+                self.bar.console.print(Text(stage), soft_wrap=True)
+            return
         if self._now is not None and self._now[0] != stage:
             self._close(self._now[0])
         self._begun.setdefault(stage, (time.monotonic(), int(done), getattr(done, "images", 0)))
@@ -151,6 +159,9 @@ def _repeated(stages: _Stages, seconds: float, write: Callable[[str], object]) -
     def repeat() -> None:
         """Write until it is over."""
         while not over.wait(seconds):
+            if stages.opening:
+                write(stages.opening)
+                stages.opening = ""
             if line := stages.line():
                 write(line)
 
