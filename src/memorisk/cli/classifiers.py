@@ -149,6 +149,7 @@ def check(
     images: IMAGES,
     *,
     out: Path | None = None,
+    mend: Path | None = None,
     json: AS_JSON = False,
     options: Annotated[CheckOptions, FLAT] = _CHECK,
 ) -> int:
@@ -160,15 +161,20 @@ def check(
     ----------
     out
         Run folder for the page and its tables: new, empty, or that of an earlier check. Without it nothing is written.
+    mend
+        New CSV file for a table of the images that the next command takes: ids that differ by their form alone are
+        one id, and images that cannot be used are left out.
     """
     from memorisk.audits.image_set.run import check_set
-    from memorisk.cli.show.classifiers import show_check
+    from memorisk.cli.show.classifiers import show_check, show_mending
 
-    result = with_progress_bar(check_set, images, options, out=out)
-    show_check(result, out, as_json=json, redact=options.redact)
+    checked = with_progress_bar(check_set, images, options, out=out, mended=mend)
+    show_check(checked.check, out, as_json=json, redact=options.redact)
     if out is not None and options.redact:
         note_redacted(out / "report.html")
-    return 0 if result.ok else 1
+    if mend is not None and checked.mending is not None and not json:
+        show_mending(checked.mending, mend, redact=options.redact)
+    return 0 if checked.check.ok else 1
 
 
 def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON = False) -> int:

@@ -19,9 +19,9 @@ from memorisk.runs.storage.locations import LIBRARIES, origin_of, refuse_run_at_
 _IMAGES = ("images", "train", "synthetic", "held_out", "probes", "calibration")
 _WEIGHTS = ("weights", "feature_weights", "classifier_weights", "conditioning_weights")
 _RESOLVED_LATER = frozenset((*_IMAGES, "image_root", "labels_csv", *_WEIGHTS))
-_RUNS = frozenset(("out", "page", "run", "runs", "first", "second", "places", "training", "table"))
+_RUNS = frozenset(("out", "page", "mend", "run", "runs", "first", "second", "places", "training", "table"))
 """Arguments that name a run folder, or a file to write."""
-_WRITTEN = frozenset(("out", "page", "arrays", "store", "log_to"))
+_WRITTEN = frozenset(("out", "page", "mend", "arrays", "store", "log_to"))
 """Paths that need not exist. A command reads every other path."""
 _PLACES = ("training", "source", "generator", "models")
 """Arguments other than images whose text names files or folders."""
@@ -92,7 +92,7 @@ def _refuse_runs(flat: Mapping[str, Any]) -> None:
         values = flat[name] if isinstance(flat[name], (tuple, list)) else (flat[name],)
         for value in values:
             if isinstance(value, (str, Path)):
-                refuse_run_at_url(f"--{name}" if name in ("out", "page", "table") else name.upper(), value)
+                refuse_run_at_url(f"--{name}" if name in ("out", "page", "mend", "table") else name.upper(), value)
 
 
 def _refuse_missing(values: Mapping[str, Any], help_command: str) -> None:

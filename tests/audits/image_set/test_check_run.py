@@ -153,7 +153,7 @@ def test_the_same_command_gives_the_same_page_and_changes_no_image(place: Path, 
 
 def test_near_sets_the_threshold_and_says_that_chance_is_not_known(place: Path) -> None:
     source = str(place / "set" / "table.csv")
-    loose = check_set(source, CheckOptions(near=0.3))
+    loose = check_set(source, CheckOptions(near=0.3)).check
     assert loose.near_found > 4
     assert "as requested: how many pairs of different people are so alike is not known" in loose.near_rule.words
     assert min(loose.near["similarity"].tolist()) >= 0.3

@@ -1,12 +1,13 @@
 """``memorisk images check --out``: look at a set, and write a run folder with its tables and a page."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from memorisk.audits.image_set.mending import Mending, mend, refuse_place, write_mended
 from memorisk.audits.image_set.options import CheckOptions
 from memorisk.audits.image_set.page import check_page
 from memorisk.audits.image_set.pictures import set_pictures
@@ -20,6 +21,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.report.page import render_page
 from memorisk.report.result import to_storable
 from memorisk.runs.checksums import remove_recorded
+from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Progress, no_progress
@@ -27,32 +29,55 @@ from memorisk.runs.workload import Progress, no_progress
 SUMMARY, TABLES, MANIFEST = "check.json", "tables", "manifest.parquet"
 
 
+@dataclass(frozen=True)
+class CheckedSet:
+    """Check of a set of images, and what can be mended in it."""
+
+    check: ImageCheck
+    mending: Mending | None
+    """Mended table; None where none was requested."""
+
+
 def check_set(
     source: str,
     options: CheckOptions,
     *,
     out: Path | None = None,
+    mended: Path | None = None,
     progress: Progress = no_progress,
-) -> ImageCheck:
+) -> CheckedSet:
     """Look at every image of a set once, compare all pairs, and write the findings.
 
     Args:
         source: Images as `load_manifest` takes them.
         options: Settings of reading, of comparing and of the page.
         out: Run folder: new, empty, or that of an earlier check, which is written again; None writes nothing.
+        mended: New CSV file for the mended table; None writes none.
         progress: Called with (stage, done, total).
 
     Returns:
-        Findings of the check; with ``pseudonymise`` under pseudonyms.
+        Findings of the check, with ``pseudonymise`` under pseudonyms, and the mended table.
 
     Raises:
         InputError: The source or the pseudonym key cannot be read, or the folder cannot be used; nothing was written.
     """
     options.validate()
+    if mended is not None:
+        if options.pseudonymise:
+            raise InputError("--mend writes the ids of the images: leave --pseudonymise out")
+        refuse_place(mended, source)
     if out is None:
         names = Pseudonyms.from_options(options)
-        return _hidden_paths(_look(source, options, names, progress)[1], names)
-    return run_audit(ImageSetCheck(out, options, {"images": source}, {"the images": source}), progress)
+        manifest, check = _look(source, options, names, progress)
+        check = _hidden_paths(check, names)
+    else:
+        audit = ImageSetCheck(out, options, {"images": source}, {"the images": source})
+        manifest, check = run_audit(audit, progress)
+    mending = None
+    if mended is not None:
+        mending = mend(manifest, check)
+        write_mended(mending, mended)
+    return CheckedSet(check, mending)
 
 
 def _look(source: str, options: CheckOptions, names: Pseudonyms, progress: Progress) -> tuple[Manifest, ImageCheck]:
@@ -63,7 +88,7 @@ def _look(source: str, options: CheckOptions, names: Pseudonyms, progress: Progr
     return manifest, check_images(manifest, reading, turned=options.turned, near=options.near, progress=looking)
 
 
-class ImageSetCheck(Audit[tuple[Manifest, ImageCheck], tuple[Manifest, ImageCheck], ImageCheck]):
+class ImageSetCheck(Audit[tuple[Manifest, ImageCheck], tuple[Manifest, ImageCheck], tuple[Manifest, ImageCheck]]):
     """Check of a set of images before any training."""
 
     kind = "images"
@@ -79,7 +104,7 @@ class ImageSetCheck(Audit[tuple[Manifest, ImageCheck], tuple[Manifest, ImageChec
 
     def write(
         self, run: RunFolder, evidence: tuple[Manifest, ImageCheck], names: Pseudonyms, progress: Progress
-    ) -> ImageCheck:
+    ) -> tuple[Manifest, ImageCheck]:
         """Write tables, the page and, last, the summary."""
         (manifest, check), options = evidence, self.options
         sets = copy_sets(check, manifest)
@@ -99,7 +124,7 @@ class ImageSetCheck(Audit[tuple[Manifest, ImageCheck], tuple[Manifest, ImageChec
             write_table(folder / f"{name}.parquet", to_storable(getattr(check, name), name), recorded=True)
         write_text(run / REPORT, page)
         write_json(run / SUMMARY, check.summary(), recorded=True)
-        return check
+        return manifest, check
 
 
 def _hidden_ids(manifest: Manifest, names: Pseudonyms) -> Manifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,12 +11,14 @@ from rich.text import Text
 
 from memorisk.cli.show.common import plain_console, print_json
 from memorisk.cli.show.runs import show_screen
+from memorisk.runs.errors import listed, one_line, plural
 
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.audits.classifier.comparison import Comparison
     from memorisk.audits.classifier.explanations.result import Explanation
     from memorisk.audits.classifier.patient_answer import PatientAnswer
     from memorisk.audits.classifier.result import DefenceResult
+    from memorisk.audits.image_set.mending import Mending
     from memorisk.images.set_check import ImageCheck
 
 
@@ -33,6 +36,22 @@ def show_check(check: ImageCheck, out: Path | None, *, as_json: bool, redact: bo
     plain_console().print(Text("\n".join(text)), soft_wrap=True)
     if out is not None:
         plain_console().print(Text(f"Page: {out / 'report.html'}"), soft_wrap=True)
+
+
+def show_mending(mending: Mending, file: Path, *, redact: bool) -> None:
+    """Show what a mended table changes, what it leaves to a person, and last the next command."""
+    lines = [f"mended table: {file}, {plural(len(mending.table), 'image', 'images')}; {mending.n_left_out:,} left out"]
+    if mending.merged:
+        sets = plural(len(mending.merged), "set", "sets")
+        ids = "" if redact else f": {listed([' = '.join(names) for names in mending.merged], 5)}"
+        lines.append(f"ids of one person by their form, {sets}{ids}")
+    if mending.undecided:
+        left = ", ".join(f"{what}: {n:,}" for what, n in mending.undecided.items())
+        lines.append(f"what only you can decide stays in the table - {left}")
+    more = "SYNTHETIC --out RUN" if mending.next_command == "audit synthetic" else "--out RUN"
+    more = "" if mending.undecided else f" {more} --dry-run"
+    lines.append(f"next: memorisk {mending.next_command} {shlex.quote(str(file))}{more}")
+    plain_console().print(Text("\n".join(map(one_line, lines))), soft_wrap=True)
 
 
 def show_comparison(comparison: Comparison, out: Path | None, *, as_json: bool) -> None:
