@@ -172,10 +172,10 @@ def opening(plan: Any) -> Opening:
     Args:
         plan: Dataclass of a plan with annotations.
     """
-    shown = [(one.opening, one, getattr(plan, name)) for name, one, _ in _members(type(plan)) if one and one.opening]
+    placed = [(one.opening, one, getattr(plan, name)) for name, one, _ in _members(type(plan)) if one and one.opening]
     lines = [
         one_line(f"{quantity.title}: {text}", 300)
-        for _, quantity, value in sorted(shown, key=lambda row: row[0])
+        for _, quantity, value in sorted(placed, key=lambda row: row[0])
         for text in _opening_texts(value, quantity)
     ]
     if len(lines) > MOST_OPENING:

@@ -63,7 +63,7 @@ def test_a_table_replaces_no_file_and_does_not_lie_among_the_images(spoilt: Path
     for file, message in (
         (mine, "mine.csv exists: name a new file"),
         (tmp_path / "mended.parquet", "name a new file that ends in .csv"),
-        (tmp_path / "none" / "mended.csv", "there is no folder"),
+        (tmp_path / "none" / "mended.csv", "does not exist"),
         ("s3://bucket/mended.csv", "--mend s3://bucket/mended.csv"),
     ):
         assert message in refusal(capsys, "images", "check", spoilt, "--mend", file)

@@ -68,7 +68,7 @@ def mend(manifest: Manifest, check: ImageCheck) -> Mending:
 
 
 def refuse_place(file: Path, source: str) -> None:
-    """Refuse a file that exists, is no table by its name, or lies among the images.
+    """Refuse a file that exists, has no name of a table, or lies among the images.
 
     Args:
         file: File to write.
@@ -82,7 +82,7 @@ def refuse_place(file: Path, source: str) -> None:
     if file.exists() or file.is_symlink():
         raise InputError(f"--mend {one_line(file)} exists: name a new file")
     if not file.parent.is_dir():
-        raise InputError(f"--mend {one_line(file)}: there is no folder {one_line(file.parent)}")
+        raise InputError(f"--mend {one_line(file)}: the folder {one_line(file.parent)} does not exist")
     refuse_overlap(file, {"the images": source}, called="--mend")
 
 

@@ -205,15 +205,16 @@ def _plan_of(kind: TrainingOutputs, watch: MemorizationWatch, *, follow: bool) -
     """Build the plan of the looks at what a training has left.
 
     Args:
-        kind: What the training leaves.
+        kind: Outputs of the training.
         watch: Watch without a look.
         follow: Plan all looks of a training that continues.
     """
     steps, had = tuple(kind.waiting()), {look.step for look in EvaluationLog(kind.out)}
-    looks = [kind.images(step) for step in steps if step not in had]
-    if follow:
-        planned = watch.options.looks
-        looks = None if planned is None else [watch.options.images] * max(len(looks), planned - len(had))
+    waiting, planned = [step for step in steps if step not in had], watch.options.looks
+    if not follow:
+        looks = [kind.images(step) for step in waiting]
+    else:  # a folder of a step may be half written
+        looks = None if planned is None else [watch.options.images] * max(len(waiting), planned - len(had))
     stored = kind.decoded + watch.real.decoded
     stored += 0 if kind.kind or not looks else sum(looks) * watch.real.train.images[:1].nbytes
     cost = watch_cost(watch, looks, kind=kind.kind, quality=kind.options.quality, bound=follow, decoded=stored)

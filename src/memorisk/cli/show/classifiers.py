@@ -46,8 +46,8 @@ def show_mending(mending: Mending, file: Path, *, redact: bool) -> None:
         ids = "" if redact else f": {listed([' = '.join(names) for names in mending.merged], 5)}"
         lines.append(f"ids of one person by their form, {sets}{ids}")
     if mending.undecided:
-        left = ", ".join(f"{what}: {n:,}" for what, n in mending.undecided.items())
-        lines.append(f"what only you can decide stays in the table - {left}")
+        problems = ", ".join(f"{what}: {n:,}" for what, n in mending.undecided.items())
+        lines.append(f"what only you can decide stays in the table - {problems}")
     more = "SYNTHETIC --out RUN" if mending.next_command == "audit synthetic" else "--out RUN"
     more = "" if mending.undecided else f" {more} --dry-run"
     lines.append(f"next: memorisk {mending.next_command} {shlex.quote(str(file))}{more}")
