@@ -22,7 +22,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "recipes"))
 from doc_commands import Expected, commands_in_blocks, commands_in_prose, run  # noqa: E402
-from stand_ins import slice_of  # noqa: E402
+from stand_ins import STUDY, slice_of  # noqa: E402
 
 SHARED = ROOT.parent / "shared" / "data"
 BRIEF = " --epochs 1 --models 2"
@@ -33,13 +33,6 @@ SKIN = (
     "memorisk audit classifier metadata.csv --image-root images --image-column image_id --label-column dx "
     "--group-column lesion_id "
 )
-STUDY = """
-protocol: paper
-seeds: [123, 456]
-settings: {epochs: 1}
-architectures: {CNN: {model: small_cnn}}
-datasets: {digits: {images: digits}}
-"""
 UNIQUE = """
 settings: {random: 2, runs: 2, highest: 1, lowest: 1, references: 3, latent: 0, profiled: 0, n_controls: 19, epochs: 2}
 datasets:

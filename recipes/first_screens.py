@@ -21,8 +21,10 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "recipes")]
 from tests.report.chromium import Chromium, find_chromium  # noqa: E402
+
+from stand_ins import STUDY  # noqa: E402
 
 SCREENS = {"desk": (1280, 900), "phone": (390, 844)}
 N_TRAIN, N_HELD, N_NEW, N_COPIES = 400, 300, 200, 12
@@ -36,13 +38,6 @@ LONG_CLASSES = (
     "pigmented_benign_keratosis_of_the_scalp_",
     "squamous cell carcinoma in situ (Bowen's)",
 )
-STUDY = """
-protocol: paper
-seeds: [123, 456]
-settings: {epochs: 1}
-architectures: {CNN: {model: small_cnn}}
-datasets: {digits: {images: digits}}
-"""
 EXPORT = (
     "import torch; from torch import nn; torch.manual_seed(0); net = nn.Sequential(nn.Flatten(), nn.Linear(1024, 8), "
     "nn.ReLU(), nn.Linear(8, 3)); torch.onnx.export(net.eval(), (torch.zeros(2, 1, 32, 32),), 'net.onnx', dynamo=True, "

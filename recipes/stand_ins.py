@@ -1,7 +1,7 @@
 """Small inputs under the names that the pages use, made here: invented people, nobody's images.
 
 A person is a pattern of shades; each image of a person is that pattern, moved in brightness, with noise. Used by
-`recipes/run_docs.py`; `.ci/readme.py` takes single pieces.
+`recipes/run_docs.py`; `.ci/readme.py` and `recipes/first_screens.py` take single pieces.
 """
 
 import subprocess
@@ -14,6 +14,14 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
 
 SIDE = 32
+STUDY = """
+protocol: paper
+seeds: [123, 456]
+settings: {epochs: 1}
+architectures: {CNN: {model: small_cnn}}
+datasets: {digits: {images: digits}}
+"""
+"""Settings of a study of paper 000 that is done in seconds."""
 EXPORT = (
     "import torch; from torch import nn; net = nn.Sequential(nn.Flatten(), nn.Linear({pixels}, 8), nn.ReLU(), "
     "nn.Linear(8, 3)); torch.onnx.export(net.eval(), (torch.zeros(2, 1, {side}, {side}),), '{name}', dynamo=True, "

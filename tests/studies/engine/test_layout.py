@@ -1,5 +1,6 @@
 """Schemas of studies: files of all packages are whole, and a small one becomes tables and a page."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -99,6 +100,20 @@ def test_a_page_follows_its_schema(small: StudyLayout) -> None:
     assert [type(block).__name__ for block in page.lead] == ["Callout", "Facts", "Callout"]
     with pytest.raises(KeyError):
         study_page(small, [table], {}, lead=[], level="", held="")
+
+
+def test_a_section_begins_with_its_answer_where_the_run_has_the_values(small: StudyLayout) -> None:
+    table = fill_table(small, "table_1", [{"name": "a"}])
+    (section, *others) = small.page.sections
+    asked = replace(small, page=replace(small.page, sections=(replace(section, answer="In {n} of 2."), *others)))
+    rest = {"lead": lead_blocks(Callout("note", "Answer", []), {}, {}), "level": "95 %", "held": "No image"}
+    blocks = {"figure_1": [], "pictures": []}
+    shown, silent = (
+        study_page(asked, [table], blocks, answers=values, **rest).sections[0].blocks
+        for values in ({section.id: {"n": 1}}, {})
+    )
+    assert shown[0] == Paragraph("In 1 of 2.")
+    assert [type(block) for block in shown[1:]] == [type(block) for block in silent]
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,8 @@ class SectionSchema:
     """Names of tables, and of blocks that the study's code makes, in their order."""
     optional: bool = False
     """Whether the section is left out when it shows nothing."""
+    answer: str = ""
+    """Sentence that answers the title, with names of values in braces; it is shown where the run has the values."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ def study_page(
     lead: Sequence[Block],
     subtitle: Text = "",
     redacted: bool = False,
+    answers: Mapping[str, Mapping[str, Any]] | None = None,
     **values: Any,
 ) -> Page:
     """Lay out the page of a study in the order of its schema; the last section says how to read it.
@@ -29,10 +30,22 @@ def study_page(
         lead: Blocks before the contents.
         subtitle: Subtitle, in place of the schema's.
         redacted: Whether ids and images are left out.
+        answers: Values of the sentence that answers a section's title, by the section's id.
         **values: Values of the names in braces in the schema's sentences.
     """
     page, blocks_by_name = layout.page, {table.name: table_blocks(table) for table in tables} | dict(blocks)
-    sections = [Section(s.title, [b for name in s.shows for b in blocks_by_name[name]], s.id) for s in page.sections]
+    known = answers or {}
+    sections = [
+        Section(
+            s.title,
+            [
+                *([Paragraph(s.answer.format_map(known[s.id]))] if s.id in known else []),
+                *(block for name in s.shows for block in blocks_by_name[name]),
+            ],
+            s.id,
+        )
+        for s in page.sections
+    ]
     optional = {s.id for s in page.sections if s.optional}
     answer, *rest = lead
     reading: list[Text] = [sentence.format_map(values) for sentence in page.reading]

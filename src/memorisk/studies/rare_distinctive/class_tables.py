@@ -33,6 +33,7 @@ _FORMS = {
     ("strongest", "circular"): "the attacked models, loss difference (paper)",
 }
 """Source of M and the attack that it is compared with, by place in the result."""
+_NO_RARE = "– (no class below 5 % was scored)"
 
 
 def table_1(reading: StudyReading, *, draws: int, seed: int) -> StudyTable:
@@ -49,23 +50,24 @@ def table_1(reading: StudyReading, *, draws: int, seed: int) -> StudyTable:
     ours = rarity_table(cells, draws=draws, seed=seed)
     with_rare = [cell.dataset for cell in cells if cell.rare_scored]
     left_out = [name for name in reading.datasets if name not in with_rare]
-    printed = rows(ours, [name in with_rare for name in column_texts(ours, "dataset")])
-    missing = [f"{one_line(n, 60)}: no class below 5 % was scored, so it is not in the paper's form" for n in left_out]
-    extra = {}
+    missing, extra = list[str](), {}
     try:
         extra["across"] = rarity_across(cells, draws=draws, seed=seed)
     except InputError as error:
         missing.append(f"over cells: {error}")
-    return fill_table(LAYOUT, "table_1", ours, paper=_printed_rho(printed), missing=missing, extra=extra)
+    return fill_table(LAYOUT, "table_1", ours, paper=_printed_rho(ours, left_out), missing=missing, extra=extra)
 
 
-def _printed_rho(table: pd.DataFrame) -> pd.DataFrame:
-    if table.empty:
-        return pd.DataFrame(columns=pd.Index(["Model"]))
+def _printed_rho(table: pd.DataFrame, without_rare: Sequence[str]) -> pd.DataFrame:
+    """Return the paper's form; the paper compares rare classes, so that a data set without one has the reason."""
     wide = table_one(table)
+    run = set(zip(column_texts(table, "architecture"), column_texts(table, "dataset"), strict=True))
     printed = {"Model": column_texts(wide, "architecture")}
     for name in wide.columns[1:]:
-        printed[_heading(str(name), printed)] = [mean_and_spread(text) for text in column_texts(wide, str(name))]
+        cells = zip(printed["Model"], column_texts(wide, str(name)), strict=True)
+        reason = _NO_RARE if name in without_rare else ""
+        values = [reason if reason and (model, name) in run else mean_and_spread(text) for model, text in cells]
+        printed[_heading(str(name), printed)] = values
     return pd.DataFrame(printed)
 
 

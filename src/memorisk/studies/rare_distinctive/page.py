@@ -1,6 +1,8 @@
 """Page of a study: tables 1 to 11 and figures 1 to 8 of paper 000, with the corrected numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from memorisk.report.blocks import (
     Block,
@@ -9,7 +11,7 @@ from memorisk.report.blocks import (
     Page,
     Paragraph,
 )
-from memorisk.report.columns import count
+from memorisk.report.columns import column_numbers, count
 from memorisk.studies.engine.pages import lead_blocks, study_page
 from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.rare_distinctive.figures import (
@@ -25,6 +27,9 @@ from memorisk.studies.rare_distinctive.figures import (
 )
 from memorisk.studies.rare_distinctive.results import LAYOUT, StudyRuns
 
+SIGNIFICANT = 0.05
+"""Level below which a p-value counts in an answer."""
+
 
 def rarity_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
     """Lay out a study.
@@ -37,7 +42,18 @@ def rarity_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
     figures = (figure_1, figure_2, figure_3, figure_4a, figure_4b, figure_5, figure_6, figure_8)
     blocks = {figure.__name__: figure(by_name) for figure in figures} | {"figure_7": figure_7(runs)}
     held = "images, as requested, and no id" if runs.pictured else "no image and no id"
-    return study_page(LAYOUT, tables, blocks, lead=_lead(runs, tables), held=held)
+    return study_page(LAYOUT, tables, blocks, lead=_lead(runs, tables), answers=_answers(by_name), held=held)
+
+
+def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, int]]:
+    """Count for each section whose title is a question what its table answers."""
+    table = by_name["table_1"].ours
+    if table.empty:
+        return {}
+    rho, p = column_numbers(table, "class_rho"), column_numbers(table, "class_p")
+    counts = {"n_cells": np.isfinite(rho).sum(), "n_negative": (rho < 0).sum()}
+    counts["n_significant"] = ((rho < 0) & (p < SIGNIFICANT)).sum()
+    return {"rarity": {name: int(n) for name, n in counts.items()}} if counts["n_cells"] else {}
 
 
 def _lead(runs: StudyRuns, tables: Sequence[StudyTable]) -> list[Block]:

@@ -316,9 +316,25 @@ def unique_page(
         blocks,
         lead=_lead(study, reading, by_name, failed),
         redacted=hidden,
+        answers=_answers(by_name),
         names="" if hidden else "It names the mark, which may be a person's name. ",
         held="images of the training data, as requested" if pictures else "no image; images are named by their row",
     )
+
+
+def _answers(by_name: dict[str, StudyTable]) -> dict[str, dict[str, int]]:
+    """Count for each section whose title is a question what its table answers."""
+    answers = {}
+    networks, epochs = by_name["table_2"].ours, by_name["epochs"].ours
+    if "p" in networks and np.isfinite(p := column_numbers(networks, "p")).any():
+        answers["black-box"] = {"n_remembered": int((p <= LEVEL).sum()), "n_networks": int(np.isfinite(p).sum())}
+    if "m" in epochs and np.isfinite(column_numbers(epochs, "m")).any():
+        of_networks = epochs[np.isfinite(column_numbers(epochs, "m"))].groupby(["dataset", "network"])
+        largest = [int(rows["epoch"].iloc[int(np.argmax(column_numbers(rows, "m")))]) for _, rows in of_networks]
+        last = int(column_numbers(epochs, "epoch").max())
+        answers["epochs"] = {"earliest": min(largest), "latest": max(largest), "n_epochs": last}
+        answers["epochs"]["n_networks"] = len(largest)
+    return answers
 
 
 def _lead(

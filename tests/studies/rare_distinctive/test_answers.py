@@ -1,0 +1,40 @@
+"""Table 1 of a data set without a rare class, and the sentence that answers the question above the table."""
+
+import pandas as pd
+
+from memorisk.studies.engine.tables import fill_table
+from memorisk.studies.rare_distinctive.class_tables import _printed_rho
+from memorisk.studies.rare_distinctive.page import _answers
+from memorisk.studies.rare_distinctive.results import LAYOUT
+
+NAN = float("nan")
+CELLS = pd.DataFrame(
+    {
+        "architecture": ["CNN", "ViT", "CNN", "ViT"],
+        "dataset": ["skin", "skin", "even", "even"],
+        "paper_rho": [-0.25, 0.5, 0.1, 0.2],
+        "paper_sd": [0.125, NAN, 0.1, 0.1],
+        "class_rho": [-0.5, 0.25, -0.75, NAN],
+        "class_p": [0.01, 0.02, 0.25, NAN],
+    }
+)
+
+
+def test_a_data_set_without_a_rare_class_keeps_its_place_with_a_dash_and_the_reason() -> None:
+    printed = _printed_rho(CELLS, ["even"])
+    assert printed.columns.tolist() == ["Model", "skin", "even"]
+    assert printed["skin"].tolist() == ["\N{MINUS SIGN}0.250 ± 0.125", "0.500"]
+    assert printed["even"].tolist() == ["– (no class below 5 % was scored)"] * 2
+    assert _printed_rho(CELLS.iloc[:3], ["even"])["even"].tolist() == ["– (no class below 5 % was scored)", "n/a"]
+
+
+def test_the_answer_counts_cells_by_their_sign_and_their_p() -> None:
+    table = fill_table(LAYOUT, "table_1", CELLS)
+    assert _answers({"table_1": table}) == {"rarity": {"n_cells": 3, "n_negative": 2, "n_significant": 1}}
+    without = CELLS.assign(class_rho=NAN)
+    assert _answers({"table_1": fill_table(LAYOUT, "table_1", without)}) == {}
+    assert _answers({"table_1": fill_table(LAYOUT, "table_1", ())}) == {}
+    (section,) = (one for one in LAYOUT.page.sections if one.id == "rarity")
+    assert "in 2 of 3 cells, and in 1 of these" in section.answer.format_map(
+        {"n_cells": 3, "n_negative": 2, "n_significant": 1}
+    )
