@@ -34,12 +34,12 @@ def study_page(
         **values: Values of the names in braces in the schema's sentences.
     """
     page, blocks_by_name = layout.page, {table.name: table_blocks(table) for table in tables} | dict(blocks)
-    known = answers or {}
+    values_by_id = answers or {}
     sections = [
         Section(
             s.title,
             [
-                *([Paragraph(s.answer.format_map(known[s.id]))] if s.id in known else []),
+                *([Paragraph(s.answer.format_map(values_by_id[s.id]))] if s.id in values_by_id else []),
                 *(block for name in s.shows for block in blocks_by_name[name]),
             ],
             s.id,
