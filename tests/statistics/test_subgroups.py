@@ -1,15 +1,21 @@
 """Contrasts of subgroups: the least-squares effect given the class, an exact null, intervals that cover, power."""
 
 from collections.abc import Callable
-from itertools import permutations
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
 import scipy
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.subgroups import adjusted_contrasts, noticeable_difference, subgroup_contrasts
-from memorisk.statistics.verdicts.levels import POWER
+from memorisk.statistics.subgroups import (
+    adjusted_contrasts,
+    noticeable_difference,
+    noticeable_share,
+    share_contrasts,
+    subgroup_contrasts,
+)
+from memorisk.statistics.verdicts.levels import POWER, SUBGROUP_LEVEL
 
 
 def _patients(rng: np.random.Generator, n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -131,3 +137,87 @@ def test_a_value_that_is_not_finite_is_refused() -> None:
         subgroup_contrasts([1.0, 2.0], ["a"], ["x", "x"])
     with pytest.raises(InputError, match="draws"):
         subgroup_contrasts([1.0, 2.0], ["a", "b"], ["x", "x"], draws=0)
+
+
+def test_a_share_in_one_class_has_fishers_p_and_newcombes_interval() -> None:
+    level = ["a"] * 20 + ["b"] * 50
+    inside, rest = share_contrasts([1] * 5 + [0] * 15 + [1] * 3 + [0] * 47, level, ["x"] * 70)
+    fisher = scipy.stats.fisher_exact([[5, 15], [3, 47]], alternative="greater").pvalue
+    assert inside.p == pytest.approx(fisher)
+    assert rest.p == pytest.approx(scipy.stats.fisher_exact([[3, 47], [5, 15]], alternative="greater").pvalue)
+    wilson = [scipy.stats.binomtest(k, n).proportion_ci(method="wilson") for k, n in ((5, 20), (3, 50))]
+    difference = inside.difference
+    assert difference.estimate == pytest.approx(5 / 20 - 3 / 50)
+    assert difference.low == pytest.approx(0.19 - np.hypot(0.25 - wilson[0].low, wilson[1].high - 0.06))
+    assert difference.high == pytest.approx(0.19 + np.hypot(wilson[0].high - 0.25, 0.06 - wilson[1].low))
+
+
+def test_a_share_in_several_classes_has_the_p_of_all_permutations_within_them() -> None:
+    y, level = np.array([1, 0, 1, 0, 0, 1, 1, 0, 0]), np.array(list("aabbbabab"))
+    label = np.array(list("xxxxxyyyy"))
+    own = share_contrasts(y, level, label)[0]
+    effects = []
+    for chosen in product(combinations(range(5), 2), combinations(range(5, 9), 2)):
+        inside = np.isin(np.arange(9), np.ravel(chosen))
+        design = np.column_stack([inside, label == "x", label == "y"]).astype(float)
+        effects.append(np.linalg.lstsq(design, y.astype(float), rcond=None)[0][0])
+    assert own.p == pytest.approx(np.mean(np.array(effects) >= own.difference.estimate - 1e-9))
+
+
+SHARES: dict[str, tuple[float, float]] = {"2 % in each class": (0.02, 0.02), "a class that is copied": (0.15, 0.01)}
+"""Shares of the rare class and of the common one."""
+
+
+@pytest.mark.parametrize("world", SHARES)
+def test_no_level_of_rare_copies_is_called_higher_more_often_than_the_level_says(world: str) -> None:
+    rng, n_audits = np.random.default_rng(6), 400
+    called = covered = 0
+    for _ in range(n_audits):
+        _, level, label = _patients(rng)
+        copied = rng.random(len(level)) < np.where(label == "rare", *SHARES[world])
+        contrasts = share_contrasts(copied, level, label)
+        called += min(contrast.p for contrast in contrasts) <= SUBGROUP_LEVEL / len(contrasts)
+        covered += contrasts[0].difference.low <= 0 <= contrasts[0].difference.high
+    assert called <= 0.05 * n_audits + 2.33 * np.sqrt(0.05 * 0.95 * n_audits)
+    assert covered >= 0.95 * n_audits - 2.33 * np.sqrt(0.05 * 0.95 * n_audits)
+
+
+@pytest.mark.parametrize("shares", SHARES.values(), ids=SHARES)
+def test_a_noticeable_share_is_found_as_often_as_it_says(shares: tuple[float, float]) -> None:
+    rng, n_audits = np.random.default_rng(7), 300
+    _, level, label = _patients(rng, 500)
+    base, inside = np.where(label == "rare", *shares), level == "s"
+    n_rest = [int((~inside & (label == one)).sum()) for one in ("rare", "common")]
+    expected = share_contrasts(np.zeros(500), level, label)[0]
+    weight = np.array([(inside & (label == one)).sum() * n for one, n in zip(("rare", "common"), n_rest, strict=True)])
+    weight = weight / [(label == one).sum() for one in ("rare", "common")]
+    share = float(weight @ np.array(shares) / weight.sum())
+    effect = noticeable_share(*(round(n) for n in expected.sides), share, 2) - share
+    found = 0
+    for _ in range(n_audits):
+        contrast = share_contrasts(rng.random(500) < base + effect * inside, level, label)[0]
+        found += contrast.p <= SUBGROUP_LEVEL / 2
+    assert found / n_audits == pytest.approx(POWER, abs=3 * np.sqrt(POWER * (1 - POWER) / n_audits))
+
+
+def test_where_all_or_none_are_copied_there_is_a_test_and_a_noticeable_share() -> None:
+    level = ["a"] * 12 + ["b"] * 60
+    (apart, _), (none, _) = (
+        adjusted_contrasts([share_contrasts(copied, level, ["x"] * 72)])[0]
+        for copied in ([1] * 12 + [0] * 60, [0] * 72)
+    )
+    assert apart.is_higher
+    assert apart.difference.low > 0.6
+    assert (none.difference.estimate, none.p) == (0, 1)
+    assert 0.2 < none.noticeable < 0.6
+    assert none.difference.high > 0.1
+
+
+def test_a_share_of_a_level_that_is_too_small_to_be_noticed_has_no_number() -> None:
+    assert np.isnan(noticeable_share(2, 3, 0.0, 1))
+    assert np.isnan(share_contrasts([0, 1], ["a", "b"], ["x", "y"])[0].noticeable_among(2))
+
+
+def test_a_share_of_other_numbers_is_refused() -> None:
+    with pytest.raises(InputError, match="neither 0 nor 1"):
+        share_contrasts([0.5, 1.0], ["a", "b"], ["x", "x"])

@@ -16,10 +16,18 @@ standard error, and p is the larger of theirs:
   level, permutations alone reject 3 to 4 % at 2.5 %, also with D studentized (Chung and Romano, Annals of Statistics
   41, 2013).
 
-Source: METHODS section 8; Knolle and others, "Disparate privacy risks from medical AI" (Nature, 2026) compare levels
-without classes, null and power.
+A yes or no of each patient (`share_contrasts`: was the patient copied?) has another test. Under the null a class gives
+both sides one share, which says all about the distribution, so that permutations need no Welch; and D is linear in the
+number of patients of the level who have the property, D = (A - E[A]) / sum_c h_c. A has the distribution of a sum of
+hypergeometric numbers, so that p is exact without draws: Fisher's test in one class, the exact test of Mantel and
+Haenszel in several. Where 2 % have the property, Welch's interval of a level of 50 covers 68 % instead of 95 %, and its
+standard error is 0 where one side has none. Newcombe's interval is taken, of shares weighted over classes.
+
+Source: METHODS section 8; Mantel and Haenszel (1959); Newcombe, Statistics in Medicine 17 (1998), method 10; Knolle and
+others, "Disparate privacy risks from medical AI" (Nature, 2026) compare levels without classes, null and power.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import nan
@@ -40,11 +48,13 @@ DRAWS = 4999
 _BLOCK = 200
 """Number of permutations computed at once."""
 _STREAM = 47
+_QUANTILES = 40
+"""Number of equally probable counts of the others over which power is averaged."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SubgroupContrast:
-    """A level against the other patients of the same classes."""
+    """A level against the other patients of the same classes; a subclass knows what its test could have noticed."""
 
     level: str
     n_patients: int
@@ -57,7 +67,6 @@ class SubgroupContrast:
     """Mean of the level less that of the others, within class; NaN where nothing could be compared."""
     p: float
     """One-sided p that the level is not higher than the others, the larger of two; NaN where nothing was compared."""
-    standard_error: float
     adjusted: float = nan
     """The same by Holm over all levels that `adjusted_contrasts` was called with."""
     noticeable: float = nan
@@ -68,10 +77,46 @@ class SubgroupContrast:
         """Return whether the level is surely higher than the others."""
         return self.adjusted <= SUBGROUP_LEVEL
 
+    def noticeable_among(self, n_tests: int) -> float:
+        """Compute the difference that is found with probability `POWER` where Holm divides the level by so many tests.
+
+        Args:
+            n_tests: Number of tests.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanContrast(SubgroupContrast):
+    """A level against the others by a number of each patient."""
+
+    standard_error: float
+
+    def noticeable_among(self, n_tests: int) -> float:
+        """Compute it by `noticeable_difference`."""
+        return noticeable_difference(self.standard_error, self.difference.df, n_tests)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareContrast(SubgroupContrast):
+    """A level against the others by a yes or no of each patient."""
+
+    sides: tuple[float, float]
+    """Numbers of patients of the level and of others in one class whose shares would be known as surely."""
+    others_share: float
+    """Share of the others who have the property, weighted over classes as the difference is."""
+
+    def noticeable_among(self, n_tests: int) -> float:
+        """Compute it by `noticeable_share`, as in one class; NaN where also a level of which all have it is missed."""
+        if not self.n_compared or not n_tests:
+            return nan
+        n_level, n_others = (max(1, round(n)) for n in self.sides)
+        return noticeable_share(n_level, n_others, self.others_share, n_tests) - self.others_share
+
 
 def subgroup_contrasts(
     values: ArrayLike, level: ArrayLike, stratum: ArrayLike, *, draws: int = DRAWS, seed: int = 0
-) -> list[SubgroupContrast]:
+) -> list[MeanContrast]:
     """Compare each level with the others within strata.
 
     Args:
@@ -92,19 +137,9 @@ def subgroup_contrasts(
         >>> women.difference.estimate, men.difference.estimate, women.p < 0.05 < men.p
         (3.0, -3.0, True)
     """
-    y, levels, strata = np.asarray(values, dtype=np.float64), np.asarray(level).astype(str), np.asarray(stratum)
-    if y.ndim != 1 or not y.shape == levels.shape == strata.shape:
-        raise InputError(
-            f"values, level and stratum have shapes {y.shape}, {levels.shape}, {strata.shape}; give one per patient"
-        )
-    if not np.isfinite(y).all():
-        raise InputError("a value is not finite; leave out patients who were not scored")
+    y, names, code, strata = _compared(values, level, stratum)
     if draws < 1:
         raise InputError(f"draws is {draws}; at least one permutation is needed")
-    named = levels != ""
-    y, levels = y[named], levels[named]
-    strata = np.unique(strata[named].astype(str), return_inverse=True)[1]
-    names, code = np.unique(levels, return_inverse=True)
     cells = _Cells.of(code, strata, len(names))
     table = _Sides.of(cells, y[:, None])
     counts = np.ones(len(names))  # of draws at least as large, the identity among them
@@ -120,7 +155,7 @@ def subgroup_contrasts(
         half = error * float(scipy.special.stdtrit(df, 0.975)) if possible and error > 0 else nan
         tail = float(scipy.special.stdtr(df, -difference / error)) if possible and error > 0 else nan
         contrasts.append(
-            SubgroupContrast(
+            MeanContrast(
                 level=str(name),
                 n_patients=int((code == i).sum()),
                 n_compared=int(cells.n_in[i].sum()),
@@ -141,6 +176,98 @@ def subgroup_contrasts(
             )
         )
     return contrasts
+
+
+def share_contrasts(positive: ArrayLike, level: ArrayLike, stratum: ArrayLike) -> list[ShareContrast]:
+    """Compare the share of patients who have a property in each level with that of the others within strata.
+
+    Args:
+        positive: Whether each patient has the property, [n].
+        level: Level of each patient, [n]; patients with an empty one are in no comparison.
+        stratum: Stratum of each patient, such as the class, [n].
+
+    Returns:
+        One contrast per level, in the order of their names; p is exact.
+
+    Raises:
+        InputError: Shapes differ, or a value is neither 0 nor 1.
+
+    Example:
+        >>> women, men = share_contrasts([1, 1, 1, 0, 0, 0, 0, 0], list("wwwwmmmm"), ["a"] * 8)[::-1]
+        >>> women.difference.estimate, round(women.p, 4), men.p
+        (0.75, 0.0714, 1.0)
+    """
+    y, names, code, strata = _compared(positive, level, stratum)
+    if not np.isin(y, (0.0, 1.0)).all():
+        raise InputError("a value is neither 0 nor 1; subgroup_contrasts compares other numbers")
+    cells = _Cells.of(code, strata, len(names))
+    n_in, n_out = cells.n_in.astype(np.int64), cells.n_out.astype(np.int64)
+    a = np.where(n_in > 0, (cells.member @ y).reshape(n_in.shape), 0).round().astype(np.int64)
+    b = np.where(n_in > 0, (cells.total @ y)[None], 0).round().astype(np.int64) - a
+    return [
+        _share_contrast(str(name), int((code == i).sum()), *(of[i][n_in[i] > 0] for of in (a, n_in, b, n_out)))
+        for i, name in enumerate(names)
+    ]
+
+
+def _share_contrast(
+    name: str,
+    n_patients: int,
+    a: NDArray[np.int64],
+    n_in: NDArray[np.int64],
+    b: NDArray[np.int64],
+    n_out: NDArray[np.int64],
+) -> ShareContrast:
+    """Compare a of n_in patients of a level with b of n_out others, each by stratum."""
+    h = n_in * n_out / (n_in + n_out)
+    estimate = low = high = p = share = nan
+    sides = (0.0, 0.0)
+    if len(h):
+        w = h / h.sum()
+        sides = 1 / float((w**2 / n_in).sum()), 1 / float((w**2 / n_out).sum())
+        own, share = float(w @ (a / n_in)), float(w @ (b / n_out))
+        own_limits, limits = _wilson(own, sides[0]), _wilson(share, sides[1])
+        estimate = own - share
+        low = estimate - float(np.hypot(own - own_limits[0], limits[1] - share))
+        high = estimate + float(np.hypot(own_limits[1] - own, share - limits[0]))
+        p = _tail_of_sum(a, n_in, a + b, n_in + n_out)
+    return ShareContrast(
+        level=name,
+        n_patients=n_patients,
+        n_compared=int(n_in.sum()),
+        n_others=int(n_out.sum()),
+        difference=Interval(
+            estimate=estimate,
+            low=low,
+            high=high,
+            df=nan,
+            n_groups=int(n_in.sum() + n_out.sum()),
+            n_seeds=1,
+            level=0.95,
+            conditional=True,
+            method="Newcombe's, of shares weighted over strata",
+        ),
+        p=p,
+        sides=sides,
+        others_share=share,
+    )
+
+
+def _wilson(share: float, n: float) -> tuple[float, float]:
+    """Return Wilson's 95 % limits of a share of n patients; n need not be whole."""
+    z2 = float(scipy.special.ndtri(0.975)) ** 2
+    middle, half = share + z2 / (2 * n), float(np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n**2))))
+    return max(0.0, (middle - half) / (1 + z2 / n)), min(1.0, (middle + half) / (1 + z2 / n))
+
+
+def _tail_of_sum(
+    a: NDArray[np.int64], drawn: NDArray[np.int64], marked: NDArray[np.int64], of: NDArray[np.int64]
+) -> float:
+    """Return P(sum >= sum a) of independent hypergeometric numbers: marked ones among those drawn of each stratum."""
+    mass = np.ones(1)
+    for one, k, n in zip(drawn, marked, of, strict=True):
+        mass = np.convolve(mass, scipy.stats.hypergeom.pmf(np.arange(k + 1), n, k, one))
+    return float(min(1.0, mass[a.sum() :].sum()))
 
 
 def adjusted_contrasts(columns: Sequence[Sequence[SubgroupContrast]]) -> list[list[SubgroupContrast]]:
@@ -165,7 +292,7 @@ def adjusted_contrasts(columns: Sequence[Sequence[SubgroupContrast]]) -> list[li
         replace(
             contrast,
             adjusted=float(p),
-            noticeable=noticeable_difference(contrast.standard_error, contrast.difference.df, len(tested)),
+            noticeable=contrast.noticeable_among(len(tested)),
         )
         for contrast, p in zip(every, adjusted, strict=True)
     )
@@ -191,6 +318,65 @@ def noticeable_difference(standard_error: float, df: float, n_tests: int, power:
         return nan
     first, second = scipy.special.stdtrit(df, [1 - SUBGROUP_LEVEL / n_tests, power])
     return float((first + second) * standard_error)
+
+
+def noticeable_share(n_level: int, n_others: int, others_share: float, n_tests: int, power: float = POWER) -> float:
+    """Compute the smallest share of a level that Fisher's exact test finds higher with some probability.
+
+    Args:
+        n_level: Number of patients of the level.
+        n_others: Number of the others.
+        others_share: Share of the others who have the property, in the long run.
+        n_tests: Number of tests among which Holm divides the level.
+        power: Probability of finding the share.
+
+    Returns:
+        The share; NaN where also a level of which all have the property is called higher less often.
+
+    Example:
+        >>> round(noticeable_share(100, 100, 0.0, 2), 3)
+        0.078
+    """
+    counts = scipy.stats.binom.ppf((np.arange(_QUANTILES) + 0.5) / _QUANTILES, n_others, others_share).astype(int)
+    others, times = np.unique(counts, return_counts=True)
+    fewest = [_fewest_called(n_level, n_others, int(y), SUBGROUP_LEVEL / max(n_tests, 1)) for y in others]
+    possible = np.array([x <= n_level for x in fewest])
+    x, often = np.array(fewest)[possible], times[possible] / _QUANTILES
+
+    def called(share: float) -> float:
+        """Return how often a level of this share is called higher."""
+        return float(often @ scipy.special.betainc(x, n_level - x + 1, share))
+
+    if often.sum() < power:
+        return nan
+    return float(scipy.optimize.brentq(lambda share: called(share) - power, 0.0, 1.0, xtol=1e-9))
+
+
+def _fewest_called(n_level: int, n_others: int, n_others_positive: int, level: float) -> int:
+    """Return the fewest patients of a level with the property at which p is at most the level; one more than all."""
+    return bisect_left(
+        range(n_level + 1),
+        True,
+        key=lambda x: (
+            float(scipy.stats.hypergeom.sf(x - 1, n_level + n_others, x + n_others_positive, n_level)) <= level
+        ),
+    )
+
+
+def _compared(
+    values: ArrayLike, level: ArrayLike, stratum: ArrayLike
+) -> tuple[FloatArray, NDArray[np.str_], NDArray[np.intp], NDArray[np.intp]]:
+    """Return the values of patients with a level, the names of the levels, and the numbers of level and stratum."""
+    y, levels, strata = np.asarray(values, dtype=np.float64), np.asarray(level).astype(str), np.asarray(stratum)
+    if y.ndim != 1 or not y.shape == levels.shape == strata.shape:
+        raise InputError(
+            f"values, level and stratum have shapes {y.shape}, {levels.shape}, {strata.shape}; give one per patient"
+        )
+    if not np.isfinite(y).all():
+        raise InputError("a value is not finite; leave out patients who were not scored")
+    named = levels != ""
+    names, code = np.unique(levels[named], return_inverse=True)
+    return y[named], names, code, np.unique(strata[named].astype(str), return_inverse=True)[1]
 
 
 @dataclass(frozen=True)
