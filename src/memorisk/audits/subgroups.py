@@ -2,25 +2,37 @@
 
 A patient has one level of a column: the value of most of the patient's images, the first in order of equally frequent
 ones; of numbers the median, which bins divide. A column that names patients, or has too many levels to compare, is
-refused.
+refused. Levels of fewer than ten patients have no number in any table, since they could name a person; they are joined
+in one row.
 
 Source: METHODS section 8.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import nan
 from statistics import median
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from memorisk.images.identity import looks_missing, normal_id
 from memorisk.images.manifest import REQUIRED
+from memorisk.report.blocks import Inline, Name, Text
+from memorisk.report.columns import booleans, column_numbers, largest_first, probability, rows
+from memorisk.report.numbers import to_row
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.subgroups import SubgroupContrast, adjusted_contrasts
+from memorisk.statistics.verdicts.levels import POWER, SUBGROUP_LEVEL, share_words
+from memorisk.statistics.verdicts.reasons import Reason
 
+SUBGROUPS = "subgroups"
+"""Name of the table with one row per level."""
 MOST_LEVELS = 30
 """Largest number of levels of a column: more have too few patients each, and may name them."""
 LEAST_PATIENTS = 10
@@ -47,10 +59,231 @@ class Subgroups:
         """Return the level of each patient, text [n]; empty where it is not known."""
         return np.array([self.level_of.get(str(patient), "") for patient in patients], dtype=object)
 
+    def shown(self, patients: Iterable[str]) -> tuple[dict[str, np.ndarray], tuple[str, int | None] | None]:
+        """Divide patients into the levels that are shown with numbers, and the rest.
+
+        Args:
+            patients: Patients of an audit, [n].
+
+        Returns:
+            Mask of the patients of each level with at least `LEAST_PATIENTS`, [n], by its name; and a name for the
+            others together with their number of patients, which is None below `LEAST_PATIENTS`; None without others.
+        """
+        level = self.of(patients)
+        masks = {name: level == name for name in self.levels}
+        few = [name for name, own in masks.items() if own.sum() < LEAST_PATIENTS]
+        masks_of_shown = {name: own for name, own in masks.items() if name not in few}
+        if not few:
+            return masks_of_shown, None
+        name = f"({len(few)} level{'s' * (len(few) > 1)} of fewer than {LEAST_PATIENTS} patients)"
+        n_few = int(np.isin(level, few).sum())
+        return masks_of_shown, (name, n_few if n_few >= LEAST_PATIENTS else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedLevel:
+    """A row of ``subgroups.parquet``: a level beside the other patients of the same class."""
+
+    column: str
+    level: str
+    n_patients: int | None
+    """Number of patients; none where all of the levels that share a row have fewer than `LEAST_PATIENTS`."""
+    share: float = nan
+    """Share of patients that the audit counts, with Clopper and Pearson's limits."""
+    share_low: float = nan
+    share_high: float = nan
+    n_compared: int = 0
+    """Number of patients in classes that have patients of other levels, too."""
+    difference: float = nan
+    """Value of the level less that of the other patients of the same class."""
+    difference_low: float = nan
+    difference_high: float = nan
+    p: float = nan
+    adjusted: float = nan
+    """p by Holm over all levels of all columns."""
+    noticeable: float = nan
+    """Difference that would have been noticed with probability `levels.POWER`."""
+    more_exposed: bool = False
+
+
+class SubgroupReason(Reason):
+    """Reason about a level whose patients are surely more exposed than the others of the same class."""
+
+    column: str
+    level: str
+    n_patients: int
+    adjusted_p: float
+    """p by Holm over all levels of all columns."""
+
+    @property
+    def subgroup_value(self) -> str:
+        """Column and level, as in "sex F"."""
+        return subgroup_name(self.column, self.level)
+
+    @property
+    def subgroup(self) -> str:
+        """Patients of the level, as a sentence begins with them."""
+        return f"{self.units.many} with {self.subgroup_value}"
+
 
 def subgroup_name(column: str, level: str) -> str:
     """Return column and level on one line, as in "sex F"."""
     return f"{one_line(column, 40)} {one_line(level, 40)}"
+
+
+def patient_classes(labels: Sequence[str] | np.ndarray, patients: Sequence[str] | np.ndarray) -> np.ndarray:
+    """Return the class of most of each patient's images, the rarer of equally frequent ones.
+
+    Args:
+        labels: Label of each image, [n]; of several findings (``a|b``) the rarest counts.
+        patients: Patient of each image, [n].
+
+    Returns:
+        Class by patient, in the order of their names, [U].
+
+    Example:
+        >>> patient_classes(["a", "b", "b", "b|c"], ["p", "p", "q", "r"]).tolist()
+        ['a', 'b', 'c']
+    """
+    findings = [str(label).split("|") for label in labels]
+    frequency = Counter(finding for own in findings for finding in own)
+    single = [min(own, key=lambda finding: (frequency[finding], finding)) for own in findings]
+    names, unit = np.unique(np.asarray(patients).astype(str), return_inverse=True)
+    classes, of_class, size = np.unique(
+        np.array(single, dtype=object).astype(str), return_inverse=True, return_counts=True
+    )
+    of_patient = np.zeros((len(names), len(classes)))
+    np.add.at(of_patient, (unit, of_class), 1)
+    rarest_first = np.argsort(size, kind="stable")
+    if not len(classes):
+        return np.empty(0, dtype=object)
+    return classes[rarest_first[of_patient[:, rarest_first].argmax(axis=1)]].astype(object)
+
+
+def compared_levels(
+    columns: Sequence[Subgroups],
+    patients: Sequence[str] | np.ndarray,
+    contrasts: Callable[[np.ndarray, int], Sequence[SubgroupContrast]],
+) -> dict[tuple[str, str], SubgroupContrast]:
+    """Test every level with at least `LEAST_PATIENTS` patients on either side, all together.
+
+    Smaller levels count among the others of the rest, and a level whose others are fewer has no contrast, which would
+    tell about those few.
+
+    Args:
+        columns: Columns of ``by``.
+        patients: Patients, [n].
+        contrasts: Contrasts of the levels of one column, by the level of each patient, [n], and the column's number.
+
+    Returns:
+        The contrasts by column and level, adjusted over all.
+    """
+    tested: list[list[SubgroupContrast]] = []
+    for number, column in enumerate(columns):
+        sides = [(c, min(c.n_compared, c.n_others)) for c in contrasts(column.of(patients).astype(str), number)]
+        tested.append([contrast for contrast, smaller in sides if smaller >= LEAST_PATIENTS])
+    adjusted = adjusted_contrasts(tested)
+    return {
+        (column.column, contrast.level): contrast
+        for column, of_column in zip(columns, adjusted, strict=True)
+        for contrast in of_column
+    }
+
+
+def level_table(
+    kind: type[ComparedLevel],
+    columns: Sequence[Subgroups],
+    patients: Sequence[str] | np.ndarray,
+    contrasts: Mapping[tuple[str, str], SubgroupContrast],
+    measure: Callable[[str, str, np.ndarray], Mapping[str, Any]],
+) -> pd.DataFrame:
+    """Tabulate the levels of each column; those of fewer than `LEAST_PATIENTS` patients share a row without numbers.
+
+    Args:
+        kind: Dataclass of the rows.
+        columns: Columns of ``by``.
+        patients: Patients, [n].
+        contrasts: Contrasts of `compared_levels`.
+        measure: Further fields of a row, by its column, its level and the mask of its patients, [n].
+    """
+    table: list[ComparedLevel] = []
+    for column in columns:
+        shown, few = column.shown(patients)
+        for name, own in shown.items():
+            n, contrast = int(own.sum()), contrasts.get((column.column, name))
+            compared = {} if contrast is None else _compared_fields(contrast)
+            table.append(
+                kind(column=column.column, level=name, n_patients=n, **compared, **measure(column.column, name, own))
+            )
+        if few is not None:
+            table.append(kind(column=column.column, level=few[0], n_patients=few[1]))
+    return pd.DataFrame([to_row(row) for row in table])
+
+
+def _compared_fields(contrast: SubgroupContrast) -> dict[str, Any]:
+    return {
+        "n_compared": contrast.n_compared,
+        "difference": contrast.difference.estimate,
+        "difference_low": contrast.difference.low,
+        "difference_high": contrast.difference.high,
+        "p": contrast.p,
+        "adjusted": contrast.adjusted,
+        "noticeable": contrast.noticeable,
+        "more_exposed": contrast.is_higher,
+    }
+
+
+def share_fields(n: int, of: int) -> dict[str, float]:
+    """Return the fields of a row for a share of its patients, with Clopper and Pearson's limits."""
+    share = clopper_pearson(n, of)
+    return {"share": share.estimate, "share_low": share.low, "share_high": share.high}
+
+
+def most_exposed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the levels that are surely more exposed than the others, the largest difference first."""
+    return largest_first(rows(table, booleans(table, "more_exposed")), "difference")
+
+
+def subgroup_answer(
+    table: pd.DataFrame,
+    units: str,
+    sentence: Callable[[Mapping[str, Any]], tuple[str, str]],
+    form: Callable[[float], str],
+) -> Text:
+    """Answer whether a level is more exposed, with what would have been noticed.
+
+    Args:
+        table: Table of `level_table`.
+        units: Name of patients.
+        sentence: What was found of a level that is more exposed, by its row: the words before its name, and the words
+            after it up to the limits of the difference.
+        form: Words for a difference.
+    """
+    compared = rows(table, ~np.isnan(column_numbers(table, "p")))
+    if not len(compared):
+        return f"No level has enough {units}, with others of the same class, to be compared."
+    how = (
+        f"Each level is compared with the other {units} of the same class, so that a class that is common in one level "
+        "does not decide."
+    )
+    pieces: list[Inline] = []
+    for row in most_exposed(compared).to_dict("records"):
+        before, after = sentence(row)
+        limits = f"{form(row['difference_low'])} to {form(row['difference_high'])}"
+        pieces += [
+            before,
+            Name(subgroup_name(row["column"], row["level"])),
+            f"{after} ({limits}, p {probability(row['adjusted'])} after Holm's correction over all levels). ",
+        ]
+    if pieces:
+        return ["Yes. ", *pieces, how]
+    noticeable = column_numbers(compared, "noticeable")
+    if np.isnan(noticeable).all():
+        return f"Of no level is that sure, and no level has enough {units} for a difference to be noticed. {how}"
+    return (
+        f"Of no level is that sure. A difference of {form(float(np.nanmax(noticeable)))} would have been noticed in "
+        f"every level in {share_words(POWER)}, at level {SUBGROUP_LEVEL:g} over all of them. {how}"
+    )
 
 
 def subgroups(table: pd.DataFrame, patients: Sequence[str] | np.ndarray, by: Sequence[str]) -> tuple[Subgroups, ...]:

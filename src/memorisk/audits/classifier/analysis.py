@@ -33,13 +33,13 @@ from memorisk.audits.classifier.tables.classes import ClassFindings, audit_class
 from memorisk.audits.classifier.tables.images import count_images, describe_models, image_table, null_sample
 from memorisk.audits.classifier.tables.subgroups import (
     PATIENTS,
-    SUBGROUPS,
     ScoredPatients,
     patient_table,
     subgroup_reasons,
     subgroup_table,
 )
 from memorisk.audits.classifier.tables.utility import utility_on_test
+from memorisk.audits.subgroups import SUBGROUPS
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.report.verdict_forms import FORMS

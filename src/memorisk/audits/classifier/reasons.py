@@ -7,7 +7,7 @@ from memorisk.audits.classifier.attack_numbers import BesideTwins, Replication
 from memorisk.audits.classifier.evidence import WHOLE, Context
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.result import LookAlikes, Unscored, Utility
-from memorisk.audits.subgroups import subgroup_name
+from memorisk.audits.subgroups import SubgroupReason
 from memorisk.images.identity import IdDoubt, IdsInDoubt
 from memorisk.runs.errors import plural
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Gravity, Reason, Words
@@ -176,19 +176,14 @@ class OneImageByWord(Reason, code="one-image-by-word", bears_on=SUPPORT):
     plain = Words("that no person has two images is the word of the user")
 
 
-class SubgroupMoreExposed(Reason, code="subgroup-more-exposed", bears_on=LIMIT):
+class SubgroupMoreExposed(SubgroupReason, code="subgroup-more-exposed", bears_on=LIMIT):
     """Level of a column whose patients are surely remembered more than the others of the same class."""
 
-    column: str
-    level: str
-    n_patients: int
     difference_nats: float
     low_nats: float
     high_nats: float
     mean_low_nats: float
     """Lower limit of the mean M of the level."""
-    adjusted_p: float
-    """p by Holm over all levels of all columns."""
     text = Words(
         "{subgroup} ({n_patients}) are remembered more than the other {many} of the same class, by "
         "{difference_nats:.3g} nats on average ({low_nats:.3g} to {high_nats:.3g}, p {adjusted_p:p} after correction)"
@@ -198,16 +193,6 @@ class SubgroupMoreExposed(Reason, code="subgroup-more-exposed", bears_on=LIMIT):
         "more {many} with {subgroup_value} in the training, fewer passes over their images, or a defence "
         "(docs/defences.md)"
     )
-
-    @property
-    def subgroup_value(self) -> str:
-        """Column and level, as in "sex F"."""
-        return subgroup_name(self.column, self.level)
-
-    @property
-    def subgroup(self) -> str:
-        """Patients of the level, as a sentence begins with them."""
-        return f"{self.units.many} with {self.subgroup_value}"
 
 
 class SubgroupAboveGate(SubgroupMoreExposed, code="subgroup-above-gate", bears_on=FAIL):

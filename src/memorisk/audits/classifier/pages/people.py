@@ -1,18 +1,19 @@
 """Lay out the sections of the classifier report on people: subgroups by columns of the table, and single patients."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.pages.attacks import attack_title
 from memorisk.audits.classifier.pages.wording import ResultView
-from memorisk.audits.classifier.tables.subgroups import PATIENTS, SUBGROUPS
-from memorisk.audits.subgroups import subgroup_name
+from memorisk.audits.classifier.tables.subgroups import PATIENTS
+from memorisk.audits.subgroups import SUBGROUPS, subgroup_answer, subgroup_name
 from memorisk.report.blocks import (
     Block,
     Column,
     Figure,
-    Inline,
-    Name,
     Paragraph,
     Section,
     Table,
@@ -21,10 +22,10 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, percent, probability, rows
+from memorisk.report.columns import column_numbers, column_texts, decimal, percent, probability, rows
 from memorisk.report.figures import memorization as figures
 from memorisk.report.flagged import NOT_TESTED
-from memorisk.statistics.verdicts.levels import POWER, SUBGROUP_LEVEL, share_words
+from memorisk.statistics.verdicts.levels import POWER, share_words
 
 SURE_AUC = 0.9
 """AUC from which the text counts patients as found almost surely."""
@@ -58,30 +59,13 @@ def subgroup_section(reading: ResultView) -> list[Section]:
 
 def _answer(with_mean: pd.DataFrame, reading: ResultView) -> Text:
     """Answer the heading in a sentence, with what would have been noticed."""
-    worse = rows(with_mean, booleans(with_mean, "more_exposed"))
-    compared = rows(with_mean, ~np.isnan(column_numbers(with_mean, "p")))
-    if not len(compared):
-        return f"No level has enough {reading.units}, with others of the same class, to be compared."
-    how = (
-        f" Each level is compared with the other {reading.units} of the same class, so that a class that is common in "
-        "one level does not decide."
-    )
-    if len(worse):
-        pieces: list[Inline] = ["Yes. "]
-        for row in worse.sort_values("difference", ascending=False).to_dict("records"):
-            pieces += [
-                f"{reading.units.capitalize()} with ",
-                Name(str(row["subgroup"])),
-                f" have a mean M that is {decimal(row['difference'])} nats above that of others "
-                f"({decimal(row['difference_low'])} to {decimal(row['difference_high'])}, p "
-                f"{probability(row['adjusted'])} after Holm's correction over all levels). ",
-            ]
-        return [*pieces, how.strip()]
-    largest = float(np.nanmax(column_numbers(compared, "noticeable")))
-    return (
-        f"Of no level is that sure. A difference of {decimal(largest)} nats would have been noticed in every level in "
-        f"{share_words(POWER)}, at level {SUBGROUP_LEVEL:g} over all of them.{how}"
-    )
+
+    def higher(row: Mapping[str, Any]) -> tuple[str, str]:
+        """Say of a level that it is remembered more."""
+        above = f" have a mean M that is {decimal(row['difference'])} nats above that of others"
+        return f"{reading.units.capitalize()} with ", above
+
+    return subgroup_answer(with_mean, reading.units, higher, lambda nats: f"{decimal(nats)} nats")
 
 
 def _subgroup_table(named: pd.DataFrame, reading: ResultView) -> Table:

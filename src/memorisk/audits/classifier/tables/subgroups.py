@@ -15,60 +15,47 @@ from memorisk.audits.classifier.evidence import WHOLE, Evidence
 from memorisk.audits.classifier.reasons import SubgroupAboveGate, SubgroupMoreExposed
 from memorisk.audits.classifier.result import PatientAucCurve, WorstPatient
 from memorisk.audits.classifier.tables.attacks import ALL, attack_rows, paper_attacks, reference_attacks
-from memorisk.audits.subgroups import LEAST_PATIENTS, Subgroups
+from memorisk.audits.subgroups import (
+    ComparedLevel,
+    Subgroups,
+    compared_levels,
+    level_table,
+    most_exposed,
+    patient_classes,
+    share_fields,
+)
 from memorisk.report.columns import booleans, column_numbers, column_texts, largest_first, rows
-from memorisk.report.numbers import to_row
 from memorisk.scores.memorization import group_table, memorization
-from memorisk.statistics.intervals import clopper_pearson, two_way_interval
+from memorisk.statistics.intervals import two_way_interval
 from memorisk.statistics.memorization.patient_auc import patient_aucs
 from memorisk.statistics.multiple_testing import holm
-from memorisk.statistics.subgroups import SubgroupContrast, adjusted_contrasts, subgroup_contrasts
+from memorisk.statistics.subgroups import SubgroupContrast, subgroup_contrasts
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.tiers import reaches_gate
 from memorisk.statistics.verdicts.units import UnitNames
 
-SUBGROUPS, PATIENTS = "subgroups", "patients"
-"""Names of the two tables."""
+PATIENTS = "patients"
+"""Name of the table with one row per scored patient."""
 _MOST_POINTS = 200
 """Largest number of points of the curve of shares that a summary holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubgroupRow:
-    """A row of ``subgroups.parquet``."""
+class SubgroupRow(ComparedLevel):
+    """A row of ``subgroups.parquet``: differences are of the mean M, in nats; the share is of flagged patients."""
 
-    column: str
-    level: str
-    n_patients: int | None
-    """Number of scored patients; none below `LEAST_PATIENTS`."""
     mean: float = nan
     """Mean M in nats, over patients and seeds."""
     low: float = nan
     high: float = nan
     n_flagged: int | None = None
     """Number of patients on the list that is shown; none where no list was possible."""
-    share: float = nan
-    """Share of patients that are flagged, with Clopper and Pearson's limits."""
-    share_low: float = nan
-    share_high: float = nan
     attack: str = ""
     """Attack that is strongest over all patients."""
     auc: float = nan
     """Its AUC among patients of the level."""
     auc_low: float = nan
     auc_high: float = nan
-    n_compared: int = 0
-    """Number of patients in classes that have patients of other levels, too."""
-    difference: float = nan
-    """Mean M of the level less that of the other patients of the same class, in nats."""
-    difference_low: float = nan
-    difference_high: float = nan
-    p: float = nan
-    adjusted: float = nan
-    """p by Holm over all levels of all columns."""
-    noticeable: float = nan
-    """Difference that would have been noticed with probability `levels.POWER`, in nats."""
-    more_exposed: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,10 +93,6 @@ class ScoredPatients:
         size = np.bincount(of_class, minlength=len(classes))
         class_mean = np.bincount(of_class, weights=m, minlength=len(classes)) / np.maximum(size, 1)
         n_images = np.bincount(unit, minlength=len(patient))
-        of_patient = np.zeros((len(patient), len(classes)))
-        np.add.at(of_patient, (unit, of_class), 1)
-        rarest_first = np.argsort(size, kind="stable")
-        most = of_patient[:, rarest_first].argmax(axis=1)
         losses = [
             np.where(signs > 0, first, np.where(signs < 0, second, nan))
             for first, second in (
@@ -126,7 +109,7 @@ class ScoredPatients:
             patient=patient.astype(object),
             gaps=group_table(gap, signs, patient[unit]).values,
             excess=excess,
-            label=classes[rarest_first[most]] if len(classes) else np.empty(0, dtype=object),
+            label=patient_classes(label, patient[unit]),
             n_images=n_images,
             loss_seen=loss_seen,
             loss_unseen=loss_unseen,
@@ -226,74 +209,31 @@ def subgroup_table(
         tested: Whether any class has a list, so that a patient could have been flagged.
 
     Returns:
-        One row per level, fields as `SubgroupRow`; levels of fewer than `LEAST_PATIENTS` patients are joined in one
-        row without numbers.
+        One row per level, fields as `SubgroupRow`.
     """
     flagged = np.isin(scored.patient.astype(str), per_group.loc[per_group["flagged"], "group"].astype(str))
     aucs = _attack_aucs(evidence, attacks, columns, scored, gate)
-    contrasts = compared_subgroups(scored, columns)
-    of_levels = []
-    for column in columns:
-        level = column.of(scored.patient)
-        few = [name for name in column.levels if (level == name).sum() < LEAST_PATIENTS]
-        for name in column.levels:
-            if name in few:
-                continue
-            own = level == name
-            n, mean, auc = int(own.sum()), two_way_interval(scored.gaps[own]), aucs.get((column.column, name))
-            contrast = contrasts.get((column.column, name))
-            row = SubgroupRow(
-                column=column.column, level=name, n_patients=n, mean=mean.estimate, low=mean.low, high=mean.high
-            )
-            if contrast is not None:
-                row = replace(
-                    row,
-                    n_compared=contrast.n_compared,
-                    difference=contrast.difference.estimate,
-                    difference_low=contrast.difference.low,
-                    difference_high=contrast.difference.high,
-                    p=contrast.p,
-                    adjusted=contrast.adjusted,
-                    noticeable=contrast.noticeable,
-                    more_exposed=contrast.is_higher,
-                )
-            if tested:
-                share = clopper_pearson(int((own & flagged).sum()), n)
-                row = replace(row, n_flagged=int((own & flagged).sum()), share=share.estimate, share_low=share.low)
-                row = replace(row, share_high=share.high)
-            if auc is not None:
-                row = replace(row, attack=auc["attack"], auc=auc["auc"], auc_low=auc["low"], auc_high=auc["high"])
-            of_levels.append(row)
-        if few:
-            n_few = int(np.isin(level, few).sum())
-            n_patients = n_few if n_few >= LEAST_PATIENTS else None
-            of_levels.append(SubgroupRow(column=column.column, level=few_levels(len(few)), n_patients=n_patients))
-    return pd.DataFrame([to_row(row) for row in of_levels])
 
+    def measured(column: str, level: str, own: np.ndarray) -> dict[str, object]:
+        """Return the mean, the share that is flagged and the attack's AUC of a level."""
+        mean, auc = two_way_interval(scored.gaps[own]), aucs.get((column, level))
+        fields: dict[str, object] = {"mean": mean.estimate, "low": mean.low, "high": mean.high}
+        if tested:
+            n_flagged = int((own & flagged).sum())
+            fields |= {"n_flagged": n_flagged, **share_fields(n_flagged, int(own.sum()))}
+        if auc is not None:
+            fields |= {"attack": auc["attack"], "auc": auc["auc"], "auc_low": auc["low"], "auc_high": auc["high"]}
+        return fields
 
-def few_levels(n: int) -> str:
-    """Name the levels that are too small to be shown."""
-    return f"({n} level{'s' * (n > 1)} of fewer than {LEAST_PATIENTS} patients)"
+    return level_table(SubgroupRow, columns, scored.patient, compared_subgroups(scored, columns), measured)
 
 
 def compared_subgroups(scored: ScoredPatients, columns: Sequence[Subgroups]) -> dict[tuple[str, str], SubgroupContrast]:
-    """Test every level with at least `LEAST_PATIENTS` patients on either side, all together.
-
-    Smaller levels count among the others of the rest, and a level whose others are fewer has no contrast, which would
-    tell about those few.
-    """
-    tested: list[list[SubgroupContrast]] = []
-    for number, column in enumerate(columns):
-        level = column.of(scored.patient).astype(str)
-        contrasts = subgroup_contrasts(scored.excess, level, scored.label.astype(str), seed=number)
-        sides = [(contrast, min(contrast.n_compared, contrast.n_others)) for contrast in contrasts]
-        tested.append([contrast for contrast, smaller in sides if smaller >= LEAST_PATIENTS])
-    adjusted = adjusted_contrasts(tested)
-    return {
-        (column.column, contrast.level): contrast
-        for column, contrasts in zip(columns, adjusted, strict=True)
-        for contrast in contrasts
-    }
+    """Compare the mean M of every level with that of the others of the same class."""
+    label = scored.label.astype(str)
+    return compared_levels(
+        columns, scored.patient, lambda level, number: subgroup_contrasts(scored.excess, level, label, seed=number)
+    )
 
 
 def _attack_aucs(
@@ -314,10 +254,8 @@ def _attack_aucs(
     parts, whole = {}, evidence.items.whole
     for column in columns:
         level = column.of(evidence.items.group)
-        own = column.of(scored.patient)
-        for name in column.levels:
-            if (own == name).sum() >= LEAST_PATIENTS:
-                parts[f"{column.column}\0{name}"] = whole & (level == name)
+        for name in column.shown(scored.patient)[0]:
+            parts[f"{column.column}\0{name}"] = whole & (level == name)
     measured_rows = attack_rows(evidence, scores, parts, gate).to_dict("records")
     return {tuple(row["label"].split("\0")): row for row in measured_rows}  # pyright: ignore[reportReturnType]
 
@@ -335,7 +273,7 @@ def subgroup_reasons(table: pd.DataFrame, gate: str, units: UnitNames) -> list[R
     if not len(table):
         return []
     reasons: list[Reason] = []
-    for row in largest_first(rows(table, booleans(table, "more_exposed")), "difference").to_dict("records"):
+    for row in most_exposed(table).to_dict("records"):
         kind = SubgroupAboveGate if reaches_gate(row["low"], gate) else SubgroupMoreExposed
         reasons.append(
             kind(
