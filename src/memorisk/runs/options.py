@@ -116,7 +116,7 @@ By = Annotated[
     tuple[str, ...],
     Parameter(consume_multiple=True),
     in_group("statistics", essential=True, help="Columns of the images' table that divide patients into subgroups, as "
-    "sex, age:4 (bins of equally many patients) or age:40,60 (edges): is one of them remembered more?"),
+    "sex, age:4 (bins of equally many patients) or age:40,60 (edges): is one of them remembered or copied more?"),
 ]  # fmt: skip
 Balance = Annotated[
     Literal["classes", "training"],

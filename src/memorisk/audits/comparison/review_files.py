@@ -57,6 +57,15 @@ class JudgedLine:
     """Whether the pair was in none of the sets of the run in whose folder the file lies."""
 
 
+def undismissed(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the pairs of the table ``review`` that no person dismissed: those that count as copies, or may be some.
+
+    Args:
+        pairs: Table with the columns `COLUMNS`.
+    """
+    return pairs.loc[pairs["verdict"].astype(str) != DISMISS]
+
+
 def review_files(source: Path) -> list[Path]:
     """Return a review file, or those of a run folder in the order in which they are read.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from memorisk.audits.comparison.plants import counted, mostly_missed
-from memorisk.audits.comparison.review_files import DISMISS
+from memorisk.audits.comparison.review_files import undismissed
 from memorisk.audits.filter.result import FilterNumbers, FinalAudit, Promise
 from memorisk.audits.quality.result import QualityNumbers
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
@@ -156,8 +156,7 @@ def _synthetic_figures(n: SyntheticNumbers, units: str) -> list[Figure]:
 
 def _to_leave_out(run: FinishedAudit, units: str) -> list[Figure]:
     """Count the generated images of all pairs that were not dismissed, and the training patients that they point to."""
-    pairs = read_table(run.folder / "tables" / "review.parquet")
-    remaining = pairs.loc[pairs["verdict"].astype(str) != DISMISS]
+    remaining = undismissed(read_table(run.folder / "tables" / "review.parquet"))
     return [
         Figure(name="to_leave_out", title="Generated images of pairs that nobody dismissed",
                value=remaining["synthetic_image"].nunique()),

@@ -3,9 +3,9 @@
 Tables: ``per_image`` has one row per synthetic image, ``per_group`` one per training patient, ``per_class`` counts
 where both sides have labels; ``tables/`` holds ``detectors``, ``plants``, ``kinds`` (noticed by kind), ``exposures``,
 ``singled_out`` (pairs nearer than chance explains), ``pairs`` (by pixels), ``review`` (pairs to look at, and a person's
-judgements of them), ``clusters``, ``paired`` (synthetic images and their sources), ``spread`` (pairs by logit),
-``real_images`` (the basis of p-values), ``held_out`` and ``unread``; of several detectors also ``images_by_detector``
-and ``kinds_by_detector``.
+judgements of them), ``clusters``, ``subgroups`` (of training patients, by ``by``), ``paired`` (synthetic images and
+their sources), ``spread`` (pairs by logit), ``real_images`` (the basis of p-values), ``held_out`` and ``unread``; of
+several detectors also ``images_by_detector`` and ``kinds_by_detector``.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,11 @@ from memorisk.audits.comparison.evidence import PairedFindings, SyntheticEvidenc
 from memorisk.audits.comparison.kept_alignments import KeptAlignments
 from memorisk.audits.comparison.knowledge import UNKNOWN_TRAINING
 from memorisk.audits.comparison.plants import kinds_promise, missed_kinds
+from memorisk.audits.comparison.review_files import undismissed
 from memorisk.audits.comparison.second_look import SecondLook, look_again
 from memorisk.audits.comparison.sets import Sets, is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.subgroups import SUBGROUPS
 from memorisk.audits.synthetic import result as results
 from memorisk.audits.synthetic.checks import blind_checks
 from memorisk.audits.synthetic.findings import (
@@ -32,6 +34,7 @@ from memorisk.audits.synthetic.findings import (
 )
 from memorisk.audits.synthetic.flags import Clusters, Flag, aligned_flags, copy_clusters, flag_pairs, review_table
 from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.subgroups import more_copied, subgroup_table, training_subgroups
 from memorisk.audits.synthetic.tables import SyntheticTables, detector_table, paired_table, spread_table
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.alterations.plants import ALL_KINDS
@@ -81,6 +84,12 @@ def analyse_synthetic(
         "review": review_table(flags, evidence, findings, names, look),
         "clusters": builder.clusters(clusters),
     }
+    train = evidence.sets.train.manifest
+    if columns := training_subgroups(train, options.by):
+        flagged = undismissed(tables["review"])["patient"]
+        copied = findings.unit[np.isin(names.names(findings.unit), flagged)]
+        tables[SUBGROUPS] = subgroup_table(train, columns, copied.tolist())
+        numbers = replace(numbers, subgroups=more_copied(tables[SUBGROUPS], train))
     if findings.asked is not None:
         tables |= {
             "held_out": builder.held_out(),

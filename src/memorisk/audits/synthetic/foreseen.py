@@ -136,7 +136,7 @@ class Foresight:
         remaining = [pair for pair in self.counted.aligned if pair not in pairs]
         if aligned is not None and len(remaining) < len(self.counted.aligned):
             aligned = _least_aligned(aligned, remaining)
-        return replace(numbers, pixels=pixels, listing=listing, aligned=aligned)
+        return replace(numbers, pixels=pixels, listing=listing, aligned=aligned, subgroups=())
 
     def _least_listing(self, listing: Listing, pairs: set[Pair], patients: set[str]) -> Listing:
         """Return the fewest patients that can be listed, ahead or singled out."""

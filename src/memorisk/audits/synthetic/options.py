@@ -15,6 +15,7 @@ from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.options import (
+    By,
     Device,
     Domain,
     HeldOutSplit,
@@ -81,6 +82,8 @@ class SyntheticOptions(ReportOptions, PartOptions, ClusterOptions):
     plant_kinds: PlantKinds = ()
     seed: int = 0
     """Random seed for planting copies."""
+
+    by: By = ()
 
     level: float = VERDICT_LEVEL
     """False discovery rate of the listed patients: the expected share that is as far from the set as held-out patients

@@ -1,7 +1,7 @@
 """The report of a synthetic audit, in the order in which a data-protection officer asks.
 
-May it be released? Who is exposed? How sure is that? What do the distances look like, what of single images, which
-pairs are closest? What does it rest on, and what was not looked at?
+May it be released? Who is exposed, and is one subgroup copied more? How sure is that? What do the distances look like,
+what of single images, which pairs are closest? What does it rest on, and what was not looked at?
 """
 
 from dataclasses import replace
@@ -25,6 +25,7 @@ from memorisk.audits.synthetic.sections.pairs import (
     review_section,
     unread_block,
 )
+from memorisk.audits.synthetic.sections.people import subgroup_section
 from memorisk.audits.synthetic.sections.pictures import Pictures, suspects
 from memorisk.report.blocks import (
     Block,
@@ -67,6 +68,7 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
     sections = [
         Section(f"Which {terms.units} are exposed", _exposed(result, summary, pictures, redact), "exposed"),
         *_second_look(result, summary.numbers, pictures, redact),
+        *subgroup_section(result, summary.numbers),
         Section("How sure is that", power_section(result, summary), "power"),
         Section("Distances", distance_section(result, summary), "distances"),
         *_paired(result, summary.numbers, pictures, redact),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from memorisk.audits.comparison.plants import counted, kinds_words, mostly_missed, recall_doubt
 from memorisk.audits.comparison.sets import MIN_GREY_LEVELS
 from memorisk.audits.comparison.terms import missing_patients
+from memorisk.audits.subgroups import SubgroupReason
 from memorisk.audits.synthetic.options import FAR_SHARE, SyntheticOptions
 from memorisk.runs.errors import plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
@@ -157,6 +158,39 @@ class ChangedPairs(Reason, code="changed-pairs", bears_on=LIMIT):
         "judgements do not count, and review.csv asks about the pairs anew, by name"
     )
     plain = Words("{n_pairs:judgement does|judgements do} not count, since the images were changed")
+
+
+class SubgroupCopiedMore(SubgroupReason, code="subgroup-copied-more", bears_on=LIMIT):
+    """Level of a column whose patients are surely copied more than the others of the same class."""
+
+    n_copied: int
+    """Number of its patients at whom a flagged pair points that no person dismissed."""
+    difference_share: float
+    low_share: float
+    high_share: float
+    within_class: bool
+    text = Words(
+        "generated images are flagged as copies of {n_copied:,} of {n_patients:,} training {subgroup}, a share that is "
+        "{difference_share:100} percentage points above that of the other {many}{of_the_same_class} ({low_share:100} "
+        "to {high_share:100}, p {adjusted_p:p} after correction)"
+    )
+    plain = Words(
+        "generated images are flagged as copies of {many} with {subgroup_value} more often than of others"
+        "{with_the_same_class}"
+    )
+    remedy = Words(
+        f"{_LOOK}; more {{many}} with {{subgroup_value}} in the generator's training, or a defence (docs/defences.md)"
+    )
+
+    @property
+    def of_the_same_class(self) -> str:
+        """Others with whom the level is compared; empty where there are no classes."""
+        return " of the same class" if self.within_class else ""
+
+    @property
+    def with_the_same_class(self) -> str:
+        """The same in plain words."""
+        return " with the same diagnosis or class" if self.within_class else ""
 
 
 class OneImageEach(Reason, code="one-image-each", bears_on=LIMIT):

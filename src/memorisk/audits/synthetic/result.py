@@ -14,7 +14,7 @@ from memorisk.audits.comparison.terms import Terms
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.models.feature_description import FeatureDescription
 from memorisk.report.flagged import NOT_TESTED
-from memorisk.report.numbers import INLINE, Key, to_json
+from memorisk.report.numbers import INLINE, OMITTED, Key, to_json
 from memorisk.report.quantities import Quantity, Units
 from memorisk.report.statements.statement import ALSO, FOUND, HELD_OUT_PIXELS
 from memorisk.statistics.copies.copy_tests import Authenticity, WassersteinTest
@@ -329,6 +329,36 @@ class AlignedPairs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CopiedSubgroup:
+    """Level of a column whose patients are surely copied more than the others of the same class."""
+
+    column: str
+    level: str
+    n_patients: int
+    n_copied_patients: int
+    """Number of its patients at whom a flagged pair points that no person dismissed."""
+    difference_share: float
+    """Share of copied patients less that of the others of the same class."""
+    low_share: float
+    high_share: float
+    adjusted_p: float
+    """p by Holm over all levels of all columns."""
+    within_class: bool
+    """Whether the training images have classes, within which levels are compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubgroupOutlook:
+    """Forecast of how well an audit could compare a subgroup with the others of the same class."""
+
+    subgroup: str
+    n_patients: int
+    """Number of training patients; of levels that are too small to be shown together."""
+    noticeable_share: Annotated[float, Key("noticeable")]
+    """Share of copied patients that would be noticed if none of the others were copied; NaN without a comparison."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SyntheticNumbers:
     """The numbers behind the verdict."""
 
@@ -353,6 +383,8 @@ class SyntheticNumbers:
     """Counts of the second look; None where nothing could be laid on one another."""
     checks: tuple[Check, ...] = ()
     """Checks that could not look (`audits.synthetic.checks`)."""
+    subgroups: Annotated[tuple[CopiedSubgroup, ...], OMITTED] = ()
+    """Subgroups that are surely copied more than others."""
 
     @property
     def near_copies_seen(self) -> bool:

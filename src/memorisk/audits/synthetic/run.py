@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 
 from memorisk.audits.comparison.compared import COMPARED, ComparedImages
 from memorisk.audits.comparison.distances import CANDIDATES, find_pixel_copies, measure_distances
@@ -34,7 +35,7 @@ from memorisk.audits.comparison.plants import Plants, draw_plants, insert_plants
 from memorisk.audits.comparison.review import NO_REVIEW, Review, read_review
 from memorisk.audits.comparison.review_files import write_elsewhere, write_review
 from memorisk.audits.comparison.set_audit import SetAudit
-from memorisk.audits.comparison.sets import Sets, Source, decode_sets, read_manifests, source_name
+from memorisk.audits.comparison.sets import Sets, Source, decode_sets, manifest_of, read_manifests, source_name
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.run_images import HELD_OUT, SYNTHETIC, TRAIN, parts_of
 from memorisk.audits.runner import REPORT, run_audit
@@ -42,13 +43,17 @@ from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.audits.synthetic.reasons import NoHeldOut, NoPatientIds
+from memorisk.audits.synthetic.result import SubgroupOutlook
 from memorisk.audits.synthetic.sections.pictures import Pictures, pair_pictures
+from memorisk.audits.synthetic.subgroups import subgroup_outlook, training_subgroups
 from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
 from memorisk.images.copies.near_copies import RULE_IMAGES
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixel_form import PixelForm
 from memorisk.images.pixels import PixelRule, one_channel
 from memorisk.images.store import ImageStore, manifest_sources
+from memorisk.report.blocks import Table, number, words
+from memorisk.report.numbers import to_row
 from memorisk.report.page import render_page
 from memorisk.report.quantities import Quantity
 from memorisk.report.result import Result
@@ -65,6 +70,7 @@ from memorisk.statistics.copies.tails import MIN_HELD_OUT
 from memorisk.statistics.exchangeability import image_counts
 from memorisk.statistics.memorization.nulls import unit_p_values
 from memorisk.statistics.multiple_testing import smallest_list_of
+from memorisk.statistics.verdicts.levels import POWER, share_words
 from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.features.compute_backend import ComputeBackend
 from memorisk.training.features.extraction import features_cost
@@ -90,6 +96,7 @@ class SyntheticPlan:
             of planted copies with their sources one by one.
         lacking: Requirements of a pass that are unmet whatever is measured.
         notes: Assumptions and omissions, one sentence for each.
+        subgroups: Share of copied patients that would be noticed of each level of the columns of ``by``.
     """
 
     images: Annotated[dict[str, int], Quantity("images", opening=1)]
@@ -106,6 +113,24 @@ class SyntheticPlan:
     cost: Annotated[Cost, Quantity("work", opening=2)]
     lacking: Annotated[tuple[str, ...], Quantity("no pass", opening=4)]
     notes: Annotated[tuple[str, ...], Quantity("note")]
+    subgroups: tuple[SubgroupOutlook, ...] = ()
+
+    @property
+    def tables(self) -> list[Table]:
+        """Table of the subgroups; none without columns."""
+        if not self.subgroups:
+            return []
+        columns = [
+            words("subgroup", "Subgroup", row=True),
+            number("n_patients", "Training patients", "count"),
+            number("noticeable", "Noticeable share", "percent", missing="not compared"),
+        ]
+        caption = (
+            f"Subgroups: share of copied patients that would be noticed in {share_words(POWER)} if none of the others "
+            "were copied."
+        )
+        frame = pd.DataFrame([to_row(row) for row in self.subgroups])
+        return [Table(frame=frame, columns=columns, caption=caption, visible_rows=60)]
 
     @property
     def pixels(self) -> Annotated[str, Quantity("compared")]:
@@ -153,6 +178,7 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REV
         cost=_cost(sets, detectors, plants, options.seed, review),
         lacking=tuple(_lacking(sets, plants, options)),
         notes=(*sets.notes, *_counted(sets)),
+        subgroups=subgroup_outlook(sets.train.manifest, training_subgroups(sets.train.manifest, options.by)),
     )
 
 
@@ -328,7 +354,10 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
         """Decode the images, open the detectors, and read the pairing and the review."""
         options, (train, synthetic, held_out) = self.options, self.sources.values()
         named_detectors(options)
-        sets = decode_sets(read_manifests(train, synthetic, held_out, options, progress), progress)
+        opened = read_manifests(train, synthetic, held_out, options, progress)
+        training_subgroups(manifest_of(opened.train), options.by)
+        sets = decode_sets(opened, progress)
+        training_subgroups(sets.train.manifest, options.by)  # some of the images may not be readable
         detectors = tuple(open_detectors(options, sets))
         for detector in detectors:
             detector_notes(detector, sets)

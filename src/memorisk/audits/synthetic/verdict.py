@@ -68,6 +68,7 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
         reasons = [*reasons, *_aligned(numbers)]
         deciding = [*deciding, *_left_after_failure(numbers, options, deciding)]
     reasons = [*reasons, *judged] if failed else [*judged, *reasons]
+    reasons = [*reasons, *_subgroups(numbers)]
     if numbers.one_image_each:
         reasons.append(why.OneImageEach(note=numbers.one_image_each))
     return {
@@ -130,6 +131,23 @@ def _judged(pixels: PixelPairs) -> Iterator[Reason]:
         )
     if n := pixels.n_changed_pairs:
         yield why.ChangedPairs(n_pairs=n)
+
+
+def _subgroups(numbers: SyntheticNumbers) -> Iterator[Reason]:
+    """Yield the subgroups that are copied more than others, whatever the status."""
+    for one in numbers.subgroups:
+        yield why.SubgroupCopiedMore(
+            column=one.column,
+            level=one.level,
+            n_patients=one.n_patients,
+            n_copied=one.n_copied_patients,
+            difference_share=one.difference_share,
+            low_share=one.low_share,
+            high_share=one.high_share,
+            adjusted_p=one.adjusted_p,
+            within_class=one.within_class,
+            units=numbers.terms.names,
+        )
 
 
 def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions) -> list[Reason]:
