@@ -82,7 +82,7 @@ class Subgroups:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedLevel:
-    """A row of ``subgroups.parquet``: a level beside the other patients of the same class."""
+    """A row of ``subgroups.parquet``: a level compared with the other patients of the same class."""
 
     column: str
     level: str
@@ -208,8 +208,8 @@ def level_table(
     """
     table: list[ComparedLevel] = []
     for column in columns:
-        shown, few = column.shown(patients)
-        for name, own in shown.items():
+        levels, few = column.shown(patients)
+        for name, own in levels.items():
             n, contrast = int(own.sum()), contrasts.get((column.column, name))
             compared = {} if contrast is None else _compared_fields(contrast)
             table.append(
@@ -249,23 +249,31 @@ def subgroup_answer(
     units: str,
     sentence: Callable[[Mapping[str, Any]], tuple[str, str]],
     form: Callable[[float], str],
+    unit: str,
+    *,
+    within_class: bool = True,
 ) -> Text:
     """Answer whether a level is more exposed, with what would have been noticed.
 
     Args:
         table: Table of `level_table`.
         units: Name of patients.
-        sentence: What was found of a level that is more exposed, by its row: the words before its name, and the words
-            after it up to the limits of the difference.
-        form: Words for a difference.
+        sentence: Finding on a level that is more exposed, by its row: the words before its name, and the words after it
+            up to the limits of the difference.
+        form: Writes a difference without its unit.
+        unit: Unit of differences.
+        within_class: Whether the patients have classes, within which levels are compared.
     """
     compared = rows(table, ~np.isnan(column_numbers(table, "p")))
     if not len(compared):
-        return f"No level has enough {units}, with others of the same class, to be compared."
-    how = (
-        f"Each level is compared with the other {units} of the same class, so that a class that is common in one level "
-        "does not decide."
-    )
+        others = "others of the same class" if within_class else "enough others"
+        return f"No level has enough {units}, with {others}, to be compared."
+    how = f"Each level is compared with all other {units}."
+    if within_class:
+        how = (
+            f"Each level is compared with the other {units} of the same class, so that a class that is common in one "
+            "level does not decide."
+        )
     pieces: list[Inline] = []
     for row in most_exposed(compared).to_dict("records"):
         before, after = sentence(row)
@@ -281,8 +289,8 @@ def subgroup_answer(
     if np.isnan(noticeable).all():
         return f"Of no level is that sure, and no level has enough {units} for a difference to be noticed. {how}"
     return (
-        f"Of no level is that sure. A difference of {form(float(np.nanmax(noticeable)))} would have been noticed in "
-        f"every level in {share_words(POWER)}, at level {SUBGROUP_LEVEL:g} over all of them. {how}"
+        f"Of no level is that sure. A difference of {form(float(np.nanmax(noticeable)))} {unit} would have been "
+        f"noticed in every level in {share_words(POWER)}, at level {SUBGROUP_LEVEL:g} over all of them. {how}"
     )
 
 

@@ -89,7 +89,7 @@ def analyse_synthetic(
         flagged = undismissed(tables["review"])["patient"]
         copied = findings.unit[np.isin(names.names(findings.unit), flagged)]
         tables[SUBGROUPS] = subgroup_table(train, columns, copied.tolist())
-        numbers = replace(numbers, subgroups=more_copied(tables[SUBGROUPS], train))
+        numbers = replace(numbers, subgroups=more_copied(tables[SUBGROUPS]))
     if findings.asked is not None:
         tables |= {
             "held_out": builder.held_out(),

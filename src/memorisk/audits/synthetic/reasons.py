@@ -184,7 +184,7 @@ class SubgroupCopiedMore(SubgroupReason, code="subgroup-copied-more", bears_on=L
 
     @property
     def of_the_same_class(self) -> str:
-        """Others with whom the level is compared; empty where there are no classes."""
+        """Words for the class within which levels are compared; empty without classes."""
         return " of the same class" if self.within_class else ""
 
     @property

@@ -352,8 +352,8 @@ class SubgroupOutlook:
     """Forecast of how well an audit could compare a subgroup with the others of the same class."""
 
     subgroup: str
-    n_patients: int
-    """Number of training patients; of levels that are too small to be shown together."""
+    n_patients: int | None
+    """Number of training patients; of the levels that share a row together, and none where it is too small."""
     noticeable_share: Annotated[float, Key("noticeable")]
     """Share of copied patients that would be noticed if none of the others were copied; NaN without a comparison."""
 

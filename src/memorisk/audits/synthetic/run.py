@@ -39,6 +39,7 @@ from memorisk.audits.comparison.sets import Sets, Source, decode_sets, manifest_
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.run_images import HELD_OUT, SYNTHETIC, TRAIN, parts_of
 from memorisk.audits.runner import REPORT, run_audit
+from memorisk.audits.subgroups import LEAST_PATIENTS
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
@@ -122,7 +123,7 @@ class SyntheticPlan:
             return []
         columns = [
             words("subgroup", "Subgroup", row=True),
-            number("n_patients", "Training patients", "count"),
+            number("n_patients", "Training patients", "count", missing=f"fewer than {LEAST_PATIENTS}"),
             number("noticeable", "Noticeable share", "percent", missing="not compared"),
         ]
         caption = (

@@ -32,6 +32,8 @@ class CopiedLevel(ComparedLevel):
 
     n_copied: int | None = None
     """Number of copied patients; none where the level is too small to be shown."""
+    n_classes: int = 0
+    """Number of classes of the training patients, within which levels are compared; 0 in a row without numbers."""
 
 
 def training_subgroups(train: Manifest, by: Sequence[str]) -> tuple[Subgroups, ...]:
@@ -60,23 +62,23 @@ def subgroup_table(train: Manifest, columns: Sequence[Subgroups], copied: Collec
     """
     patients = np.unique(train.groups.astype(str))
     classes = patient_classes(train.labels, train.groups).astype(str)
+    n_classes = len(set(classes.tolist()))
     is_copied = np.isin(patients, list(copied))
 
     def counted(column: str, level: str, own: np.ndarray) -> dict[str, object]:
         """Return the number and the share of copied patients of a level."""
         n_copied = int((own & is_copied).sum())
-        return {"n_copied": n_copied, **share_fields(n_copied, int(own.sum()))}
+        return {"n_copied": n_copied, "n_classes": n_classes, **share_fields(n_copied, int(own.sum()))}
 
     contrasts = compared_levels(columns, patients, lambda level, number: share_contrasts(is_copied, level, classes))
     return level_table(CopiedLevel, columns, patients, contrasts, counted)
 
 
-def more_copied(table: pd.DataFrame, train: Manifest) -> tuple[CopiedSubgroup, ...]:
+def more_copied(table: pd.DataFrame) -> tuple[CopiedSubgroup, ...]:
     """Return the levels that are surely copied more than the others of the same class, the largest difference first.
 
     Args:
         table: Table of `subgroup_table`.
-        train: Manifest of the training images.
     """
     return tuple(
         CopiedSubgroup(
@@ -88,7 +90,7 @@ def more_copied(table: pd.DataFrame, train: Manifest) -> tuple[CopiedSubgroup, .
             low_share=float(row["difference_low"]),
             high_share=float(row["difference_high"]),
             adjusted_p=float(row["adjusted"]),
-            within_class=len(set(train.labels)) > 1,
+            within_class=int(row["n_classes"]) > 1,
         )
         for row in most_exposed(table).to_dict("records")
     )
@@ -104,7 +106,7 @@ def subgroup_outlook(train: Manifest, columns: Sequence[Subgroups]) -> tuple[Sub
     return tuple(
         SubgroupOutlook(
             subgroup=subgroup_name(str(row["column"]), str(row["level"])),
-            n_patients=int(row["n_patients"]),
+            n_patients=None if np.isnan(row["n_patients"]) else int(row["n_patients"]),
             noticeable_share=float(row["noticeable"]),
         )
         for row in subgroup_table(train, columns, ()).to_dict("records")

@@ -65,7 +65,7 @@ def _answer(with_mean: pd.DataFrame, reading: ResultView) -> Text:
         above = f" have a mean M that is {decimal(row['difference'])} nats above that of others"
         return f"{reading.units.capitalize()} with ", above
 
-    return subgroup_answer(with_mean, reading.units, higher, lambda nats: f"{decimal(nats)} nats")
+    return subgroup_answer(with_mean, reading.units, higher, decimal, "nats")
 
 
 def _subgroup_table(named: pd.DataFrame, reading: ResultView) -> Table:
