@@ -164,7 +164,7 @@ class SubgroupCopiedMore(SubgroupReason, code="subgroup-copied-more", bears_on=L
     """Level of a column whose patients are surely copied more than the others of the same class."""
 
     n_copied: int
-    """Number of its patients at whom a flagged pair points that no person dismissed."""
+    """Number of its patients with a flagged pair that no person dismissed."""
     difference_share: float
     low_share: float
     high_share: float

@@ -336,7 +336,7 @@ class CopiedSubgroup:
     level: str
     n_patients: int
     n_copied_patients: int
-    """Number of its patients at whom a flagged pair points that no person dismissed."""
+    """Number of its patients with a flagged pair that no person dismissed."""
     difference_share: float
     """Share of copied patients less that of the others of the same class."""
     low_share: float
