@@ -32,7 +32,7 @@ _STATUS: Mapping[str, str] = {
     UNDECIDED: "it could not be decided",
     NOT_ASKED: "it says nothing of privacy",
 }
-_OF_SUBGROUPS = frozenset(("subgroup-more-exposed",))
+_OF_SUBGROUPS = frozenset(("subgroup-more-exposed", "subgroup-copied-more"))
 """Codes of the reasons that name a group of people; they limit a verdict and decide none."""
 _COUNTED = frozenset(
     (
