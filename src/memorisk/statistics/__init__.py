@@ -9,7 +9,7 @@ Arrays may be lists, tables' columns or anything that NumPy takes. Functions tha
 from memorisk.runs.public_names import lazy_names
 
 MODULES = {
-    "intervals": "two_way_interval these_groups_interval difference_interval clopper_pearson",
+    "intervals": "two_way_interval these_groups_interval difference_interval clopper_pearson paired_share_difference",
     "multiple_testing": "benjamini_hochberg benjamini_yekutieli holm",
     "roc": "auc roc_curve tpr_at_fpr auc_jackknife",
     "rank_statistics": "spearman sign_test mann_whitney",

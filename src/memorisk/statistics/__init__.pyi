@@ -9,6 +9,7 @@ from memorisk.statistics.exchangeability import image_counts as image_counts
 from memorisk.statistics.exchangeability import neighbour_test as neighbour_test
 from memorisk.statistics.intervals import clopper_pearson as clopper_pearson
 from memorisk.statistics.intervals import difference_interval as difference_interval
+from memorisk.statistics.intervals import paired_share_difference as paired_share_difference
 from memorisk.statistics.intervals import these_groups_interval as these_groups_interval
 from memorisk.statistics.intervals import two_way_interval as two_way_interval
 from memorisk.statistics.multiple_testing import benjamini_hochberg as benjamini_hochberg
