@@ -126,7 +126,12 @@ PAGES: dict[str, Page] = {
             ),
         }
     ),
-    "compare.md": Page(given={"FIRST": "run", "SECOND": "run-two"}),
+    "compare.md": Page(
+        given={"FIRST": "run", "SECOND": "run-two", "DATA": "labelled"},
+        commands={
+            "memorisk audit classifier DATA": Expected(AUDIT, "small_resnet", " --epochs 1 --models 2"),
+        },
+    ),
     "defences.md": Page(
         given={"DATA": "labelled"},
         exchanged=(

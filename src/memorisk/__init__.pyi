@@ -264,7 +264,7 @@ def audit_classifier(
     out: str | Path,
     progress: Callable[[str, int, int], None] = ...,
     dry_run: Literal[False] = False,
-    model: str = "auto",
+    model: str | Sequence[str] = ("auto",),
     weights: str | None = None,
     train: str | Callable[..., Any] | None = None,
     train_settings: dict[str, str] | None = None,
@@ -386,7 +386,7 @@ def audit_classifier(
     out: str | Path,
     progress: Callable[[str, int, int], None] = ...,
     dry_run: Literal[True],
-    model: str = "auto",
+    model: str | Sequence[str] = ("auto",),
     weights: str | None = None,
     train: str | Callable[..., Any] | None = None,
     train_settings: dict[str, str] | None = None,
@@ -478,7 +478,7 @@ def audit_defences(
     *,
     out: str | Path,
     progress: Callable[[str, int, int], None] = ...,
-    model: str = "auto",
+    model: str | Sequence[str] = ("auto",),
     weights: str | None = None,
     train: str | Callable[..., Any] | None = None,
     train_settings: dict[str, str] | None = None,
@@ -565,14 +565,14 @@ def audit_defences(
     worker_silence: float | None = None,
     python_path: str | Path | Sequence[str | Path] = (),
 ) -> DefenceResult:
-    """Audit a classifier under each regime and compare.
+    """Audit a classifier under each regime, or each of several networks, and compare.
 
     Args:
         images: Images, as for `memorisk.audit_classifier`.
-        out: Folder for one run folder per regime, the table, and ``report.html``. Regimes that an earlier command left
-            there are in the table, too.
+        out: Folder for one run folder per regime or network, the table, and ``report.html``. Those that an earlier
+            command left there are in the table, too.
         progress: Called with (stage, done, total).
-        **settings: Any field of ``ClassifierOptions``; ``regime`` and ``epsilon`` name several.
+        **settings: Any field of ``ClassifierOptions``; ``regime`` and ``epsilon``, or ``model``, name several.
 
     Returns:
         The table, also saved in ``out``.

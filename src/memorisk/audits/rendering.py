@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.audits.arms import refuse_comparison
 from memorisk.report.kinds import kind_of, load_part, named_kind
 from memorisk.report.result import Result, refuse_changed
 from memorisk.report.verdict_forms import refuse_other_form, verdict_form
@@ -16,7 +17,6 @@ from memorisk.runs.locks import folder_lock
 
 REPORT, REDACTED, PLAIN = "report.html", "report-redacted.html", "report-without-images.html"
 COMPARISON_PAGE = "memorisk.audits.classifier.pages.comparison:comparison_page"
-DEFENCES_PAGE = "memorisk.audits.classifier.pages.defences:defence_page"
 EXPLANATION_PAGE = "memorisk.audits.classifier.explanations.page:explanation_page"
 """Places of the pages of results that are of several runs, or that lie in a run."""
 _TRAININGS = {
@@ -100,9 +100,7 @@ def load_result(folder: Path) -> Result:
             the verdict.
     """
     _refuse_others(folder, read_config(folder))
-    if (folder / "defence.json").is_file() and not (folder / "verdict.json").is_file():
-        inner = sorted(p.parent.name for p in folder.glob("*/verdict.json"))
-        raise InputError(f"{one_line(folder)} holds several regimes side by side: name one of {', '.join(inner)} in it")
+    refuse_comparison(folder)
     refuse_changed(folder)
     try:
         result = Result.load(folder)

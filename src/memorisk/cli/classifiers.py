@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+from memorisk.audits.arms import compared_in
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, LossesOptions
 from memorisk.audits.image_set.options import CheckOptions
 from memorisk.cli.settings import (
@@ -44,22 +45,14 @@ def classifier(
         from memorisk.runs.executors.pool import prepare_workers
 
         prepare_workers(*WORKER_MODULES)  # they import PyTorch while this process does
-    if not print_config and (len(options.arms) > 1 or _holds_regimes(out)):
-        return _regimes(images, out, settings_as_keywords(options), dry_run=dry_run, as_json=json)
+    if not print_config and (options.names_several or compared_in(out) is not None):
+        return _arms(images, out, settings_as_keywords(options), dry_run=dry_run, as_json=json)
     kind, sources = kind_of("classifier"), {"images": images}
     return run_command(kind, sources, out, options, json=json, print_config=print_config, dry_run=dry_run)
 
 
-def _holds_regimes(out: Path) -> bool:
-    """Return whether regimes lie side by side there: one more joins them."""
-    try:
-        return (out / "defence.json").is_file()
-    except OSError:  # no name for a folder: the audit says so
-        return False
-
-
-def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:
-    """Audit several regimes side by side; 0 only where each of them passed."""
+def _arms(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:
+    """Audit several regimes or networks side by side; 0 only where each of them passed."""
     from memorisk.audits.classifier.retraining.defences import audit_defences, plan_defences
     from memorisk.cli.show.classifiers import show_defences
     from memorisk.cli.show.runs import show_plan

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import numpy as np
 import pandas as pd
+from torch import nn
 
 from memorisk.audits.classifier.analysis import class_findings
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
@@ -89,12 +90,29 @@ def classifier_cost(
 
 def _weight_bytes(job: TrainJob, store: ImageStore) -> int | None:
     """Count the bytes of one trained network; None where the user's function makes it."""
+    network = _trained_network(job, store)
+    return None if network is None else tensor_bytes(network)
+
+
+def parameter_count(job: TrainJob, store: ImageStore) -> int | None:
+    """Count the parameters of one trained network; None where the user's function makes it.
+
+    Args:
+        job: Job of its training.
+        store: Images of the audit.
+    """
+    network = _trained_network(job, store)
+    return None if network is None else sum(parameter.numel() for parameter in network.parameters())
+
+
+def _trained_network(job: TrainJob, store: ImageStore) -> nn.Module | None:
+    """Build a network of the form that a training leaves, without a download; None where the user's function does."""
     if job.own is not None:
         return None
     plain = replace(job, weights="none") if is_download(job.weights, model_spec(job.model)) else job
     network = build_network(plain, store.images)
     merge_adapters(network)
-    return tensor_bytes(network)
+    return network
 
 
 _LONG = 5400.0  # seconds of training: from here on `duration` says hours
@@ -300,7 +318,7 @@ def patient_doubts(store: ImageStore, options: ClassifierOptions, alike: LookAli
 
 def _network(recipe: Recipe, options: ClassifierOptions) -> str:
     """Name the network; of one that the size of the images chose, say so."""
-    if recipe.own or options.model != "auto":
+    if recipe.own or options.one_model != "auto":
         return recipe.model
     below = recipe.model == SMALL_MODEL
     return f"{recipe.model} (auto, {f'below {SMALL_IMAGE} px' if below else f'{SMALL_IMAGE} px and above'})"
@@ -310,7 +328,7 @@ def _smaller_network(
     recipe: Recipe, options: ClassifierOptions, seconds: float | None, pixels: tuple[int, ...]
 ) -> tuple[str, ...]:
     """Name the small network where `auto` took another one that will train for hours."""
-    if seconds is None or seconds < _LONG or options.model != "auto" or recipe.model == SMALL_MODEL:
+    if seconds is None or seconds < _LONG or options.one_model != "auto" or recipe.model == SMALL_MODEL:
         return ()
     size = f" --size {SMALL_IMAGE}" if max(pixels) > SMALL_IMAGE or pixels[0] != pixels[1] else ""
     return (

@@ -364,6 +364,7 @@ class Context:
         n_missing: Rows of the source without a file and files that are not images, all left out.
         n_not_sampled: Images that a sample left out.
         model: The network.
+        n_parameters: Number of its parameters; None where memorisk did not build it.
         pixels: Height and width of the images as the network sees them; empty where they are not known.
         training: Settings of its training.
         data_hash: Hash of ids, labels, groups and pixels.
@@ -393,6 +394,7 @@ class Context:
     n_missing: int = 0
     n_not_sampled: int = 0
     model: str = TRAINED_ELSEWHERE
+    n_parameters: int | None = None
     pixels: tuple[int, ...] = ()
     training: dict[str, Any] = field(default_factory=dict)
     data_hash: str = ""

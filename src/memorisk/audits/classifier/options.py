@@ -1,8 +1,8 @@
 """The settings of the classifier audit: one frozen dataclass for Python, the command line and YAML at once."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Parameter
 
@@ -14,7 +14,7 @@ from memorisk.runs.options import By, CheckpointSeconds, Device, OneImagePerPati
 from memorisk.runs.settings import check_between, check_counts, check_finite, check_types, settings_of
 from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, FunctionOptions
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, VERDICT_LEVEL
-from memorisk.training.engine.options import Model, SplitSeed, TrainOptions, Weights
+from memorisk.training.engine.options import Models, SplitSeed, TrainOptions, Weights, refuse_repeated
 
 WORKER_MODULES = ("memorisk.training.classifiers.jobs", "memorisk.images.pixels")
 """Modules that the processes of an audit import, once for all of them."""
@@ -92,7 +92,7 @@ class LossesOptions(AnalysisOptions, ReportOptions):
 class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptions, ClusterOptions, FunctionOptions):
     """Settings of `memorisk audit classifier`."""
 
-    model: Model = "auto"
+    model: Models = ("auto",)
 
     weights: Weights = None
 
@@ -159,6 +159,8 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
 
     def __post_init__(self) -> None:
         """Check and complete what the parts do by themselves."""
+        if isinstance(self.model, str):  # one may be given without a list around it
+            object.__setattr__(self, "model", (self.model,))
         TrainOptions.__post_init__(self)
         FunctionOptions.__post_init__(self)
 
@@ -171,6 +173,7 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
         ImageOptions.validate(self)
         AnalysisOptions.validate(self)
         self.check_cluster()
+        self._check_networks()
         if self.protocol == "paper" and self.design not in (None, "paper"):
             raise InputError(f"protocol paper is the design paper, not {self.design}: leave one of the two out")
         if self.models is not None and (self.models < 2 or self.models % 2):
@@ -205,6 +208,34 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
         if self.train_settings and not self.train:
             raise InputError("train_settings are for your own training function: name it with --train module:function")
 
+    def _check_networks(self) -> None:
+        """Check the networks, each by itself and together.
+
+        Raises:
+            InputError: None is named, one twice, or several together with what belongs to one of them.
+        """
+        if not self.model:
+            raise InputError("model is empty: name a network, or leave it out")
+        refuse_repeated("model", tuple(name.removeprefix("timm:") for name in self.model))
+        if len(self.model) == 1:
+            return
+        if "auto" in self.model:
+            raise InputError("model auto is one of the others by another name: name each network that is compared")
+        if len(self.arms) > 1:
+            raise InputError(
+                f"{len(self.model)} networks and {len(self.arms)} regimes are too many to compare at once: name "
+                "several networks and one regime, or several regimes and one network"
+            )
+        if self.weights not in (None, "none", "default"):
+            raise InputError(
+                f"weights {self.weights} fit one network, and {len(self.model)} are compared: give default for the "
+                "published weights of each, or none"
+            )
+        if self.target is not None:
+            raise InputError(
+                f"target is a file of one network, and {len(self.model)} are compared: name its network alone"
+            )
+
     def _refuse_unused_recipe(self) -> None:
         """Refuse settings of the built-in training together with the user's own, which does not get them.
 
@@ -223,6 +254,27 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
                     f"{one.name} is of the built-in training, and your own function makes the models: leave it out, or "
                     f"hand it over with train_settings (--train-settings.{one.name} VALUE)"
                 )
+
+    @property
+    def one_model(self) -> str:
+        """Network of one audit.
+
+        Raises:
+            InputError: The options are those of several audits.
+        """
+        if len(self.model) != 1:
+            raise InputError("one audit has one network; audit_defences compares several")
+        return self.model[0]
+
+    @property
+    def names_several(self) -> bool:
+        """Return whether these are the options of several audits, side by side."""
+        return len(self.model) > 1 or len(self.arms) > 1
+
+    @property
+    def networks(self) -> dict[str, Self]:
+        """Options of one audit each, for every network, by its name."""
+        return {name.removeprefix("timm:"): replace(self, model=(name,)) for name in self.model}
 
     @property
     def chosen_design(self) -> Design:

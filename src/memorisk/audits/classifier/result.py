@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import pandas as pd
 
+from memorisk.audits.arms import REGIMES, Axis
 from memorisk.audits.classifier.attack_numbers import Agreements, RocCurve, TargetAudit, TargetVerdict
 from memorisk.report.numbers import INLINE, OMITTED, Key, from_known
 from memorisk.report.quantities import Quantity
@@ -75,6 +76,8 @@ class ModelsTrained:
     """Mean over the models."""
     seeds: tuple[int, ...] = ()
     model: str = ""
+    n_parameters: int | None = None
+    """Number of the network's parameters; None where memorisk did not build it."""
     pixels: tuple[int, ...] = ()
     """Height and width of the images that they saw; empty for models trained elsewhere."""
     training: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -518,16 +521,18 @@ class WithoutPartner:
 
 @dataclass(frozen=True)
 class DefenceResult:
-    """Several regimes side by side."""
+    """Several audits side by side, which differ in the regime of the training or in the network."""
 
     table: pd.DataFrame
-    """A row for each regime; columns as `retraining.defences.DEFENCE_COLUMNS` says."""
+    """A row for each arm; columns as `retraining.defences.DEFENCE_COLUMNS` says."""
     results: dict[str, Result]
     """The whole audit of each."""
     reference: str
-    """The regime that the others are compared with: the first."""
+    """The arm that the others are compared with: the first regime, or the network with the fewest parameters."""
+    axis: Axis = REGIMES
+    """Difference between the arms."""
 
     @property
     def passed(self) -> bool:
-        """Return whether every regime passed its gate."""
+        """Return whether every arm passed its gate."""
         return all(r.status == "pass" for r in self.results.values())

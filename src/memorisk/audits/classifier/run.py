@@ -14,7 +14,7 @@ from typing import Any
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.attack_numbers import TargetAudit
-from memorisk.audits.classifier.dry_run import DryRun, describe_plan, measured_outlook, patient_doubts
+from memorisk.audits.classifier.dry_run import DryRun, describe_plan, measured_outlook, parameter_count, patient_doubts
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
@@ -124,7 +124,7 @@ def audit_recipe(
     """
     if not options.names_models:
         options = _as_begun(folder, options) or options
-    _ = options.one_regime  # several are compared by `memorisk.audit_defences`
+    _ = options.one_regime, options.one_model  # several are compared by `memorisk.audit_defences`
     sources = {"IMAGES": images, "--image-root": options.image_root}
     audit = ClassifierAudit(folder, options, {"images": str(images)}, sources, dry_run, choose=choose)
     return run_audit(audit, progress)
@@ -278,7 +278,7 @@ def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, p
     target = audit_target(store, plan, recipe, evidence, options) if options.target else None
     bound = measure_bound(run, store, plan, recipe, options, lambda d, n: progress("lower bound of epsilon", d, n))
     context = _context(plan, recipe, store, options, prepared.linked, prepared.alike, placebo, target)
-    context = replace(context, dataset=names.source(context.dataset))
+    context = replace(context, dataset=names.source(context.dataset), n_parameters=parameter_count(jobs[0][0], store))
     promise = plan_privacy(plan, recipe.train, known=context.groups_given)
     context = replace(context, privacy=Privacy(regime=recipe.train.one_regime, promise=promise, bound=bound))
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)

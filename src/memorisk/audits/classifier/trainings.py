@@ -111,7 +111,7 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions, *,
         InputError: The model, the device, the weights or the user's function do not exist.
     """
     size = int(store.images.shape[1])
-    name = auto_model(size) if options.model == "auto" else options.model
+    name = auto_model(size) if options.one_model == "auto" else options.one_model
     spec = model_spec(name)
     settings = TrainOptions(**{f: getattr(options, f) for f in TrainOptions.__dataclass_fields__})
     train = resolve_options(settings, spec)

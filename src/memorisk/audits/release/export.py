@@ -243,7 +243,9 @@ def _target(run: FinishedAudit, config: Mapping[str, Any]) -> list[_AuditedNetwo
     summary = ClassifierSummary.read(run.summary)
     if summary.target is None or not config.get("target"):
         return []
-    name = summary.models.model if config.get("model") in (None, "auto") else str(config["model"])
+    names = config.get("model") or "auto"
+    (named,) = (names,) if isinstance(names, str) else names  # runs of older versions hold a name, others a list
+    name = summary.models.model if named == "auto" else str(named)
     return [_AuditedNetwork(name, _place(config["target"]), summary.models.pixels[0], summary.target.tensors_sha256)]
 
 

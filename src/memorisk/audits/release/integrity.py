@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.audits.arms import refuse_comparison
 from memorisk.report.columns import booleans, column_numbers, column_texts, distinct_scored, rows
 from memorisk.report.kinds import RunKind, kind_of, load_part, named_kind
 from memorisk.report.result import Result, redact, refuse_changed
@@ -100,9 +101,7 @@ def _kind(folder: Path, config: Mapping[str, Any]) -> RunKind:
     """
     name, run = one_line(folder), config.get("run")
     run = run if isinstance(run, Mapping) else {}
-    if (folder / "defence.json").is_file() and not (folder / VERDICT).is_file():
-        inner = sorted(p.parent.name for p in folder.glob(f"*/{VERDICT}"))
-        raise InputError(f"{name} holds several regimes side by side: name one of {', '.join(inner)} in it")
+    refuse_comparison(folder)
     if "benchmark" in run:
         raise InputError(f"{name} is a run of bench {one_line(run['benchmark'], 20)}: it compares detectors and says "
                          "nothing of what is to be released")  # fmt: skip

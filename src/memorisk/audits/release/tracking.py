@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.audits.arms import compared_in
 from memorisk.audits.release.integrity import AGAIN, VERDICT, last_event, open_finished_audit
 from memorisk.audits.release.statement import describe_run
 from memorisk.audits.tracker_libraries import SERVER, mlflow_client, mlflow_experiment, summary_writer, wandb_offline
@@ -149,8 +150,9 @@ def _other_kind(folder: Path, config: Mapping[str, Any]) -> str | None:
     run_settings = run_settings if isinstance(run_settings, Mapping) else {}
     if (folder / VERDICT).is_file() or run_settings.get("audit"):
         return None
-    if (folder / "defence.json").is_file():
-        return "regimes"
+    axis = compared_in(folder)
+    if axis is not None:
+        return axis.many
     if "benchmark" in run_settings:
         return f"bench-{_slug(run_settings['benchmark'])}"
     if "study" in run_settings or "datasets" in config:
@@ -163,9 +165,10 @@ def _numbers(folder: Path) -> Iterator[tuple[str, float]]:
     for file in _trainings(folder):
         prefix = "" if file.parent == folder else f"{_slug(file.parent.name)}/"
         yield from ((f"{prefix}{name}", value) for name, value in _leaves(read_json(file)))
-    if (folder / "defence.json").is_file():
-        for row in read_json(folder / "defence.json").get("regimes") or ():
-            yield from ((f"{_slug(row.get('regime', ''))}/{name}", value) for name, value in _leaves(row))
+    axis = compared_in(folder)
+    if axis is not None:
+        for row in read_json(folder / axis.summary).get(axis.many) or ():
+            yield from ((f"{_slug(row.get(axis.name, ''))}/{name}", value) for name, value in _leaves(row))
     for file in sorted((folder / "tables").glob("*.parquet")):
         yield from _cells(file)
 

@@ -87,10 +87,10 @@ def show_explanation(explanation: Explanation, out: Path, *, as_json: bool) -> N
 
 
 def show_defences(result: DefenceResult, out: Path, *, as_json: bool) -> None:
-    """Show what each regime remembers, costs, promises, and was proved to leak."""
+    """Show what each regime or network remembers, and how they differ."""
     if as_json:
         print_json(result.table.to_dict("records"))
         return
-    from memorisk.audits.classifier.pages.defences import defence_screen
+    from memorisk.report.kinds import load_part
 
-    show_screen(defence_screen(result), {"Report": "report.html"}, out)
+    show_screen(load_part(result.axis.screen)(result), {"Report": "report.html"}, out)

@@ -33,6 +33,8 @@ FloatArray = NDArray[np.float64]
 
 MAX_FLIPS = 4096
 """Number of exchanges up to which all are computed: those of 12 pairs."""
+SURE_AUC = 0.9
+"""AUC from which texts count patients as found almost surely."""
 
 
 @dataclass(frozen=True)

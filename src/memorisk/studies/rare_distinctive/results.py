@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.arms import REGIMES
 from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, evidence_from_table
 from memorisk.audits.classifier.explanations.run import FOLDER as EXPLAIN
 from memorisk.audits.classifier.explanations.run import SUMMARY as EXPLAINED
 from memorisk.audits.classifier.losses import read_scores
-from memorisk.audits.classifier.retraining.defences import TABLE
 from memorisk.audits.rendering import load_result
 from memorisk.report.columns import column_texts, rows
 from memorisk.report.result import Result
@@ -199,7 +199,7 @@ def _read_explained(folder: Path, result: Result) -> tuple[dict[str, pd.DataFram
 
 
 def _read_defence(dataset: str, folder: Path) -> StudyDefence:
-    table = read_table(folder / TABLE)
+    table = read_table(folder / REGIMES.table)
     results, cells, members = {}, {}, {}
     for regime in table["regime"].astype(str):
         results[regime] = load_result(folder / regime)

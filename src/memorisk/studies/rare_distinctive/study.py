@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memorisk.audits.arms import REGIMES, compared_in
 from memorisk.audits.classifier.evidence import SCORES
 from memorisk.audits.classifier.explanations.run import BEFORE, explain
 from memorisk.audits.classifier.finished_run import saved_options
 from memorisk.audits.classifier.options import ClassifierOptions
-from memorisk.audits.classifier.retraining.defences import TABLE, audit_defences
+from memorisk.audits.classifier.retraining.defences import audit_defences
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.report.options import ReportOptions
@@ -78,7 +79,7 @@ def check_part(name: str, folder: Path, settings: dict[str, Any], *, unfinished:
 def _audits(folder: Path) -> Iterator[Path]:
     """Yield the folder, and those of regimes in it, that hold an audit."""
     for inner in (folder, *(sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else ())):
-        if (inner / CONFIG).is_file() and "images" in read_config(inner) and not (inner / "defence.json").is_file():
+        if (inner / CONFIG).is_file() and "images" in read_config(inner) and compared_in(inner) is None:
             yield inner
 
 
@@ -251,7 +252,7 @@ def _study_pseudonyms(study: StudyConfig) -> Pseudonyms:
 
 
 def _finished(part: Part) -> bool:
-    return (part.folder / (TABLE if part.defence else VERDICT)).is_file()
+    return (part.folder / (REGIMES.table if part.defence else VERDICT)).is_file()
 
 
 def _cell_folder(folder: Path, architecture: str, dataset: str) -> Path:

@@ -19,11 +19,16 @@ Head = Literal["single", "binary", "multi", "first"]
 Regime = Literal["full", "lora", "dp-lora", "dp-full"]
 Splits = Annotated[Literal["redraw", "given"], in_group("design")]
 SplitSeed = Annotated[int, in_group("design", help="Random seed for the split.")]
-Model = Annotated[
-    str,
-    in_group("training", essential=True, help="Network: any name of timm, a network of the papers, or a small one; "
-    "auto: small_cnn below 64 pixels, resnet50 from 64 on."),
-]  # fmt: skip
+_NETWORK = (
+    "Network: any name of timm, a network of the papers, or a small one; auto: small_cnn below 64 pixels, resnet50 "
+    "from 64 on."
+)
+Model = Annotated[str, in_group("training", essential=True, help=_NETWORK)]
+Models = Annotated[
+    tuple[str, ...],
+    Parameter(consume_multiple=True),
+    in_group("training", essential=True, help=f"{_NETWORK} Several are compared."),
+]
 Weights = Annotated[
     str | None,
     in_group("training", essential=True, help='Pre-trained weights: a file, "default" or a tag to download by name; '
@@ -107,8 +112,7 @@ class TrainOptions:
     def _check_regime(self) -> None:
         """Check the settings of the regimes, each by itself and together."""
         for name in ("regime", "epsilon"):
-            if len(set(getattr(self, name))) != len(getattr(self, name)):
-                raise InputError(f"{name} names the same one twice: {', '.join(map(str, getattr(self, name)))}")
+            refuse_repeated(name, getattr(self, name))
         if not self.regime:
             raise InputError(f"regime is empty; allowed are {', '.join(get_args(Regime))}")
         for epsilon in self.epsilon:
@@ -160,6 +164,20 @@ class TrainOptions:
                 name = regime if epsilon is None else f"{regime}-{epsilon:g}"
                 named[name] = replace(self, regime=(regime,), epsilon=() if epsilon is None else (epsilon,))
         return named
+
+
+def refuse_repeated(name: str, values: tuple[object, ...]) -> None:
+    """Refuse a setting that names the same value twice.
+
+    Args:
+        name: Name of the setting.
+        values: Its values.
+
+    Raises:
+        InputError: Two values are equal.
+    """
+    if len(set(values)) != len(values):
+        raise InputError(f"{name} names the same one twice: {', '.join(map(str, values))}")
 
 
 def resolve_options(options: TrainOptions, spec: ModelSpec) -> TrainOptions:

@@ -9,6 +9,7 @@ from math import isfinite
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.arms import REGIMES
 from memorisk.audits.classifier.pages.wording import ResultView
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, DefenceResult, PrivacyPromise
 from memorisk.report.blocks import (
@@ -66,15 +67,10 @@ def defence_screen(result: DefenceResult) -> FirstScreen:
         result: Several regimes side by side.
     """
     table, reference = result.table, ClassifierSummary.read(result.results[result.reference].summary)
-    useless = table.loc[~(table["gain_low"] > 0), "regime"].tolist()
     passed = table.loc[table["status"] == "pass", "regime"].tolist()
     ready = f" ({', '.join(passed)})." if passed else "; none of these models is ready for release as it is."
     sentences = [f"Of {len(table)} regimes {len(passed)} passed the gate{ready}"]
-    if useless:
-        sentences.append(
-            f"Not surely better than always answering the commonest class: {', '.join(useless)}. A model that learned "
-            "nothing remembers nothing: its low M is not a success of the defence."
-        )
+    sentences += idle_sentences(table, "regime", "its low M is not a success of the defence")
     deltas = sorted({f"{d:g}" for d in table["delta"].dropna()})
     ids = (
         ("given", "") if reference.groups_given is not False else ("not given", "each image counts as its own patient")
@@ -95,8 +91,29 @@ def defence_screen(result: DefenceResult) -> FirstScreen:
     )
 
 
-def _reasons(results: dict[str, Result]) -> list[Block]:
-    """List the first reason of each regime's verdict."""
+def idle_sentences(table: pd.DataFrame, arm: str, consequence: str) -> list[str]:
+    """Name the arms that learned nothing, in a sentence or none.
+
+    Args:
+        table: One row per arm.
+        arm: Column with the name of the arm.
+        consequence: End of the sentence, on M.
+    """
+    idle = table.loc[~(table["gain_low"] > 0), arm].tolist()
+    if not idle:
+        return []
+    return [
+        f"Not surely better than always answering the commonest class: {', '.join(idle)}. A model that learned "
+        f"nothing remembers nothing: {consequence}."
+    ]
+
+
+def reason_steps(results: dict[str, Result]) -> list[Block]:
+    """List the first reason of each verdict.
+
+    Args:
+        results: Audits by the name of their arm.
+    """
     first = {name: (*ClassifierVerdict.read(r.verdict).why, "no reason given")[0] for name, r in results.items()}
     lines: list[Text] = [[Strong(n), f", {results[n].status}: ", Name(why)] for n, why in first.items()]
     return [Details("Why each verdict", [Steps(lines)])]
@@ -106,49 +123,54 @@ def _tradeoff_table(table: pd.DataFrame) -> Table:
     columns = [
         words("regime", "Regime", row=True),
         words("status", "Verdict"),
-        _measurement("accuracy", "Accuracy, unseen"),
+        measurement("accuracy", "Accuracy, unseen"),
         number("majority", "Majority class"),
-        _measurement("gain", "Gain over majority"),
-        _measurement("balanced", "Balanced accuracy"),
-        _measurement("mean_m", "Mean M"),
+        measurement("gain", "Gain over majority"),
+        measurement("balanced", "Balanced accuracy"),
+        measurement("mean_m", "Mean M"),
         words("worst_class", "Worst class"),
-        _measurement("worst_m", "M, worst class"),
+        measurement("worst_m", "M, worst class"),
         number("flagged", "Flagged", "count", missing=NOT_TESTED),
         number("noticeable_gap", "Noticeable gap", "short", missing="none"),
     ]
-    return Table(frame=table, columns=columns, caption="Intervals are 95 %.", elsewhere="defence.parquet")
+    return Table(frame=table, columns=columns, caption="Intervals are 95 %.", elsewhere=REGIMES.table)
 
 
 def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
     same = [
         words("regime", "Regime", row=True),
         words("reference_class", "Class"),
-        _measurement("reference_m", "its M here"),
-        _measurement("change", "Change from the first regime"),
+        measurement("reference_m", "its M here"),
+        measurement("change", "Change from the first regime"),
         number("change_percent", "Percent (paper's column)"),
     ]
     return [
-        Figure(
-            svg=tradeoff_plot(
-                table["regime"].tolist(),
-                _limits(table, "accuracy"),
-                _limits(table, "mean_m"),
-                table["majority"].iloc[0],
-            ),
-            title="What each regime costs and saves",
-            caption="Accuracy on unseen images against mean M, each with its 95 % interval; right and low is good.",
-            alternative="Each regime's accuracy on unseen images against what it remembers; the table has the numbers.",
-        ),
+        tradeoff_figure(table, "regime"),
         _tradeoff_table(table),
-        *_reasons(results),
+        *reason_steps(results),
         Paragraph(
             "The worst class is the largest of several means and differs from regime to regime, so that comparing "
             "worst with worst flatters the defence. Below, one class is followed: the worst of the first regime."
         ),
-        Table(
-            frame=table, columns=same, caption="The first regime's worst class under each.", elsewhere="defence.parquet"
-        ),
+        Table(frame=table, columns=same, caption="The first regime's worst class under each.", elsewhere=REGIMES.table),
     ]
+
+
+def tradeoff_figure(table: pd.DataFrame, arm: str) -> Figure:
+    """Draw the accuracy of each arm against what it remembers.
+
+    Args:
+        table: One row per arm.
+        arm: Column with the name of the arm.
+    """
+    return Figure(
+        svg=tradeoff_plot(
+            table[arm].tolist(), _limits(table, "accuracy"), _limits(table, "mean_m"), table["majority"].iloc[0]
+        ),
+        title=f"What each {arm} costs and saves",
+        caption="Accuracy on unseen images against mean M, each with its 95 % interval; right and low is good.",
+        alternative=f"Each {arm}'s accuracy on unseen images against what it remembers; the table has the numbers.",
+    )
 
 
 def _epsilon_table(table: pd.DataFrame) -> Table:
@@ -194,7 +216,13 @@ def _limits(table: pd.DataFrame, name: str) -> tuple:
     return tuple(table[f"{name}{end}"].to_numpy(dtype=float) for end in ("", "_low", "_high"))
 
 
-def _measurement(name: str, heading: str) -> Column:
+def measurement(name: str, heading: str) -> Column:
+    """Return a column of an estimate with its limits.
+
+    Args:
+        name: Column of the table.
+        heading: Heading of the column.
+    """
     return estimate(name, heading, low=f"{name}_low", high=f"{name}_high")
 
 

@@ -25,10 +25,8 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import column_numbers, column_texts, decimal, percent, probability, rows
 from memorisk.report.figures import memorization as figures
 from memorisk.report.flagged import NOT_TESTED
+from memorisk.statistics.memorization.patient_auc import SURE_AUC
 from memorisk.statistics.verdicts.levels import POWER, share_words
-
-SURE_AUC = 0.9
-"""AUC from which the text counts patients as found almost surely."""
 
 
 def subgroup_section(reading: ResultView) -> list[Section]:

@@ -79,6 +79,7 @@ def describe_models(evidence: Evidence, context: Context) -> ModelsTrained:
         images_each=round(float(np.mean(members)), 1),
         seeds=tuple(evidence.seeds.tolist()),
         model=context.model,
+        n_parameters=context.n_parameters,
         pixels=context.pixels,
         training=context.training,
         device=context.device,

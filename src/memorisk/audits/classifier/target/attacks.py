@@ -330,9 +330,9 @@ def open_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classifi
     assert options.target is not None
     if not options.target.is_file():
         raise InputError(f"--target {options.target} is not a file: name the weights of the model to be released")
-    if recipe.own and options.model == "auto":
+    if recipe.own and options.one_model == "auto":
         raise InputError("--target with your own --train function: name the target's network with --model, too")
-    name = options.model if recipe.own else recipe.model
+    name = options.one_model if recipe.own else recipe.model
     notes: list[str] = []
     model = create_model(
         name,
