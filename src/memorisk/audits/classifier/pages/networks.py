@@ -116,10 +116,10 @@ def _by_share(row: dict[Any, Any], before: dict[Any, Any], measure: str, what: s
         return f"Under {untested} it was not tested which {units.many} {what}, so that the shares do not compare."
     low, high = row[f"{measure}_difference_low"], row[f"{measure}_difference_high"]
     sure = "The difference is sure" if low > 0 or high < 0 else "The difference is not sure"
-    chance = f" (by chance {percent(row['sure_chance'])})" if measure == "sure" else ""
+    by_chance = [f" (by chance {percent(of['sure_chance'])})" if measure == "sure" else "" for of in (row, before)]
     return (
-        f"{percent(own)} of {units.many} {what} under {row['network']}, and {percent(others)} under "
-        f"{before['network']}{chance}. {sure}: {percent(low)} to {percent(high)}, over the same {units.many}."
+        f"{percent(own)} of {units.many} {what} under {row['network']}{by_chance[0]}, and {percent(others)} under "
+        f"{before['network']}{by_chance[1]}. {sure}: {percent(low)} to {percent(high)}, over the same {units.many}."
     )
 
 
@@ -185,8 +185,8 @@ def _guide(reference: str, units: UnitNames) -> Block:
             f"Differences are against {reference}, the network with the fewest parameters. Those of mean M have "
             f"{units.many} and seeds as units. Those of shares are exact over the {units.many} that differ (McNemar), "
             "and speak of these trainings.",
-            f"The share of {units.many} with an attack AUC of {SURE_AUC} has a floor: the share that chance gives with "
-            "this number of models, which is the same for all networks.",
+            f"A share of {units.many} reaches an attack AUC of {SURE_AUC} by chance, from all exchanges of the two models "
+            "of each pair. It is computed for each network, since it depends on how much the losses of trainings differ.",
             "Networks differ in more than size: in layers, learning rate, and in how well they fit in these epochs. A "
             "network that learned nothing remembers nothing, so that accuracy belongs to every comparison.",
         ]
