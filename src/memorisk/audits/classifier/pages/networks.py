@@ -185,8 +185,9 @@ def _guide(reference: str, units: UnitNames) -> Block:
             f"Differences are against {reference}, the network with the fewest parameters. Those of mean M have "
             f"{units.many} and seeds as units. Those of shares are exact over the {units.many} that differ (McNemar), "
             "and speak of these trainings.",
-            f"A share of {units.many} reaches an attack AUC of {SURE_AUC} by chance, from all exchanges of the two models "
-            "of each pair. It is computed for each network, since it depends on how much the losses of trainings differ.",
+            f"A share of {units.many} reaches an attack AUC of {SURE_AUC} by chance, from all exchanges of the two "
+            "models of each pair. It is computed for each network, since it depends on how much the losses differ "
+            "between trainings.",
             "Networks differ in more than size: in layers, learning rate, and in how well they fit in these epochs. A "
             "network that learned nothing remembers nothing, so that accuracy belongs to every comparison.",
         ]
