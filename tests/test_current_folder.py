@@ -23,6 +23,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("images", "mark"): "train/00000000_000.png --mark A --out ../mark.png",
     ("audit", "classifier"): "labelled --models 2 --epochs 1 --processes 2 --fail-on never --out ../out/run",
     ("audit", "losses"): "../out/run/scores.parquet --out ../out/losses --fail-on never",
+    ("audit", "patient"): "../out/run benign/00000300_000.png --out ../out/patient.html",
     ("audit", "feature"): "own:network --mark A --normalise none --probes train --n-controls 5 --fail-on never "
     "--out ../out/feature --python-path ../code",
     ("train", "classifier"): "labelled --model mlp1 --epochs 1 --out ../out/classifier",
