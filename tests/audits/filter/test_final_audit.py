@@ -101,7 +101,7 @@ def test_a_gate_asks_a_filter_for_its_kinds(honest: Result, place: Path) -> None
     page = render_page(officer_page(make_statement(out)))
     left, people = found.verdict["n_rejected"], found.verdict["n_identical"] + found.verdict["n_by_score"]
     heading = page.index(f"{left} generated images, near to {people} training patients, were left out")
-    assert heading < page.index("Nothing was found of what was looked for")
+    assert heading < page.index("No sign was found that kept images are copies")
     assert f"{left} images left out, {found.verdict['n_kept']} kept" in render_page(filter_page(found))
 
 
