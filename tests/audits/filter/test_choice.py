@@ -101,10 +101,8 @@ def _no_part_claims_what_is_not_promised(not_promised: tuple[str, ...]) -> None:
     assert says_nothing is not None
     assert {"mirrored", "cropped", "pasted in part"} <= set(re.split(", | or ", says_nothing[1]))
     claims = re.sub(r"(It says nothing of copies|Other kinds, mostly missed)[^.]*[.]", "", before)
-    assert (
-        "No sign was found that kept images are copies of images of people. Tried: copies that are unchanged, and no others"
-        in claims
-    )
+    assert "No sign was found that kept images are copies of images of people" in claims
+    assert "Tried: copies that are unchanged, and no others" in claims
     assert "Noticed: 40 of 40 unchanged." in claims
     assert not [kind for kind in ("mirrored", "cropped", "pasted", *not_promised) if kind in claims]
 
