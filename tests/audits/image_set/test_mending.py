@@ -15,13 +15,13 @@ from tests.commands import answer, entries, refusal
 @pytest.fixture
 def spoilt(tmp_path: Path) -> Path:
     """A table of 24 images of 12 people: some ids in other forms, a broken file, an empty image, strange names."""
-    folder, rows = tmp_path / "a set", ["file,finding,patient"]
+    folder, rows = tmp_path / "a set", ["file,finding,patient,sex"]
     folder.mkdir()
     for n in range(24):
         person = n // 2
         name = f"{n:02}, =1+1.png" if n == 5 else f"{n:02}.png"
         Image.fromarray(picture(n, 16)).save(folder / name)
-        rows.append(f'"{name}",{"ab"[n % 2]},{f"P-{person:03}" if n % 2 else f"p{person}"}')
+        rows.append(f'"{name}",{"ab"[n % 2]},{f"P-{person:03}" if n % 2 else f"p{person}"},{"FM"[person % 2]}')
     (folder / "00.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing more")
     Image.fromarray(np.zeros((16, 16), np.uint8)).save(folder / "03.png")
     (folder / "table.csv").write_text("\n".join(rows) + "\n")
@@ -39,6 +39,7 @@ def test_the_next_command_takes_the_mended_table_and_its_check_is_clean(spoilt: 
     table = pd.read_csv(mended, dtype=str)
     assert {Path(path).name for path in table["path"]} == set(before) - {"table.csv", "00.png", "03.png"}
     assert sorted(table.groupby("group").size()) == [1, 1, *[2] * 10]
+    assert set(table["sex"]) == {"F", "M"}, "other columns stay, for --by"
     assert mended.stat().st_mode & 0o077 == 0
 
     code, text, _ = answer(capsys, "images", "check", mended, "--json")

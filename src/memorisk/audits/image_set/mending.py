@@ -12,9 +12,10 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.identity import look_alikes
-from memorisk.images.manifest import BUILTIN, RESERVED, Manifest
+from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.set_check import ImageCheck
 from memorisk.images.sources.overlap import refuse_overlap
+from memorisk.report.columns import column_texts, rows
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 
@@ -41,7 +42,7 @@ class Mending:
         """Name the command that takes the table, without the table: the check again, or an audit."""
         if self.undecided:
             return "images check"
-        return "audit classifier" if (self.table["label"] != "").any() else "audit synthetic"
+        return "audit classifier" if any(column_texts(self.table, "label")) else "audit synthetic"
 
 
 def mend(manifest: Manifest, check: ImageCheck) -> Mending:
@@ -52,8 +53,8 @@ def mend(manifest: Manifest, check: ImageCheck) -> Mending:
         check: Check of these images.
     """
     unusable = {*check.unreadable["image"], *check.empty["image"]}
-    table = manifest.table[[name for name in RESERVED if name in manifest.table]]
-    table = table[~table["image"].isin(unusable)].reset_index(drop=True)
+    usable = [image not in unusable for image in manifest.images]
+    table = rows(manifest.table, usable).reset_index(drop=True)
     n_images = Counter(table["group"].tolist())
     merged = tuple(
         tuple(sorted(alike, key=lambda name: (-n_images[name], name)))

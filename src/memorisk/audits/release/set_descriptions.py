@@ -29,7 +29,7 @@ from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSettings
 from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.audits.watch.reasons import AUDIT_IT
 from memorisk.images.alterations.plants import PLANT_KINDS
-from memorisk.report.columns import capitalized
+from memorisk.report.columns import capitalized, column_texts
 from memorisk.report.numbers import from_json
 from memorisk.report.quantities import stated_figures
 from memorisk.report.statements.statement import (
@@ -159,9 +159,9 @@ def _to_leave_out(run: FinishedAudit, units: str) -> list[Figure]:
     remaining = undismissed(read_table(run.folder / "tables" / "review.parquet"))
     return [
         Figure(name="to_leave_out", title="Generated images of pairs that nobody dismissed",
-               value=remaining["synthetic_image"].nunique()),
+               value=len(set(column_texts(remaining, "synthetic_image")))),
         Figure(name="to_leave_out_people", title=f"Training {units} at whom these point",
-               value=remaining["patient"].nunique()),
+               value=len(set(column_texts(remaining, "patient")))),
     ]  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
         draft.notes.append(f"{left_out.total():,} DICOM files left out: {listed(reasons, 8)}.")
     columns = ["image", "path", "label", "group", "modality", *_OF_PATIENTS, *_SHARED, *_DESCRIPTIONS]
     table = pd.DataFrame(rows, columns=columns, dtype=object)
-    table = table.drop(columns=[name for name in _DESCRIPTIONS if not table[name].astype(bool).any()])
+    table = table.drop(columns=[name for name in _DESCRIPTIONS if not any(table[name].tolist())])
     draft.headers = {name: table.pop(name).tolist() for name in _OF_PATIENTS}
     draft.names = {name: table.pop(name).tolist() for name in _SHARED}
     draft.finer = group_tag.group != _PATIENT_GROUP and options.group_from is None and options.group_column is None

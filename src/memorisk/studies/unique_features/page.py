@@ -35,6 +35,7 @@ from memorisk.report.columns import (
     largest_first,
     percent,
     probability,
+    rows,
 )
 from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
 from memorisk.statistics.intervals import clopper_pearson
@@ -329,8 +330,11 @@ def _answers(by_name: dict[str, StudyTable]) -> dict[str, dict[str, int]]:
     if "p" in networks and np.isfinite(p := column_numbers(networks, "p")).any():
         answers["black-box"] = {"n_remembered": int((p <= LEVEL).sum()), "n_networks": int(np.isfinite(p).sum())}
     if "m" in epochs and np.isfinite(column_numbers(epochs, "m")).any():
-        of_networks = epochs[np.isfinite(column_numbers(epochs, "m"))].groupby(["dataset", "network"])
-        largest = [int(rows["epoch"].iloc[int(np.argmax(column_numbers(rows, "m")))]) for _, rows in of_networks]
+        of_networks = rows(epochs, np.isfinite(column_numbers(epochs, "m"))).groupby(["dataset", "network"])
+        largest = [
+            int(column_numbers(own, "epoch")[np.argmax(column_numbers(own, "m"))])
+            for own in (pd.DataFrame(own) for _, own in of_networks)
+        ]
         last = int(column_numbers(epochs, "epoch").max())
         answers["epochs"] = {"earliest": min(largest), "latest": max(largest), "n_epochs": last}
         answers["epochs"]["n_networks"] = len(largest)
