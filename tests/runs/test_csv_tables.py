@@ -23,6 +23,8 @@ HOSTILE = ("=1+1", "+x", "-x", "@SUM(A1)", "\tx", "\r=x", "\n=x", "a,=1", "a;=1"
            "''=1", "'", "'t Hooft", "", "-", "a\t-b", 'x",=cmd|"/c calc"!A0', "＝1")  # fmt: skip
 JOINS = {"images/published/odir5k.py", "audits/classifier/target/attacks.py"}
 """Modules that join the names of columns or of classes, and write nothing."""
+READ_AGAIN = {"audits/image_set/mending.py"}
+"""Modules whose table is the input of the next command, which reads every cell as it is: a quote would rename a file."""
 texts = st.text(st.sampled_from(" ',;|\"\t\r\na1." + SIGNS) | st.characters(codec="utf-8", exclude_characters="\0"))
 
 
@@ -123,4 +125,4 @@ def test_nothing_else_writes_csv() -> None:
         for file, text in texts.items()
         if named.search(text) and writes_csv(ast.parse(text))
     }
-    assert found - JOINS == {"runs/tables.py"}
+    assert found - JOINS == {"runs/tables.py"} | READ_AGAIN

@@ -83,7 +83,8 @@ def test_no_audit_writes_among_its_probes_or_synthetic_images(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scans = pictures(tmp_path / "scans")
-    mark = ("audit", "feature", "net.onnx", "--mark", "A", "--normalise", "none", "--probes", scans)
+    (tmp_path / "net.onnx").write_bytes(b"")
+    mark = ("audit", "feature", tmp_path / "net.onnx", "--mark", "A", "--normalise", "none", "--probes", scans)
     assert "lies inside the probes" in refusal(capsys, *mark, "--out", scans / "run")
     others = pictures(tmp_path / "others")
     for words in (("audit", "synthetic", others, scans, "--out"), ("filter", others, scans)):

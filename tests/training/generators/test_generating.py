@@ -374,7 +374,7 @@ def test_the_command_refuses_in_a_line(tmp_path: Path, capsys: pytest.CaptureFix
         ("leave paired out", [OF_CLASSES, "--paired"]),
         ("--sampling-steps is 0", [OF_CLASSES, "--images", 3, "--sampling-steps", 0]),
         ("balance classes", [OF_CLASSES, "--images", 3, "--balance", "training"]),
-        ("of a generator does not exist", [tmp_path / "nothing", "--images", 3]),
+        ("the file or folder does not exist", [tmp_path / "nothing", "--images", 3]),
         ("threads is 0", [OF_CLASSES, "--images", 3, "--threads", 0]),
         ("images is 0", [OF_CLASSES, "--images", 0]),
         ("holds no generator", [tmp_path, "--images", 3]),
