@@ -15,6 +15,8 @@ from memorisk.runs.files import write_text
 from memorisk.runs.folder import RunFolder, read_config
 from memorisk.runs.locks import folder_lock
 
+_GENERATOR, _HEAD = '<meta name="generator" content="memorisk">', 4096
+"""Mark of a page that memorisk wrote, in so many of its first letters."""
 REPORT, REDACTED, PLAIN = "report.html", "report-redacted.html", "report-without-images.html"
 COMPARISON_PAGE = "memorisk.audits.classifier.pages.comparison:comparison_page"
 EXPLANATION_PAGE = "memorisk.audits.classifier.explanations.page:explanation_page"
@@ -137,14 +139,19 @@ def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
         raise InputError(f"{name} is a run of {kind.command}, not of an audit: {kind.written_again}")
 
 
-def refuse_no_file(out: Path) -> None:
-    """Refuse a path where no file can be written.
+def refuse_no_page(out: Path) -> None:
+    """Refuse a path where no page can be written, or where one would take the place of another file.
 
     Raises:
-        InputError: It is a folder, or lies in none.
+        InputError: It does not end in .html, is a folder, lies in none, or is a file that memorisk did not write.
     """
+    called = f"--out {one_line(out)}"
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{called}: name a file that ends in .html")
     if out.is_dir() or not out.absolute().parent.is_dir():
-        raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
+        raise InputError(f"{called}: name a file in a folder that exists")
+    if out.is_file() and _GENERATOR not in out.read_text(encoding="utf-8", errors="replace")[:_HEAD]:
+        raise InputError(f"{called} is another file: name a new one, or a page of memorisk, which is replaced")
 
 
 def render_again(folder: str | Path, *, redact: bool = False, gallery: bool = False, out: Path | None = None) -> Path:
@@ -176,7 +183,7 @@ def render_again(folder: str | Path, *, redact: bool = False, gallery: bool = Fa
     if out is None and not gallery and _holds_images(run / REPORT):
         out = run / PLAIN  # its images were drawn while the run was made, and would be lost
     if out is not None:
-        refuse_no_file(out)
+        refuse_no_page(out)
     try:
         if out is None:
             with folder_lock(run.path):

@@ -38,6 +38,7 @@ MOST_LEVELS = 30
 LEAST_PATIENTS = 10
 """Fewest patients of a level that is shown with a number: fewer could be recognised."""
 _DICOM_AGE = re.compile(r"(\d{3})([DWMY])")
+_PLAIN_NUMBER = re.compile(r"(\d+)(?:[.,](\d+))?(?: ?(?:y|yrs?|years?|yo))?", re.IGNORECASE)
 _YEARS = {"D": 1 / 365.25, "W": 7 / 365.25, "M": 1 / 12, "Y": 1.0}
 
 
@@ -326,9 +327,13 @@ def _subgroups(table: pd.DataFrame, patients: list[str], text: str) -> Subgroups
     if column not in columns:
         raise unknown_name("column of by", column, offered)
     values: dict[str, list[str]] = {patient: [] for patient in patients}
-    for patient, value in zip(patients, _texts(pd.Series(table[column])), strict=True):
+    texts = _texts(pd.Series(table[column]))
+    counts = Counter(texts)
+    # One level, however it is spelled in capitals: the commonest spelling names it.
+    spelling = {text.casefold(): text for text in sorted(counts, key=lambda text: (counts[text], text))}
+    for patient, value in zip(patients, texts, strict=True):
         if value:
-            values[patient].append(value)
+            values[patient].append(spelling[value.casefold()])
     values_of = {patient: own for patient, own in values.items() if own}
     if bins:
         level_of, levels = _binned(column, values_of, bins)
@@ -354,9 +359,11 @@ def _commonest(values: list[str]) -> str:
 
 
 def _number(text: str) -> float:
-    """Read a number, or an age as DICOM writes it ("045Y", "018M"); NaN for other text."""
+    """Read a number ("26", "26,5"), or an age ("26 years", "045Y" and "018M" as DICOM has it); NaN for other text."""
     if age := _DICOM_AGE.fullmatch(text):
         return int(age[1]) * _YEARS[age[2]]
+    if plain := _PLAIN_NUMBER.fullmatch(text):
+        return float(f"{plain[1]}.{plain[2] or 0}")
     try:
         return float(text)
     except ValueError:
@@ -376,7 +383,8 @@ def _binned(column: str, values_of: Mapping[str, list[str]], bins: str) -> tuple
     odd = [values_of[patient][i] for patient, own in numbers.items() for i, x in enumerate(own) if not np.isfinite(x)]
     if odd:
         raise InputError(
-            f"by {column}:{bins}: the column holds {one_line(odd[0], 40)!r}, and bins need numbers; leave the bins out"
+            f"by {column}:{bins}: the column holds {one_line(odd[0], 40)!r}, and bins need numbers, or ages as 26, 26 "
+            "years or 045Y; leave the bins out, or mend the column"
         )
     middle = {patient: float(median(own)) for patient, own in numbers.items()}
     if bins.isdecimal() and 2 <= int(bins) <= MOST_LEVELS:

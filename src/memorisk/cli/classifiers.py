@@ -124,11 +124,11 @@ def patient(
         Key of a pseudonymised run; by default the key in the user's configuration folder.
     """
     from memorisk.audits.classifier.patient import audit_patient
-    from memorisk.audits.rendering import refuse_no_file
+    from memorisk.audits.rendering import refuse_no_page
     from memorisk.cli.show.classifiers import show_patient_answer
 
     if out is not None:
-        refuse_no_file(out)
+        refuse_no_page(out)
     answer = with_progress_bar(
         audit_patient, run, patient, target=target, images=images, device=device, pseudonym_key=pseudonym_key
     )

@@ -44,6 +44,9 @@ def test_an_unremembered_patient_is_told_what_would_have_been_noticed(run: Path)
     assert not answer.shows_signs
     row = pd.read_parquet(run / "per_class.parquet").iloc[0]
     assert answer.noticeable in (row["noticeable_gap_one"], row["noticeable_gap_every"])
+    assert answer.doubts, "a set of one class tells nothing of what its models learned"
+    assert patient_screen(answer).kind == "undecided"
+    answer = replace(answer, doubts=())
     screen = patient_screen(answer)
     assert screen.kind == "pass"
     assert "would have been noticed in four of five cases" in "".join(str(part) for part in screen.sentences[0])
@@ -59,7 +62,8 @@ def test_signs_below_the_list_are_no_all_clear(run: Path) -> None:
     assert not answer.flagged
     screen = patient_screen(answer)
     assert screen.headline == "There are signs that this patient is remembered"
-    assert screen.kind == "fail"
+    assert screen.kind == "undecided"
+    assert "one in 20 gets this answer" in "".join(str(part) for part in screen.sentences[0])
 
 
 def test_a_patient_of_the_test_part_has_no_answer_and_says_so(run: Path) -> None:
@@ -68,9 +72,14 @@ def test_a_patient_of_the_test_part_has_no_answer_and_says_so(run: Path) -> None
     assert patient_screen(answer).headline == "This audit says nothing of this patient"
 
 
-def test_where_no_gap_is_noticed_nothing_found_is_undecided(run: Path) -> None:
+def test_nothing_found_is_no_all_clear_where_little_is_noticed(run: Path) -> None:
     table = pd.read_parquet(run / "per_group.parquet").sort_values("p_value")
-    answer = audit_patient(run, str(table["group"].iloc[-1]))
+    answer = replace(audit_patient(run, str(table["group"].iloc[-1])), doubts=())
+    (of_class,) = answer.classes
+    weak = replace(answer, classes=(replace(of_class, noticeable=answer.notice * 1.01),))
+    assert patient_screen(weak).kind == "undecided"
+    sure_mean = replace(of_class.m, estimate=2.7, low=0.7, high=4.8)
+    assert patient_screen(replace(answer, classes=(replace(of_class, m=sure_mean),))).kind == "undecided"
     blind = replace(answer, classes=(replace(answer.classes[0], noticeable=float("inf")),))
     assert patient_screen(blind).kind == "undecided"
     untested = replace(answer, classes=(replace(answer.classes[0], p=float("nan"), why_not="too few"),))
@@ -82,8 +91,18 @@ def test_the_command_prints_and_writes_the_page(run: Path, tmp_path: Path, capsy
     assert main(["audit", "patient", str(run), "a-canary-7", "--out", str(page)]) == 0
     assert "THIS PATIENT IS REMEMBERED" in capsys.readouterr().out
     assert "a-canary-7" in page.read_text()
-    assert main(["audit", "patient", str(run), "a-canary-7", "--out", str(tmp_path)]) == 2
-    assert "name a file in a folder that exists" in capsys.readouterr().err
+    mine = tmp_path / "mine.html"
+    mine.write_text("<title>my table</title>")
+    for out, why in (
+        (mine, "is another file"),
+        (tmp_path / "answer.csv", "ends in .html"),
+        (tmp_path / "no" / "answer.html", "name a file in a folder that exists"),
+    ):
+        assert main(["audit", "patient", str(run), "a-canary-7", "--out", str(out)]) == 2
+        assert why in capsys.readouterr().err
+    assert mine.read_text() == "<title>my table</title>"
+    assert main(["audit", "patient", str(run), "a-canary-8", "--out", str(page)]) == 0, "its own page is replaced"
+    capsys.readouterr()
     assert main(["audit", "patient", str(run), "nobody"]) == 2
     assert "has no patient 'nobody' among its 200" in capsys.readouterr().err
     assert main(["audit", "patient", str(tmp_path), "nobody"]) == 2

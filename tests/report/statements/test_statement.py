@@ -223,9 +223,9 @@ def attacked(**values: float) -> str:
 def test_an_outsider_is_not_said_to_have_the_twin() -> None:
     """What needs a model without the image is no outsider's attack; the statement counts the two apart."""
     both = attacked(auc__loss_threshold=0.53, auc__rmia_offline=0.55, twin_auc__differential=0.62)
-    assert "an outsider names the right one in 55 of 100 cases, a person who also has a model without" in both
-    assert "a model without the image in 62; guessing is right in 50." in both
-    assert "a model without the image" not in attacked(auc__loss_threshold=0.53)
+    assert "an outsider names the right one in 53 of 100 cases, a person who also has models without" in both
+    assert "models without the image in 62; guessing is right in 50." in both
+    assert "models without the image" not in attacked(auc__loss_threshold=0.53)
     assert "an outsider names" not in attacked(twin_auc__differential=0.62)
 
 

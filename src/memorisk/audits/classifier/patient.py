@@ -6,6 +6,7 @@ losses by all models. With the released file its losses of these images are comp
 that never saw them.
 """
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from math import nan
@@ -19,7 +20,7 @@ from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, evidenc
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.pages.strips import read_strips
 from memorisk.audits.classifier.patient_answer import ClassAnswer, PatientAnswer, TargetAnswer
-from memorisk.audits.classifier.result import ClassifierSummary
+from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
 from memorisk.audits.classifier.tables.subgroups import PATIENTS
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import load_result
@@ -32,7 +33,9 @@ from memorisk.runs.folder import read_config
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.memorization import group_table
 from memorisk.statistics.intervals import these_groups_interval
+from memorisk.statistics.verdicts.levels import NOTICE
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, stratum_of
+from memorisk.statistics.verdicts.reasons import Bearing, Gravity
 
 
 def audit_patient(
@@ -101,9 +104,11 @@ def _name_in_run(result: Result, patient: str, pseudonymised: bool, key: str | P
             f"no patient of the run has the pseudonym of {one_line(patient, 60)!r} under this key: name the key that "
             "the run was made with (--pseudonym-key), or check the id"
         )
+    near = difflib.get_close_matches(patient, sorted(groups), n=1, cutoff=0.6)
+    hint = f" Did you mean {one_line(near[0], 60)!r}?" if near else ""
     raise InputError(
         f"the run has no patient {one_line(patient, 60)!r} among its {len(groups):,}: ids are those of the column "
-        "group in per_image.parquet, as texts without blanks around them"
+        f"group in per_image.parquet, as texts without blanks around them.{hint}"
     )
 
 
@@ -126,6 +131,12 @@ def _answer(folder: Path, result: Result, name: str) -> PatientAnswer:
         auc_high=float(auc.get("auc_high", nan)),
         auc_p=float(auc.get("auc_p", nan)),
         summary=ClassifierSummary.read(result.summary),
+        notice=ClassifierVerdict.read(result.verdict).rule.notice_nats or NOTICE,
+        doubts=tuple(
+            str(reason["text"])
+            for reason in result.reasons
+            if reason["bears_on"] == Bearing.DOUBT and reason["gravity"] in (Gravity.FIRST, Gravity.VOID)
+        ),
     )
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.pages.strips import Strip
 from memorisk.audits.classifier.result import ClassifierSummary
-from memorisk.audits.rendering import refuse_no_file, render
+from memorisk.audits.rendering import refuse_no_page, render
 from memorisk.runs.files import json_value, write_text
 from memorisk.statistics.intervals import Interval
 from memorisk.statistics.verdicts.levels import PATIENT_LEVEL
@@ -80,6 +80,10 @@ class PatientAnswer:
     auc_high: float
     auc_p: float
     summary: ClassifierSummary
+    notice: float
+    """Gap in nats that a pass of the run must notice."""
+    doubts: tuple[str, ...] = ()
+    """Doubts of the run that concern every patient, in sentences."""
     target: TargetAnswer | None = None
 
     @property
@@ -102,6 +106,17 @@ class PatientAnswer:
     def shows_signs(self) -> bool:
         """Return whether the patient, who was not chosen for a large difference, shows one that chance hardly gives."""
         return self.flagged or self.p <= PATIENT_LEVEL
+
+    @property
+    def is_clear(self) -> bool:
+        """Return whether nothing was found, and what a pass must notice would have been.
+
+        A mean M whose interval lies above 0 is a doubt, though p, which rests on the largest M, is no sign; so is what
+        the run itself leaves open (`doubts`).
+        """
+        above_zero = any(of_class.m.low > 0 for of_class in self.classes)
+        noticed = self.noticeable <= self.notice and self.tested
+        return noticed and not (self.shows_signs or above_zero or self.doubts)
 
     @property
     def noticeable(self) -> float:
@@ -128,8 +143,8 @@ class PatientAnswer:
         """Write the page.
 
         Raises:
-            InputError: The path is a folder, or lies in none.
+            InputError: No page can be written there, or another file is there.
         """
-        refuse_no_file(path)
+        refuse_no_page(path)
         write_text(path, render(PAGE, self))
         return path

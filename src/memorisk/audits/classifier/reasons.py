@@ -76,12 +76,10 @@ class NothingLearned(Reason, code="nothing-learned", gravity=_FIRST):
     """Accuracy and guessing, in words."""
     trained_here: bool
     text = Words(
-        "the models are not surely better than guessing on unseen images ({utility}): models that learned nothing "
-        "remember nothing, so a pass needs models that learned the task"
+        "the models are not surely better than guessing on unseen images ({utility}): a pass needs models that learned "
+        "the task"
     )
-    plain = Words(
-        "the audited models did not surely learn their task, and models that learned nothing remember nothing"
-    )
+    plain = Words("the audited models did not surely learn their task, which the released one has")
 
     @Words
     def remedy(self) -> str:
@@ -189,10 +187,6 @@ class SubgroupMoreExposed(SubgroupReason, code="subgroup-more-exposed", bears_on
         "{difference_nats:.3g} nats on average ({low_nats:.3g} to {high_nats:.3g}, p {adjusted_p:p} after correction)"
     )
     plain = Words("{many} with {subgroup_value} are remembered more than others with the same diagnosis or class")
-    remedy = Words(
-        "more {many} with {subgroup_value} in the training, fewer passes over their images, or a defence "
-        "(docs/defences.md)"
-    )
 
 
 class SubgroupAboveGate(SubgroupMoreExposed, code="subgroup-above-gate", bears_on=FAIL):

@@ -32,6 +32,10 @@ _STATUS: Mapping[str, str] = {
     UNDECIDED: "it could not be decided",
     NOT_ASKED: "it says nothing of privacy",
 }
+_AUCS = ("auc/", "target_auc/", "twin_auc/")
+"""Beginnings of the names of figures that are AUCs of attacks."""
+_OF_THE_MODEL_ALONE = "/loss_threshold"
+"""End of the name of the attack that needs no further model; every other one compares with models of the attacker."""
 _OF_SUBGROUPS = frozenset(("subgroup-more-exposed", "subgroup-copied-more"))
 """Codes of the reasons that name a group of people; they limit a verdict and decide none."""
 _COUNTED = frozenset(
@@ -93,15 +97,13 @@ def consequences(statement: Statement) -> Text:
 def _faced(audit: AuditStatement) -> str:
     """Describe what a person faces by one audit, with how often an attacker is right."""
     values = [(figure.name, figure.value) for figure in audit.figures if figure.value is not None]
-    who = {
-        ("auc/", "target_auc/"): "an outsider",
-        ("twin_auc/",): "a person who also has a model without the image",
-    }
-    best = {
-        whom: 100 * max(attacks)
-        for names, whom in who.items()
-        if (attacks := [value for name, value in values if name.startswith(names)])
-    }
+    best: dict[str, float] = {}
+    for name, value in values:
+        if name.startswith(_AUCS):
+            alone = name.endswith(_OF_THE_MODEL_ALONE)
+            whom = "an outsider" if alone else "a person who also has models without the image"
+            best[whom] = max(100 * value, best.get(whom, 0.0))
+    best = dict(sorted(best.items(), reverse=True))
     right = " names the right one in {:.0f} of 100 cases"
     cases = [whom + (f" in {n:.0f}" if place else right.format(n)) for place, (whom, n) in enumerate(best.items())]
     measured = f" Of a training image and a new one, {', '.join(cases)}; guessing is right in 50." if cases else ""

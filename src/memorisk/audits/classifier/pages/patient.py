@@ -62,7 +62,7 @@ def patient_screen(answer: PatientAnswer) -> FirstScreen:
     return FirstScreen(
         kind=kind,
         headline=headline,
-        sentences=[*_sentences(answer), *_target_sentences(answer)],
+        sentences=_sentences(answer),
         lists=lists,
         facts=_facts(answer),
         notes=_limits(answer),
@@ -73,71 +73,74 @@ def _headline(answer: PatientAnswer) -> tuple[Kind, str]:
     if answer.flagged:
         return "fail", "This patient is remembered, as far as an audit can tell"
     if answer.shows_signs:
-        return "fail", "There are signs that this patient is remembered"
+        return "undecided", "There are signs that this patient is remembered"
     if not answer.scored:
         return "note", "This audit says nothing of this patient"
     if not answer.tested:
         return "undecided", "Whether this patient is remembered could not be tested"
-    if not isfinite(answer.noticeable):
-        return "undecided", "Nothing was found, and even a large difference could have gone unnoticed"
+    if not answer.is_clear:
+        return "undecided", "Whether this patient is remembered was not decided"
     return "pass", "Nothing of this patient was found"
 
 
 def _sentences(answer: PatientAnswer) -> list[Text]:
+    """Say what was compared and found, what the file does, and what is left open; the box shows the first two."""
     name = Name(answer.patient)
     if not answer.scored:
         if "test" in answer.parts:
-            return [[name, " is in the test part: no model of this audit was trained on these images."]]
-        return [[name, " was in the training of all models, so that none is left to compare them with."]]
+            why = " is in the test part: no model of this audit was trained on these images."
+        else:
+            why = " was in the training of all models, so that none is left to compare them with."
+        return [[name, why, *_target(answer)]]
     compared: list[Inline] = [
         "Models that were trained on the images of ",
         name,
         " were compared with models that were not. ",
     ]
+    return [[*compared, *_finding(answer), *_target(answer)], *(Name(f"Open: {doubt}.") for doubt in answer.doubts)]
+
+
+def _finding(answer: PatientAnswer) -> list[Inline]:
+    """Say what the comparison of the models found."""
     if answer.shows_signs:
-        largest = max((of.m.estimate for of in answer.classes), default=0.0)
-        among = (
-            "The audit's list, which looks at all patients, names this one."
-            if answer.flagged
-            else "The audit's list, which has to correct for looking at all patients, does not name this one."
-        )
+        largest = max((of.largest for of in answer.classes), default=0.0)
+        first = f"On one image the first give the right answer {times_as_probable(largest)}. "
+        if answer.flagged:
+            return [f"{first}The audit's list, which looks at all patients, names this one."]
+        over = f" over {len(answer.classes)} classes" if len(answer.classes) > 1 else ""
         return [
-            [
-                *compared,
-                f"The first give the right answer {times_as_probable(largest)}. By chance a patient has a difference "
-                f"as large with p {probability(answer.p)}. {among}",
-            ]
+            f"{first}By chance one patient in {max(1, round(1 / answer.p))} has as much (p {probability(answer.p)}"
+            f"{over}); of people of whom nothing is remembered one in {round(1 / PATIENT_LEVEL)} gets this answer. The "
+            "audit's list, which corrects for looking at all patients, does not name this one."
         ]
     if not answer.tested:
         untested = Name(", ".join(of.label for of in answer.classes if of.why_not))
-        return [[*compared, "No test was possible in ", untested, "."]]
-    sentence = f"They do not differ by more than chance gives to one patient in {round(1 / PATIENT_LEVEL)}."
+        return ["No test was possible in ", untested, "."]
+    sentence = "They do not differ by more than chance explains."
+    if any(of.m.low > 0 for of in answer.classes):
+        sentence = "By their largest difference they do not differ by more than chance; by their mean they may."
     if isfinite(answer.noticeable):
-        sentence += (
-            f" A difference by which the right answer is {times_as_probable(answer.noticeable)} would have been "
-            f"noticed in {share_words(POWER)}; less may be there."
-        )
-    return [[*compared, sentence]]
+        noticed = f"A difference by which the right answer is {times_as_probable(answer.noticeable)} would have been "
+        enough = "less may be there" if answer.noticeable <= answer.notice else "a pass must notice less than that"
+        return [f"{sentence} {noticed}noticed in {share_words(POWER)}; {enough}."]
+    return [f"{sentence} Even a large difference could have gone unnoticed."]
 
 
-def _target_sentences(answer: PatientAnswer) -> list[Text]:
+def _target(answer: PatientAnswer) -> list[Inline]:
     """Compare the released file with models that never saw the patient."""
     target = answer.target
     if target is None:
         return []
+    file = Name(target.file)
     if not target.n_models:
-        return [
-            ["Every audited model saw these images, so that the losses of ", Name(target.file), " compare with none."]
-        ]
+        return [" Every audited model saw these images, so that the losses of ", file, " compare with none."]
     models = plural(target.n_models, "audited model", "audited models")
     return [
-        [
-            "The file ",
-            Name(target.file),
-            f" has a mean loss of {decimal(target.loss)} nats on these images. Of {models} that never saw them, with "
-            f"{decimal(target.unseen)} on average, {target.n_lower} have a loss as low (p {probability(target.p)} of "
-            "so low a rank, for a file that never saw them and was trained as these models were).",
-        ]
+        " The file ",
+        file,
+        f" has a mean loss of {decimal(target.loss)} nats on these images. Of {models} that never saw them, with "
+        f"{decimal(target.unseen)} on average, {target.n_lower} have a loss as low: p {probability(target.p)} for a "
+        f"file that never saw them; so few models allow no p below {probability(1 / (1 + target.n_models))}.",
     ]
 
 
@@ -146,10 +149,11 @@ def _facts(answer: PatientAnswer) -> list[Fact]:
     facts = [Fact("Images", images.split()[0], f"in the {' and '.join(answer.parts)} part")]
     for of in answer.classes[:1]:
         limits = "" if isnan(of.m.low) else f"{decimal(of.m.low)} to {decimal(of.m.high)} over trainings"
-        facts.append(Fact("Mean M", decimal(of.m.estimate), limits))
+        where = f", class {one_line(of.label, 20)}" if len(answer.classes) > 1 else ""
+        facts.append(Fact(f"Mean M{where}", decimal(of.m.estimate), limits))
         if not of.why_not:
             facts.append(
-                Fact("p", probability(of.p), f"place {count(of.place)} of {count(of.n_patients)} in the class")
+                Fact(f"p{where}", probability(of.p), f"place {count(of.place)} of {count(of.n_patients)} in the class")
             )
     if not isnan(answer.auc):
         facts.append(
