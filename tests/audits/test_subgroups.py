@@ -25,6 +25,17 @@ def test_a_patient_has_the_value_of_most_images() -> None:
     assert (column.n_unknown, column.n_several) == (1, 2)
 
 
+def test_levels_that_differ_in_capitals_are_one() -> None:
+    column = subgroups(_table(sex=["F", "f", "F", " M "] * 10), PATIENTS, ["sex"])[0]
+    assert column.levels == ("F", "M")
+
+
+@pytest.mark.parametrize("age", ["26", "26,0", "26Y", "26 years", "026Y", "26.0"])
+def test_ages_are_read_as_people_write_them(age: str) -> None:
+    column = subgroups(_table(age=[age, "60"] * 20), PATIENTS, ["age:40,"])[0]
+    assert column.of(PATIENTS[:2]).tolist() == ["below 40", "40 and above"]
+
+
 def test_words_for_unknown_values_are_no_level() -> None:
     column = subgroups(_table(sex=["F", "M", "unknown", "-"] * 10), PATIENTS, ["sex"])[0]
     assert column.levels == ("F", "M")

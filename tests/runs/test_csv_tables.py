@@ -24,7 +24,7 @@ HOSTILE = ("=1+1", "+x", "-x", "@SUM(A1)", "\tx", "\r=x", "\n=x", "a,=1", "a;=1"
 JOINS = {"images/published/odir5k.py", "audits/classifier/target/attacks.py"}
 """Modules that join the names of columns or of classes, and write nothing."""
 READ_AGAIN = {"audits/image_set/mending.py"}
-"""Modules whose table is the input of the next command, which reads every cell as it is: a quote would rename a file."""
+"""Modules whose table is the input of the next command, which reads every cell as it is."""
 texts = st.text(st.sampled_from(" ',;|\"\t\r\na1." + SIGNS) | st.characters(codec="utf-8", exclude_characters="\0"))
 
 

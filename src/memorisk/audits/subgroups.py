@@ -37,6 +37,8 @@ MOST_LEVELS = 30
 """Largest number of levels of a column: more have too few patients each, and may name them."""
 LEAST_PATIENTS = 10
 """Fewest patients of a level that is shown with a number: fewer could be recognised."""
+_COUNTS = frozenset(("share", "share_low", "share_high", "n_flagged", "n_copied"))
+"""Fields of a row that count patients whom the audit lists."""
 _DICOM_AGE = re.compile(r"(\d{3})([DWMY])")
 _PLAIN_NUMBER = re.compile(r"(\d+)(?:[.,](\d+))?(?: ?(?:y|yrs?|years?|yo))?", re.IGNORECASE)
 _YEARS = {"D": 1 / 365.25, "W": 7 / 365.25, "M": 1 / 12, "Y": 1.0}
@@ -210,12 +212,14 @@ def level_table(
     table: list[ComparedLevel] = []
     for column in columns:
         levels, few = column.shown(patients)
+        of_no_level = len(patients) - sum(int(own.sum()) for own in levels.values())
         for name, own in levels.items():
             n, contrast = int(own.sum()), contrasts.get((column.column, name))
-            compared = {} if contrast is None else _compared_fields(contrast)
-            table.append(
-                kind(column=column.column, level=name, n_patients=n, **compared, **measure(column.column, name, own))
-            )
+            fields = {} if contrast is None else _compared_fields(contrast)
+            fields |= measure(column.column, name, own)
+            if 0 < of_no_level < LEAST_PATIENTS:  # counts, taken from those of all patients, would tell about these few
+                fields = {key: value for key, value in fields.items() if key not in _COUNTS}
+            table.append(kind(column=column.column, level=name, n_patients=n, **fields))
         if few is not None:
             table.append(kind(column=column.column, level=few[0], n_patients=few[1]))
     return pd.DataFrame([to_row(row) for row in table])

@@ -64,6 +64,10 @@ def test_a_level_of_few_patients_has_no_number_and_is_not_told_by_the_others(of_
     assert np.isnan(few["mean"])
     assert np.isnan(few["auc"])
     assert np.isnan(table.loc[("site", "common"), "difference"]), "it would tell about the few"
+    assert np.isnan(table.loc[("site", "common"), "n_flagged"]), "all flagged patients less these would, too"
+    assert table.loc[("sex", "F"), "n_flagged"] + table.loc[("sex", "M"), "n_flagged"] == len(
+        set(of_women.per_group.loc[of_women.per_group["flagged"], "group"])
+    )
 
 
 def test_a_class_that_is_common_in_a_level_does_not_make_it_more_exposed() -> None:

@@ -51,7 +51,7 @@ def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None)
     above = _folder_above(files, root) if options.image_root is None else None
     if above is not None:
         draft.root = above
-        draft.notes.append(f"Every path is absolute: the images are read below {one_line(above, 120)}.")
+        draft.notes.append("Every path is absolute: the images are read where the table names them.")
     draft.table = _table(described, roles, files, path.name)
     paths = _located(files, draft, options, search=above is None)
     _leave_out_missing(draft, paths, options)
