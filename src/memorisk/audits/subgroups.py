@@ -38,7 +38,7 @@ MOST_LEVELS = 30
 LEAST_PATIENTS = 10
 """Fewest patients of a level that is shown with a number: fewer could be recognised."""
 _COUNTS = frozenset(("share", "share_low", "share_high", "n_flagged", "n_copied"))
-"""Fields of a row that count patients whom the audit lists."""
+"""Fields of a row that count patients on the audit's list."""
 _DICOM_AGE = re.compile(r"(\d{3})([DWMY])")
 _PLAIN_NUMBER = re.compile(r"(\d+)(?:[.,](\d+))?(?: ?(?:y|yrs?|years?|yo))?", re.IGNORECASE)
 _YEARS = {"D": 1 / 365.25, "W": 7 / 365.25, "M": 1 / 12, "Y": 1.0}

@@ -63,7 +63,7 @@ def test_signs_below_the_list_are_no_all_clear(run: Path) -> None:
     screen = patient_screen(answer)
     assert screen.headline == "There are signs that this patient is remembered"
     assert screen.kind == "undecided"
-    assert "one in 20 gets this answer" in "".join(str(part) for part in screen.sentences[0])
+    assert "one in 20 people gets this answer" in "".join(str(part) for part in screen.sentences[0])
 
 
 def test_a_patient_of_the_test_part_has_no_answer_and_says_so(run: Path) -> None:

@@ -111,8 +111,8 @@ class PatientAnswer:
     def is_clear(self) -> bool:
         """Return whether nothing was found, and what a pass must notice would have been.
 
-        A mean M whose interval lies above 0 is a doubt, though p, which rests on the largest M, is no sign; so is what
-        the run itself leaves open (`doubts`).
+        A mean M whose interval lies above 0 is a doubt, though p rests on the largest M; so is what the run itself
+        leaves open (`doubts`).
         """
         above_zero = any(of_class.m.low > 0 for of_class in self.classes)
         noticed = self.noticeable <= self.notice and self.tested

@@ -97,7 +97,9 @@ def _sentences(answer: PatientAnswer) -> list[Text]:
         name,
         " were compared with models that were not. ",
     ]
-    return [[*compared, *_finding(answer), *_target(answer)], *(Name(f"Open: {doubt}.") for doubt in answer.doubts)]
+    leaves_open = [" The audit itself leaves a question open, which concerns every patient."] if answer.doubts else []
+    box: list[Inline] = [*compared, *_finding(answer), *leaves_open, *_target(answer)]
+    return [box, *(Name(f"Open: {doubt}.") for doubt in answer.doubts)]
 
 
 def _finding(answer: PatientAnswer) -> list[Inline]:
@@ -110,8 +112,8 @@ def _finding(answer: PatientAnswer) -> list[Inline]:
         over = f" over {len(answer.classes)} classes" if len(answer.classes) > 1 else ""
         return [
             f"{first}By chance one patient in {max(1, round(1 / answer.p))} has as much (p {probability(answer.p)}"
-            f"{over}); of people of whom nothing is remembered one in {round(1 / PATIENT_LEVEL)} gets this answer. The "
-            "audit's list, which corrects for looking at all patients, does not name this one."
+            f"{over}), and one in {round(1 / PATIENT_LEVEL)} people gets this answer though nothing of them is remembered. "
+            "The audit's list, which corrects for looking at all patients, does not name this one."
         ]
     if not answer.tested:
         untested = Name(", ".join(of.label for of in answer.classes if of.why_not))
