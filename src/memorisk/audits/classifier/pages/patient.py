@@ -112,8 +112,8 @@ def _finding(answer: PatientAnswer) -> list[Inline]:
         over = f" over {len(answer.classes)} classes" if len(answer.classes) > 1 else ""
         return [
             f"{first}By chance one patient in {max(1, round(1 / answer.p))} has as much (p {probability(answer.p)}"
-            f"{over}), and one in {round(1 / PATIENT_LEVEL)} people gets this answer though nothing of them is remembered. "
-            "The audit's list, which corrects for looking at all patients, does not name this one."
+            f"{over}), and one in {round(1 / PATIENT_LEVEL)} people gets this answer though nothing of them is "
+            "remembered. The audit's list, which corrects for looking at all patients, does not name this one."
         ]
     if not answer.tested:
         untested = Name(", ".join(of.label for of in answer.classes if of.why_not))
