@@ -26,7 +26,7 @@ Design = Literal["balanced", "matched", "paper"]
 Gate = Literal["high", "moderate", "never"]
 
 
-@grouped("statistics", essential="level fail_on one_image_per_patient by")
+@grouped("statistics", essential="fail_on one_image_per_patient by")
 @dataclass(frozen=True, kw_only=True)
 class AnalysisOptions:
     """Options of lists and verdicts from scores. The verdict's own list has a fixed level (`statistics.verdicts`)."""
