@@ -320,7 +320,7 @@ def paired_share_difference(after: ArrayLike, before: ArrayLike, level: float = 
     Example:
         >>> interval = paired_share_difference([True] * 10 + [False] * 90, [False] * 100)
         >>> round(interval.estimate, 3), round(interval.low, 3), round(interval.high, 3)
-        (0.1, 0.013, 0.204)
+        (0.1, 0.013, 0.202)
     """
     a, b = np.asarray(after, dtype=bool), np.asarray(before, dtype=bool)
     if a.ndim != 1 or a.shape != b.shape:
