@@ -12,6 +12,7 @@ from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.classifier.pages.patient import patient_page, patient_screen
 from memorisk.cli.main import main
 from memorisk.report.page import render_page
+from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.statistics.verdicts.noticeable_gap import stratum_of
 from tests.audits.classifier.test_subgroup_table import remembered, write_losses
@@ -64,6 +65,14 @@ def test_signs_below_the_list_are_no_all_clear(run: Path) -> None:
     assert screen.headline == "There are signs that this patient is remembered"
     assert screen.kind == "undecided"
     assert "one in 20 people gets this answer" in "".join(str(part) for part in screen.sentences[0])
+
+
+def test_every_doubt_of_the_run_about_the_patients_class_is_a_doubt_here(run: Path) -> None:
+    """One that could not look at the class counts; one about another class does not."""
+    reasons = Result.load(run).reasons
+    expected = [r["text"] for r in reasons if r["bears_on"] == "doubt" and r.get("label", "") in ("", "a")]
+    assert expected, "else the test looks at nothing"
+    assert list(audit_patient(run, "a-canary-8").doubts) == expected
 
 
 def test_a_patient_of_the_test_part_has_no_answer_and_says_so(run: Path) -> None:

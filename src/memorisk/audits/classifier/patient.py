@@ -35,7 +35,7 @@ from memorisk.scores.memorization import group_table
 from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.verdicts.levels import NOTICE
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, stratum_of
-from memorisk.statistics.verdicts.reasons import Bearing, Gravity
+from memorisk.statistics.verdicts.reasons import Bearing
 
 
 def audit_patient(
@@ -135,7 +135,7 @@ def _answer(folder: Path, result: Result, name: str) -> PatientAnswer:
         doubts=tuple(
             str(reason["text"])
             for reason in result.reasons
-            if reason["bears_on"] == Bearing.DOUBT and reason["gravity"] in (Gravity.FIRST, Gravity.VOID)
+            if reason["bears_on"] == Bearing.DOUBT and reason.get("label", "") in ("", *own["label"].astype(str))
         ),
     )
 

@@ -97,7 +97,7 @@ def _sentences(answer: PatientAnswer) -> list[Text]:
         name,
         " were compared with models that were not. ",
     ]
-    leaves_open = [" The audit itself leaves a question open, which concerns every patient."] if answer.doubts else []
+    leaves_open = [" The audit itself leaves a question open about this patient."] if answer.doubts else []
     box: list[Inline] = [*compared, *_finding(answer), *leaves_open, *_target(answer)]
     return [box, *(Name(f"Open: {doubt}.") for doubt in answer.doubts)]
 
