@@ -64,7 +64,7 @@ def facts(folder: Path) -> dict[str, Any]:
     from memorisk.audits.synthetic.options import SyntheticOptions
     from memorisk.images.alterations.graded import augmented
     from memorisk.report.page import render_page
-    from memorisk.report.statements.officer_page import officer_page
+    from memorisk.report.statements.officer.page import officer_page
     from memorisk.report.statements.statement import FOUND, Figure
     from memorisk.report.verdict_forms import FORMS
     from memorisk.runs.checksums import list_folder, listing_sha256

@@ -19,7 +19,7 @@ from memorisk.audits.release.statement import make_statement
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.report.statements.officer_page import officer_page
+from memorisk.report.statements.officer.page import officer_page
 from memorisk.report.statements.statement import FOUND
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.reversed_queries import reversed_queries

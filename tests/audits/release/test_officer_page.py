@@ -16,8 +16,8 @@ from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.cli.main import main
 from memorisk.report.kinds import KINDS as KINDS_OF_RUNS
 from memorisk.report.page import render_page
-from memorisk.report.statements.officer_findings import affected_people
-from memorisk.report.statements.officer_page import officer_page
+from memorisk.report.statements.officer.findings import affected_people
+from memorisk.report.statements.officer.page import officer_page
 from memorisk.report.statements.statement import HEADLINES, StatedReason, Statement
 from memorisk.runs.errors import InputError
 from memorisk.statistics.verdicts.class_reasons import times_as_probable

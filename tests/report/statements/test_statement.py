@@ -13,7 +13,7 @@ from memorisk.report.page import render_page
 from memorisk.report.statements.envelope import InTotoStatement, ResourceDescriptor
 from memorisk.report.statements.json_documents import load_schema, violations
 from memorisk.report.statements.model_card import HEADING, escaped, model_card
-from memorisk.report.statements.officer_page import officer_page
+from memorisk.report.statements.officer.page import officer_page
 from memorisk.report.statements.statement import (
     SCHEMA,
     AuditStatement,

@@ -182,7 +182,7 @@ def write_officer_page(
 def _render(statement: Statement) -> str:
     """Render the page for the data-protection officer; what renders is loaded only where it is needed."""
     from memorisk.report.page import render_page
-    from memorisk.report.statements.officer_page import officer_page
+    from memorisk.report.statements.officer.page import officer_page
 
     return render_page(officer_page(statement))
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from memorisk.report.blocks import Block, Callout, Definitions, Kind, Page, Panel, Paragraph, Section, Strong, Text
 from memorisk.report.glance import dots_figure
 from memorisk.report.kinds import kind_of
-from memorisk.report.statements.officer_appendix import appendix_blocks
-from memorisk.report.statements.officer_findings import (
+from memorisk.report.statements.officer.appendix import appendix_blocks
+from memorisk.report.statements.officer.findings import (
     MOST,
     affected_people,
     consequences,
@@ -22,7 +22,7 @@ from memorisk.report.statements.officer_findings import (
     not_looked_at,
     noticed,
 )
-from memorisk.report.statements.officer_words import capital, either, of_each
+from memorisk.report.statements.officer.words import capital, either, of_each
 from memorisk.report.statements.statement import (
     FAIL,
     HEADLINES,

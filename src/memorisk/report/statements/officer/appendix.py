@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from memorisk.report.blocks import Block, Paragraph, Table, Text, words
-from memorisk.report.statements.officer_words import plain_words
+from memorisk.report.statements.officer.words import plain_words
 
 _BESIDE: Sequence[tuple[str, str, str]] = (
     (

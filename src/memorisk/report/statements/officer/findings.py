@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from memorisk.images.alterations.plants import IN_WORDS, PLANT_KINDS
 from memorisk.report.blocks import Name, Text
 from memorisk.report.kinds import kind_of
-from memorisk.report.statements.officer_words import capital, either, joined, of_each
+from memorisk.report.statements.officer.words import capital, either, joined, of_each
 from memorisk.report.statements.statement import (
     ALSO,
     FAIL,
