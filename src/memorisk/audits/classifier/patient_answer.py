@@ -83,7 +83,7 @@ class PatientAnswer:
     notice: float
     """Gap in nats that a pass of the run must notice."""
     doubts: tuple[str, ...] = ()
-    """Doubts of the run about all patients or the classes of this one, in sentences, with checks that could not look."""
+    """Doubts of the run about all patients or the classes of this one, with checks that could not look; sentences."""
     target: TargetAnswer | None = None
 
     @property
