@@ -14,9 +14,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
+from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -165,9 +166,17 @@ def _side_by_side(
     pool = open_pool or _Pool(min(processes, len(jobs)), threads, (function.__module__,))
     well = False
     try:
-        n = len(jobs)
-        for future in as_completed(pool.submit(attempt, [function] * n, jobs, range(n))):
-            yield future.result()
+        indices = iter(range(len(jobs)))
+        running: set[Future[Outcome]] = set()
+        while True:
+            # Two per process: none waits for its next job, and where the first one fails no more than these have begun.
+            for index in islice(indices, 2 * processes - len(running)):
+                running.update(pool.submit(attempt, [function], [jobs[index]], [index]))
+            if not running:
+                break
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield future.result()
         well = True
     except BrokenProcessPool as error:
         raise MemoriskError(
