@@ -1,0 +1,86 @@
+"""Losses of a diffusion model by noise level, joined into one loss of an image (METHODS section 7, "Score").
+
+The loss of an image at a level is the mean squared error of the noise that the model predicts. At most levels it tells
+little of whether the model saw the image: the noise hides it, or everything is denoised well. A level therefore counts
+by how little the gap between twins varies there among images that neither saw:
+
+    w_l = 1 / sd(gap_l over unseen images),    loss(x) = sum_l w_l loss_l(x) / sd(sum_l w_l gap_l over unseen images),
+
+each standard deviation about the mean of its pair of models. A gap of the joined losses then counts standard deviations
+of the gaps of unseen images (SD), whatever the pixels, the levels and the network. No scored image takes part in the
+choice of the weights.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.runs.errors import InputError
+
+FloatArray = NDArray[np.float64]
+
+
+def level_weights(loss_a: ArrayLike, loss_b: ArrayLike, unseen: ArrayLike) -> FloatArray:
+    """Compute the weight of each level, so that joined losses count standard deviations of unseen gaps.
+
+    Args:
+        loss_a: Losses under model A of each pair, [S, L, I]: S pairs, L levels, I images.
+        loss_b: Losses under model B, [S, L, I].
+        unseen: Mask of the images that no model saw, [I].
+
+    Returns:
+        Weights, [L]; 0 for a level at which both models of every pair give each unseen image the same loss.
+
+    Raises:
+        InputError: Shapes differ, a loss is not finite, fewer than two images are unseen, or no level tells models
+            apart.
+
+    Example:
+        >>> a = np.zeros((1, 2, 4))
+        >>> b = np.array([[[1.0, -1, 1, -1], [20, 20, -20, -20]]])
+        >>> level_weights(a, b, [True] * 4).round(3).tolist()
+        [0.612, 0.031]
+    """
+    a, b = np.asarray(loss_a, dtype=np.float64), np.asarray(loss_b, dtype=np.float64)
+    held_out = np.asarray(unseen, dtype=bool)
+    if a.ndim != 3 or a.shape != b.shape or held_out.shape != a.shape[2:]:
+        raise InputError(
+            f"losses of both models must be [pairs, levels, images] and unseen [images]; got {a.shape}, {b.shape} and "
+            f"{held_out.shape}"
+        )
+    if held_out.sum() < 2:
+        raise InputError(f"{held_out.sum()} images are unseen; the weights of levels need at least two")
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise InputError("a loss is not a finite number: find the model that diverged")
+    gap = (b - a)[:, :, held_out]
+    spread = _spread(gap)  # [L]
+    weights = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+    joined = _spread(np.einsum("l,sli->si", weights, gap)[:, None])[0]
+    if not joined > 0:
+        raise InputError(
+            "both models of every pair give each unseen image the same loss: score each by its own weights"
+        )
+    return weights / joined
+
+
+def joined_losses(losses: ArrayLike, weights: ArrayLike) -> FloatArray:
+    """Join the losses of the levels, ``sum_l w_l loss_l``.
+
+    Args:
+        losses: Losses, [..., L, I].
+        weights: Weights of the levels, [L], from `level_weights`.
+
+    Returns:
+        Losses in standard deviations of unseen gaps, [..., I].
+
+    Example:
+        >>> joined_losses([[1.0, 2.0], [10.0, 20.0]], [1.0, 0.1]).tolist()
+        [2.0, 4.0]
+    """
+    return np.einsum("l,...li->...i", np.asarray(weights, dtype=np.float64), np.asarray(losses, dtype=np.float64))
+
+
+def _spread(gap: FloatArray) -> FloatArray:
+    """Return the standard deviation of the gaps of each level about the mean of their pair, [S, L, J] to [L]."""
+    n_pairs, _, n = gap.shape
+    about = gap - gap.mean(axis=2, keepdims=True)
+    return np.sqrt(np.square(about).sum(axis=(0, 2)) / (n_pairs * (n - 1)))
