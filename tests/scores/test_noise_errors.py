@@ -62,7 +62,8 @@ def test_a_level_without_noise_counts_nothing():
     a, b, unseen = losses()
     a[:, 0], b[:, 0] = 1.0, 1.0
     weights = level_weights(a, b, unseen)
-    assert weights[0] == 0 and (weights[1:] > 0).all()
+    assert weights[0] == 0
+    assert (weights[1:] > 0).all()
 
 
 def test_losses_that_cannot_be_weighted_are_refused():
