@@ -254,20 +254,57 @@ def describe_plan(
 ) -> DryRun:
     """Count, time two steps, and rehearse the analysis on losses that hold nothing."""
     options = choice.options
-    names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
     cost = classifier_cost(out, store, plan, recipe, options, intended) + Cost(pairs=searched_pairs(store, alike))
-    evidence = _empty_evidence(plan)
-    classes = _outlook(evidence, plan, options)
-    unscored = uncovered_images(evidence, 0, plan.parts.too_small)
     progress("timing a training step", 0, 0)
     each, images = _seconds_per_image(plan, recipe, store, options), 0.0
     if each is not None:  # a forward pass is a third of a step
         images = (cost.images_trained or 0) + (cost.images_passed or 0) / 3
     seconds = None if each is None else each * images / training_processes(options)
+    return outlook(
+        plan,
+        store,
+        choice,
+        alike,
+        network=_network(recipe, options),
+        cost=cost,
+        seconds=seconds,
+        bytes_until_the_end=0 if intended is None else store.images.nbytes,
+        advice=_smaller_network(recipe, options, seconds, store.images.shape[1:3]),
+    )
+
+
+def outlook(
+    plan: Plan,
+    store: ImageStore,
+    choice: Choice,
+    alike: LookAlikes,
+    *,
+    network: str,
+    cost: Cost,
+    seconds: float | None,
+    bytes_until_the_end: int = 0,
+    advice: tuple[str, ...] = (),
+) -> DryRun:
+    """Rehearse the analysis of twins on losses that hold nothing, and say what it could find at which cost.
+
+    Args:
+        plan: Parts, designs and scored items.
+        store: The images.
+        choice: Options with the number of models, and why there are so many.
+        alike: Images of different patients that are nearly the same.
+        network: Network that is trained, in words.
+        cost: Cost of the audit.
+        seconds: Estimated seconds of training; None where that is not known.
+        bytes_until_the_end: Bytes of images that are kept while the audit runs.
+        advice: Ways to take less time.
+    """
+    names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
+    options, evidence = choice.options, _empty_evidence(plan)
+    unscored = uncovered_images(evidence, 0, plan.parts.too_small)
     return DryRun(
-        _network(recipe, options),
+        network,
         cost,
-        0 if intended is None else store.images.nbytes,
+        bytes_until_the_end,
         dict(zip(names.tolist(), counts.tolist(), strict=True)),
         plan.design,
         options.chosen_seeds,
@@ -275,12 +312,12 @@ def describe_plan(
         choice.needed,
         float("nan") if choice.rehearsal is None else choice.rehearsal.gap,
         plan.parts.too_small,
-        classes,
+        _class_outlooks(evidence, plan, options),
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
         _subgroup_outlook(plan, subgroups(store.manifest.table, plan.parts.groups, options.by)),
         seconds,
         _cannot_pass(plan, choice, patient_doubts(store, options, alike)),
-        _smaller_network(recipe, options, seconds, store.images.shape[1:3]),
+        advice,
     )
 
 
@@ -471,7 +508,7 @@ def _context(plan: Plan) -> Context:
     return Context(design=plan.design, random_split=plan.parts.random, not_auditable=plan.parts.too_small)
 
 
-def _outlook(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> tuple[ClassOutlook, ...]:
+def _class_outlooks(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> tuple[ClassOutlook, ...]:
     """Compute the possible findings of each class, by the very analysis, on losses that hold nothing."""
     return tuple(
         from_json(ClassOutlook, f.row) for f in class_findings(evidence, options, _context(plan), advise=False)

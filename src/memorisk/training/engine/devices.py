@@ -83,8 +83,8 @@ def place(model: nn.Module, device: torch.device) -> None:
 def set_training_mode(model: nn.Module) -> None:
     """Set training mode, except for parts of which every parameter is frozen.
 
-    A frozen trunk is a fixed function of the image: its batch normalisation keeps its statistics and its dropout stays
-    A frozen trunk is a fixed function of the image: its batch normalisation keeps its statistics and its dropout is
+    A frozen trunk is a fixed function of the image: its batch normalisation keeps its statistics, and its dropout stays
+    off.
     """
     model.train()
     for part in model.children():

@@ -166,17 +166,19 @@ class StepPlan:
         batch_size: Number of images of a step.
         drop: Share of the rows that lose their condition.
         times: Number of noise levels.
+        slots: Number of places in a pass, where a twin has more images (`batch_order`).
     """
 
-    def __init__(self, seed: int, n: int, batch_size: int, *, drop: float, times: int) -> None:
-        self.seed, self.n, self.batch_size, self.drop, self.times = seed, n, batch_size, drop, times
-        self._order = lru_cache(maxsize=2)(lambda epoch: batch_order(seed, epoch, n))
+    def __init__(self, seed: int, n: int, batch_size: int, *, drop: float, times: int, slots: int = 0) -> None:
+        self.seed, self.batch_size, self.drop, self.times = seed, batch_size, drop, times
+        self.n_slots = max(n, slots)
+        self._order = lru_cache(maxsize=2)(lambda epoch: batch_order(seed, epoch, n, self.n_slots))
 
     def slots(self, step: int) -> torch.Tensor:
         """Return positions of the images of a step, [b] int64; of two passes where one ends in it."""
         begin, parts, needed = step * self.batch_size, [], self.batch_size
         while needed:
-            epoch, place = divmod(begin, self.n)
+            epoch, place = divmod(begin, self.n_slots)
             part = self._order(epoch)[place : place + needed]
             parts.append(part)
             begin, needed = begin + len(part), needed - len(part)

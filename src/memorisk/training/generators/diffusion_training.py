@@ -152,6 +152,7 @@ class DiffusionTraining(GeneratorTraining[DiffusionLoop]):
         options: Settings of the training.
         validation: Rows that measure only; of more than 512 a random 512.
         conditions: Conditions of the training images, for a generator that is conditioned on a vector.
+        slots: Number of places in a pass over the images, where a twin has more of them.
         progress: Function called with (stage, done, total).
 
     Raises:
@@ -168,10 +169,11 @@ class DiffusionTraining(GeneratorTraining[DiffusionLoop]):
         *,
         validation: np.ndarray | None = None,
         conditions: Conditions | None = None,
+        slots: int = 0,
         progress: Progress = no_progress,
     ) -> None:
         super().__init__(store, rows, options, validation)
-        self.conditions = conditions
+        self.conditions, self.slots = conditions, max(slots, len(self.rows))
         self.measured, limits = limit_held_out(self.validation, options.seed)
         self.told = build_conditioning(store, self.rows, self.measured, options, conditions)
         self.accelerator = open_accelerator(self.device, self.precision)
@@ -193,6 +195,7 @@ class DiffusionTraining(GeneratorTraining[DiffusionLoop]):
         identity = None if encoder is None else encoder.identity
         condition_content = [self.told.classes, self.told.labels, self.told.vectors, identity]
         began = [] if self.beginning.seen is None else [self.beginning.seen.identity]
+        began += [self.slots] if self.slots > len(self.rows) else []
         self.key = fingerprint(content, store.images.shape[1:], pixels, *condition_content, *began, length=32)
 
     @property
@@ -210,7 +213,7 @@ class DiffusionTraining(GeneratorTraining[DiffusionLoop]):
             self.view.shown(self.rows, self.device),
             RowConditions(self.told, self.spec, self.device),
             DiffusionLoss(self.scheduler, self.device),
-            StepPlan(options.seed, len(self.rows), options.images_a_step, drop=drop, times=TIMES),
+            StepPlan(options.seed, len(self.rows), options.images_a_step, drop=drop, times=TIMES, slots=self.slots),
             process_rows(options.images_a_step, processes.num_processes, processes.process_index),
             options,
         )

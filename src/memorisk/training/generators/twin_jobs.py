@@ -1,0 +1,323 @@
+"""One twin of a generator as a job: train on some rows, keep the weights, leave the losses of every image in a file.
+
+The file of losses, [L, N], is written last and marks the job as done. The losses are mean squared errors of predicted
+noise, on noise that is a function of image and draw alone (`models.generators.noise_losses`). A job that was killed
+continues from its last checkpoint.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from memorisk.images.store import ImageStore
+from memorisk.models.generators.denoiser import Denoiser, levels
+from memorisk.models.generators.noise_losses import noise_losses
+from memorisk.models.generators.perceptron import new_perceptron, perceptron_denoiser
+from memorisk.runs.checksums import is_intact, remove_recorded
+from memorisk.runs.errors import MemoriskError
+from memorisk.runs.files import atomic_path, fingerprint, write_array
+from memorisk.runs.steps import open_meter, written_steps
+from memorisk.training.engine.devices import keep_freed_memory, limited_threads
+from memorisk.training.engine.loop import Checkpoint
+from memorisk.training.engine.step_loop import StepLoop
+from memorisk.training.generators.batches import ImageView, RowImages, view_images
+from memorisk.training.generators.options import GeneratorOptions
+from memorisk.training.generators.perceptron_training import PerceptronLoop, perceptron_plan
+
+LOSSES, WEIGHTS, CHECKPOINTS = "losses", "weights", "checkpoints"
+_AT_ONCE = 512  # images of which losses are computed together
+_PASS = 512  # rows of a pass of the network
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwinRecipe:
+    """Settings by which every twin of an audit is trained and scored.
+
+    Attributes:
+        kind: Kind of the generator, one of `TWIN_KINDS`.
+        network: Size of a diffusion transformer.
+        latent: Space in which it draws.
+        noise_schedule: Noise schedule of a diffusion transformer.
+        steps: Number of training steps.
+        batch_size: Number of images per step.
+        lr: Learning rate.
+        ema: Decay of the averaged weights of a diffusion transformer.
+        flip: Whether half of the images of a step are mirrored.
+        levels: Number of noise levels at which an image is scored.
+        draws: Number of antithetic pairs of noise at each level.
+    """
+
+    kind: str
+    network: str
+    latent: str
+    noise_schedule: str
+    steps: int
+    batch_size: int
+    lr: float
+    ema: float
+    flip: bool
+    levels: int
+    draws: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwinJob:
+    """Settings and data of one training; the process that runs it receives this alone.
+
+    Attributes:
+        out: The run folder.
+        store: The images with their manifest.
+        rows: Rows of the images to train on, in slot order; a row may repeat.
+        slots: Number of places in a pass over the images.
+        recipe: Settings of training and scores.
+        seed: Random seed of initialisation, order, times and noise, the same for both twins of a pair.
+        device: Device to train on.
+        threads: Number of threads of native code.
+        keep_weights: Whether the trained weights are kept in the run folder.
+        checkpoint_seconds: Least time between two writes of a training's state.
+    """
+
+    out: Path
+    store: ImageStore
+    rows: np.ndarray
+    slots: int
+    recipe: TwinRecipe
+    seed: int
+    device: str = "cpu"
+    threads: int = 1
+    keep_weights: bool = True
+    checkpoint_seconds: float = 30.0
+
+    @cached_property
+    def key(self) -> str:
+        """Name of the job's files: the same training has the same name."""
+        pixels = self.store.pixel_hashes[self.rows].tolist()
+        names = self.store.manifest.images.tolist()  # the noise of an image is that of its id
+        content = [asdict(self.recipe), self.seed, self.threads, self.slots]
+        return f"{self.seed}-{fingerprint(content, self.rows, pixels, names)}"
+
+    @property
+    def losses_file(self) -> Path:
+        """Return the file of the losses of all images, float64 [L, N]."""
+        return self.out / LOSSES / f"{self.key}.npy"
+
+    @property
+    def weights_file(self) -> Path:
+        """Return the file of the trained weights."""
+        return self.out / WEIGHTS / f"{self.key}.safetensors"
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """Return the file of the state from which a killed training continues."""
+        return self.out / CHECKPOINTS / f"{self.key}.safetensors"
+
+    @property
+    def steps_file(self) -> Path:
+        """Return the file in which a job in another process notes its steps."""
+        return self.out / CHECKPOINTS / f"{self.key}.steps"
+
+    @property
+    def done(self) -> bool:
+        """Return whether the job has run, and its files are as it wrote them."""
+        files = [self.losses_file, *([self.weights_file] if self.weights_file.is_file() else [])]
+        return all(is_intact(file) for file in files)
+
+
+@dataclass(frozen=True)
+class TwinLog:
+    """Log of a job.
+
+    Attributes:
+        key: Name of the job's files.
+        loss: Mean training loss of the last hundred steps; None when it was done before.
+        seconds: Wall time of training and scoring; 0 when it was done before.
+    """
+
+    key: str
+    loss: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A generator before or after its training.
+
+    Attributes:
+        loop: Loop of its training.
+        network: Network that draws, whose weights are kept.
+        denoiser: The same network as a predictor of noise.
+        images: All images of the store, as the network sees them.
+    """
+
+    loop: StepLoop
+    network: nn.Module
+    denoiser: Denoiser
+    images: RowImages
+
+    @property
+    def parameters(self) -> int:
+        """Count the weights of the network."""
+        return sum(parameter.numel() for parameter in self.network.parameters())
+
+
+def build_twin(job: TwinJob) -> Twin:
+    """Build the network of a job and the loop of its training.
+
+    Args:
+        job: The job.
+
+    Raises:
+        InputError: Images and settings do not fit each other.
+        MissingExtraError: A library that the kind needs is not installed.
+    """
+    return TWIN_KINDS[job.recipe.kind](job)
+
+
+def run_twin(job: TwinJob) -> TwinLog:
+    """Run one training and leave its losses (and weights) in the run folder.
+
+    Args:
+        job: The job.
+
+    Raises:
+        InputError: Images and settings do not fit each other, or a checkpoint is of another training.
+        MemoriskError: The loss became NaN, or a score is not finite.
+    """
+    if job.done:
+        return TwinLog(job.key, None, 0.0)
+    begun = time.perf_counter()
+    if job.device == "cpu":
+        keep_freed_memory()
+    with limited_threads(job.threads), written_steps(job.steps_file):
+        twin = build_twin(job)
+        _train(job, twin)
+        losses = score_twin(job, twin)
+        if job.keep_weights:
+            tensors = {name: value.detach().cpu().contiguous() for name, value in twin.network.state_dict().items()}
+            with atomic_path(job.weights_file, recorded=True) as temporary:
+                save_file(tensors, temporary)
+        write_array(job.losses_file, losses, recorded=True)
+        remove_recorded(job.checkpoint_file)
+    loss = float(twin.loop.losses[-100:].mean())
+    return TwinLog(job.key, loss, time.perf_counter() - begun)
+
+
+def twin_times(job: TwinJob, twin: Twin) -> np.ndarray:
+    """Choose the times at which images are scored, [L] int64 (`denoiser.levels`)."""
+    return levels(twin.denoiser, job.recipe.levels)
+
+
+def score_twin(job: TwinJob, twin: Twin) -> np.ndarray:
+    """Compute the loss of each image of the store at each level, [L, N] float64.
+
+    Args:
+        job: The job.
+        twin: Its generator, trained.
+
+    Raises:
+        MemoriskError: A loss is not finite.
+    """
+    names, times = job.store.manifest.images.tolist(), twin_times(job, twin)
+    parts, places = [], torch.arange(len(names)).split(_AT_ONCE)
+    for where, x in zip(places, twin.images.batches(places), strict=True):
+        ids = names[int(where[0]) : int(where[-1]) + 1]
+        parts.append(noise_losses(twin.denoiser, x.cpu(), ids, times, job.recipe.draws, _PASS))
+    losses = np.concatenate(parts, axis=1)
+    if not np.isfinite(losses).all():
+        raise MemoriskError(f"the trained generator of seed {job.seed} has losses that are not finite: lower lr")
+    return losses
+
+
+def _train(job: TwinJob, twin: Twin) -> None:
+    """Train to the last step, from the kept state if there is one, and note the steps with the open meter."""
+    meter, loop, steps = open_meter(), twin.loop, job.recipe.steps
+    before = 0
+    if meter is not None:
+        meter.begin(0, steps)
+
+    def progress(stage: str, done: int, n: int) -> None:
+        """Note the steps that were done since the last call."""
+        nonlocal before
+        if meter is not None:
+            meter.step(int(done) - before, (int(done) - before) * job.recipe.batch_size, _last_loss(loop))
+            before = int(done)
+
+    checkpoint = Checkpoint(job.checkpoint_file, job.key, job.checkpoint_seconds)
+    loop.run([(0, steps)], checkpoint, lambda begin: True, progress, job.recipe.batch_size)
+    if meter is not None:
+        meter.end()
+
+
+def _last_loss(loop: StepLoop) -> Callable[[], float]:
+    """Return what reads the loss of the last step."""
+    return lambda: float(loop.losses[max(0, loop.step - 1)].mean())
+
+
+def _perceptron(job: TwinJob) -> Twin:
+    """Build the small network over all pixels of an image."""
+    recipe, device = job.recipe, torch.device(job.device)
+    view = ImageView(job.store, None, None)
+    network = new_perceptron(int(np.prod(view.shape)), job.seed).to(device)
+    plan = perceptron_plan(job.seed, len(job.rows), recipe.batch_size, job.slots)
+    images = view.shown(job.rows, device)
+    loop = PerceptronLoop(network, images, plan, steps=recipe.steps, lr=recipe.lr, flip=recipe.flip)
+    every = view.shown(np.arange(len(job.store.images)), device)
+    return Twin(loop, network, perceptron_denoiser(network), every)
+
+
+def _transformer(job: TwinJob) -> Twin:
+    """Build a diffusion transformer without conditions, in pixels or latents."""
+    from memorisk.training.generators.diffusion_training import DiffusionTraining
+
+    recipe = job.recipe
+    options = GeneratorOptions(
+        network=recipe.network,
+        latent=recipe.latent,
+        noise_schedule=recipe.noise_schedule,  # pyright: ignore[reportArgumentType] (checked by `validate`)
+        conditioned_on="none",
+        steps=recipe.steps,
+        snapshot_every=recipe.steps,
+        batch_size=recipe.batch_size,
+        lr=recipe.lr,
+        ema=recipe.ema,
+        flip=recipe.flip,
+        seed=job.seed,
+        device=job.device,
+        threads=job.threads,
+    )
+    options.validate()
+    training = DiffusionTraining(job.store, job.rows, options, slots=job.slots)
+    network: Any = training.loop.averaged
+    denoiser = Denoiser.from_scheduler(_Unconditional(network), training.scheduler)
+    view = view_images(job.store, recipe.latent, flip=False, device=training.device)
+    every = view.shown(np.arange(len(job.store.images)), training.device)
+    return Twin(training.loop, network, denoiser, every)
+
+
+class _Unconditional(nn.Module):
+    """Diffusion transformer that is called without a condition.
+
+    Args:
+        network: The transformer.
+    """
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        """Return the network's output for noised images, [b, c or 2 c, h, w]."""
+        labels = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        return self.network(x, timestep=time, class_labels=labels, return_dict=False)[0]
+
+
+TWIN_KINDS: Mapping[str, Callable[[TwinJob], Twin]] = {"tiny": _perceptron, "dit": _transformer}
+"""Kinds of generators whose twins an audit trains, and what builds each."""
