@@ -114,7 +114,7 @@ _OWN = (
         question="Which patients do the models remember, by their losses?",
         title="Audit of losses",
         subject="the models",
-        looked_for="Whether the models answer differently for a person because their images were in the training, and "
+        looked_for="Whether the models do better on the images of a person because these were in the training, and "
         "whether an outsider could tell from it who was.",
         claim="the models reveal who was in their training data",
         faces="Anyone who has the models and a person's image can try to tell whether they were a patient in the "

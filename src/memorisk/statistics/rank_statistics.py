@@ -18,6 +18,7 @@ p of 0.2 does not show absence.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import comb
 
 import numpy as np
@@ -31,7 +32,7 @@ from memorisk.statistics.jackknife import JackknifeInterval, Scale, jackknife, m
 FloatArray = NDArray[np.float64]
 
 HIGH, LOW = 0.3, 0.1
-"""Bands that the paper compares: M above HIGH against M at most LOW."""
+"""Bands that the paper compares, in nats: M above HIGH against M at most LOW."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,15 @@ class Agreement:
     spearman: JackknifeInterval
     """Mean over seeds of Spearman's rho of M and success."""
     success_high: float
-    """Share of successes at M > 0.3; NaN without such images."""
+    """Share of successes at M above the high band's limit; NaN without such images."""
     success_low: float
-    """Share of successes at M <= 0.1; NaN without such images."""
+    """Share of successes at M up to the low band's limit; NaN without such images."""
     difference: JackknifeInterval
     """Difference ``success_high - success_low``."""
     n_high: int
-    """Number of image-seed pairs with M > 0.3."""
+    """Number of image-seed pairs in the high band."""
     n_low: int
-    """Number of image-seed pairs with M <= 0.1."""
+    """Number of image-seed pairs in the low band."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def attack_agreement(
     success: ArrayLike,
     group: ArrayLike,
     *,
+    bands: tuple[float, float] = (LOW, HIGH),
     max_groups: int = 100,
     seed: int = 0,
     level: float = 0.95,
@@ -100,9 +102,8 @@ def attack_agreement(
     rank, so it is recomputed; above ``max_groups`` groups, that many blocks of whole groups are deleted instead.
 
     A difference of success between bands is also made by images that are merely hard: the M of a hard image spreads
-    more, so that more of it lies above 0.3 by chance, and a loss-threshold attack rarely accuses it. Read it together
-    with
-    rho.
+    more, so that more of it lies in the high band by chance, and a loss-threshold attack rarely accuses it. Read it
+    together with rho.
 
     Args:
         gap: Loss of B minus loss of A, [S, N].
@@ -111,6 +112,7 @@ def attack_agreement(
             probability
             of it); NaN where it was not attacked.
         group: Group ids of the images, [N], any sortable ids.
+        bands: Largest M of the low band, and the M above which the high one begins.
         max_groups: Largest number of deletions.
         seed: Seed of the blocks.
         level: Confidence level of the intervals.
@@ -138,7 +140,8 @@ def attack_agreement(
         rest = np.where(others > 0, (total.sum(axis=0) - total) / others, np.nan)
     block = _blocks(index, len(ids), max_groups, seed)
     return AttackAgreement(
-        other_seeds=_agreement(rest, outcome, block, level), circular=_agreement(own, outcome, block, level)
+        other_seeds=_agreement(rest, outcome, block, level, bands),
+        circular=_agreement(own, outcome, block, level, bands),
     )
 
 
@@ -151,15 +154,17 @@ def _check_values(signs: NDArray[np.generic], outcome: FloatArray) -> None:
         )
 
 
-def _agreement(m: FloatArray, success: FloatArray, block: NDArray[np.intp], level: float) -> Agreement:
+def _agreement(
+    m: FloatArray, success: FloatArray, block: NDArray[np.intp], level: float, bands: tuple[float, float]
+) -> Agreement:
     used = np.isfinite(m) & np.isfinite(success)
     m, success = np.where(used, m, np.nan), np.where(used, success, np.nan)
-    high, low = success[m > HIGH], success[m <= LOW]
+    high, low = success[m > bands[1]], success[m <= bands[0]]
     return Agreement(
         spearman=_deleted(_mean_rho, m, success, block, "fisher", level),
         success_high=float(high.mean()) if len(high) else float("nan"),
         success_low=float(low.mean()) if len(low) else float("nan"),
-        difference=_deleted(_band_difference, m, success, block, "difference", level),
+        difference=_deleted(partial(_band_difference, bands=bands), m, success, block, "difference", level),
         n_high=len(high),
         n_low=len(low),
     )
@@ -197,8 +202,8 @@ def _mean_rho(m: FloatArray, success: FloatArray) -> float:
     return float(np.mean(rhos)) if rhos else float("nan")
 
 
-def _band_difference(m: FloatArray, success: FloatArray) -> float:
-    high, low = success[m > HIGH], success[m <= LOW]
+def _band_difference(m: FloatArray, success: FloatArray, bands: tuple[float, float]) -> float:
+    high, low = success[m > bands[1]], success[m <= bands[0]]
     return float(high.mean() - low.mean()) if len(high) and len(low) else float("nan")
 
 

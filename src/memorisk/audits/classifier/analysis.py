@@ -84,12 +84,12 @@ PER_CLASS = (
 
 
 def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> Result:
-    """Draw every conclusion of a classifier audit from its score table.
+    """Draw every conclusion of a classifier audit, or of a generator's, from its score table.
 
     Args:
         evidence: Score table of S twin pairs by I items.
         options: Level and correction of the lists that are shown, gates, and the gap that a pass must notice.
-        context: Facts that the scores do not contain: design, split, target, placebo, names.
+        context: Facts that the scores do not contain: design, split, scale of the losses, target, placebo, names.
 
     Returns:
         The result, not yet saved.
@@ -100,7 +100,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     alike = equal_losses(evidence) if context.look_alikes is None else context.look_alikes
     per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
-    attacks, curves, agreement = attack_table(evidence, options.attack_gate)
+    attacks, curves, agreement = attack_table(evidence, options.attack_gate, context.loss_scale)
     images = count_images(evidence, context)
     scored = ScoredPatients.of(evidence)
     coins = not is_asymmetric(evidence) and not any(check.voids for check in checks)
@@ -139,7 +139,8 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         rarest_vs_top=rarest_against_top(findings),
         patient_auc=patient_auc,
         prerequisites={f.label: f.prerequisite_p for f in findings},
-        utility=utility_on_test(evidence),
+        utility=utility_on_test(evidence) if context.loss_scale.of_answers else context.utility,
+        scale=context.scale,
         placebo=context.placebo,
         target=context.target,
         privacy=context.privacy,
@@ -150,7 +151,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         per_class, attacks, summary, options, context, checks, alike, of_subgroups, flips=not is_asymmetric(evidence)
     )
     return Result(
-        per_image=image_table(evidence, findings, per_group),
+        per_image=image_table(evidence, findings, per_group, context.loss_scale),
         per_group=per_group,
         per_class=per_class,
         attacks=attacks,
@@ -196,7 +197,7 @@ def _decision(
     if decision.status != PASS:
         return decision
     passed = [*decision.reasons, nearest_attack(tried, options.attack_gate, units)]
-    return replace(decision, reasons=(*passed, *([] if context.groups_given else [OneImageByWord()])))
+    return replace(decision, reasons=(*passed, *([] if context.groups_given else [OneImageByWord(units=units)])))
 
 
 def _verdict(
@@ -265,7 +266,7 @@ def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> Noticeable
 
     Args:
         per_class: Table with ``noticeable_gap``.
-        notice: Gap that a pass must be able to notice, in nats.
+        notice: Gap that a pass must be able to notice.
 
     Returns:
         The gap, infinite where no simulated gap is found often enough; None where no class has a list.
@@ -363,7 +364,8 @@ def class_findings(
             how = ", by how much their losses vary between trainings" if check.by_spread else ""
             blocked = f"no p-values: canaries under the model that did not see them differ from test images{how}"
         p = float("nan") if check is None else check.adjusted
-        findings.append(audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked))
+        scale = context.loss_scale
+        findings.append(audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked, scale=scale))
     flip = not is_asymmetric(evidence)
     return list_groups(findings, options, seeds=evidence.seeds, flip=flip, advise=advise)
 

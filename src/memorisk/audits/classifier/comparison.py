@@ -19,7 +19,7 @@ from memorisk.audits.classifier.attack_numbers import ALL
 from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.marks import marked
-from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
+from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, DenoisingUtility
 from memorisk.audits.rendering import COMPARISON_PAGE, REPORT, load_result, render
 from memorisk.report.flagged import flagged_counts
 from memorisk.report.result import Result
@@ -28,6 +28,7 @@ from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import read_config
 from memorisk.scores.memorization import group_table
 from memorisk.statistics.intervals import difference_interval, two_way_interval
+from memorisk.statistics.verdicts.scales import LossScale
 
 SUMMARY = "comparison.json"
 
@@ -109,6 +110,11 @@ def _compare_sound_runs(first: str | Path, second: str | Path) -> Comparison:
         InputError: As there.
     """
     (evidence_a, result_a), (evidence_b, result_b) = (_load(Path(f)) for f in (first, second))
+    if (units := [_scale(result).unit for result in (result_a, result_b)])[0] != units[1]:
+        raise InputError(
+            f"{one_line(first)} has its losses in {units[0]} and {one_line(second)} in {units[1]}: compare two runs of "
+            "classifiers, or two of generators"
+        )
     notes = _differences(evidence_a, evidence_b, result_a, result_b)
     rows, groups = [], []
     for label in sorted(set(evidence_a.items.label) | set(evidence_b.items.label)):
@@ -181,8 +187,15 @@ def _noticeable_gap(result: Result) -> str:
         return "of unknown size"
     noticeable = ClassifierVerdict.read(result.verdict).noticeable
     return (
-        "of no size" if noticeable is None or isnan(noticeable.gap_nats) else f"from {noticeable.gap_nats:.2g} nats on"
+        "of no size"
+        if noticeable is None or isnan(noticeable.gap_nats)
+        else f"from {noticeable.gap_nats:.2g} {_scale(result).unit} on"
     )
+
+
+def _scale(result: Result) -> LossScale:
+    """Return the scale of the losses of a run."""
+    return ClassifierSummary.read(result.summary).units.loss_scale
 
 
 def _name(result: Result) -> str:
@@ -191,7 +204,9 @@ def _name(result: Result) -> str:
     parts = [summary.dataset, summary.models.model]
     if training.get("epochs") is not None:
         parts.append(f"{training['epochs']} epochs at {training.get('lr'):g}")
-    if utility is not None and not isnan(utility.test_accuracy):
+    if isinstance(utility, DenoisingUtility):
+        parts.append(utility.words)
+    elif utility is not None and not isnan(utility.test_accuracy):
         parts.append(f"accuracy on unseen images {utility.test_accuracy:.3f}")
     return ", ".join([*(p for p in parts if p), f"verdict {result.status}"])
 
@@ -205,7 +220,7 @@ def _load(folder: Path) -> tuple[Evidence, Result]:
             f"{one_line(folder)} holds no scores of models trained with and without its patients{which}: compare takes "
             "two runs of audit classifier"
         )
-    return evidence_from_table(read_scores(folder / SCORES)), result
+    return evidence_from_table(read_scores(folder / SCORES), _scale(result)), result
 
 
 def _class_table(evidence: Evidence, label: str) -> pd.DataFrame:

@@ -46,6 +46,7 @@ from memorisk.runs.errors import InputError, MemoriskError, plural
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.statistics.verdicts.class_reasons import MOST_MODELS
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, share_words
+from memorisk.statistics.verdicts.noticeable_gap import GAPS
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.statistics.verdicts.verdict import few_seeds
@@ -314,18 +315,20 @@ def outlook(
         plan.parts.too_small,
         _class_outlooks(evidence, plan, options),
         WithoutPartner(n_groups=unscored.n_groups_without_partner, n_images=unscored.n_images_without_partner),
-        _subgroup_outlook(plan, subgroups(store.manifest.table, plan.parts.groups, options.by)),
+        _subgroup_outlook(plan, subgroups(store.manifest.table, plan.parts.groups, options.by), options),
         seconds,
         _cannot_pass(plan, choice, patient_doubts(store, options, alike)),
         advice,
     )
 
 
-def _subgroup_outlook(plan: Plan, columns: Sequence[Subgroups]) -> tuple[SubgroupOutlook, ...]:
+def _subgroup_outlook(
+    plan: Plan, columns: Sequence[Subgroups], options: ClassifierOptions
+) -> tuple[SubgroupOutlook, ...]:
     """Compute from which difference on each level would be called more exposed, by the audit's own comparison."""
     if not columns:
         return ()
-    contrasts = compared_subgroups(ScoredPatients.of(honest_evidence(plan, 0)), columns)
+    contrasts = compared_subgroups(ScoredPatients.of(honest_evidence(plan, 0, scale=options.loss_scale)), columns)
     return tuple(
         SubgroupOutlook(
             subgroup=subgroup_name(column.column, level),
@@ -444,7 +447,7 @@ def _choice_words(choice: Choice) -> str:
 
 
 _OBSTACLES = {
-    Obstacle.CLASSES: "a single patient with a gap of {notice:g} nats would not be noticed in "
+    Obstacle.CLASSES: "a single patient with a gap of {notice:g} {unit} would not be noticed in "
     f"{share_words(PASS_POWER)}",
     Obstacle.UNEVEN: "a patient that only some of the trainings remember could go unnoticed",
     Obstacle.ATTACKS: "the intervals of the attacks would contain AUC {gate:g} though no patient is remembered",
@@ -464,7 +467,7 @@ def _cannot_pass(plan: Plan, choice: Choice, doubts: list[Reason]) -> tuple[str,
     if rehearsal is None or rehearsal.can_pass:
         return tuple(notes)
     options = choice.options
-    why = [_OBSTACLES[one].format(notice=options.notice, gate=options.attack_gate) for one in rehearsal.obstacles]
+    why = _obstacle_words(rehearsal, options)
     why = why if few is None else [few.text]
     way = (
         f"a pass needs at least {choice.needed} models (--models {choice.needed}), and more where trainings differ much"
@@ -489,19 +492,28 @@ def measured_outlook(plan: Plan, options: ClassifierOptions, pilot: Evidence) ->
         pilot: Score table of the first trainings.
     """
     rehearsal = measured_rehearsal(plan, options, pilot)
-    words = f"noticeable gap, by the noise of the first {2 * len(pilot.seeds)} models: {_nats(rehearsal.gap)}"
+    words = (
+        f"noticeable gap, by the noise of the first {2 * len(pilot.seeds)} models: {_gap_words(rehearsal.gap, options)}"
+    )
     if rehearsal.can_pass:
         return rehearsal, words
-    why = ", and ".join(_OBSTACLES[one].format(notice=options.notice) for one in rehearsal.obstacles)
+    why = ", and ".join(_obstacle_words(rehearsal, options))
     return rehearsal, (
         f"{words}; with {plural(rehearsal.n_models, 'model', 'models')} this audit hardly can pass: {why}; a pass "
         "needs more models (the same command with a larger --models keeps the trainings)"
     )
 
 
-def _nats(gap: float) -> str:
+def _obstacle_words(rehearsal: Rehearsal, options: ClassifierOptions) -> list[str]:
+    """Say of each obstacle why it leaves an honest audit undecided."""
+    values = {"notice": options.notice, "unit": options.loss_scale.unit, "gate": options.attack_gate}
+    return [_OBSTACLES[one].format(**values) for one in rehearsal.obstacles]
+
+
+def _gap_words(gap: float, options: ClassifierOptions) -> str:
     """Show a noticeable gap."""
-    return "none up to 16 nats" if np.isinf(gap) else f"about {gap:.2g} nats"
+    unit = options.loss_scale.unit
+    return f"none up to {GAPS[-1]:.0f} {unit}" if np.isinf(gap) else f"about {gap:.2g} {unit}"
 
 
 def _context(plan: Plan) -> Context:

@@ -16,6 +16,8 @@ audited by ``memorisk audit losses`` in the same way:
 | margin | number | log p - log(1 - p) of the true label; left out: computed from the loss |
 | correct | boolean | whether the true label was predicted; left out: p > 1/2 |
 
+A generator's loss is its error (`statistics.verdicts.scales`): its margin is minus the loss, and nothing is correct.
+
 `Context` holds what the scores alone do not tell of an audit. `uncovered_images` and its neighbours count what the
 audit says nothing of.
 """
@@ -31,11 +33,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memorisk.audits.classifier.attack_numbers import TargetAudit
-from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, LookAlikes, Placebo, Privacy, Unscored
+from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, LookAlikes, Placebo, Privacy, Unscored, Utility
 from memorisk.audits.subgroups import Subgroups
 from memorisk.images.identity import IdDoubt
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale, find_scale
 
 REQUIRED = ("image", "label", "split", "seed", "role", "member", "loss")
 SPLITS = ("train", "canary", "test")
@@ -86,9 +89,9 @@ class Evidence:
         items: Scored items.
         seeds: Seeds of the twin pairs, [S].
         design: "balanced", "matched" or "paper".
-        loss_a: Cross-entropy under A (``paper``: the candidate), [S, I].
-        loss_b: Cross-entropy under B (the independent), [S, I].
-        margin_a: Margin log p - log(1 - p) under A, [S, I].
+        loss_a: Loss under A (``paper``: the candidate), [S, I]: cross-entropy, of generators the error in SD.
+        loss_b: Loss under B (the independent), [S, I].
+        margin_a: Margin log p - log(1 - p) under A, of generators minus the loss, [S, I].
         margin_b: Margin under B, [S, I].
         correct_a: Whether A predicted the label, [S, I].
         correct_b: Whether B predicted the label, [S, I].
@@ -147,8 +150,14 @@ _MEASURED = ("loss", "margin", "correct", "member")
 _MATRICES = tuple(f"{name}_{half}" for name in _MEASURED for half in "ab")
 
 
-def write_scores(path: Path, evidence: Evidence) -> None:
-    """Write ``scores.parquet``, a row group per model, so that memory holds one model's rows at a time."""
+def write_scores(path: Path, evidence: Evidence, scale: LossScale = CROSS_ENTROPY) -> None:
+    """Write ``scores.parquet``, a row group per model, so that memory holds one model's rows at a time.
+
+    Args:
+        path: Path of the file.
+        evidence: Score table.
+        scale: Scale of the losses; of answers the probability and whether they are right are written, too.
+    """
     items = evidence.items
     names = {"image": items.image, "label": items.label, "group": items.group, "split": items.split}
     fixed = {k: pa.array(v, type=pa.string()).dictionary_encode() for k, v in names.items()}
@@ -165,9 +174,10 @@ def write_scores(path: Path, evidence: Evidence) -> None:
                     "member": pa.array(getattr(evidence, f"member_{half}")[s]),
                     "loss": pa.array(loss),
                     "margin": pa.array(getattr(evidence, f"margin_{half}")[s]),
-                    "p_true": pa.array(np.exp(-loss)),
-                    "correct": pa.array(getattr(evidence, f"correct_{half}")[s]),
                 }
+                if scale.of_answers:
+                    columns["p_true"] = pa.array(np.exp(-loss))
+                    columns["correct"] = pa.array(getattr(evidence, f"correct_{half}")[s])
                 table = pa.table(columns)
                 writer = writer or pq.ParquetWriter(temporary, table.schema, compression="zstd")
                 writer.write_table(table)
@@ -175,14 +185,18 @@ def write_scores(path: Path, evidence: Evidence) -> None:
             writer.close()
 
 
-def evidence_from_table(table: pd.DataFrame) -> Evidence:
+def evidence_from_table(table: pd.DataFrame, scale: LossScale = CROSS_ENTROPY) -> Evidence:
     """Check a score table and lay it out as matrices.
+
+    Args:
+        table: Score table.
+        scale: Scale of the losses.
 
     Raises:
         InputError: A column is missing, a value is not allowed, a loss is NaN or negative, a model's rows are
             incomplete or doubled, or a test image was trained on.
     """
-    table = _checked(table)
+    table = _checked(table, scale)
     design_roles = _roles(table)
     keys = ["image", "label"]
     items_table = table.drop_duplicates(keys).sort_values(keys, kind="stable").reset_index(drop=True)
@@ -215,7 +229,7 @@ def _pairs(table: pd.DataFrame) -> pd.MultiIndex:
     return pd.MultiIndex.from_arrays([table["image"], table["label"]])
 
 
-def _checked(table: pd.DataFrame) -> pd.DataFrame:
+def _checked(table: pd.DataFrame, scale: LossScale) -> pd.DataFrame:
     missing = [c for c in REQUIRED if c not in table.columns]
     if missing:
         raise InputError(
@@ -253,16 +267,19 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
         raise InputError(
             f"{len(bad)} losses are not finite numbers of at least 0, the first for image "
             f"{one_line(row['image'], 60)!r}, seed {row['seed']}, role {row['role']}: "
-            "a cross-entropy in natural logarithms is needed"
+            f"{'a cross-entropy in natural logarithms' if scale.of_answers else 'an error'} is needed"
         )
     table["loss"] = loss
     if "margin" not in table.columns:
-        table["margin"] = margin_of_loss(loss)
+        table["margin"] = margin_of_loss(loss) if scale.of_answers else -loss
     margin = np.asarray(pd.to_numeric(table["margin"], errors="coerce"), dtype=np.float64)
     table["margin"] = margin
     if not np.isfinite(margin).all():
         raise InputError("column margin holds values that are not finite numbers; leave it out to have it computed")
-    table["correct"] = _booleans(table, "correct") if "correct" in table.columns else loss < np.log(2)
+    if not scale.of_answers:
+        table["correct"] = False
+    else:
+        table["correct"] = _booleans(table, "correct") if "correct" in table.columns else loss < np.log(2)
     return table
 
 
@@ -382,6 +399,9 @@ class Context:
         target: Result of the audit of the very model.
         privacy: Regime, promise and measured lower bound.
         columns: Levels of the patients by each column of ``by``.
+        scale: Name of the scale of the losses (`statistics.verdicts.scales.SCALES`).
+        utility: How well models that give no answers work on unseen images; None where it is not known. That of
+            classifiers is computed from the scores.
     """
 
     design: str
@@ -412,6 +432,13 @@ class Context:
     target: TargetAudit | None = None
     privacy: Privacy | None = None
     columns: Sequence[Subgroups] = ()
+    scale: str = CROSS_ENTROPY.name
+    utility: Utility | None = None
+
+    @property
+    def loss_scale(self) -> LossScale:
+        """Return the scale of the losses."""
+        return find_scale(self.scale)
 
 
 def uncovered_images(evidence: Evidence, n_validation: int, not_auditable: list[str]) -> Unscored:

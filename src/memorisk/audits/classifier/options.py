@@ -14,6 +14,7 @@ from memorisk.runs.options import By, CheckpointSeconds, Device, OneImagePerPati
 from memorisk.runs.settings import check_between, check_counts, check_finite, check_types, settings_of
 from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, FunctionOptions
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, VERDICT_LEVEL
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
 from memorisk.training.engine.options import Models, SplitSeed, TrainOptions, Weights, refuse_repeated
 
 WORKER_MODULES = ("memorisk.training.classifiers.jobs", "memorisk.images.pixels")
@@ -44,7 +45,8 @@ class AnalysisOptions:
     """Fail if any class reaches this tier of memorization; never: the exit code is 0 whatever the result."""
 
     notice: float = NOTICE
-    """Memorization gap in nats that a passing audit must detect for a single patient in nine of ten cases."""
+    """Memorization gap (nats; of generators standard deviations of the gaps of unseen images) that a passing audit must
+    detect for a single patient in nine of ten cases."""
 
     attack_gate: float = ATTACK_GATE
     """Fail if a membership attack on the twins or on --target reaches this AUC; 0.5 is guessing."""
@@ -55,6 +57,11 @@ class AnalysisOptions:
 
     review: Path | None = None
     """Path of the marks.csv of an earlier run: a person's judgements of patients, who keep their marks in this run."""
+
+    @property
+    def loss_scale(self) -> LossScale:
+        """Return the scale of the losses that are analysed."""
+        return CROSS_ENTROPY
 
     def validate(self) -> None:
         """Check every value.
@@ -69,7 +76,7 @@ class AnalysisOptions:
             )
         check_between(self, "level", example="0.1")
         if not 0 < self.notice < float("inf"):
-            raise InputError(f"notice is {self.notice}; it must be a number of nats above 0, as in 2")
+            raise InputError(f"notice is {self.notice}; it must be a number of {self.loss_scale.unit} above 0, as in 2")
 
 
 @grouped("design", essential="random_split")

@@ -33,7 +33,6 @@ from memorisk.runs.folder import read_config
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.memorization import group_table
 from memorisk.statistics.intervals import these_groups_interval
-from memorisk.statistics.verdicts.levels import NOTICE
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, stratum_of
 from memorisk.statistics.verdicts.reasons import Bearing
 
@@ -119,7 +118,9 @@ def _answer(folder: Path, result: Result, name: str) -> PatientAnswer:
     table = result.tables.get(PATIENTS, pd.DataFrame())
     of_patient = _of(table, "group", name) if len(table) else table
     auc = next(iter(of_patient.to_dict("records")), {})
-    evidence = evidence_from_table(read_scores(folder / SCORES)) if len(own) else None
+    summary = ClassifierSummary.read(result.summary)
+    scale = summary.units.loss_scale
+    evidence = evidence_from_table(read_scores(folder / SCORES), scale) if len(own) else None
     return PatientAnswer(
         patient=name,
         parts=tuple(dict.fromkeys(images["split"].astype(str))),
@@ -130,8 +131,8 @@ def _answer(folder: Path, result: Result, name: str) -> PatientAnswer:
         auc_low=float(auc.get("auc_low", nan)),
         auc_high=float(auc.get("auc_high", nan)),
         auc_p=float(auc.get("auc_p", nan)),
-        summary=ClassifierSummary.read(result.summary),
-        notice=ClassifierVerdict.read(result.verdict).rule.notice_nats or NOTICE,
+        summary=summary,
+        notice=ClassifierVerdict.read(result.verdict).rule.notice_nats or scale.notice,
         doubts=tuple(
             str(reason["text"])
             for reason in result.reasons

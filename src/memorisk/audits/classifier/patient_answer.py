@@ -1,4 +1,7 @@
-"""Numbers of the answer to one person's question (`audits.classifier.patient`), and their page."""
+"""Numbers of the answer to one person's question (`audits.classifier.patient`), and their page.
+
+Losses and gaps are in the unit of the run's scale.
+"""
 
 from dataclasses import asdict, dataclass
 from math import inf, nan
@@ -26,9 +29,9 @@ class ClassAnswer:
     label: str
     n_images: int
     m: Interval
-    """Mean M of the patient's images, with its interval over trainings, in nats."""
+    """Mean M of the patient's images, with its interval over trainings."""
     largest: float
-    """Largest M of an image, which the list of patients rests on, in nats."""
+    """Largest M of an image, which the list of patients rests on."""
     p: float
     """p of the patient; NaN where the class was not tested."""
     flagged: bool
@@ -38,7 +41,7 @@ class ClassAnswer:
     """Place by p among the scored patients of the class, from 1."""
     n_patients: int
     noticeable: float
-    """Gap in nats from which on such a patient is noticed in four of five cases; NaN or infinite where none is."""
+    """Gap from which on such a patient is noticed in four of five cases; NaN or infinite where none is."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,9 @@ class TargetAnswer:
 
     file: str
     loss: float
-    """Mean loss of the file on these images, in nats."""
+    """Mean loss of the file on these images."""
     unseen: float
-    """Mean loss of the audited models that never saw them, in nats."""
+    """Mean loss of the audited models that never saw them."""
     n_models: int
     """Number of these models."""
     n_lower: int
@@ -81,7 +84,7 @@ class PatientAnswer:
     auc_p: float
     summary: ClassifierSummary
     notice: float
-    """Gap in nats that a pass of the run must notice."""
+    """Gap that a pass of the run must notice."""
     doubts: tuple[str, ...] = ()
     """Doubts of the run about all patients or the classes of this one, with checks that could not look; sentences."""
     target: TargetAnswer | None = None
@@ -120,7 +123,7 @@ class PatientAnswer:
 
     @property
     def noticeable(self) -> float:
-        """Return the gap from which on such a patient is noticed in every class, in nats; infinite where none is."""
+        """Return the gap from which on such a patient is noticed in every class; infinite where none is."""
         gaps = [of_class.noticeable for of_class in self.classes]
         return max(gaps) if gaps and np.isfinite(gaps).all() else inf
 

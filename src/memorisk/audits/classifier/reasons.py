@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from memorisk.audits.classifier.attack_numbers import BesideTwins, Replication
 from memorisk.audits.classifier.evidence import WHOLE, Context
 from memorisk.audits.classifier.options import AnalysisOptions
-from memorisk.audits.classifier.result import LookAlikes, Unscored, Utility
+from memorisk.audits.classifier.result import ClassUtility, LookAlikes, Unscored, Utility
 from memorisk.audits.subgroups import SubgroupReason
 from memorisk.images.identity import IdDoubt, IdsInDoubt
 from memorisk.runs.errors import plural
@@ -83,18 +83,29 @@ class NothingLearned(Reason, code="nothing-learned", gravity=_FIRST):
 
     @Words
     def remedy(self) -> str:
-        how = (
-            " (--epochs, --lr, --model, --weights)" if self.trained_here else ", and losses of the models that it makes"
-        )
+        options = " (--epochs, --lr, --model, --weights)" if self.units.loss_scale.of_answers else ""
+        how = options if self.trained_here else ", and losses of the models that it makes"
         return f"the training that the released model really had{how}"
 
 
 class UnknownLearning(Reason, code="learning-unknown", gravity=_FIRST):
     """Models of which it is not known whether they learned anything."""
 
-    text = Words("whether the models learned anything is not known: their answers could not be compared with guessing")
     plain = Words("whether the audited models learned their task is not known")
-    remedy = Words(f"at least two {{many}} in the test part; of images with several labels rows of the label {WHOLE}")
+
+    @Words
+    def text(self) -> str:
+        compared = "answers could not be compared with guessing"
+        if not self.units.loss_scale.of_answers:
+            compared = "errors could not be compared with those of a trivial prediction"
+        return f"whether the models learned anything is not known: their {compared}"
+
+    @Words
+    def remedy(self) -> str:
+        several = f"at least two {self.units.many} in the test part"
+        if not self.units.loss_scale.of_answers:
+            return f"{several}; of a table of losses the column trivial, the error of a trivial prediction"
+        return f"{several}; of images with several labels rows of the label {WHOLE}"
 
 
 class FewTestGroups(Reason, code="few-test-groups", gravity=_FIRST):
@@ -184,7 +195,8 @@ class SubgroupMoreExposed(SubgroupReason, code="subgroup-more-exposed", bears_on
     """Lower limit of the mean M of the level."""
     text = Words(
         "{subgroup} ({n_patients}) are remembered more than the other {many} of the same class, by "
-        "{difference_nats:.3g} nats on average ({low_nats:.3g} to {high_nats:.3g}, p {adjusted_p:p} after correction)"
+        "{difference_nats:.3g} {loss_unit} on average ({low_nats:.3g} to {high_nats:.3g}, p {adjusted_p:p} after "
+        "correction)"
     )
     plain = Words("{many} with {subgroup_value} are remembered more than others with the same diagnosis or class")
 
@@ -194,11 +206,12 @@ class SubgroupAboveGate(SubgroupMoreExposed, code="subgroup-above-gate", bears_o
 
     text = Words(
         "{subgroup} ({n_patients}) are remembered more than the other {many} of the same class, by "
-        "{difference_nats:.3g} nats on average ({low_nats:.3g} to {high_nats:.3g}, p {adjusted_p:p} after correction), "
-        "and their mean gap M reaches the gate, by the lower limit of its interval, {mean_low_nats:.3g} nats"
+        "{difference_nats:.3g} {loss_unit} on average ({low_nats:.3g} to {high_nats:.3g}, p {adjusted_p:p} after "
+        "correction), and their mean gap M reaches the gate, by the lower limit of its interval, {mean_low_nats:.3g} "
+        "{loss_unit}"
     )
     plain = Words(
-        "training on an image of {many} with {subgroup_value} changes the model's answer to it more than is allowed, "
+        "training on an image of {many} with {subgroup_value} changes {change} more than is allowed, "
         "on average, and more than for others with the same diagnosis or class"
     )
 
@@ -245,12 +258,13 @@ def other_reasons(
     reasons += identity_reasons(context.id_doubts)
     if n := unscored.n_groups_without_partner:
         reasons.append(WithoutPartner(n_groups=n, n_images=unscored.n_images_without_partner, units=units))
-    if utility is not None and utility.balanced_accuracy_low == -math.inf:
+    if isinstance(utility, ClassUtility) and utility.balanced_accuracy_low == -math.inf:
         reasons.append(FewTestGroups(units=units))
     elif utility is None or utility.beats_guessing is None:
         reasons.append(UnknownLearning(units=units))
     elif utility.beats_guessing is False:
-        reasons.append(NothingLearned(utility=utility.words, trained_here=bool(context.training)))
+        trained_here = bool(context.training)
+        reasons.append(NothingLearned(utility=utility.words, trained_here=trained_here, units=units))
     if context.target is None:
         return reasons
     replication = context.target.replication

@@ -5,7 +5,8 @@ remembered and two trainings differ by noise alone. The audit's own analysis jud
 a pass away counts: the room of lists, the noticeable gap, uneven gaps, intervals of attacks.
 
 The noise of the trainings is not known beforehand. It is assumed to be that of `recipes/verdict_truth.py`: heavy-tailed
-(t, `TAILS` degrees of freedom), of another size for each image (log-normal, `SPREAD`), in the median `NOISE` nats. A
+(t, `TAILS` degrees of freedom), of another size for each image (log-normal, `SPREAD`), in the median `LossScale.noise`,
+0.1 nats. A
 rehearsal therefore speaks of the data and of the number of models. It cannot speak of trainings that differ more.
 
 The first trainings measure the noise (`measured_noise`), so that a run states its noticeable gap anew after `PILOT`
@@ -37,11 +38,10 @@ from memorisk.runs.errors import listed, plural
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.class_reasons import MOST_MODELS
 from memorisk.statistics.verdicts.noticeable_gap import MAX_SEEDS
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, SPREAD, TAILS, LossScale
 from memorisk.statistics.verdicts.tiers import MIN_GROUPS
-from memorisk.statistics.verdicts.units import GROUP_NAMES
+from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.statistics.verdicts.verdict import PASS, decide, few_seeds
-
-NOISE, SPREAD, TAILS = 0.1, 0.7, 3.0
 
 GAP_RANGE = (0.5, 1.5)
 """Noticeable gap of the report over that of the plan, least and most: the noise of trainings differs by set. On eight
@@ -80,7 +80,7 @@ class Rehearsal:
 
     n_models: int
     gap: float
-    """Noticeable gap in nats; infinite where no gap is noticed in some class, NaN where `obstacles` left it open."""
+    """Noticeable gap; infinite where no gap is noticed in some class, NaN where `obstacles` left it open."""
     obstacles: tuple[Obstacle, ...]
     """Obstacles to a pass; empty where an honest audit passes."""
 
@@ -106,13 +106,13 @@ def rehearse(plan: Plan, options: ClassifierOptions, *, whole: bool = True) -> R
         return Rehearsal(2 * len(plan.designs), math.inf, (Obstacle.CLASSES,))
     obstacles, draw, failed = [], 0, 0
     while draw - failed < ENOUGH and failed <= REHEARSALS - ENOUGH:
-        failed += _attacks_doubtful(honest_evidence(plan, draw), options)
+        failed += _attacks_doubtful(honest_evidence(plan, draw, scale=options.loss_scale), options)
         draw += 1
     if failed > REHEARSALS - ENOUGH:
         obstacles.append(Obstacle.ATTACKS)
     gap = math.nan
     if whole or not obstacles:
-        gap, doubts = _classes(honest_evidence(plan, 0), options)
+        gap, doubts = _classes(honest_evidence(plan, 0, scale=options.loss_scale), options)
         obstacles = [*doubts, *obstacles]
     return Rehearsal(2 * len(plan.designs), gap, tuple(obstacles))
 
@@ -223,21 +223,22 @@ def whatever_models(plan: Plan) -> str:
     )
 
 
-def honest_evidence(plan: Plan, draw: int, pilot: Evidence | None = None) -> Evidence:
+def honest_evidence(plan: Plan, draw: int, pilot: Evidence | None = None, scale: LossScale = CROSS_ENTROPY) -> Evidence:
     """Draw the score table of trainings that remember no patient.
 
     Args:
         plan: Plan of the audit.
         draw: Number of the draw.
         pilot: Score table of the first trainings, for their noise; None for the assumed noise.
+        scale: Scale of the losses, and of the assumed noise.
     """
     n, rng = len(plan.items), np.random.default_rng([draw, 41])
     if pilot is None:
-        size = NOISE * np.exp(SPREAD * rng.standard_normal(n))
+        size = scale.noise * np.exp(SPREAD * rng.standard_normal(n))
         noise = size * rng.standard_t(TAILS, (MAX_SEEDS, n))[: len(plan.designs)]  # more models keep the draws of fewer
     else:
         noise = measured_noise(pilot, len(plan.designs), rng)
-    level = rng.gamma(2.0, 0.4, n)
+    level = rng.gamma(2.0, 0.4, n) * (scale.noise / CROSS_ENTROPY.noise)
     level = np.maximum(level, 1e-3 + np.abs(noise).max(axis=0) / 2)  # a loss is above 0
 
     def columns(rows: np.ndarray, loss: np.ndarray) -> dict[str, np.ndarray]:
@@ -246,8 +247,8 @@ def honest_evidence(plan: Plan, draw: int, pilot: Evidence | None = None) -> Evi
         member[rows] = True
         return {
             "loss": loss,
-            "margin": margin_of_loss(loss),
-            "correct": level < 1.2,
+            "margin": margin_of_loss(loss) if scale.of_answers else -loss,
+            "correct": (level < 1.2) & scale.of_answers,
             "member": member[plan.item_row],
         }
 
@@ -293,7 +294,7 @@ def measured_rehearsal(plan: Plan, options: ClassifierOptions, pilot: Evidence) 
         options: Options of the audit.
         pilot: Score table of the first trainings.
     """
-    gap, obstacles = _classes(honest_evidence(plan, 0, pilot), options)
+    gap, obstacles = _classes(honest_evidence(plan, 0, pilot, options.loss_scale), options)
     return Rehearsal(2 * len(plan.designs), gap, tuple(obstacles))
 
 
@@ -302,11 +303,12 @@ def _classes(evidence: Evidence, options: ClassifierOptions) -> tuple[float, lis
 
     Flags do not count: an honest audit flags a patient by chance as often as the level says, whatever the models.
     """
-    context = Context(design=evidence.design)
+    context, units = Context(design=evidence.design, scale=options.loss_scale.name), _units(options)
     findings = class_findings(evidence, options, context, design_checks(evidence, context), advise=False)
     table = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     rows = verdict_table(table).assign(flagged=0)
-    decision = decide(rows, notice=options.notice, n_seeds=len(evidence.seeds), flips=not is_asymmetric(evidence))
+    flips = not is_asymmetric(evidence)
+    decision = decide(rows, notice=options.notice, units=units, n_seeds=len(evidence.seeds), flips=flips)
     doubts = [] if decision.status == PASS else [Obstacle.CLASSES]
     if any(f.lists.uneven is not None and f.lists.uneven.is_doubt for f in findings):
         doubts.append(Obstacle.UNEVEN)
@@ -320,4 +322,9 @@ def _attacks_doubtful(evidence: Evidence, options: ClassifierOptions) -> bool:
     rows = attack_rows(evidence, scored, {ALL: evidence.items.whole}, options.attack_gate)
     n_groups = len(np.unique(evidence.items.group.astype(str)))
     tried = attacks_for_verdict(rows, None, True, {})
-    return bool(attack_findings(tried, options.attack_gate, GROUP_NAMES, n_groups))
+    return bool(attack_findings(tried, options.attack_gate, _units(options), n_groups))
+
+
+def _units(options: ClassifierOptions) -> UnitNames:
+    """Return the scale of the losses, with the names of any group."""
+    return UnitNames(scale=options.loss_scale.name)

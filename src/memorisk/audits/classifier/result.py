@@ -1,7 +1,8 @@
 """Numbers of a classifier audit: the content of ``summary.json`` and ``verdict.json``; tables are files of their own.
 
 Page, terminal, statement and comparison read these dataclasses, and `analysis` fills them; those of attacks are in
-`attack_numbers`. Losses and the gaps that M averages are in nats. A default applies where an older version, or a
+`attack_numbers`. Losses and the gaps that M averages are in nats, of generators in SD (`ClassifierSummary.scale`); a
+name that ends in ``_nats`` holds either. A default applies where an older version, or a
 table of losses, has no value.
 """
 
@@ -20,6 +21,7 @@ from memorisk.report.result import Result
 from memorisk.statistics.epsilon import EpsilonBound
 from memorisk.statistics.verdicts.checks import Check
 from memorisk.statistics.verdicts.levels import POWER, VERDICT_CORRECTION, VERDICT_LEVEL, share_words
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY
 from memorisk.statistics.verdicts.units import UnitNames
 
 SCHEMA = 2
@@ -28,7 +30,7 @@ TRAINED_ELSEWHERE = "trained elsewhere"
 INTERVENTION_TABLE = "intervention"
 """Name of the table of an intervention."""
 _GAP = Quantity(
-    f"Gap in nats with which one of the {{units}} would have been noticed in {share_words(POWER)}",
+    f"Gap in {{loss_unit}} with which one of the {{units}} would have been noticed in {share_words(POWER)}",
     "short",
     "noticeable_gap",
 )
@@ -123,7 +125,7 @@ class Noticeable:
     stratum: str = ""
     """Patients of this class among which least is noticed (`noticeable_gap.STRATA`)."""
     strata: dict[str, float] = field(default_factory=dict)
-    """Gap of each stratum in the class where least of it is noticed, in nats."""
+    """Gap of each stratum in the class where least of it is noticed."""
     power: float = nan
     low: float = nan
     high: float = nan
@@ -224,7 +226,25 @@ class ClassUtility:
         return f"balanced accuracy {self.test_balanced_accuracy:.2f}, chance {self.chance:.2f}"
 
 
-Utility = FindingsUtility | ClassUtility
+@dataclass(frozen=True, kw_only=True)
+class DenoisingUtility:
+    """Share of the noise that generators explain on unseen images, beside a trivial prediction, which explains none."""
+
+    explained: Annotated[float, Quantity("Share of the noise explained on unseen images", "percent", "noise_explained")]
+    """One minus the mean error over the trivial prediction's, mean over models."""
+    explained_low: float | None
+    """Lower 97.5 % limit over groups of unseen images and models; None with one such group."""
+    beats_guessing: bool | None
+    """Whether that limit lies above 0."""
+
+    @property
+    def words(self) -> str:
+        """Return how good the models are, in numbers."""
+        least = "" if self.explained_low is None else f", at least {self.explained_low:.2f}"
+        return f"share of the noise explained {self.explained:.2f}{least}; by a trivial prediction 0"
+
+
+Utility = FindingsUtility | DenoisingUtility | ClassUtility
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,6 +381,8 @@ class ClassifierSummary:
     prerequisites: Mapping[str, float] = field(default_factory=dict[str, float])
     """p by class, of unseen canaries against test images."""
     utility: Utility | None = None
+    scale: str = CROSS_ENTROPY.name
+    """Name of the scale of the losses."""
     placebo: Placebo | None = None
     target: TargetAudit | None = None
     privacy: Privacy | None = None
@@ -373,11 +395,11 @@ class ClassifierSummary:
 
     @property
     def units(self) -> UnitNames:
-        """Return the name of a group: an image where each counts as a patient, else a patient."""
+        """Return the name of a group, an image where each counts as a patient, else a patient; and the scale."""
         n, alone = self.images, not self.groups_given
         if self.groups_given is None:
             alone = n.n_groups is not None and n.n_images == n.n_groups
-        return UnitNames("image", "images") if alone else UnitNames("patient", "patients")
+        return UnitNames(*(("image", "images") if alone else ("patient", "patients")), self.scale)
 
     @property
     def audited(self) -> str:

@@ -44,7 +44,7 @@ class FinishedAudit:
         counted: Number of scored patients, or images; None where there is no such table.
         flagged: Number of them on the list that is shown, each once whatever the number of classes; None without a
             table.
-        flagged_gap: Median M of these in nats, of each its largest one; None where none is flagged.
+        flagged_gap: Median M of these in the unit of the losses, of each its largest one; None where none is flagged.
         sha256: Checksum that identifies the result of the run.
     """
 

@@ -9,7 +9,13 @@ from typing import Any
 
 from memorisk.audits.classifier.attack_numbers import ALL, AttackNumbers, TargetAudit
 from memorisk.audits.classifier.look_alikes import LOSSES_ALONE
-from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, ClassUtility, Privacy
+from memorisk.audits.classifier.result import (
+    ClassifierSummary,
+    ClassifierVerdict,
+    ClassUtility,
+    DenoisingUtility,
+    Privacy,
+)
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.report.flagged import classes_tested, number_flagged
@@ -26,7 +32,7 @@ from memorisk.report.statements.statement import (
 )
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.scores.twin_attacks import ATTACKS
-from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, POWER, share_words
+from memorisk.statistics.verdicts.levels import ATTACK_GATE, POWER, share_words
 from memorisk.statistics.verdicts.reasons import Reason
 
 NO_PATIENTS = (
@@ -95,6 +101,15 @@ _RECIPE = (
     "Models trained by the recipe on halves of the data were audited, and no file: an audit with --target FILE is tied "
     "to the weights that are to be released."
 )
+_SOURCES = {
+    "classifier": '"Rare, Distinctive, Memorized"; METHODS section 1',
+    "generator": '"Rare, Distinctive, Memorized"; METHODS section 7',
+}
+_OF_KIND = {
+    "classifier": (),
+    "generator": ("Images that are drawn from the generator, which may be copies (memorisk audit synthetic).",),
+}
+"""What audits of a kind of models do not examine."""
 _ELSEWHERE = "Only losses were given: which models they are of cannot be seen."
 
 
@@ -111,10 +126,11 @@ def describe_classifier(run: FinishedAudit) -> AuditStatement:
     v, s = ClassifierVerdict.read(run.verdict), ClassifierSummary.read(run.summary)
     _refuse_other_settings(v, s, one_line(run.folder))
     units, lost = "patients" if s.groups_given else "images", run.kind == "losses"
-    target, rule, counts = s.target, v.rule, s.images
+    target, rule, counts, scale = s.target, v.rule, s.images, s.units.loss_scale
+    others = (*([LOSSES_ALONE] if lost else []), *_OF_KIND[scale.model], *OF_A_MODEL)
     return AuditStatement(
         kind=run.kind,
-        question="Which patients does a classifier of this recipe expose?",
+        question=f"Which patients does a {scale.model} of this recipe expose?",
         status=v.status,
         gate=v.gate,
         reasons=stated(v.reasons),
@@ -135,18 +151,18 @@ def describe_classifier(run: FinishedAudit) -> AuditStatement:
         level=v.level,
         correction=_CORRECTIONS.get(s.correction, s.correction),
         figures=tuple(_class_figures(run, s, units) + _attack_figures(run, target, units) + _promises(s.privacy)),
-        not_examined=(*_uncovered(run, v, units), *([LOSSES_ALONE] if lost else []), *OF_A_MODEL),
+        not_examined=(*_uncovered(run, v, units), *others),
         assumptions=_assumptions(run, s),
         limits=(*drop_column_notes(s.notes), *_limits(run, s)),
         method=Method(
             name="Twin models: the loss of an image under a model that did not see it, less that under one that did",
-            source='"Rare, Distinctive, Memorized"; METHODS section 1',
+            source=_SOURCES[scale.model],
             page="losses.md" if lost else "report.md",
         ),
         seeds=v.seeds,
         settings={"design": v.design, "protocol": v.protocol, "model": _network_name(s.models.model)}
         | settings_of_run(run.config, ("correction", "splits", "score_augmentations"))
-        | {"verdict_form": rule.form, "notice": rule.notice_nats, "attack_gate": rule.attack_gate},
+        | {"verdict_form": rule.form, "notice": rule.notice_nats, "attack_gate": rule.attack_gate, "scale": s.scale},
         versions=v.versions,
         run_sha256=run.sha256,
     )  # fmt: skip
@@ -166,10 +182,11 @@ def _refuse_other_settings(v: ClassifierVerdict, s: ClassifierSummary, name: str
             "without --level and --correction"
         )
     notice, attack_gate = v.rule.notice_nats, v.rule.attack_gate
-    if v.status == PASS and notice is not None and notice > NOTICE:
+    scale = s.units.loss_scale
+    if v.status == PASS and notice is not None and notice > scale.notice:
         raise InputError(
-            f"{name} passed with --notice {notice:g}, looser than {NOTICE:g} nats: issue the run's command again "
-            "without --notice"
+            f"{name} passed with --notice {notice:g}, looser than {scale.notice:g} {scale.unit}: issue the run's "
+            "command again without --notice"
         )
     if v.status == PASS and attack_gate is not None and attack_gate > ATTACK_GATE:
         raise InputError(
@@ -186,7 +203,7 @@ def _network_name(model: str) -> str | None:
 def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -> list[Figure]:
     """Tell what was found over all classes, and the largest mean of one."""
     table: Any = run.tables["per_class"]
-    n = run.counted
+    n, unit = run.counted, summary.units.loss_unit
     flagged = int(table["flagged"].sum()) if run.flagged is None and len(table) else run.flagged or 0
     flagged, tested = number_flagged(table, flagged), int(classes_tested(table).sum())
     figures = [
@@ -195,17 +212,17 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
         Figure(name="flagged", title=f"Flagged {units}, over all classes", value=flagged, n=n, unit=units),
     ]
     if run.flagged_gap is not None:
-        title = f"Median M of the flagged {units}, in nats (chosen by their values: a description)"
+        title = f"Median M of the flagged {units}, in {unit} (chosen by their values: a description)"
         figures.append(Figure(name="flagged_gap", title=title, value=run.flagged_gap, n=flagged, unit=units))
     if summary.noticeable is not None:
-        figures += stated_figures(summary.noticeable, units=units)
+        figures += stated_figures(summary.noticeable, units=units, loss_unit=unit)
     with_mean = table[table["mean"].notna()]
     if len(with_mean):
         top = with_mean.loc[with_mean["mean"].idxmax()]
         figures.append(
             Figure(
                 name="largest_class_mean",
-                title="Largest mean M of a class, in nats (chosen by its value: a description)",
+                title=f"Largest mean M of a class, in {unit} (chosen by its value: a description)",
                 value=top["mean"], low=top["low"], high=top["high"], confidence=0.95,
                 n=int(top["n_groups_scored"]), unit=units,
             )
@@ -217,7 +234,7 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
     figures.append(
         Figure(name="classes_without_tier", title="Classes without enough evidence for a tier", value=unsaid)
     )
-    if isinstance(summary.utility, ClassUtility):
+    if isinstance(summary.utility, ClassUtility | DenoisingUtility):
         figures += stated_figures(summary.utility)
     return figures
 

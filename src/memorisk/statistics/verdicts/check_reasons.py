@@ -45,8 +45,8 @@ class SomeTrainingsRemember(CheckReason, code="some-trainings-remember"):
     largest_nats: float
     text = Words(
         "{place}{n_groups:{one}|{many}} not flagged with losses that differ between twins by up to {largest_nats:.2g} "
-        "nats in single seeds, in more seeds than chance explains{in_seeds}: some trainings remember them, or it is "
-        "wrong who was trained on what in some"
+        "{loss_unit} in single seeds, in more seeds than chance explains{in_seeds}: some trainings remember them, or "
+        "it is wrong who was trained on what in some"
     )
     plain = Words("{n_groups:{one} seems|{many} seem} to be remembered by some of the models and not by others")
     remedy = Words("{way_place}a check of who was trained on what in each model (per_group, uneven), then more models")
@@ -66,9 +66,10 @@ class LittlePower(CheckReason, code="little-power"):
     n_seeds: int
     by_models = True
     text = Words(
-        "{place}one {one} that some trainings remember could go unnoticed: {half_nats:.2g} nats in {half_seeds:.0f} of "
-        "{n_seeds} trainings would have been noticed in {half_cases:.0f} of 100 cases ({half_needed:.0f} needed), "
-        "{quarter_nats:.2g} nats in {quarter_seeds:.0f} in {quarter_cases:.0f} ({quarter_needed:.0f} needed)"
+        "{place}one {one} that some trainings remember could go unnoticed: {half_nats:.2g} {loss_unit} in "
+        "{half_seeds:.0f} of {n_seeds} trainings would have been noticed in {half_cases:.0f} of 100 cases "
+        "({half_needed:.0f} needed), {quarter_nats:.2g} {loss_unit} in {quarter_seeds:.0f} in {quarter_cases:.0f} "
+        "({quarter_needed:.0f} needed)"
     )
     plain = Words("a single {one} that only some of the models remember could go unnoticed")
 
@@ -81,10 +82,13 @@ class TiedLosses(CheckReason, code="tied-losses", gravity=Gravity.FIRST):
         "that the spread between trainings is unknown"
     )
     plain = Words("the numbers that the models gave were rounded too much to compare them")
-    remedy = Words(
-        "{way_place}losses as 64-bit or 32-bit numbers with all their digits, or logits (columns logit:CLASS), not "
-        "probabilities of 16 bits"
-    )
+
+    @Words
+    def remedy(self) -> str:
+        digits = f"{self.way_place}losses as 64-bit or 32-bit numbers with all their digits"
+        if not self.units.loss_scale.of_answers:
+            return f"{digits}, not of 16 bits"
+        return f"{digits}, or logits (columns logit:CLASS), not probabilities of 16 bits"
 
 
 class LossesAtCeiling(CheckReason, code="losses-at-ceiling", gravity=Gravity.FIRST):
@@ -93,14 +97,18 @@ class LossesAtCeiling(CheckReason, code="losses-at-ceiling", gravity=Gravity.FIR
     n_groups: int
     ceiling_nats: float
     text = Words(
-        "losses end at a ceiling ({ceiling_nats:.4g} nats at most), which several models or images share to the last "
-        "digit: the gap of {n_groups:{one}|{many}} with a loss there is not known"
+        "losses end at a ceiling ({ceiling_nats:.4g} {loss_unit} at most), which several models or images share to the "
+        "last digit: the gap of {n_groups:{one}|{many}} with a loss there is not known"
     )
     plain = Words(
         "the numbers that the models gave were cut off at a largest value, so that {n_groups:{one}|{many}} could not "
         "be compared"
     )
-    remedy = Words("losses that are not clipped, or logits (columns logit:CLASS)")
+
+    @Words
+    def remedy(self) -> str:
+        logits = ", or logits (columns logit:CLASS)" if self.units.loss_scale.of_answers else ""
+        return f"losses that are not clipped{logits}"
 
 
 class FewPatients(CheckReason, code="few-patients"):
@@ -139,7 +147,7 @@ class MembersAnsweredWorse(CheckReason, code="members-answered-worse", gravity=G
 
     text = Words("members have systematically higher losses than non-members{in_seeds}, which no training does")
     plain = Words(
-        "models answer those they were trained on worse than others, which no training does, so that the records of "
+        "models {verb} those they were trained on worse than others, which no training does, so that the records of "
         "who was trained on what may be wrong"
     )
     remedy = Words("a check of who was trained on what in these seeds (members and others may be exchanged)")

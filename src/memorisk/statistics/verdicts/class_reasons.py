@@ -9,7 +9,7 @@ from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, VERDICT_LEVEL
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, GAPS, MAX_SEEDS, MIN_ROOM
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, ClassReason, Reason, Words
 from memorisk.statistics.verdicts.remedies import Remedy, Way
-from memorisk.statistics.verdicts.tiers import GATES, MIN_GROUPS, format_against_gates
+from memorisk.statistics.verdicts.tiers import MIN_GROUPS, format_against_gates
 from memorisk.statistics.verdicts.units import UnitNames
 
 MANY_FLAGGED = round(1 / VERDICT_LEVEL)
@@ -49,15 +49,16 @@ class ClassFails(ClassReason, code="class-fails", bears_on=FAIL):
 
     @Words
     def text(self) -> str:
-        where = f"above {GATES[self.gate]}" if self.gate == "high" else f"at or above {GATES[self.gate]}"
-        limit = format_against_gates(self.low_nats, GATES[self.gate], digits=3, kind="g")
-        mean = f"its mean gap M is {where} nats, by the lower limit of its interval, {limit}"
+        gate = self.units.loss_scale.gates[self.gate]
+        where = f"above {gate}" if self.gate == "high" else f"at or above {gate}"
+        limit = format_against_gates(self.low_nats, gate, digits=3, kind="g")
+        mean = f"its mean gap M is {where} {self.units.loss_unit}, by the lower limit of its interval, {limit}"
         flagged = f"{self.units.count(self.n_flagged)} {'is' if self.n_flagged == 1 else 'are'} flagged"
         return f"{self.of_class}: {self._joined(mean, flagged)}"
 
     @Words
     def plain(self) -> str:
-        mean = "training on an image changes the model's answer to it far more than is allowed, on average"
+        mean = f"training on an image changes {self.units.change} far more than is allowed, on average"
         stand = "stands" if self.n_flagged == 1 else "stand"
         return f"{self.of_class}: {self._joined(mean, f'{self.units.count(self.n_flagged)} {stand} out')}"
 
@@ -130,24 +131,24 @@ class GateInInterval(ClassReason, code="gate-in-interval"):
 
     @Words
     def text(self) -> str:
-        gate = GATES[self.gate]
+        gate = self.units.loss_scale.gates[self.gate]
         limits = " to ".join(
             format_against_gates(limit, gate, digits=3, kind="g") for limit in (self.low_nats, self.high_nats)
         )
-        return f"{self.of_class}: the interval of its mean gap M, {limits} nats, contains {gate}"
+        return f"{self.of_class}: the interval of its mean gap M, {limits} {self.units.loss_unit}, contains {gate}"
 
 
 class MeanBelowZero(ClassReason, code="mean-below-zero"):
-    """Class whose models answer worse what they were trained on."""
+    """Class whose models are worse on what they were trained on."""
 
     low_nats: float
     high_nats: float
     text = Words(
-        "{of_class}: its mean gap M is surely below 0 ({low_nats:.3g} to {high_nats:.3g} nats): the models that were "
-        "trained on an image answer it worse, which no training does"
+        "{of_class}: its mean gap M is surely below 0 ({low_nats:.3g} to {high_nats:.3g} {loss_unit}): the models that "
+        "were trained on an image {verb} it worse, which no training does"
     )
     plain = Words(
-        "{of_class}: models answer the images they were trained on worse than others, which no training does, so that "
+        "{of_class}: models {verb} the images they were trained on worse than others, which no training does, so that "
         "the records of who was trained on what may be wrong"
     )
     remedy = Words("{of_class}: a check of who was trained on what (members and others may be exchanged)")
@@ -206,20 +207,20 @@ class LittleNoticed(ClassReason, code="little-noticed"):
 
     @Words
     def text(self) -> str:
-        gap, notice, one = self.gap_nats, self.notice_nats, self.units.one
+        gap, notice, one, unit = self.gap_nats, self.notice_nats, self.units.one, self.units.loss_unit
         among = f", {words}" if (words := stratum_words(self.stratum, self.units)) else ""
         if math.isinf(gap):
             return (
-                f"{self.of_class}{among}: no gap of a single {one} up to {GAPS[-1]:.0f} nats would have been noticed "
-                f"in {share_words(POWER)}"
+                f"{self.of_class}{among}: no gap of a single {one} up to {GAPS[-1]:.0f} {unit} would have been "
+                f"noticed in {share_words(POWER)}"
             )
         if gap > notice:
             return (
                 f"{self.of_class}{among}: a single {one} would have been noticed in {share_words(POWER)} only with a "
-                f"gap of at least {format_against_gates(gap, notice, kind='g')} nats; a pass needs {notice:g}"
+                f"gap of at least {format_against_gates(gap, notice, kind='g')} {unit}; a pass needs {notice:g}"
             )
         return (
-            f"{self.of_class}: a single {one} with a gap of {notice:g} nats would have been noticed in "
+            f"{self.of_class}: a single {one} with a gap of {notice:g} {unit} would have been noticed in "
             f"{0 if math.isnan(self.power) else int(100 * self.power)} of 100 cases, and a pass needs "
             f"{100 * PASS_POWER:.0f}"
         )
@@ -255,7 +256,7 @@ class MeansBelowGate(Reason, code="means-below-gate", bears_on=SUPPORT):
     """Pass: every class's mean M lies below the gate."""
 
     gate_nats: float
-    text = Words("the mean gap M of every class is below {gate_nats} nats, by the upper limit of its interval")
+    text = Words("the mean gap M of every class is below {gate_nats} {loss_unit}, by the upper limit of its interval")
     plain = Words("in no class are images remembered on average")
 
 
@@ -269,20 +270,6 @@ def stratum_words(stratum: str, units: UnitNames) -> str:
     }.get(stratum, "")
 
 
-def times_as_probable(gap: float) -> str:
-    """Say how many times as probable a gap makes the right answer, exp(gap).
-
-    Args:
-        gap: Gap in nats.
-
-    Example:
-        >>> times_as_probable(2.0), times_as_probable(2.8)
-        ('7.4 times as probable', '16 times as probable')
-    """
-    times = math.exp(gap)
-    return f"{times:{',.0f' if times >= 10 else '.2g'}} times as probable"
-
-
 def power_sentence(
     gap: float,
     simulated: tuple[float, float, float] | None,
@@ -294,14 +281,14 @@ def power_sentence(
     """Say in one sentence what the audit would have noticed of one patient; on the first screen of every report.
 
     Args:
-        gap: Noticeable gap in nats; NaN or infinite where no gap is surely noticed.
+        gap: Noticeable gap; NaN or infinite where no gap is surely noticed.
         simulated: Power at the gap with its lower and upper limit, where known.
-        units: Names of a group.
+        units: Names of a group, and the scale of losses.
         label: The class in which least is noticed, as it may be shown.
         stratum: Patients of this class among which least is noticed.
-        strata: Gap of each stratum, in nats, where known.
+        strata: Gap of each stratum, where known.
     """
-    among = f", {words}" if (words := stratum_words(stratum, units)) else ""
+    among, scale = f", {words}" if (words := stratum_words(stratum, units)) else "", units.loss_scale
     if not math.isfinite(gap):
         return f"in class {label}{among} a single {units.one} can go unnoticed, even if strongly remembered"
     limits = ""
@@ -309,17 +296,16 @@ def power_sentence(
         cases, low, high = (f"{100 * share:.0f}" for share in simulated)
         limits = f"; simulated: {cases} of 100, {low} to {high}"
     return (
-        f"a single {units.one} with a gap of {gap:.2g} nats or more would have been noticed in at least "
-        f"{share_words(POWER)} (class {label}{among}, where least is noticed{limits}). At {gap:.2g} nats training on "
-        f"an image makes its right answer {times_as_probable(gap)}. Smaller gaps "
-        f"may be missed{_by_stratum(strata or {}, units)}"
+        f"a single {units.one} with a gap of {gap:.2g} {scale.unit} or more would have been noticed in at least "
+        f"{share_words(POWER)} (class {label}{among}, where least is noticed{limits}). At {gap:.2g} {scale.unit} "
+        f"{scale.effect(gap)}. Smaller gaps may be missed{_by_stratum(strata or {}, units)}"
     )
 
 
 def _by_stratum(strata: Mapping[str, float], units: UnitNames) -> str:
     """List from which gap on the patients of each stratum are noticed; empty where there is only one gap."""
     parts = [
-        f"{words} from {gap:.2g} nats" if math.isfinite(gap) else f"{words} at no gap"
+        f"{words} from {gap:.2g} {units.loss_unit}" if math.isfinite(gap) else f"{words} at no gap"
         for stratum, gap in strata.items()
         if (words := stratum_words(stratum, units))
     ]

@@ -24,7 +24,8 @@ METHODS requires 0.8, which lets one in five of them pass wherever the noticeabl
 simulated with noisy trainings, one patient at 2 nats passes 4.0 % of audits (upper limit 7.7), here 1.0 % (3.6)
 (`recipes/verdict_truth.py`)."""
 NOTICE: Final = 2.0
-"""Gap in nats that a pass must notice: such a patient is answered with seven times the probability of an unseen one."""
+"""Gap in nats that a pass must notice: such a patient is answered with seven times the probability of an unseen one.
+Other losses have their own (`scales`)."""
 
 RECALL: Final = 0.8
 """Probability with which a pass of a generated set must detect one copy of any planted kind (default of ``--recall``).

@@ -73,14 +73,17 @@ class Number(float):
         return float(self).__format__(spec)
 
 
+_OF_UNITS = ("one", "many", "whom", "loss_unit", "change", "verb")
+
+
 class _Values:
-    """Names in a template: fields and properties of the reason, ``one``, ``many`` and ``whom`` of its units."""
+    """Names in a template: fields and properties of the reason, and those of its units that `_OF_UNITS` names."""
 
     def __init__(self, reason: "Reason") -> None:
         self.reason = reason
 
     def __getitem__(self, name: str) -> Any:
-        value = getattr(self.reason.units if name in ("one", "many", "whom") else self.reason, name)
+        value = getattr(self.reason.units if name in _OF_UNITS else self.reason, name)
         return {int: Count, float: Number}.get(type(value), lambda same: same)(value)
 
 
@@ -108,7 +111,7 @@ class Reason:
     bears_on: ClassVar[Bearing] = DOUBT
     gravity: ClassVar[Gravity] = Gravity.USUAL
     units: UnitNames = GROUP_NAMES
-    """Names of a group in sentences."""
+    """Names of a group in sentences, and the scale of losses."""
     ways: tuple[Ways, ...] = ()
     """Remedies in numbers; each of them is needed."""
     text = Words("")

@@ -45,7 +45,7 @@ class Claim(StrEnum):
     """Part of the claim that a smaller claim changes."""
 
     NOTICE = "notice"
-    """Gap of a single patient, in nats, from which on a pass notices."""
+    """Gap of a single patient from which on a pass notices."""
     ATTACK_GATE = "attack-gate"
     """AUC that no attack reaches."""
     WITHOUT_CLASS = "without-class"
@@ -253,8 +253,8 @@ def claim_words(claim: SmallerClaim, units: UnitNames) -> str:
     start, value = "what can be shown instead: ", claim.value
     if claim.claim is Claim.NOTICE:
         return (
-            f"{start}that a single {units.one} with a gap of {value:.2g} nats or more would be noticed "
-            f"(--notice {value:.2g}); smaller gaps are then left open"
+            f"{start}that a single {units.one} with a gap of {value:.2g} {units.loss_unit} or more would be "
+            f"noticed (--notice {value:.2g}); smaller gaps are then left open"
         )
     if claim.claim is Claim.ATTACK_GATE:
         return (

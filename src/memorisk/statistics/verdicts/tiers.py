@@ -1,12 +1,14 @@
 """Tiers of a class's mean memorization (METHODS section 1, "Score").
 
-HIGH above 0.3, MODERATE from 0.1 to 0.3, LOW below 0.1. The paper puts 0.1 into two tiers; here it is MODERATE.
+HIGH above 0.3 nats, MODERATE from 0.1 to 0.3, LOW below 0.1. The paper puts 0.1 into two tiers; here it is MODERATE.
+Other losses have other limits (`scales`).
 """
 
 import math
 from typing import Literal
 
 from memorisk.runs.errors import unknown_name
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
 
 LOW = "LOW"
 MODERATE = "MODERATE"
@@ -15,25 +17,17 @@ INSUFFICIENT = "insufficient evidence"
 GRAVEST_FIRST = (HIGH, MODERATE, LOW, INSUFFICIENT)
 """Order in which classes are listed."""
 
-MODERATE_FROM = 0.1
-"""Smallest mean M, in nats, that is MODERATE."""
-
-HIGH_ABOVE = 0.3
-"""Mean M, in nats, above which a class is HIGH."""
-
 MIN_GROUPS = 10
 """Fewer scored groups than this give no tier."""
 
-GATES = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM}
-"""Mean M, in nats, of each gate (`--fail-on`)."""
 
-
-def tier(mean: float, n_groups: int) -> str:
+def tier(mean: float, n_groups: int, scale: LossScale = CROSS_ENTROPY) -> str:
     """Return the tier of a class's mean M.
 
     Args:
-        mean: Class mean of M in nats; NaN when nothing was scored.
+        mean: Class mean of M; NaN when nothing was scored.
         n_groups: Groups that were scored.
+        scale: Scale of M.
 
     Returns:
         `"HIGH"`, `"MODERATE"`, `"LOW"`, or `"insufficient evidence"` below 10 scored groups or without a mean.
@@ -44,7 +38,7 @@ def tier(mean: float, n_groups: int) -> str:
     """
     if n_groups < MIN_GROUPS or math.isnan(mean):
         return INSUFFICIENT
-    return HIGH if mean > HIGH_ABOVE else MODERATE if mean >= MODERATE_FROM else LOW
+    return HIGH if mean > scale.high else MODERATE if mean >= scale.moderate else LOW
 
 
 def format_against_gates(value: float, *gates: float, digits: int = 2, kind: Literal["f", "g"] = "f") -> str:
@@ -71,12 +65,13 @@ def _side(value: float, gate: float) -> int:
     return int(value > gate) - int(value < gate)
 
 
-def reaches_gate(mean: float, gate: str) -> bool:
+def reaches_gate(mean: float, gate: str, scale: LossScale = CROSS_ENTROPY) -> bool:
     """Return whether a value lies in the gate's tier or a higher one; False for NaN.
 
     Args:
-        mean: A class mean or a limit of its interval, in nats.
+        mean: A class mean or a limit of its interval.
         gate: `"high"` or `"moderate"`.
+        scale: Scale of the mean.
 
     Raises:
         InputError: Unknown gate.
@@ -85,6 +80,6 @@ def reaches_gate(mean: float, gate: str) -> bool:
         >>> reaches_gate(0.2, "moderate"), reaches_gate(0.2, "high")
         (True, False)
     """
-    if gate not in GATES:
-        raise unknown_name("gate", gate, GATES)
-    return mean > HIGH_ABOVE if gate == "high" else mean >= MODERATE_FROM
+    if gate not in scale.gates:
+        raise unknown_name("gate", gate, scale.gates)
+    return mean > scale.high if gate == "high" else mean >= scale.moderate

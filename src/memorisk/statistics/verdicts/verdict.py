@@ -1,7 +1,7 @@
 """The verdict: pass, fail or undecided, with the reasons and what would decide it.
 
 METHODS section 6. A verdict is about what was not seen, so it rests on power: a pass says that nothing was found and
-that a patient with a gap of `notice` nats would have been found in nine of ten cases (`noticeable_gap`). A failure by
+that a patient with a gap of `notice` would have been found in nine of ten cases (`noticeable_gap`). A failure by
 flagged groups says what share of them chance explains, and what tells chance from memorization, or, where far more
 are flagged than chance explains, what to do about them. A class in which that is not so has not been shown to have no
 such patient, and neither has a class without an interval (too small to split, never scored). Neither is ever counted as
@@ -52,7 +52,7 @@ from memorisk.statistics.verdicts.remedies import (
     claims_instead,
     rounded_up,
 )
-from memorisk.statistics.verdicts.tiers import GATES, GRAVEST_FIRST, INSUFFICIENT, MIN_GROUPS, reaches_gate
+from memorisk.statistics.verdicts.tiers import GRAVEST_FIRST, INSUFFICIENT, MIN_GROUPS, reaches_gate
 from memorisk.statistics.verdicts.units import GROUP_NAMES, UnitNames
 
 PASS = "pass"
@@ -104,17 +104,17 @@ def decide(
 
     `fail` if groups are listed, or a lower limit lies in the gate's tier or above in a class with at least
     `MIN_GROUPS` scored groups; `pass` only if nothing fails, every class's upper limit is below the gate's tier, and
-    in every class a single patient of `notice` nats is found with probability `PASS_POWER`; else `undecided`. What
+    in every class a single patient of the gap `notice` is found with probability `PASS_POWER`; else `undecided`. What
     stops a pipeline is the exit code's matter, not the verdict's.
 
     Args:
-        per_class: Table with one row per class: `label`, `low`, `high` (limits of the mean M, in nats; NaN without an
+        per_class: Table with one row per class: `label`, `low`, `high` (limits of the mean M; NaN without an
             interval), `tier`, `flagged` (groups on the verdict's list), `room`, `noticeable_gap` and `notice_power`
-            (probability of finding `notice` nats; `noticeable_gap`; NaN without a list); optional `n_groups_scored`,
+            (probability of finding the gap `notice`; `noticeable_gap`; NaN without a list); optional `n_groups_scored`,
             `n_test_groups`, `models_needed`, `why_not` (why no list was possible).
-        gate: `"high"` (0.3) or `"moderate"` (0.1).
-        notice: Gap of one patient, in nats, that a pass must be able to notice.
-        units: Names of a group.
+        gate: `"high"` or `"moderate"`, of the gates of the scale.
+        notice: Gap of one patient that a pass must be able to notice.
+        units: Names of a group, and the scale of losses, in whose unit limits and gaps are.
         n_seeds: Seeds that this audit had; 0 for unknown. With fewer than three no class's limits count, so that only
             flagged groups fail and nothing passes.
         flips: Whether the signs of the seeds' gaps may be flipped; False in the `paper` design, where more models give
@@ -136,16 +136,18 @@ def decide(
     Source:
         METHODS section 6, "Classifier".
     """
-    if gate not in GATES:
-        raise unknown_name("gate", gate, GATES)
+    gates = units.loss_scale.gates
+    if gate not in gates:
+        raise unknown_name("gate", gate, gates)
     table = pd.DataFrame(per_class)
     if missing := [c for c in COLUMNS if c not in table.columns]:
         raise InputError(f"the class table lacks {', '.join(missing)}; a verdict needs {', '.join(COLUMNS)}")
     rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
     tiers = {str(row["label"]): str(row["tier"]) for row in rows}
+    findings = [replace(finding, units=units) for finding in findings]
     if void := tuple(f for f in findings if f.gravity is Gravity.VOID):
         return Decision(UNDECIDED, gate, void, [f.remedy for f in void], tiers=tiers)
-    few = few_seeds(n_seeds)
+    few = few_seeds(n_seeds, units)
     failures = [failure for row in rows if (failure := _failure(row, gate, units, few is not None))]
     failures.sort(key=lambda one: one.severity)
     failed = [*failures, *(f for f in findings if f.bears_on is Bearing.FAIL)]
@@ -161,7 +163,7 @@ def decide(
         flagged = sum(int(row["flagged"]) for row in rows)
         doubts = [FlaggedByChance(n_flagged=flagged, units=units)] if flagged else []
     elif not rows:
-        doubts = [NoClass()]
+        doubts = [NoClass(units=units)]
     elif few is not None:
         doubts.insert(0, few)
     doubts = [*others[:ahead], *doubts, *others[ahead:]]
@@ -181,7 +183,7 @@ def decide(
         strata=noticeable_by_stratum(table),
         units=units,
     )
-    support = NoneFlagged(units=units), power, MeansBelowGate(gate_nats=GATES[gate])
+    support = NoneFlagged(units=units), power, MeansBelowGate(gate_nats=gates[gate], units=units)
     return Decision(PASS, gate, (*support, *limits), [], tiers=tiers)
 
 
@@ -192,7 +194,7 @@ def noticeable_by_stratum(per_class: pd.DataFrame) -> dict[str, float]:
         per_class: Table with columns `noticeable_gap_STRATUM`, NaN where a class has no patient of a stratum.
 
     Returns:
-        Gaps in nats by stratum, in the order of `STRATA`; without those that no class has.
+        Gaps by stratum, in the order of `STRATA`; without those that no class has.
     """
     columns = {stratum: f"noticeable_gap_{stratum}" for stratum in STRATA}
     gaps = {
@@ -201,13 +203,16 @@ def noticeable_by_stratum(per_class: pd.DataFrame) -> dict[str, float]:
     return {name: float(np.nanmax(gap)) for name, gap in gaps.items() if not np.isnan(gap).all()}
 
 
-def few_seeds(n_seeds: int) -> FewSeeds | None:
+def few_seeds(n_seeds: int, units: UnitNames = GROUP_NAMES) -> FewSeeds | None:
     """Return the doubt that so few seeds raise; None where there are enough.
 
     Args:
         n_seeds: Seeds of the audit; 0 for unknown.
+        units: Names of a group, and the scale of losses.
     """
-    return FewSeeds(n_seeds=n_seeds, ways=(Ways((models_remedy(2 * MIN_SEEDS),)),)) if 0 < n_seeds < MIN_SEEDS else None
+    if not 0 < n_seeds < MIN_SEEDS:
+        return None
+    return FewSeeds(n_seeds=n_seeds, units=units, ways=(Ways((models_remedy(2 * MIN_SEEDS),)),))
 
 
 def _gravity(row: dict[str, Any]) -> tuple[int, float]:
@@ -223,7 +228,7 @@ def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> Cla
     better than its partner fits everything better, seen or not. With few groups they do not cover.
     """
     low, flagged = float(row["low"]), int(row["flagged"])
-    above = reaches_gate(low, gate) and not few and row["tier"] != INSUFFICIENT
+    above = reaches_gate(low, gate, units.loss_scale) and not few and row["tier"] != INSUFFICIENT
     if not above and flagged <= 0:
         return None
     return ClassFails(
@@ -241,12 +246,12 @@ def _doubts(
         scored = None if pd.isna(n) else int(n)
         yield InsufficientEvidence(label=label, n_scored=scored, units=units, ways=(_to_score(row, design),))
     elif math.isnan(high):
-        yield NoMeanInterval(label=label)
-    elif not high < GATES[gate]:
-        ways = (Ways((models_remedy(_for_interval(row, gate, n_seeds), label),)),)
-        yield GateInInterval(label=label, low_nats=low, high_nats=high, gate=gate, ways=ways)
+        yield NoMeanInterval(label=label, units=units)
+    elif not high < units.loss_scale.gates[gate]:
+        ways = (Ways((models_remedy(_for_interval(row, units.loss_scale.gates[gate], n_seeds), label),)),)
+        yield GateInInterval(label=label, low_nats=low, high_nats=high, gate=gate, units=units, ways=ways)
     if high + (high - low) / 2 < 0:
-        yield MeanBelowZero(label=label, low_nats=low, high_nats=high)
+        yield MeanBelowZero(label=label, low_nats=low, high_nats=high, units=units)
     if unnoticed := _unnoticed(row, notice, units, _to_notice(row, flips, design, n_seeds)):
         yield unnoticed
 
@@ -265,13 +270,13 @@ def _to_score(row: dict[str, Any], design: str) -> Ways:
     return Ways(remedies, (SmallerClaim(claim=Claim.WITHOUT_CLASS, label=label),))
 
 
-def _for_interval(row: dict[str, Any], gate: str, n_seeds: int) -> float:
+def _for_interval(row: dict[str, Any], gate: float, n_seeds: int) -> float:
     """Estimate the models with which the interval of a class's mean ends on the side of the gate where the mean is.
 
     The length of the interval, over trainings, shrinks with the root of their number.
     """
     low, high = float(row["low"]), float(row["high"])
-    apart, half = abs(GATES[gate] - (low + high) / 2), (high - low) / 2
+    apart, half = abs(gate - (low + high) / 2), (high - low) / 2
     if n_seeds < MIN_SEEDS:
         return math.nan
     return 2 * math.ceil(n_seeds * (half / apart) ** 2 + 1) if apart > 0 else math.inf

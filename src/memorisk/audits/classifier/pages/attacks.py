@@ -35,6 +35,7 @@ from memorisk.report.columns import (
 from memorisk.report.figures import memorization as figures
 from memorisk.report.numbers import to_json, to_row
 from memorisk.statistics.verdicts.levels import ATTACK_GATE
+from memorisk.statistics.verdicts.scales import LossScale
 
 
 def attack_section(reading: ResultView) -> list[Block]:
@@ -50,16 +51,16 @@ def attack_section(reading: ResultView) -> list[Block]:
     overall = pd.concat([largest_first(rows(named, whole & m), "auc") for m in (~control, control)])
     blocks: list[Block] = [
         Paragraph(
-            "An attacker tries to tell from the model's answers who was in its training data. AUC 0.5 is guessing, 1 "
-            "is always right. An attacker who must be sure works at a low false positive rate, so that the left end "
-            "of the curves counts."
+            f"An attacker tries to tell from the model's {reading.scale.outputs} who was in its training data. AUC 0.5 "
+            "is guessing, 1 is always right. An attacker who must be sure works at a low false positive rate, so that "
+            "the left end of the curves counts."
         ),
         *_control(rows(named, whole & control)),
         _attack_table(
             overall,
             "Attacks over all classes, most successful first; the control last. "
             f"{_interval_words(overall, reading.units)}",
-            _gates(reading),
+            reading,
             label=False,
         ),
         Paragraph(_rates_words(overall, reading.units)),
@@ -72,13 +73,11 @@ def attack_section(reading: ResultView) -> list[Block]:
         blocks.append(Details("Notes on the attacks", [Definitions(noted, compact=True)], printed=False))
     if not whole.all():
         title = "Attacks, class by class"
-        each = _attack_table(rows(named, ~whole), f"{title}.", _gates(reading), label=True)
+        each = _attack_table(rows(named, ~whole), f"{title}.", reading, label=True)
         blocks.append(Details(title, [each], printed=False))
-    attacks = [a for a in wording.ATTACKS if a in set(column_texts(table, "attack"))]
-    if attacks:
-        explained = [wording.ATTACKS[a] for a in attacks]
+    if explained := wording.explained_attacks(column_texts(table, "attack"), reading.scale):
         blocks.append(Details("What each attack does", [Definitions(explained)]))
-    return [*blocks, *_agreement(reading.summary.agreement)]
+    return [*blocks, *_agreement(reading.summary.agreement, reading.scale)]
 
 
 def attack_title(attack: str, control: bool = False) -> str:
@@ -92,8 +91,8 @@ def _gates(reading: ResultView) -> tuple[float, ...]:
     return (0.5, ATTACK_GATE if gate is None else gate)
 
 
-def _attack_table(frame: pd.DataFrame, caption: str, gates: tuple[float, ...], *, label: bool) -> Table:
-    unknown = "not measurable"
+def _attack_table(frame: pd.DataFrame, caption: str, reading: ResultView, *, label: bool) -> Table:
+    unknown, gates = "not measurable", _gates(reading)
     columns = [
         *([words("label", "Class", row=True)] if label else []),
         words("attack", "Attack", row=not label),
@@ -109,7 +108,7 @@ def _attack_table(frame: pd.DataFrame, caption: str, gates: tuple[float, ...], *
         number("tpr_at_01pct", "Found at 0.1 %", "percent", missing=unknown),
         number("auc_rounded", "AUC, two decimals given"),
         number("auc_label_alone", "AUC, label alone given"),
-        number("balanced_accuracy", "Balanced accuracy", "percent"),
+        *([number("balanced_accuracy", "Balanced accuracy", "percent")] if reading.scale.of_answers else []),
         number("n_members", "Members", "count"),
         number("n_non_members", "Non-members", "count"),
     ]
@@ -202,7 +201,7 @@ def _roc_figure(reading: ResultView, overall: pd.DataFrame) -> list[Block]:
     ]
 
 
-def _agreement(agreement: Agreements | None) -> list[Block]:
+def _agreement(agreement: Agreements | None, scale: LossScale) -> list[Block]:
     """Say whether the attacks find the images with large M, with M from other models than the attacked one."""
     if agreement is None:
         return []
@@ -219,8 +218,8 @@ def _agreement(agreement: Agreements | None) -> list[Block]:
         )
         if not np.isnan([other_seeds.success_high, other_seeds.success_low]).any():
             sentences.append(
-                f"The attack finds {percent(other_seeds.success_high)} of the images with M above 0.3, "
-                f"{percent(other_seeds.success_low)} of those with M up to 0.1."
+                f"The attack finds {percent(other_seeds.success_high)} of the images with M above "
+                f"{scale.high}, {percent(other_seeds.success_low)} of those with M up to {scale.moderate}."
             )
     blocks = (
         [Paragraph(" ".join(sentences))] if sentences else [Definitions(settings(to_json(agreement)), compact=True)]
@@ -252,6 +251,7 @@ def target_section(reading: ResultView) -> list[Block]:
         "Mean loss on the images it was trained on": target.loss_members_nats,
         "Mean loss on the test part": target.loss_test_nats,
     }
+    described = {name: value for name, value in described.items() if value is not None or reading.scale.of_answers}
     return [*blocks, Definitions(settings(described), compact=True)]
 
 
@@ -270,12 +270,12 @@ def target_tables(reading: ResultView) -> list[Table]:
         "was trained once, and the question is about this file."
     )
     whole = pd.DataFrame(attack_rows).astype({"attack": object})
-    tables = [_attack_table(whole, caption, _gates(reading), label=False)]
+    tables = [_attack_table(whole, caption, reading, label=False)]
     if target.classes:
         each = pd.DataFrame([to_row(row) for row in target.classes]).astype({"attack": object, "label": object})
         each = each.assign(attack=[attack_title(a, False) for a in column_texts(each, "attack")])
         title = "Attacks on the very model, class by class."
-        tables.append(_attack_table(each, title, _gates(reading), label=True))
+        tables.append(_attack_table(each, title, reading, label=True))
     return tables
 
 

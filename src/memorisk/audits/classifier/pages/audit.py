@@ -25,7 +25,7 @@ from memorisk.audits.classifier.pages.memorization import (
 )
 from memorisk.audits.classifier.pages.people import patient_section, subgroup_section
 from memorisk.audits.classifier.pages.wording import ResultView, listed, settings
-from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, FindingsUtility, Placebo, Utility
+from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, DenoisingUtility, FindingsUtility, Placebo, Utility
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -55,7 +55,7 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import listed as named
 from memorisk.runs.errors import one_line
 from memorisk.statistics.verdicts.class_reasons import power_sentence
-from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, VERDICT_LEVEL
+from memorisk.statistics.verdicts.levels import ATTACK_GATE, VERDICT_LEVEL
 
 MOST_IMAGES = 12
 MOST_NAMED = 12
@@ -72,7 +72,7 @@ def classifier_page(result: Result, *, pictures: Mapping[str, np.ndarray] | None
         redact: Leave out every id and every picture.
     """
     reading = ResultView.of(result, redact=redact)
-    title: list[Inline] = ["Audit of a classifier"]
+    title: list[Inline] = [f"Audit of a {reading.scale.model}"]
     if reading.summary.dataset and not redact:
         title += [": ", Name(reading.summary.dataset)]
     target = target_section(reading)
@@ -99,7 +99,9 @@ def classifier_page(result: Result, *, pictures: Mapping[str, np.ndarray] | None
             Section("Most memorized images", _images(reading, None if redact else pictures), "images"),
             Section("How it was done", _methods(reading), "how"),
             Section("Assumptions and limits", _limits(reading), "limits"),
-            Section("Words used here", [Definitions(wording.glossary(reading.unit, reading.units))], "words"),
+            Section(
+                "Words used here", [Definitions(wording.glossary(reading.unit, reading.units, reading.scale))], "words"
+            ),
         ],
         footer=[Paragraph(_footer(reading))],
         redacted=redact,
@@ -193,7 +195,7 @@ def _unnoticed(reading: ResultView) -> list[str]:
 
 def _sentences(reading: ResultView) -> list[Text]:
     """Say in one sentence what the verdict means, and in another one by which gate."""
-    gate = wording.GATES.get(reading.verdict.gate, "").format(unit=reading.unit)
+    gate = reading.gate_words
     rule = [f"The gate chosen for this audit: {gate}.{_looser_gate(reading)}"] if gate else []
     if reading.status == "pass":
         return [
@@ -218,11 +220,11 @@ def _sentences(reading: ResultView) -> list[Text]:
 
 def _looser_gate(reading: ResultView) -> str:
     """Name what the gate lets through beyond its defaults by the user's settings."""
-    rule, allowances = reading.verdict.rule, []
-    if rule.notice_nats is not None and rule.notice_nats > NOTICE:
+    rule, scale, allowances = reading.verdict.rule, reading.scale, []
+    if rule.notice_nats is not None and rule.notice_nats > scale.notice:
         allowances.append(
-            f"a single {reading.unit} must be noticed only from a gap of {rule.notice_nats:g} nats on (--notice, by "
-            f"default {NOTICE:g})"
+            f"a single {reading.unit} must be noticed only from a gap of {rule.notice_nats:g} {scale.unit} on "
+            f"(--notice, by default {scale.notice:g})"
         )
     if rule.attack_gate is not None and rule.attack_gate > ATTACK_GATE:
         allowances.append(
@@ -478,11 +480,16 @@ def _limits(reading: ResultView) -> list[Block]:
         Steps(wording.assumptions(design, reading.units, reading.summary.correction or "bh")),
     ]
     blocks.append(_placebo(reading.summary.placebo))
-    return [*blocks, Heading("What they do not say"), Steps(wording.limits(design, reading.units))]
+    return [*blocks, Heading("What they do not say"), Steps(wording.limits(design, reading.units, reading.scale))]
 
 
 def _utility(utility: Utility | None) -> str:
     """Say how good the audited models are at their task."""
+    if isinstance(utility, DenoisingUtility):
+        return (
+            f"Of the noise in images of the test part the audited models explain {percent(utility.explained)}; a "
+            "trivial prediction would explain none."
+        )
     if isinstance(utility, FindingsUtility):
         return (
             "On the test part the audited models' loss of all findings of an image is "

@@ -85,7 +85,7 @@ def _classes(reading: ResultView) -> list[Block]:
     if not len(table) or not {"mean", "low", "high"} <= set(table):
         return []
     cut = f"The first {MOST_CLASSES} of {len(table)}." if len(table) > MOST_CLASSES else ""
-    return [in_short(interval_figure(table.head(MOST_CLASSES)), "Memorization by class", cut)]
+    return [in_short(interval_figure(table.head(MOST_CLASSES), reading.scale), "Memorization by class", cut)]
 
 
 def _patients(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) -> list[Block]:

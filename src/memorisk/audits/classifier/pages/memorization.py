@@ -29,11 +29,10 @@ from memorisk.report.columns import column_numbers, column_texts, count, decimal
 from memorisk.report.figures import memorization as figures
 from memorisk.report.flagged import NOT_TESTED, classes_with_room, flagged_counts
 from memorisk.statistics.verdicts.levels import POWER, PREREQUISITE_LEVEL, share_words
-from memorisk.statistics.verdicts.tiers import GATES
+from memorisk.statistics.verdicts.scales import LossScale
 
 NO_GAP = "none"
 """Words for a class without a list, and for one in which no gap is surely noticed."""
-LIMITS = tuple(GATES.values())
 TIER_TONES: dict[str, Tone] = {
     "HIGH": "bad",
     "MODERATE": "middling",
@@ -46,6 +45,13 @@ _SUMMARY = ("label", "mean", "tier", "flagged", "n", "frequency", "n_groups_scor
 """Columns of the table of classes that a first screen has room for."""
 
 
+_HIGH_MEANS = {
+    True: "the model is far surer of this image than it would be of a new one",
+    False: "the model reconstructs this image far better than it would a new one",
+}
+"""Meaning of a mean M in the tier HIGH, by whether the models give answers."""
+
+
 def class_section(reading: ResultView) -> list[Block]:
     """Lay out the class table with intervals, and its figure."""
     table = reading.per_class
@@ -54,14 +60,14 @@ def class_section(reading: ResultView) -> list[Block]:
     main = _class_table(reading, table)
     blocks: list[Block] = [
         Paragraph(
-            "M is what an image gains from being trained on: 0 means nothing, above 0.3 (HIGH) that the model is far "
-            "surer of this image than it would be of a new one. The interval says how far chance in the training "
+            f"M is what an image gains from being trained on: 0 means nothing, above {reading.scale.high} (HIGH) that "
+            f"{_HIGH_MEANS[reading.scale.of_answers]}. The interval says how far chance in the training "
             f"reaches: it is of the mean over these very {reading.units}, were the models trained again, and says "
             f"nothing of other {reading.units}; a wide one means that little is known."
         )
     ]
     if {"mean", "low", "high"} <= set(table):
-        blocks.append(interval_figure(table))
+        blocks.append(interval_figure(table, reading.scale))
     return [*blocks, main, *_reasons(table), *_other_summaries(table)]
 
 
@@ -77,10 +83,11 @@ def class_summary(reading: ResultView) -> Table:
 
 
 def _class_table(reading: ResultView, table: pd.DataFrame) -> Table:
+    gates = tuple(reading.scale.gates.values())
     columns = [
         words("label", "Class", row=True),
         Column(
-            source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high"), gates=LIMITS
+            source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high"), gates=gates
         ),
         Column(source="tier", heading="Tier", tones=TIER_TONES),
         number("flagged", f"{reading.units.capitalize()} flagged", "count", missing=NOT_TESTED),
@@ -92,7 +99,7 @@ def _class_table(reading: ResultView, table: pd.DataFrame) -> Table:
             heading="M less that",
             format="decimal",
             interval=("excess_low", "excess_high"),
-            gates=LIMITS,
+            gates=gates,
         ),
         number("n", "Images", "count"),
         number("frequency", "Share", "percent"),
@@ -108,9 +115,9 @@ def _class_table(reading: ResultView, table: pd.DataFrame) -> Table:
     return Table(
         frame=table,
         columns=[c for c in columns if c.source in table and c.source not in twins],
-        caption=f"Classes by mean memorization, highest first. Noticeable gap: the smallest, in nats, with which a "
-        f"single {reading.unit} would have been flagged in {share_words(POWER)}. Scored, test: {reading.units} that "
-        "were scored, and unseen ones for the null."
+        caption=f"Classes by mean memorization, highest first. Noticeable gap: the smallest, in "
+        f"{reading.scale.unit}, with which a single {reading.unit} would have been flagged in {share_words(POWER)}. "
+        f"Scored, test: {reading.units} that were scored, and unseen ones for the null."
         + ("" if twins else " The verdict reads M less the mean gap of unseen images."),
         visible_rows=30,
         elsewhere="per_class.parquet",
@@ -131,11 +138,12 @@ def _reasons(table: pd.DataFrame) -> list[Block]:
     return [Heading("Classes without a list, or where a single one can go unnoticed"), Steps(lines)]
 
 
-def interval_figure(table: pd.DataFrame) -> Figure:
+def interval_figure(table: pd.DataFrame, scale: LossScale) -> Figure:
     """Draw the mean M of each class with its interval.
 
     Args:
         table: Table of classes, highest mean first.
+        scale: Scale of the means.
     """
     labels = column_texts(table, "label")
     with_mean = rows(table, ~np.isnan(column_numbers(table, "mean")))
@@ -154,10 +162,15 @@ def interval_figure(table: pd.DataFrame) -> Figure:
         ]
     cut = f" The first {figures.MOST_ROWS} of {len(labels)} classes." if len(labels) > figures.MOST_ROWS else ""
     return Figure(
-        svg=figures.interval_plot(labels, *(column_numbers(table, c) for c in ("mean", "low", "high"))),
+        svg=figures.interval_plot(
+            labels,
+            *(column_numbers(table, c) for c in ("mean", "low", "high")),
+            tiers=(scale.moderate, scale.high),
+        ),
         title="Mean memorization of each class.",
-        caption=f"Dot: mean; line: 95 % interval; shading: tier (LOW below 0.1, HIGH above 0.3). An arrow marks an "
-        f"interval that extends beyond the edge.{cut}",
+        caption=f"Dot: mean; line: 95 % interval; shading: tier (LOW below {scale.moderate}, "
+        f"HIGH above {scale.high}). "
+        f"An arrow marks an interval that extends beyond the edge.{cut}",
         alternative=sentence,
     )
 
@@ -284,7 +297,7 @@ def null_section(reading: ResultView) -> list[Block]:
                 caption="Read upwards from a value of M: the share of training images that reach it (full line), and "
                 "the share of unseen images on which the same calculation gives as much by chance (dashed). Where the "
                 "full line lies above the dashed one, something is remembered.",
-                alternative=_null_words(members, chance),
+                alternative=_null_words(members, chance, reading.scale),
             )
         )
     blocks += _check_of_the_null(reading)
@@ -325,11 +338,11 @@ def _check_of_the_null(reading: ResultView) -> list[Block]:
     return [Paragraph(f"Images that no model saw look alike in the canary and the test part {smallest}")]
 
 
-def _null_words(members: np.ndarray, chance: np.ndarray) -> str:
+def _null_words(members: np.ndarray, chance: np.ndarray, scale: LossScale) -> str:
     shares = [
         f"M of at least {value}: {percent(np.mean(members >= value))} of the training images, "
         f"{percent(np.mean(chance >= value))} by chance"
-        for value in (0.1, 0.3, 1.0)
+        for value in (scale.moderate, scale.high, 1.0)
     ]
     return "; ".join(shares) + "."
 

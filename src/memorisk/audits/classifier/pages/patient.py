@@ -23,7 +23,6 @@ from memorisk.report.blocks import (
 from memorisk.report.columns import count, decimal, probability
 from memorisk.report.first_screen import FirstScreen
 from memorisk.runs.errors import one_line, plural
-from memorisk.statistics.verdicts.class_reasons import times_as_probable
 from memorisk.statistics.verdicts.levels import PATIENT_LEVEL, POWER, share_words
 
 MOST_STRIPS = 6
@@ -58,7 +57,8 @@ def patient_screen(answer: PatientAnswer) -> FirstScreen:
         answer: Answer of `audits.classifier.patient.audit_patient`.
     """
     kind, headline = _headline(answer)
-    lists = {f"Class {one_line(of.label, 60)}": _class_sentences(of) for of in answer.classes}
+    unit = answer.summary.units.loss_unit
+    lists = {f"Class {one_line(of.label, 60)}": _class_sentences(of, unit) for of in answer.classes}
     return FirstScreen(
         kind=kind,
         headline=headline,
@@ -106,7 +106,7 @@ def _finding(answer: PatientAnswer) -> list[Inline]:
     """Say what the comparison of the models found."""
     if answer.shows_signs:
         largest = max((of.largest for of in answer.classes), default=0.0)
-        first = f"On one image the first give the right answer {times_as_probable(largest)}. "
+        first = f"In the largest case {answer.summary.units.loss_scale.effect(largest)}. "
         if answer.flagged:
             return [f"{first}The audit's list, which looks at all patients, names this one."]
         over = f" over {len(answer.classes)} classes" if len(answer.classes) > 1 else ""
@@ -122,7 +122,8 @@ def _finding(answer: PatientAnswer) -> list[Inline]:
     if any(of.m.low > 0 for of in answer.classes):
         sentence = "By their largest difference they do not differ by more than chance; by their mean they may."
     if isfinite(answer.noticeable):
-        noticed = f"A difference by which the right answer is {times_as_probable(answer.noticeable)} would have been "
+        effect = answer.summary.units.loss_scale.effect(answer.noticeable)
+        noticed = f"A difference by which {effect} would have been "
         enough = "less may be there" if answer.noticeable <= answer.notice else "a pass must notice less than that"
         return [f"{sentence} {noticed}noticed in {share_words(POWER)}; {enough}."]
     return [f"{sentence} Even a large difference could have gone unnoticed."]
@@ -130,7 +131,7 @@ def _finding(answer: PatientAnswer) -> list[Inline]:
 
 def _target(answer: PatientAnswer) -> list[Inline]:
     """Compare the released file with models that never saw the patient."""
-    target = answer.target
+    target, unit = answer.target, answer.summary.units.loss_unit
     if target is None:
         return []
     file = Name(target.file)
@@ -140,7 +141,7 @@ def _target(answer: PatientAnswer) -> list[Inline]:
     return [
         " The file ",
         file,
-        f" has a mean loss of {decimal(target.loss)} nats on these images. Of {models} that never saw them, with "
+        f" has a mean loss of {decimal(target.loss)} {unit} on these images. Of {models} that never saw them, with "
         f"{decimal(target.unseen)} on average, {target.n_lower} have a loss as low: p {probability(target.p)} for a "
         f"file that never saw them; so few models allow no p below {probability(1 / (1 + target.n_models))}.",
     ]
@@ -164,8 +165,8 @@ def _facts(answer: PatientAnswer) -> list[Fact]:
     return facts
 
 
-def _class_sentences(of: ClassAnswer) -> list[str]:
-    """Return the numbers of a class in sentences."""
+def _class_sentences(of: ClassAnswer, unit: str) -> list[str]:
+    """Return the numbers of a class in sentences, with the unit of gaps."""
     limits = "" if isnan(of.m.low) else f" ({decimal(of.m.low)} to {decimal(of.m.high)} over trainings)"
     sentences = [
         f"{plural(of.n_images, 'image', 'images')}: mean M {decimal(of.m.estimate)}{limits}, largest "
@@ -174,7 +175,7 @@ def _class_sentences(of: ClassAnswer) -> list[str]:
     if of.why_not:
         return [*sentences, f"not tested: {one_line(of.why_not)}"]
     place = f"place {count(of.place)} of {count(of.n_patients)} scored patients"
-    noticed = f"noticed from {decimal(of.noticeable)} nats" if isfinite(of.noticeable) else "no gap is surely noticed"
+    noticed = f"noticed from {decimal(of.noticeable)} {unit}" if isfinite(of.noticeable) else "no gap is surely noticed"
     return [*sentences, f"p {probability(of.p)}, {place}; {'flagged' if of.flagged else 'not flagged'}; {noticed}"]
 
 
@@ -202,7 +203,8 @@ def _images(answer: PatientAnswer) -> Table:
     return Table(
         frame=answer.images,
         columns=[column for column in columns if column.source in answer.images],
-        caption="Images, the largest M first: losses in nats, means over the models that saw an image and over others.",
+        caption=f"Images, the largest M first: losses in {answer.summary.units.loss_unit}, means over the models that "
+        "saw an image and over others.",
         elsewhere="per_image.parquet",
     )
 
@@ -218,8 +220,8 @@ def _limits(answer: PatientAnswer) -> list[Text]:
 
 def _reading(answer: PatientAnswer) -> list[Block]:
     lines: list[Text] = [
-        "M: loss of models that did not see an image less that of models that did, in nats; 0 says that training on it "
-        "changed nothing.",
+        "M: loss of models that did not see an image less that of models that did, in "
+        f"{answer.summary.units.loss_unit}; 0 says that training on it changed nothing.",
         "p: how often chance gives a patient of this class a gap as large. For a single question it is read as it is; "
         "the list of an audit corrects it for all patients.",
         "Nothing was found does not mean that nothing is there: what would have been noticed is stated with it.",

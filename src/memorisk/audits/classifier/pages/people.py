@@ -44,6 +44,7 @@ def subgroup_section(reading: ResultView) -> list[Section]:
                 svg=figures.interval_plot(
                     column_texts(with_mean, "subgroup"),
                     *(column_numbers(with_mean, c) for c in ("mean", "low", "high")),
+                    tiers=(reading.scale.moderate, reading.scale.high),
                 ),
                 title="Mean memorization of each subgroup.",
                 caption=f"Dot: mean M over {reading.units}; line: 95 % interval over {reading.units} and trainings; "
@@ -60,10 +61,10 @@ def _answer(with_mean: pd.DataFrame, reading: ResultView) -> Text:
 
     def higher(row: Mapping[str, Any]) -> tuple[str, str]:
         """Say of a level that it is remembered more."""
-        above = f" have a mean M that is {decimal(row['difference'])} nats above that of others"
+        above = f" have a mean M that is {decimal(row['difference'])} {reading.scale.unit} above that of others"
         return f"{reading.units.capitalize()} with ", above
 
-    return subgroup_answer(with_mean, reading.units, higher, decimal, "nats")
+    return subgroup_answer(with_mean, reading.units, higher, decimal, reading.scale.unit)
 
 
 def _subgroup_table(named: pd.DataFrame, reading: ResultView) -> Table:

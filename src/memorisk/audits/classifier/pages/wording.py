@@ -23,12 +23,13 @@ from memorisk.report.result import redact as redact_result
 from memorisk.scores.twin_attacks import ATTACKS as TWIN_ATTACKS
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.verdicts.levels import POWER, VERDICT_CORRECTION, VERDICT_LEVEL, share_words
-from memorisk.statistics.verdicts.tiers import HIGH_ABOVE, INSUFFICIENT, MIN_GROUPS, MODERATE_FROM
+from memorisk.statistics.verdicts.scales import LossScale
+from memorisk.statistics.verdicts.tiers import INSUFFICIENT, MIN_GROUPS
 
 GATES = {
-    "high": f"no class may be in the HIGH tier (mean memorization above {HIGH_ABOVE}) and no {{unit}} may be flagged",
-    "moderate": f"no class may reach the MODERATE tier (mean memorization {MODERATE_FROM} or more) and no {{unit}} may "
-    "be flagged",
+    "high": "no class may be in the HIGH tier (mean memorization above {high}) and no {unit} may be flagged",
+    "moderate": "no class may reach the MODERATE tier (mean memorization {moderate} or more) and no {unit} may be "
+    "flagged",
     "never": "none, so that nothing found here stops a pipeline; the status is that of the gate “high”",
 }
 
@@ -80,6 +81,14 @@ ATTACKS: dict[str, tuple[str, str]] = {
 }
 """Title and description of each of memorisk's attacks; an attack of another package brings its own title."""
 
+_ON_GENERATORS = {
+    "loss_threshold": "Takes an image for a member if the model's error on it is small. Needs the weights only.",
+    "confidence_ratio": "Compares the model's error with that of its twin: the same as M of one pair.",
+    "lira_offline": "How unlikely the model's error would be for a model that never saw the image, from other models "
+    "trained without it.",
+}
+"""Descriptions of attacks on generators, where they differ."""
+
 PROTOCOLS = {
     "corrected": "the corrected form (the published question with its defects repaired)",
     "paper": "the paper's form (the published protocol, to be compared with published tables)",
@@ -88,6 +97,17 @@ PROTOCOLS = {
 
 UNFLAGGED = "An unflagged {unit} may be remembered, too: "
 """Words before what would have been noticed, where the audit fails; a pass has it among its reasons."""
+
+
+def explained_attacks(attacks: Sequence[str], scale: LossScale) -> list[tuple[str, str]]:
+    """Return title and description of memorisk's own among some attacks, in the order of `ATTACKS`.
+
+    Args:
+        attacks: Names of attacks, as tables hold them.
+        scale: Scale of the losses.
+    """
+    others = {} if scale.of_answers else _ON_GENERATORS
+    return [(title, others.get(name, text)) for name, (title, text) in ATTACKS.items() if name in attacks]
 
 
 def attack_title(attack: str) -> str:
@@ -143,8 +163,11 @@ def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
     ]
 
 
-def limits(design: str, units: str) -> list[str]:
+def limits(design: str, units: str, scale: LossScale) -> list[str]:
     """List what must not be read into the report."""
+    origin = f"are those of the published method ({scale.moderate} and {scale.high})"
+    if not scale.of_answers:
+        origin = f"begin at {scale.moderate} and {scale.high} {scale.unit}: at the latter {scale.effect(scale.high)}"
     scored = (
         "models on about half of the data; the released model, trained on all, may remember each image less or more"
         if design == "balanced"
@@ -163,8 +186,7 @@ def limits(design: str, units: str) -> list[str]:
         "seen, not nothing found.",
         "“Cannot be tested” means that even the strongest finding possible could not have been distinguished from "
         "chance in a class of this size. It does not mean that nothing is memorized.",
-        f"The tiers are those of the published method ({MODERATE_FROM} and {HIGH_ABOVE}). They are conventions, not "
-        "legal thresholds.",
+        f"The tiers {origin}. They are conventions, not legal thresholds.",
         "Flagging works within a class: a class that is remembered as a whole shows in its mean, not in its list.",
     ]
 
@@ -210,14 +232,13 @@ _GLOSSARY = (
     ),
     (
         "Noticeable gap",
-        "The smallest gap, in nats, with which a single {unit} of a class would have been flagged in "
-        f"{share_words(POWER)}. A gap of 2 nats: the model gives the right answer seven times the probability it would "
-        "otherwise.",
+        "The smallest gap, in {loss_unit}, with which a single {unit} of a class would have been flagged in "
+        f"{share_words(POWER)}. A gap of 2 {{loss_unit}}: {{two}}",
     ),
     (
         "Tier",
-        f"LOW: mean memorization below {MODERATE_FROM}. MODERATE: {MODERATE_FROM} to {HIGH_ABOVE}. HIGH: above "
-        f"{HIGH_ABOVE}. Insufficient evidence: fewer than {MIN_GROUPS} scored {{units}}.",
+        "LOW: mean memorization below {moderate}. MODERATE: {moderate} to {high}. HIGH: above {high}. Insufficient "
+        f"evidence: fewer than {MIN_GROUPS} scored {{units}}.",
     ),
     (
         "AUC",
@@ -237,24 +258,41 @@ _GLOSSARY = (
 )
 
 
-def glossary(unit: str, units: str) -> Sequence[tuple[str, str]]:
+_TWO_NATS = "the model gives the right answer seven times the probability it would otherwise."
+_OF_GENERATORS = {
+    "Memorization (M)": "How much better the model reconstructs an image because it was trained on that very image: "
+    "the loss of a model that never saw it minus the loss of one that did. 0 means no difference; at 1 it is one "
+    "standard deviation (SD) of what two trainings differ by on images that neither saw.",
+    "Feldman-Zhang": "",
+    "Loss": "The model's error in reconstructing an image from noise, at all levels of noise together. A level counts "
+    "the more, the less two models differ there on images that neither saw. The unit is such that these differences "
+    "have the standard deviation 1.",
+}
+"""Meanings of words in reports on generators, where they differ; empty for a word that these do not have."""
+
+
+def glossary(unit: str, units: str, scale: LossScale) -> Sequence[tuple[str, str]]:
     """Explain the words of the report to a reader without statistics.
 
     Args:
         unit: Name of a group in the singular.
         units: Name of groups in the plural.
+        scale: Scale of the losses.
     """
+    two = _TWO_NATS if scale.of_answers else f"{scale.effect(2.0)}, were gaps normally distributed."
+    others = {} if scale.of_answers else _OF_GENERATORS
+    meanings = [(word, others.get(word, meaning)) for word, meaning in _GLOSSARY]
     group = (
         "No patients were given with the data, so that each image counts as its own patient."
         if unit == "image"
         else "All images of one person, lesion or video, as given with the data. They are never divided between "
         "training and test, and they are flagged together."
     )
-    values = {"unit": unit, "units": units, "Unit": unit.capitalize(), "group": group}
-    return [(word.format(**values), meaning.format(**values)) for word, meaning in _GLOSSARY]
+    values = {"unit": unit, "units": units, "Unit": unit.capitalize(), "group": group, "two": two}
+    values |= {"loss_unit": scale.unit, "high": str(scale.high), "moderate": str(scale.moderate)}
+    return [(word.format(**values), meaning.format(**values)) for word, meaning in meanings if meaning]
 
 
-GATE_LIMITS = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM, "never": HIGH_ABOVE}
 MOST_LISTED = 12
 MOST_SHOWN = 6
 """Number of flagged patients on the first screen of the report."""
@@ -309,6 +347,17 @@ class ResultView:
     def units(self) -> str:
         """Name of groups in the plural."""
         return self.summary.units.many
+
+    @property
+    def scale(self) -> LossScale:
+        """Scale of the losses."""
+        return self.summary.units.loss_scale
+
+    @property
+    def gate_words(self) -> str:
+        """Gate of the audit in words; empty for an unknown one."""
+        scale = self.scale
+        return GATES.get(self.verdict.gate, "").format(unit=self.unit, high=scale.high, moderate=scale.moderate)
 
     @property
     def status(self) -> str:
@@ -379,7 +428,7 @@ class ResultView:
 
     def classes_above_gate(self) -> int:
         """Count the classes whose lower limit lies above the gate."""
-        limit = GATE_LIMITS.get(self.verdict.gate)
+        limit = (self.scale.gates | {"never": self.scale.high}).get(self.verdict.gate)
         few = len(self.verdict.seeds) < MIN_SEEDS
         table = self.result.per_class
         low = column_numbers(table, "excess_low" if "excess_low" in table else "low")

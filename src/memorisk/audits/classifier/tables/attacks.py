@@ -53,6 +53,7 @@ from memorisk.statistics.roc import (
 from memorisk.statistics.thresholds import seed_youden_by_folds, youden_by_folds
 from memorisk.statistics.verdicts.attack_verdict import Attack
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, SURE_RATE
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
 
 STRONGEST = "differential"
 """The attack that paper 000 names as its strongest: the loss of the model that did not see the image less its loss."""
@@ -91,13 +92,14 @@ class AttackScores:
 
 
 def attack_table(
-    evidence: Evidence, gate: float = ATTACK_GATE
+    evidence: Evidence, gate: float = ATTACK_GATE, scale: LossScale = CROSS_ENTROPY
 ) -> tuple[pd.DataFrame, dict[str, RocCurve], Agreements | None]:
     """Run all attacks on the twins of one audit.
 
     Args:
         evidence: Score table of the twins, S seeds by I items.
         gate: AUC of the null hypothesis of ``p_auc``, which is that the attack's AUC is at most this.
+        scale: Scale of the losses. A loss that is of no answer takes the weights, not an answer's probability.
 
     Returns:
         The table of ``attacks.parquet``; ROC points by attack for logarithmic axes; the agreement of M (from other
@@ -106,7 +108,10 @@ def attack_table(
     scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
     parts = {label: of_label(evidence, label) for label in (ALL, *sorted(set(evidence.items.label) - {WHOLE}))}
     rows, whole = attack_rows(evidence, scored, parts, gate), evidence.items.whole
-    if not (evidence.items.label == WHOLE).any():  # models give probabilities of single findings
+    if not scale.of_answers:
+        rows["access"] = rows["access"].where(rows["access"] != Access.PROBABILITIES, Access.WEIGHTS.value)
+        rows = rows.drop(columns=["auc_rounded", "auc_label_alone"])
+    elif not (evidence.items.label == WHOLE).any():  # models give probabilities of single findings
         for column, coarser in (
             ("auc_rounded", rounded_answers(evidence)),
             ("auc_label_alone", labels_alone(evidence)),
@@ -114,7 +119,7 @@ def attack_table(
             aucs = _mean_aucs(coarser, parts)
             rows[column] = [aucs.get(key, float("nan")) for key in zip(rows["attack"], rows["label"], strict=True)]
     curves = {a.name: _curve(replace(a, score=a.score[:, whole], role=a.role[:, whole])) for a in scored}
-    return rows, {k: v for k, v in curves.items() if v}, _agreement(evidence)
+    return rows, {k: v for k, v in curves.items() if v}, _agreement(evidence, scale)
 
 
 def attack_rows(
@@ -384,7 +389,7 @@ def _curve(attack: AttackScores) -> RocCurve | None:
     return None
 
 
-def _agreement(evidence: Evidence) -> Agreements | None:
+def _agreement(evidence: Evidence, scale: LossScale) -> Agreements | None:
     """Correlate M, from other seeds, with the success of the loss attack; in the same seed the question is circular.
 
     ``strongest`` holds both forms for the attack that the paper names as its strongest, the loss difference: its figure
@@ -394,17 +399,17 @@ def _agreement(evidence: Evidence) -> Agreements | None:
         return None
     evidence = evidence.select(evidence.items.whole)
     attacks = {attack.name: attack.on_a for attack in paper_attacks(evidence)}
-    loss_agreement = _success_by_m(evidence, attacks["loss_threshold"])
+    loss_agreement = _success_by_m(evidence, attacks["loss_threshold"], scale)
     if loss_agreement is None:
         return None
     return Agreements(
         other_seeds=loss_agreement.other_seeds,
         circular=loss_agreement.circular,
-        strongest=_success_by_m(evidence, attacks[STRONGEST]),
+        strongest=_success_by_m(evidence, attacks[STRONGEST], scale),
     )
 
 
-def _success_by_m(evidence: Evidence, attack: AttackScores) -> AttackAgreement | None:
+def _success_by_m(evidence: Evidence, attack: AttackScores, scale: LossScale) -> AttackAgreement | None:
     """Compare M with whether an attack on each seed's model accuses a member, at a threshold chosen on other folds."""
     group = evidence.items.group.astype(str)
     success = np.full(attack.score.shape, np.nan)
@@ -417,7 +422,7 @@ def _success_by_m(evidence: Evidence, attack: AttackScores) -> AttackAgreement |
             success[s, members] = folds.accused[members[used]]
     if not np.isfinite(success).any():
         return None
-    both = attack_agreement(evidence.gap, evidence.sign, success, group)
+    both = attack_agreement(evidence.gap, evidence.sign, success, group, bands=(scale.moderate, scale.high))
     return AttackAgreement(other_seeds=_of(both.other_seeds), circular=_of(both.circular))
 
 

@@ -30,6 +30,7 @@ from memorisk.statistics.verdicts.noticeable_gap import (
     power,
     seeds_needed,
 )
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
 from memorisk.statistics.verdicts.tiers import tier
 from memorisk.statistics.verdicts.uneven_gaps import (
     ClassGaps,
@@ -59,11 +60,11 @@ class ListPower:
 
     room: float = nan
     gap_nats: float = nan
-    """Noticeable gap in nats, in the stratum where least is noticed."""
+    """Noticeable gap, in the stratum where least is noticed."""
     stratum: str = ""
     """Name of that stratum (`noticeable_gap.STRATA`)."""
     strata: Mapping[str, float] = field(default_factory=dict)
-    """Noticeable gap of each stratum that has scored patients, in nats."""
+    """Noticeable gap of each stratum that has scored patients."""
     power: float = nan
     low: float = nan
     high: float = nan
@@ -102,9 +103,9 @@ class ClassFindings:
     Attributes:
         label: The class.
         counts: Numbers of images and groups of the class.
-        mean: Mean M over groups, in nats.
-        median: Median M over groups, in nats.
-        trimmed: Trimmed mean of M over groups, in nats.
+        mean: Mean M over groups, in the unit of the losses, as are the numbers below.
+        median: Median M over groups.
+        trimmed: Trimmed mean of M over groups.
         tier: Tier by the mean.
         test_mean_nats: Mean gain of unseen images.
         excess: Mean M less ``test_mean_nats``, where the design needs it.
@@ -112,7 +113,7 @@ class ClassFindings:
         prerequisite_p: p-value of the check that unseen canaries look like test images.
         groups: Rows of ``per_group``.
         images: p-values of the scored images, by item index (descriptive where groups hold several images).
-        table: Mean gap of each scored group in each seed, [G, S], in nats, signed by membership; NaN where the group
+        table: Mean gap of each scored group in each seed, [G, S], signed by membership; NaN where the group
             had no partner.
         sample: Gaps of the images, for the check of uneven ones.
         floor: Smallest p-value that each group could have had, [G]; NaN without p-values.
@@ -180,7 +181,9 @@ class ClassFindings:
         }
 
 
-def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocked: str | None) -> ClassFindings:
+def audit_class(
+    evidence: Evidence, label: str, *, prerequisite_p: float, blocked: str | None, scale: LossScale = CROSS_ENTROPY
+) -> ClassFindings:
     """Score, test and summarise one class; its list is made with those of the other classes by ``list_groups``.
 
     Args:
@@ -188,6 +191,7 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
         label: The class.
         prerequisite_p: p-value of the check that unseen canaries look like test images.
         blocked: Reason why no p-values may be given; None where they may.
+        scale: Scale of the losses.
 
     Returns:
         Mean, median and trimmed mean of the gaps with intervals, p-values and the data of the list.
@@ -234,7 +238,7 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
         mean=mean,
         median=jackknife_interval(table, "median"),
         trimmed=jackknife_interval(table, "trimmed_mean"),
-        tier=tier(mean.estimate, len(table)),
+        tier=tier(mean.estimate, len(table), scale),
         test_mean_nats=float(unseen.mean()) if unseen.size else nan,
         excess=_excess(evidence, table, unseen, mean),
         blocked=why_not or "",
@@ -293,7 +297,7 @@ def list_groups(
 
     Args:
         findings: Results of all classes, from `audit_class`.
-        options: Level and correction of the list that is shown, and the gap in nats that a pass must notice.
+        options: Level and correction of the list that is shown, and the gap that a pass must notice.
         seeds: Numbers of the seeds, [S]; the first is that of the simulated patients behind the noticeable gap.
         flip: Whether the roles of the two models are symmetric.
         advise: Whether to compute the number of models that a pass needs where these are too few.

@@ -7,27 +7,35 @@ from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence
 from memorisk.audits.classifier.result import ImageCounts, ModelsTrained, NullSample
 from memorisk.audits.classifier.tables.classes import ClassFindings
 from memorisk.scores.memorization import feldman_zhang, memorization
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
 
 NULL_SAMPLE = 4000  # values kept for the figure of members against the null
 
 
-def image_table(evidence: Evidence, findings: list[ClassFindings], per_group: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each item: losses, M, p-value, whether its group is flagged, Feldman-Zhang's memorization."""
+def image_table(
+    evidence: Evidence, findings: list[ClassFindings], per_group: pd.DataFrame, scale: LossScale = CROSS_ENTROPY
+) -> pd.DataFrame:
+    """Return a row for each item: losses, M, p-value, whether its group is flagged.
+
+    Of models that answer, it holds Feldman-Zhang's memorization, too.
+
+    Args:
+        evidence: Score table of S twin pairs by I items.
+        findings: Results of the classes, with the p-values of images.
+        per_group: Rows of groups by class.
+        scale: Scale of the losses.
+    """
     items, sign = evidence.items, evidence.sign
     m = memorization(evidence.gap, sign)
     member_loss = np.where(sign > 0, evidence.loss_a, np.where(sign < 0, evidence.loss_b, np.nan))
     outsider_loss = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
-    fz = feldman_zhang(
-        np.concatenate([evidence.correct_a, evidence.correct_b]),
-        np.concatenate([evidence.member_a, evidence.member_b]),
-    )
     p = np.full(len(items), np.nan)
     for finding in findings:
         for index, value in finding.images.items():
             p[index] = value
     flagged = set(map(tuple, per_group.loc[per_group["flagged"], ["label", "group"]].to_numpy()))
     scored = np.isfinite(m)
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "image": items.image,
             "label": items.label,
@@ -39,9 +47,17 @@ def image_table(evidence: Evidence, findings: list[ClassFindings], per_group: pd
             "n_seeds": (sign != 0).sum(axis=0),
             "loss_unseen": _mean(outsider_loss),
             "loss_seen": _mean(member_loss),
-            "fz_memorization": np.where(scored, fz.memorization, np.nan),
-            "fz_standard_error": np.where(scored, fz.standard_error, np.nan),
         }
+    )
+    if not scale.of_answers:
+        return table
+    fz = feldman_zhang(
+        np.concatenate([evidence.correct_a, evidence.correct_b]),
+        np.concatenate([evidence.member_a, evidence.member_b]),
+    )
+    return table.assign(
+        fz_memorization=np.where(scored, fz.memorization, np.nan),
+        fz_standard_error=np.where(scored, fz.standard_error, np.nan),
     )
 
 

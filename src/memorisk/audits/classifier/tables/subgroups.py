@@ -42,10 +42,10 @@ _MOST_POINTS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class SubgroupRow(ComparedLevel):
-    """A row of ``subgroups.parquet``: differences are of the mean M, in nats; the share is of flagged patients."""
+    """A row of ``subgroups.parquet``: differences are of the mean M; the share is of flagged patients."""
 
     mean: float = nan
-    """Mean M in nats, over patients and seeds."""
+    """Mean M, over patients and seeds."""
     low: float = nan
     high: float = nan
     n_flagged: int | None = None
@@ -64,8 +64,8 @@ class ScoredPatients:
 
     Attributes:
         patient: Ids, [G], ascending.
-        gaps: Mean signed gap of the patient's images in each seed, in nats, [G, S].
-        excess: Mean M of the patient's images, less the mean M of the class of each, in nats, [G].
+        gaps: Mean signed gap of the patient's images in each seed, [G, S].
+        excess: Mean M of the patient's images, less the mean M of the class of each, [G].
         label: Class of most of the patient's images, the rarer of equally frequent ones, [G].
         n_images: Number of scored images, [G].
         loss_seen: Mean loss of these images under the model of each pair that saw them, [S, G].
@@ -274,7 +274,7 @@ def subgroup_reasons(table: pd.DataFrame, gate: str, units: UnitNames) -> list[R
         return []
     reasons: list[Reason] = []
     for row in most_exposed(table).to_dict("records"):
-        kind = SubgroupAboveGate if reaches_gate(row["low"], gate) else SubgroupMoreExposed
+        kind = SubgroupAboveGate if reaches_gate(row["low"], gate, units.loss_scale) else SubgroupMoreExposed
         reasons.append(
             kind(
                 column=row["column"],

@@ -2,9 +2,10 @@
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from memorisk.audits.classifier.evidence import WHOLE, Evidence
-from memorisk.audits.classifier.result import ClassUtility, FindingsUtility
+from memorisk.audits.classifier.result import ClassUtility, DenoisingUtility, FindingsUtility
 
 
 def utility_on_test(evidence: Evidence) -> FindingsUtility | ClassUtility:
@@ -80,3 +81,37 @@ def _loss_beside_frequencies(evidence: Evidence) -> FindingsUtility:
         loss_guessing_nats=float(guessed.mean()),
         beats_guessing=None if low is None else bool(low > 0),
     )
+
+
+def denoising_utility(error: ArrayLike, trivial: ArrayLike, group: ArrayLike) -> DenoisingUtility:
+    """Compare the errors of generators on unseen images with those of a trivial prediction.
+
+    The explained share of model k is ``1 - sum_j error_kj / sum_j trivial_j``. The limit is normal, over groups (of
+    unequal size: residuals of the ratio added up within each) and models.
+
+    Args:
+        error: Errors of K models on J unseen images, [K, J].
+        trivial: Errors of the trivial prediction, such as that there is no noise, [J], above 0.
+        group: Group of each image, [J].
+
+    Returns:
+        Explained share with its limit; no limit with one group.
+
+    Example:
+        >>> error = np.full((4, 6), 0.5) + 0.01 * np.arange(24).reshape(4, 6)
+        >>> found = denoising_utility(error, np.ones(6), list("abcdef"))
+        >>> round(found.explained, 3), found.beats_guessing
+        (0.385, True)
+    """
+    errors, least = np.asarray(error, dtype=np.float64), np.asarray(trivial, dtype=np.float64)
+    of_models = 1 - errors.sum(axis=1) / least.sum()
+    explained = float(of_models.mean())
+    unit = np.unique(np.asarray(group), return_inverse=True)[1]
+    residual = np.bincount(unit, weights=least - errors.mean(axis=0) - explained * least)
+    n_units, n_models = len(residual), len(of_models)
+    if n_units < 2 or n_models < 2:
+        return DenoisingUtility(explained=explained, explained_low=None, beats_guessing=None)
+    over_groups = (residual**2).sum() / least.sum() ** 2 * n_units / (n_units - 1)
+    over_models = float(of_models.var(ddof=1)) / n_models
+    low = explained - float(scipy.stats.norm.ppf(0.975)) * float(np.sqrt(over_groups + over_models))
+    return DenoisingUtility(explained=explained, explained_low=low, beats_guessing=bool(low > 0))

@@ -20,9 +20,9 @@ from memorisk.report.statements.statement import (
     Statement,
 )
 from memorisk.runs.errors import plural
-from memorisk.statistics.verdicts.class_reasons import times_as_probable
 from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, POWER, share_words
 from memorisk.statistics.verdicts.reasons import Bearing
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale, find_scale
 
 MOST, MOST_OF_ONE = 3, 8
 """Largest numbers of sentences of a kind on the page, for several runs and for one; the model card has all."""
@@ -184,8 +184,7 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
             chance = share if value.get("flagged") else ""
             yield from some("flagged", f"{one}{of} stands out{chance}", f"{units}{of} stand out{chance}")
             if (gap := value.get("flagged_gap")) is not None:
-                times = times_as_probable(gap)
-                yield f"for half of them training on their images makes the right answer on these {times}, or more"
+                yield f"for half of them {_scale_of(audit).effect_on_person(gap)}, or more"
         else:
             yield f"nobody could have stood out, so that no list of {units} was possible"
     if kind_of(audit.kind).of_generated_set:
@@ -193,6 +192,11 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
     if audit.kind == "watch":
         yield from some("listed", "training patient stood out at the last look", "training patients stood out at the "
                         "last look")  # fmt: skip
+
+
+def _scale_of(audit: AuditStatement) -> LossScale:
+    """Return the scale of the losses of an audit of models."""
+    return find_scale(str(audit.settings.get("scale", CROSS_ENTROPY.name)))
 
 
 def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
@@ -284,8 +288,8 @@ def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
     gap = value.get("noticeable_gap")
     if audit.kind in ("classifier", "losses"):
         yield (
-            f"A single person would have been noticed in {share_words(POWER)} where training makes the right answer on "
-            f"their images {times_as_probable(gap.value)}, or more."
+            f"A single person would have been noticed in {share_words(POWER)} where "
+            f"{_scale_of(audit).effect_on_person(gap.value)}, or more."
             if gap is not None and gap.value is not None
             else "A single person could have gone unnoticed, even if strongly remembered."
         )
