@@ -2,7 +2,7 @@
 
 The file is a score table (``audits.classifier.evidence`` has its schema; docs/losses.md an example), as Parquet or CSV.
 In place of the column ``loss`` it may hold logits, one column ``logit:CLASS`` a class, from which loss, margin and
-correctness are computed.
+correctness are computed. Losses of generators: `audits.classifier.denoising_losses`.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.analysis import analyse
+from memorisk.audits.classifier.denoising_losses import LEVEL, TRIVIAL, denoising_evidence
 from memorisk.audits.classifier.evidence import SCORES, Context, Evidence, evidence_from_table, write_scores
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import LossesOptions
@@ -30,9 +31,10 @@ from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.memorization import cross_entropy, logit_margin
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
 
 LOGIT = "logit:"
-_OF_MODELS = ("split", "seed", "role", "member", "loss", "margin", "correct", "p_true")
+_OF_MODELS = ("split", "seed", "role", "member", "loss", "margin", "correct", "p_true", LEVEL, TRIVIAL)
 """Columns that say nothing of a patient."""
 
 
@@ -76,10 +78,16 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
         """Read the table and judge it, since the analysis refuses what a table hides."""
         options, path = self.options, Path(self.given["file"])
         marks = marks_to_keep(self.out, options.review)
-        table = with_losses(with_normal_ids(read_scores(path)))
-        evidence = evidence_from_table(table)
+        table = with_normal_ids(read_scores(path))
+        utility, notes = None, []
+        if options.loss_scale.of_answers:
+            table = with_losses(table)
+            evidence = evidence_from_table(table)
+        else:
+            evidence, utility, n_levels = denoising_evidence(table)
+            notes = [_joined_note(n_levels)]
         refuse_placeholders(_named_groups(evidence).tolist(), "")
-        check_models_differ(evidence)
+        check_models_differ(evidence, options.loss_scale)
         progress("computing numbers", 0, 1)
         doubts, fingerprint = loss_id_doubts(evidence), file_fingerprint(path)
         alone = evidence.items.group.astype(str) == evidence.items.image.astype(str)
@@ -93,8 +101,10 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
             id_doubts=doubts,
             groups_given=not alone.all(),
             n_without_group=0 if alone.all() else int(alone.sum()),
-            notes=_notes(evidence, doubts, hides_ids=options.redact or options.pseudonymise),
+            notes=[*_notes(evidence, doubts, hides_ids=options.redact or options.pseudonymise), *notes],
             columns=_columns(table, options.by),
+            scale=options.loss_scale.name,
+            utility=utility,
         )
         result = analyse(evidence, options, context)
         progress("computing numbers", 1, 1)
@@ -107,7 +117,7 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
     def write(self, run: RunFolder, evidence: _JudgedLosses, names: Pseudonyms, progress: Progress) -> Result:
         """Write the table, the result and the page."""
         result = names.result(evidence.result)
-        write_scores(run / SCORES, names.evidence(evidence.evidence))
+        write_scores(run / SCORES, names.evidence(evidence.evidence), self.options.loss_scale)
         result.save(run.path, beside=(SCORES,))
         keep_marks(run.path, evidence.marks, result.per_group, names)
         write_report(run, result, pictures=None, redact=self.options.redact)
@@ -116,7 +126,7 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
 
 def _columns(table: pd.DataFrame, by: tuple[str, ...]) -> tuple[Subgroups, ...]:
     """Read the levels of patients from the rows of the first model that names them, one row per image."""
-    images = table.drop_duplicates(["image", "label"])
+    images = table.drop_duplicates([name for name in ("image", "label") if name in table])
     patients = images["group"] if "group" in images else images["image"]
     others = images.drop(columns=[name for name in images if name in _OF_MODELS or _is_logit(name)])
     return subgroups(others, patients.where(patients.notna(), images["image"]).tolist(), by)
@@ -157,13 +167,14 @@ def loss_id_doubts(evidence: Evidence) -> list[IdDoubt]:
     return id_doubts(_named_groups(evidence).tolist(), mixes)
 
 
-def check_models_differ(evidence: Evidence) -> None:
+def check_models_differ(evidence: Evidence, scale: LossScale = CROSS_ENTROPY) -> None:
     """Refuse tables in which a model occurs twice, gives every image one loss, or has errors in place of losses.
 
     No gap could be noticed in them, and what is read off errors is in no unit that the verdict knows.
 
     Args:
         evidence: The losses of all models.
+        scale: Scale of the losses.
 
     Raises:
         InputError: Two models have the same loss for every image, or a model has one loss for all, or only 0 and 1.
@@ -177,7 +188,7 @@ def check_models_differ(evidence: Evidence) -> None:
                 raise InputError(
                     f"{name} has the loss {loss[0]:g} for each of the {len(loss):,} images: give losses, not a constant"
                 )
-            if len(loss) > 1 and np.isin(loss, (0, 1)).all():
+            if scale.of_answers and len(loss) > 1 and np.isin(loss, (0, 1)).all():
                 raise InputError(
                     f"column loss holds nothing but 0 and 1 for {name}, as errors do: give the loss of each image, the "
                     "cross-entropy of the true label in nats, or logits in columns logit:CLASS (docs/losses.md)"
@@ -200,6 +211,17 @@ def _notes(evidence: Evidence, doubts: list[IdDoubt], *, hides_ids: bool) -> lis
             "of images, from the classes' shares and from the number of images a model was trained on."
         )
     return notes
+
+
+def _joined_note(n_levels: int) -> str:
+    """Say in which unit a generator's losses are."""
+    levels = ""
+    if n_levels > 1:
+        levels = (
+            f"The losses of {n_levels} noise levels are joined: a level counts the more, the less two models differ "
+            "there on test images. "
+        )
+    return f"{levels}Losses are in standard deviations of what two models differ by on test images (SD)."
 
 
 def read_scores(path: Path) -> pd.DataFrame:

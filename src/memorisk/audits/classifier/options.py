@@ -14,7 +14,7 @@ from memorisk.runs.options import By, CheckpointSeconds, Device, OneImagePerPati
 from memorisk.runs.settings import check_between, check_counts, check_finite, check_types, settings_of
 from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, FunctionOptions
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, VERDICT_LEVEL
-from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, NOISE_ERROR, LossScale
 from memorisk.training.engine.options import Models, SplitSeed, TrainOptions, Weights, refuse_repeated
 
 WORKER_MODULES = ("memorisk.training.classifiers.jobs", "memorisk.images.pixels")
@@ -79,13 +79,22 @@ class AnalysisOptions:
             raise InputError(f"notice is {self.notice}; it must be a number of {self.loss_scale.unit} above 0, as in 2")
 
 
-@grouped("design", essential="random_split")
+@grouped("design", essential="of random_split")
 @dataclass(frozen=True, kw_only=True)
 class LossesOptions(AnalysisOptions, ReportOptions):
     """Settings of `memorisk audit losses`."""
 
+    of: Literal["classifier", "generator"] = "classifier"
+    """Models of the losses: a classifier's losses are cross-entropies in nats, a generator's are errors of denoising in
+    any unit, where the column level may name the noise level."""
+
     random_split: bool = True
     """Canaries and test images are a random split by group. Without one the audit computes no p-values."""
+
+    @property
+    def loss_scale(self) -> LossScale:
+        """Return the scale of the losses that are analysed."""
+        return NOISE_ERROR if self.of == "generator" else CROSS_ENTROPY
 
 
 @grouped(
