@@ -20,6 +20,7 @@ from memorisk.statistics.verdicts import class_reasons
 from memorisk.statistics.verdicts.levels import MARK_LEVEL, PASS_POWER, POWER, VERDICT_LEVEL, share_words
 from memorisk.statistics.verdicts.reasons import REASONS, Reason
 from memorisk.statistics.verdicts.remedies import Ways
+from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
 
 SOURCES = Path(memorisk.__file__).parent
@@ -76,6 +77,21 @@ def test_a_reason_renders_in_every_form(code: str, n: int) -> None:
     record = json.loads(json.dumps(to_json(reason) | reason.as_record()))
     assert {"code", "bears_on", "gravity", "text", "plain", "remedy"} <= record.keys()
     assert record["code"] == code
+
+
+OF_LOSSES = [
+    code for code, kind in REASONS.items() if re.search(r"statistics\.verdicts|classifier\.reasons", kind.__module__)
+]
+
+
+@pytest.mark.parametrize("code", OF_LOSSES)
+def test_a_reason_of_a_generator_speaks_of_no_answer_and_of_no_nats(code: str) -> None:
+    """Losses of generators are in SD; the same reason of a classifier may name nats, logits, answers."""
+    units = UnitNames("patient", "patients", NOISE_ERROR.name)
+    reason: Reason = dataclasses.replace(example_of(REASONS[code], 3), units=units)
+    sentences = " ".join([reason.text, reason.plain, reason.remedy, reason.next_step])
+    assert re.findall(r"\bnats?\b|accuracy|answer|logit", sentences) == []
+    assert reason.as_record()["units"]["scale"] == NOISE_ERROR.name
 
 
 @pytest.mark.parametrize("code", REASONS)

@@ -99,17 +99,16 @@ def times_as_probable(gap: float) -> str:
 def cases_told_apart(gap: float) -> str:
     """Say how often the larger gap is that of a training image, of one and a new one: Phi(gap / sqrt 2).
 
-    Gaps are taken for normally distributed, with the same spread for both.
+    Gaps are taken for normally distributed, with the same spread for both; more than 99 is written as 99.
 
     Args:
         gap: Mean gap of the training image in standard deviations of the gaps of unseen images.
 
     Example:
         >>> cases_told_apart(0.0), cases_told_apart(2.0), cases_told_apart(9.0)
-        ('50 of 100 cases', '92 of 100 cases', 'more than 99 of 100 cases')
+        ('50 of 100 cases', '92 of 100 cases', '99 of 100 cases')
     """
-    cases = 100 * NormalDist().cdf(gap / math.sqrt(2))
-    return f"{cases:.0f} of 100 cases" if cases < 99.5 else "more than 99 of 100 cases"
+    return f"{min(99.0, 100 * NormalDist().cdf(gap / math.sqrt(2))):.0f} of 100 cases"
 
 
 CROSS_ENTROPY = LossScale(
