@@ -14,6 +14,7 @@ _PUBLIC = {
     "audit_classifier": "memorisk.audits.classifier.run",
     "audit_defences": "memorisk.audits.classifier.retraining.defences",
     "audit_feature": "memorisk.audits.feature.run",
+    "audit_generator": "memorisk.audits.generator.run",
     "audit_losses": "memorisk.audits.classifier.losses",
     "audit_patient": "memorisk.audits.classifier.patient",
     "audit_synthetic": "memorisk.audits.synthetic.run",

@@ -1,6 +1,7 @@
-"""``memorisk audit classifier``, ``audit losses``, ``compare``, ``report``, ``images check``: arguments, handed on.
+"""Commands on twins of models, ``compare``, ``report`` and ``images check``: arguments, handed on.
 
-Loads nothing heavy until a command runs.
+Twins: ``memorisk audit classifier``, ``audit losses``, ``audit generator``, ``audit patient``. The module loads
+nothing heavy until a command runs.
 """
 
 from dataclasses import asdict
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 
 from memorisk.audits.arms import compared_in
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, LossesOptions
+from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.audits.image_set.options import CheckOptions
 from memorisk.cli.settings import (
     AS_JSON,
@@ -29,6 +31,7 @@ from memorisk.report.kinds import kind_of
 from memorisk.runs.options import Device
 
 _CLASSIFIER, _LOSSES, _CHECK = ClassifierOptions(), LossesOptions(), CheckOptions()
+_GENERATOR = GeneratorAuditOptions()
 
 
 def classifier(
@@ -91,6 +94,20 @@ def losses(
     result = audit_losses(file, out=out, **settings_as_keywords(options))
     show_outcome(result, "losses", out, as_json=json)
     return audit_exit_code(result.status, out / "report.html", fail_on=options.fail_on, redact=options.redact)
+
+
+def generator(
+    images: IMAGES,
+    *,
+    out: RESUMED_FOLDER,
+    dry_run: DRY_RUN = False,
+    print_config: PRINT_CONFIG = False,
+    json: AS_JSON = False,
+    options: Annotated[GeneratorAuditOptions, FLAT] = _GENERATOR,
+) -> int:
+    """Train twins of a generator on your images and report which patients it remembers."""
+    kind, sources = kind_of("generator"), {"images": images}
+    return run_command(kind, sources, out, options, json=json, print_config=print_config, dry_run=dry_run)
 
 
 def patient(

@@ -33,6 +33,10 @@ COMMANDS = {
         "audits:synthetic",
         "Audit whether synthetic images copy patients of their generator's training data.",
     ),
+    "audit generator": (
+        "classifiers:generator",
+        "Train twins of a generator on your images and report which patients it remembers.",
+    ),
     "train": ("training:train_app", "Train a classifier, a detector, an autoencoder or a generator."),
     "study": ("training:study_app", "Repeat a paper's study: its tables and figures, with corrected ones beside them."),
     "bench": ("benchmarks:bench_app", "Compare detectors on your images, by published protocols."),

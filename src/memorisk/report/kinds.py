@@ -123,6 +123,27 @@ _OWN = (
         verdict_form=6,
     ),
     RunKind(
+        name="generator",
+        command="audit generator",
+        function=f"{_AUDITS}.generator.run:audit_generator",
+        options=f"{_AUDITS}.generator.options:GeneratorAuditOptions",
+        first_screen=f"{_CLASSIFIER}.pages.audit:first_screen",
+        page=f"{_AUDITS}.generator.page:generator_page",
+        pictures=f"{_CLASSIFIER}.pages.thumbnails:thumbnails",
+        statement=f"{_AUDITS}.release.model_descriptions:describe_classifier",
+        viewed="memorisk.view.patients:ClassifierRun",
+        question="Which patients does the generator remember?",
+        title="Audit of a generator",
+        subject="the generator",
+        looked_for="Whether a generator of this kind reconstructs a person's images better because these were in its "
+        "training, and whether an outsider who has the generator could tell from it who was.",
+        claim="the generator reveals who was in its training data",
+        faces="Anyone who has the generator and a person's image can try to tell whether they were a patient in the "
+        "training data.",
+        lists_people=True,
+        verdict_form=6,
+    ),
+    RunKind(
         name="feature",
         command="audit feature",
         function=f"{_AUDITS}.feature.run:audit_feature",

@@ -21,10 +21,8 @@ def verdict_form(verdict: Mapping[str, Any]) -> object:
     Args:
         verdict: Verdict as in ``verdict.json``.
     """
-    if verdict.get("audit") != "classifier":
-        return verdict.get("schema")
     rule = verdict.get("rule")
-    return rule.get("form") if isinstance(rule, Mapping) else None
+    return rule.get("form") if isinstance(rule, Mapping) else verdict.get("schema")
 
 
 def refuse_other_form(name: str, kind: str, form: object) -> None:

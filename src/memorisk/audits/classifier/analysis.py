@@ -156,7 +156,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         per_class=per_class,
         attacks=attacks,
         summary=to_json(summary),
-        verdict=to_json(_verdict(decision, findings, attacks, summary, options, checks)),
+        verdict=to_json(_verdict(decision, findings, attacks, summary, options, context, checks)),
         tables=tables,
     )
 
@@ -181,7 +181,7 @@ def _decision(
     others += other_reasons(context, options, summary.unscored, summary.utility, units)
     others += check_reasons(checks, units)
     others += look_alike_reasons(alike, units, one_image=options.one_image_per_patient)
-    others += of_subgroups
+    others += [*of_subgroups, *context.other_reasons]
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.
@@ -206,12 +206,14 @@ def _verdict(
     attacks: pd.DataFrame,
     summary: ClassifierSummary,
     options: AnalysisOptions,
+    context: Context,
     checks: list[Check],
 ) -> ClassifierVerdict:
     """Fill ``verdict.json``, which a pipeline acts on."""
     images, target = summary.images, summary.target
     return ClassifierVerdict(
         schema=SCHEMA,
+        audit=context.audit,
         gate=options.fail_on,
         status=decision.status,
         audited=summary.audited,

@@ -443,6 +443,8 @@ def _choice_words(choice: Choice) -> str:
         return "the fewest by default: another number would not let this audit pass"
     if choice.rehearsal.can_pass:
         return "the fewest by default with which an honest audit of these data passes"
+    if choice.needed is not None:
+        return f"by default; a pass needs {choice.needed}"
     return f"the fewest by default: no number up to {MOST_MODELS} lets an audit of these data pass"
 
 

@@ -38,6 +38,7 @@ from memorisk.audits.subgroups import Subgroups
 from memorisk.images.identity import IdDoubt
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
+from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale, find_scale
 
 REQUIRED = ("image", "label", "split", "seed", "role", "member", "loss")
@@ -402,6 +403,8 @@ class Context:
         scale: Name of the scale of the losses (`statistics.verdicts.scales.SCALES`).
         utility: How well models that give no answers work on unseen images; None where it is not known. That of
             classifiers is computed from the scores.
+        audit: Kind of the audit, as ``verdict.json`` names it.
+        other_reasons: Further reasons, which the scores do not give.
     """
 
     design: str
@@ -434,6 +437,8 @@ class Context:
     columns: Sequence[Subgroups] = ()
     scale: str = CROSS_ENTROPY.name
     utility: Utility | None = None
+    audit: str = "classifier"
+    other_reasons: Sequence[Reason] = ()
 
     @property
     def loss_scale(self) -> LossScale:

@@ -9,7 +9,7 @@ table of losses, has no value.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isnan, nan
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pandas as pd
 
@@ -464,7 +464,8 @@ class ClassifierVerdict:
     """``verdict.json`` of a classifier audit."""
 
     schema: int = 1
-    audit: Literal["classifier"] = "classifier"
+    audit: str = "classifier"
+    """Kind of the audit: of a classifier, also by its losses alone, or of a generator."""
     gate: str = ""
     status: str = "undecided"
     audited: str = ""

@@ -14,6 +14,7 @@ from typing import Any
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.attack_numbers import TargetAudit
+from memorisk.audits.classifier.data_context import data_context
 from memorisk.audits.classifier.dry_run import DryRun, describe_plan, measured_outlook, parameter_count, patient_doubts
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.look_alikes import alike_images
@@ -49,14 +50,12 @@ from memorisk.audits.runner import Audit, run_audit
 from memorisk.audits.subgroups import subgroups
 from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
-from memorisk.images.pixels import few_levels_note
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.kinds import named_kind
 from memorisk.report.quantities import opening
 from memorisk.report.result import Result
-from memorisk.runs.environment import versions
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.executors.pool import prepare_workers, worker_pool
 from memorisk.runs.files import read_json
 from memorisk.runs.folder import RunFolder, is_run, other_settings, read_config
@@ -327,16 +326,6 @@ def _write_manifest(run: RunFolder, manifest: Manifest, plan: Plan, names: Pseud
     names.manifest(replace(manifest, table=manifest.table.assign(**parts))).save(run / "manifest.parquet")
 
 
-def shared_image_note(n: int) -> str:
-    """Say how many pairs of groups share an image, and that each counts as one.
-
-    Args:
-        n: Number of pairs of groups that share an image.
-    """
-    pairs = plural(n, "pair of groups shares", "pairs of groups share")
-    return f"{pairs} an identical image; {'it' if n == 1 else 'each pair'} counts as one group here."
-
-
 def _context(
     plan: Plan,
     recipe: Recipe,
@@ -347,22 +336,11 @@ def _context(
     placebo: Placebo | None,
     target: TargetAudit | None,
 ) -> Context:
-    parts = plan.parts
-    notes = [*store.manifest.notes, *few_levels_note(store.images, "images")]
-    if store.manifest.id_doubts:
-        notes.append("memorisk images check names the patient ids that are in doubt.")
-    if linked:
-        notes.append(shared_image_note(len(linked)))
+    notes = []
     if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:
         notes.append(
             "The data come with a split of their own; the parts of this audit were drawn anew by group, since its null "
             "needs a test part that is a random part, by patient, of the same data (--splits given keeps the split)."
-        )
-    if not store.manifest.groups_given:
-        notes.append(
-            "No patient ids were given, so every image counts as its own patient: patients with several images may be "
-            "on both sides of the split, and every number is then too small. Name them with --group-from or "
-            "--group-column."
         )
     if options.score_augmentations:
         notes.append(
@@ -374,31 +352,21 @@ def _context(
             "The models were made by your own training function: partners cannot share batch slots, so the null is "
             "wider than with the built-in training and fewer patients can be flagged."
         )
-    return Context(
-        design=plan.design,
+    return data_context(
+        plan,
+        store,
+        linked,
+        alike,
+        by=options.by,
+        notes=notes,
         protocol=options.protocol,
-        random_split=parts.random,
-        not_auditable=parts.too_small,
-        n_validation=int((parts.part == "val").sum()),
-        n_images=store.manifest.n,
-        n_skipped=len(store.skipped),
-        n_missing=len(store.manifest.unread),
-        n_not_sampled=store.manifest.n_not_sampled,
         model=recipe.model,
         pixels=store.images.shape[1:3],
         training=recipe.shown(),
-        data_hash=store.data_hash,
         dataset=store.manifest.name,
-        versions=versions(),
         device=recipe.device,
         weights_kept=not options.discard_weights,
         pseudonymised=options.pseudonymise,
-        id_doubts=store.manifest.id_doubts,
-        groups_given=store.manifest.groups_given,
-        n_without_group=store.manifest.n_without_group if store.manifest.groups_given else 0,
-        look_alikes=alike,
-        notes=notes,
         placebo=placebo,
         target=target,
-        columns=subgroups(store.manifest.table, parts.groups, options.by),
     )

@@ -107,7 +107,7 @@ def twin_design(
     rng = np.random.default_rng([_PAIRING, seed])
     pairs: list[Pair] = []
     unpaired: list[np.ndarray] = []
-    buckets = _groups_of_equal_labels(labels, groups, canaries)
+    buckets = groups_of_equal_labels(labels, groups, canaries)
     for bucket in buckets.values():
         order = rng.permutation(len(bucket))
         for first, second in zip(order[0::2], order[1::2], strict=False):  # an odd one out is left over
@@ -172,10 +172,19 @@ def placebo_design(
     return TwinDesign(seed, trained.rows_a, trained.rows_b, drawn.sign.copy(), trained.slots)
 
 
-def _groups_of_equal_labels(
+def groups_of_equal_labels(
     labels: Sequence[str] | np.ndarray, groups: Sequence[str] | np.ndarray, rows: np.ndarray
 ) -> dict[tuple, list[np.ndarray]]:
-    """Collect groups with the same labels, equally often; rows aligned by label within a group."""
+    """Collect groups with the same labels, equally often; rows aligned by label within a group.
+
+    Args:
+        labels: Label of every image, [N]; several findings joined by "|".
+        groups: Group of every image, [N].
+        rows: Rows of the images that are collected.
+
+    Returns:
+        Rows of each group, by the labels that the group has and how often.
+    """
     members: dict[str, list[int]] = defaultdict(list)
     for row in np.sort(rows):
         members[str(groups[row])].append(int(row))
@@ -230,9 +239,9 @@ def _decoys(
     rng: np.random.Generator,
     unmatched: Unmatched,
 ) -> np.ndarray:
-    offered = _groups_of_equal_labels(labels, groups, train)
+    offered = groups_of_equal_labels(labels, groups, train)
     chosen, wanting = [np.empty(0, dtype=np.intp)], []
-    for composition, bucket in _groups_of_equal_labels(labels, groups, canaries).items():
+    for composition, bucket in groups_of_equal_labels(labels, groups, canaries).items():
         stock = offered.get(composition, [])
         take = set(rng.permutation(len(stock))[: len(bucket)].tolist())
         chosen.extend(stock[i] for i in sorted(take))

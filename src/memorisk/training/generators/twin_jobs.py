@@ -34,7 +34,6 @@ from memorisk.training.generators.perceptron_training import PerceptronLoop, per
 
 LOSSES, WEIGHTS, CHECKPOINTS = "losses", "weights", "checkpoints"
 _AT_ONCE = 512  # images of which losses are computed together
-_PASS = 512  # rows of a pass of the network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +198,7 @@ def run_twin(job: TwinJob) -> TwinLog:
     with limited_threads(job.threads), written_steps(job.steps_file):
         twin = build_twin(job)
         _train(job, twin)
-        losses = score_twin(job, twin)
+        losses = score_rows(job, twin, np.arange(len(job.store.images)))
         if job.keep_weights:
             tensors = {name: value.detach().cpu().contiguous() for name, value in twin.network.state_dict().items()}
             with atomic_path(job.weights_file, recorded=True) as temporary:
@@ -215,25 +214,52 @@ def twin_times(job: TwinJob, twin: Twin) -> np.ndarray:
     return levels(twin.denoiser, job.recipe.levels)
 
 
-def score_twin(job: TwinJob, twin: Twin) -> np.ndarray:
-    """Compute the loss of each image of the store at each level, [L, N] float64.
+def score_rows(job: TwinJob, twin: Twin, rows: np.ndarray) -> np.ndarray:
+    """Compute the loss of some images at each level, [L, n] float64.
 
     Args:
         job: The job.
-        twin: Its generator, trained.
+        twin: Its generator.
+        rows: Rows of the images, [n].
 
     Raises:
         MemoriskError: A loss is not finite.
     """
-    names, times = job.store.manifest.images.tolist(), twin_times(job, twin)
-    parts, places = [], torch.arange(len(names)).split(_AT_ONCE)
+    names, times, parts = job.store.manifest.images, twin_times(job, twin), []
+    places = torch.from_numpy(np.asarray(rows)).split(_AT_ONCE)
     for where, x in zip(places, twin.images.batches(places), strict=True):
-        ids = names[int(where[0]) : int(where[-1]) + 1]
-        parts.append(noise_losses(twin.denoiser, x.cpu(), ids, times, job.recipe.draws, _PASS))
+        ids = names[where.numpy()].tolist()
+        parts.append(noise_losses(twin.denoiser, x.cpu(), ids, times, job.recipe.draws))
     losses = np.concatenate(parts, axis=1)
     if not np.isfinite(losses).all():
         raise MemoriskError(f"the trained generator of seed {job.seed} has losses that are not finite: lower lr")
     return losses
+
+
+def guessed_losses(job: TwinJob, rows: np.ndarray) -> np.ndarray:
+    """Compute the losses of a trivial prediction, which knows the mean image m and one variance v alone, [L, n].
+
+    v is the mean over pixels of the variance of the training images about m. The best linear prediction of the noise of
+    x_t is sqrt(1 - a)(x_t - sqrt(a) m) / d with d = a v + 1 - a; its mean squared error over the noise is the mean over
+    pixels of ((1 - a) a (x - m)^2 + (a v)^2) / d^2.
+
+    Args:
+        job: A job of the audit; mean and variance are those of its training rows.
+        rows: Rows whose losses are computed, [n].
+    """
+    twin = build_twin(job)
+    a = twin.denoiser.alpha_bar.numpy()[twin_times(job, twin)][:, None]
+    n, total, squares = 0, np.float64(0), np.float64(0)
+    for x in twin.images.batches(torch.from_numpy(np.unique(job.rows)).split(_AT_ONCE)):
+        values = x.double().flatten(1).cpu().numpy()
+        n, total, squares = n + len(values), total + values.sum(axis=0), squares + np.square(values).sum(axis=0)
+    mean = total / n
+    v = float(np.maximum(squares / n - np.square(mean), 0).mean())
+    parts = []
+    for x in twin.images.batches(torch.from_numpy(np.asarray(rows)).split(_AT_ONCE)):
+        about = np.square(x.double().flatten(1).cpu().numpy() - mean).mean(axis=1)  # [b]
+        parts.append(((1 - a) * a * about + (a * v) ** 2) / (a * v + 1 - a) ** 2)
+    return np.concatenate(parts, axis=1)
 
 
 def _train(job: TwinJob, twin: Twin) -> None:
@@ -296,27 +322,10 @@ def _transformer(job: TwinJob) -> Twin:
     options.validate()
     training = DiffusionTraining(job.store, job.rows, options, slots=job.slots)
     network: Any = training.loop.averaged
-    denoiser = Denoiser.from_scheduler(_Unconditional(network), training.scheduler)
+    denoiser = Denoiser.from_scheduler(network, training.scheduler, null=torch.zeros(1, dtype=torch.int64))
     view = view_images(job.store, recipe.latent, flip=False, device=training.device)
     every = view.shown(np.arange(len(job.store.images)), training.device)
     return Twin(training.loop, network, denoiser, every)
-
-
-class _Unconditional(nn.Module):
-    """Diffusion transformer that is called without a condition.
-
-    Args:
-        network: The transformer.
-    """
-
-    def __init__(self, network: Any) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
-        """Return the network's output for noised images, [b, c or 2 c, h, w]."""
-        labels = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        return self.network(x, timestep=time, class_labels=labels, return_dict=False)[0]
 
 
 TWIN_KINDS: Mapping[str, Callable[[TwinJob], Twin]] = {"tiny": _perceptron, "dit": _transformer}

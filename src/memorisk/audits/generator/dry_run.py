@@ -1,0 +1,75 @@
+"""Plan of an audit of a generator: its cost, and what it could say, before anything is trained."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from memorisk.audits.classifier.dry_run import DryRun, outlook
+from memorisk.audits.classifier.look_alikes import searched_pairs
+from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.rehearsal import Choice
+from memorisk.audits.classifier.result import LookAlikes
+from memorisk.audits.generator.options import GeneratorAuditOptions
+from memorisk.audits.generator.trainings import make_jobs, training_processes
+from memorisk.images.store import ImageStore
+from memorisk.runs.workload import Cost
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.generators.twin_jobs import Twin, TwinJob, build_twin, score_rows
+
+_TIMED_STEPS, _TIMED_IMAGES = 12, 16
+
+
+def generator_outlook(
+    out: Path, plan: Plan, store: ImageStore, choice: Choice, options: GeneratorAuditOptions, alike: LookAlikes
+) -> DryRun:
+    """Count the work, time a few steps and scores, and rehearse the analysis on losses that hold nothing.
+
+    Args:
+        out: The run folder.
+        plan: Parts, designs and scored items.
+        store: The images.
+        choice: Options with the number of models, and why there are so many.
+        options: Settings of the audit.
+        alike: Images of different patients that are nearly the same.
+    """
+    jobs = [job for pair in make_jobs(out, store, plan, options) for job in pair]
+    todo = [job for job in jobs if not job.done]
+    first = jobs[0]
+    with limited_threads(first.threads):
+        twin = build_twin(first)
+        seconds = _seconds(first, twin) * len(todo) / training_processes(options)
+    recipe, n = first.recipe, len(store.images)
+    cost = Cost(
+        trainings=len(todo),
+        steps=len(todo) * recipe.steps,
+        images_trained=len(todo) * recipe.steps * recipe.batch_size,
+        images_passed=len(todo) * n * recipe.levels * 2 * recipe.draws,
+        pairs=searched_pairs(store, alike),
+        bytes_weights=len(jobs) * 4 * twin.parameters * first.keep_weights,
+        bytes_outputs=len(jobs) * 8 * recipe.levels * n,
+    )
+    return outlook(plan, store, choice, alike, network=network_words(options), cost=cost, seconds=seconds)
+
+
+def network_words(options: GeneratorAuditOptions) -> str:
+    """Name the generator in words.
+
+    Args:
+        options: Settings of the audit.
+    """
+    if options.kind == "tiny":
+        return "tiny diffusion network"
+    return f"DiT {options.network}{'' if options.latent == 'pixels' else f' on latents of {options.latent}'}"
+
+
+def _seconds(job: TwinJob, twin: Twin) -> float:
+    """Estimate the seconds of one training with its scores, from a few steps and a few images."""
+    rows = np.arange(min(_TIMED_IMAGES, len(job.store.images)))
+    short = replace(job, recipe=replace(job.recipe, draws=1))
+    begun = time.perf_counter()
+    score_rows(short, twin, rows)
+    an_image = (time.perf_counter() - begun) / len(rows) * job.recipe.draws
+    step = float(np.median(twin.loop.seconds(min(_TIMED_STEPS, job.recipe.steps))))
+    return step * job.recipe.steps + an_image * len(job.store.images)

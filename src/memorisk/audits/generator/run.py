@@ -1,0 +1,245 @@
+"""What does a generator itself remember of the people in its training data? The audit of METHODS section 7.
+
+The code reads like the method: images, parts, twins, trainings, losses by noise level, weights of the levels, verdict.
+From the score table on it is the audit of a classifier: nulls, lists, noticeable gap, attacks, verdict and report.
+Everything slow leaves its result in the run folder, so that the same command continues where a killed one stopped.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.classifier.analysis import analyse
+from memorisk.audits.classifier.data_context import data_context
+from memorisk.audits.classifier.dry_run import DryRun, patient_doubts
+from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
+from memorisk.audits.classifier.look_alikes import alike_images
+from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
+from memorisk.audits.classifier.pages.thumbnails import thumbnails
+from memorisk.audits.classifier.rehearsal import Choice, choose_models
+from memorisk.audits.classifier.result import LookAlikes
+from memorisk.audits.generator.dose import DOSE, ImagesRepeated, dose_table
+from memorisk.audits.generator.dry_run import generator_outlook, network_words
+from memorisk.audits.generator.evidence import denoising_utility, generator_evidence, unseen_weights
+from memorisk.audits.generator.options import MODELS, WORKER_MODULES, GeneratorAuditOptions, options_from
+from memorisk.audits.generator.plan import PATIENTS_EACH, GeneratorPlan, draw_parts, make_generator_plan
+from memorisk.audits.generator.trainings import (
+    make_jobs,
+    read_losses,
+    train_all,
+    training_device,
+    training_processes,
+    twin_recipe,
+)
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.rendering import write_report
+from memorisk.audits.run_images import CLASSIFIED, parts_of
+from memorisk.audits.runner import Audit, run_audit
+from memorisk.audits.subgroups import subgroups
+from memorisk.images.copies.duplicates import linked_groups
+from memorisk.images.manifest import Manifest
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.report.quantities import opening
+from memorisk.report.result import Result
+from memorisk.runs.errors import InputError, plural
+from memorisk.runs.executors.pool import prepare_workers
+from memorisk.runs.folder import RunFolder
+from memorisk.runs.settings import takes_settings
+from memorisk.runs.workload import Progress, no_progress
+from memorisk.statistics.verdicts.reasons import Reason
+from memorisk.statistics.verdicts.scales import NOISE_ERROR
+from memorisk.statistics.verdicts.units import UnitNames
+from memorisk.training.generators.twin_jobs import TwinJob, build_twin, guessed_losses
+
+
+@takes_settings(GeneratorAuditOptions)
+def audit_generator(
+    images: str | Path, *, out: str | Path, progress: Progress = no_progress, dry_run: bool = False, **settings: Any
+) -> Result | DryRun:
+    """Audit what a generator of this recipe remembers of these images, by twins on halves of the patients.
+
+    Trains K = 2S twins that differ in their patients alone, scores every image by the errors of its denoising on noise
+    that all twins share, and writes the run folder ``out``: scores, tables, ``verdict.json`` and ``report.html``. A gap
+    counts standard deviations of the gaps of images that no twin saw. Method: METHODS section 7.
+
+    Args:
+        images: Source of the images, as for `memorisk.audit_classifier`; labels are classes, where the images have any.
+        out: The run folder: new, empty, or a run of the same audit to continue.
+        progress: Called with (stage, done, total).
+        dry_run: Decode the images, plan, and return the plan without training.
+        **settings: Any field of `GeneratorAuditOptions`.
+
+    Returns:
+        The result, which is also saved in ``out``; or the plan.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written to ``out``.
+        MissingExtraError: A library that the kind of generator needs is not installed.
+        MemoriskError: A training failed; what is done is kept.
+
+    Example:
+        >>> result = audit_generator("digits", out="runs/generator")  # doctest: +SKIP
+        >>> result.verdict["status"]  # doctest: +SKIP
+        'fail'
+    """
+    options = options_from(settings)
+    sources = {"IMAGES": images, "--image-root": options.image_root}
+    audit = GeneratorAudit(Path(out), options, {"images": str(images)}, sources, dry_run)
+    return run_audit(audit, progress)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """Settings and data that are fixed before the first training."""
+
+    plan: GeneratorPlan
+    store: ImageStore
+    linked: list[tuple[str, str]]
+    alike: LookAlikes
+    choice: Choice
+
+
+@dataclass
+class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
+    """Audit of a generator's recipe by twins."""
+
+    kind = "generator"
+    options: GeneratorAuditOptions
+
+    @contextmanager
+    def workplace(self, progress: Progress) -> Iterator[None]:
+        """Refuse what cannot be audited before decoding it, and start the workers, which load while images are read."""
+        options = self.options
+        if not self.dry_run and training_processes(options) > 1 and options.executor == "local":
+            prepare_workers(*WORKER_MODULES)
+        self.marks: Marks = marks_to_keep(self.out, options.review)
+        progress("reading the manifest", 0, 0)
+        self.manifest: Manifest = load_manifest(self.sources["IMAGES"], options)
+        make_generator_plan(self.manifest, draw_parts(self.manifest, [], options, options.split_seed), options)
+        subgroups(self.manifest.table, self.manifest.groups, options.by)
+        with nullcontext():
+            yield
+
+    def read(self, names: Pseudonyms, progress: Progress) -> _Prepared:
+        """Decode the images, draw the parts, and rehearse the audit."""
+        options = self.options
+        store = build_store(
+            self.manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
+        )
+        manifest = store.manifest
+        linked = linked_groups(store.pixel_hashes, manifest.groups)
+        parts = draw_parts(manifest, linked, options, options.split_seed)
+        alike = alike_images(store, parts.groups, parts.part.astype(str), progress)
+        progress("rehearsing the audit on simulated losses", 0, 0)
+        named = options if options.names_models else replace(options, models=MODELS)
+        hopeless = bool(patient_doubts(store, options, alike))
+        choice = choose_models(manifest, parts, named, hopeless=hopeless)
+        choice = replace(choice, named=options.names_models)
+        plan = make_generator_plan(manifest, parts, options)
+        jobs = make_jobs(self.out, store, plan.twins, options)
+        fewest = min(len(job.rows) for pair in jobs for job in pair)
+        if fewest < options.images_a_step:
+            raise InputError(
+                f"a twin has {plural(fewest, 'training image', 'training images')}, and {options.images_a_step} are "
+                f"taken a step: give more images, or a batch_size of at most {fewest}"
+            )
+        build_twin(jobs[0][0])  # refuses images and settings that do not fit each other
+        return _Prepared(plan, store, linked, alike, choice)
+
+    def plan(self, inputs: _Prepared, place: None, progress: Progress) -> DryRun:
+        """Plan the trainings, and foresee the verdict."""
+        progress("timing a training step", 0, 0)
+        p = inputs
+        return generator_outlook(self.out, p.plan.twins, p.store, p.choice, self.options, p.alike)
+
+    def identity(self, evidence: _Prepared) -> dict[str, Any]:
+        """Return images, split and recipe; seeds may be added."""
+        options = self.options
+        return {
+            "data_hash": evidence.store.data_hash,
+            "split_seed": options.split_seed,
+            "threads": options.threads,
+            "pseudonymise": options.pseudonymise,
+            "training": {**asdict(twin_recipe(options)), "device": training_device(options)},
+        }
+
+    def started(self, evidence: _Prepared) -> dict[str, Any]:
+        """Note the device of the trainings."""
+        return {"device": training_device(self.options)}
+
+    def write(self, run: RunFolder, evidence: _Prepared, names: Pseudonyms, progress: Progress) -> Result:
+        """Train, score, judge, and write."""
+        p, options = evidence, self.options
+        foreseen = self.plan(p, None, progress)
+        if foreseen.cost.trainings:
+            progress(opening(foreseen), 0, 0)
+        plan = p.plan.twins
+        parts = {"part": plan.parts.part.astype(str), "training_group": plan.parts.groups.astype(str)}
+        manifest = replace(p.store.manifest, table=p.store.manifest.table.assign(**parts))
+        names.manifest(manifest).save(run / "manifest.parquet")
+        jobs = make_jobs(run.path, p.store, plan, options)
+        train_all(run, jobs, options, lambda d, n: progress("training", d, n))
+        progress("scoring", 0, 0)
+        losses = read_losses(jobs)
+        weights = unseen_weights(plan, *losses)
+        scores = generator_evidence(plan, *losses, weights)
+        write_scores(run / SCORES, names.evidence(scores), NOISE_ERROR)
+        context = self._context(p, jobs[0][0], losses, weights, names)
+        result = analyse(scores, options, context)
+        if options.dose:
+            table = dose_table(p.plan, scores, losses, weights, options, context)
+            result = result.replace(tables={**result.tables, DOSE: table})
+        result = names.result(result)
+        result.save(run.path, beside=(SCORES,))
+        n_kept = keep_marks(run.path, self.marks, result.per_group, names)
+        if self.marks:
+            run.log("takes over", marks=n_kept, of=len(self.marks))
+        shown = options.gallery and not options.redact
+        pictures = thumbnails(result, parts_of({CLASSIFIED: p.store}, names)) if shown else None
+        write_report(run, result, pictures=pictures, redact=options.redact)
+        return result
+
+    def _context(
+        self,
+        prepared: _Prepared,
+        job: TwinJob,
+        losses: tuple[np.ndarray, np.ndarray],
+        weights: np.ndarray,
+        names: Pseudonyms,
+    ) -> Context:
+        """Describe how the twins were made and how well they denoise what they never saw."""
+        plan, store, options = prepared.plan.twins, prepared.store, self.options
+        unseen = plan.parts.rows("test")
+        of_unseen = np.concatenate(losses)[:, :, unseen]
+        utility = denoising_utility(of_unseen, guessed_losses(job, unseen), weights, plan.parts.groups[unseen])
+        return data_context(
+            plan,
+            store,
+            prepared.linked,
+            prepared.alike,
+            by=options.by,
+            notes=[],
+            audit=self.kind,
+            model=network_words(options),
+            n_parameters=build_twin(job).parameters,
+            pixels=store.images.shape[1:3],
+            training={**asdict(twin_recipe(options)), "level_weights": [float(f"{w:.4g}") for w in weights]},
+            dataset=names.source(store.manifest.name),
+            device=job.device,
+            weights_kept=not options.discard_weights,
+            pseudonymised=options.pseudonymise,
+            scale=NOISE_ERROR.name,
+            utility=utility,
+            other_reasons=self._other_reasons(named=store.manifest.groups_given),
+        )
+
+    def _other_reasons(self, *, named: bool) -> list[Reason]:
+        """Return the doubts that the settings raise; the data name the patients, or each image counts as one."""
+        units = UnitNames(*(("patient", "patients") if named else ("image", "images")), NOISE_ERROR.name)
+        n = PATIENTS_EACH * len(self.options.dose)
+        return [ImagesRepeated(n_patients=n, units=units)] if n else []

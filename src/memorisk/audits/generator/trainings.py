@@ -1,0 +1,160 @@
+"""Train the twins of an audit of a generator, one job per model, and read their losses by noise level."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.generator.options import GeneratorAuditOptions
+from memorisk.images.store import ImageStore
+from memorisk.runs.environment import available_cores, check_device
+from memorisk.runs.errors import MemoriskError, one_line
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.worker import Outcome
+from memorisk.runs.files import read_array
+from memorisk.runs.folder import RunFolder
+from memorisk.runs.steps import StepFiles, metered
+from memorisk.runs.workload import CountProgress
+from memorisk.training.generators.twin_jobs import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob, TwinRecipe, run_twin
+
+TwinJobs = list[tuple[TwinJob, TwinJob]]
+"""Jobs of twins A and B, per seed."""
+
+
+def twin_recipe(options: GeneratorAuditOptions) -> TwinRecipe:
+    """Resolve every default of training and scores, so that the report can name it.
+
+    Args:
+        options: Settings of the audit.
+    """
+    return TwinRecipe(
+        kind=options.kind,
+        network=options.network,
+        latent=options.latent,
+        noise_schedule=options.noise_schedule,
+        steps=options.chosen_steps,
+        batch_size=options.images_a_step,
+        lr=options.learning_rate,
+        ema=options.ema,
+        flip=options.flip,
+        levels=options.levels,
+        draws=options.draws,
+    )
+
+
+def training_device(options: GeneratorAuditOptions) -> str:
+    """Return the device that the options name, or else the one that is available."""
+    return str(check_device(options.device))
+
+
+def training_processes(options: GeneratorAuditOptions) -> int:
+    """Count the trainings that run side by side here: one on a GPU or with a cluster, else one per core."""
+    if options.executor != "local" or training_device(options).startswith("cuda"):
+        return 1
+    most = options.processes or max(1, available_cores() // options.threads)
+    return min(most, 2 * len(options.chosen_seeds))
+
+
+def make_jobs(out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditOptions) -> TwinJobs:
+    """Make the two training jobs of each seed.
+
+    Args:
+        out: The run folder.
+        store: The images.
+        plan: Parts and designs.
+        options: Settings of the audit.
+    """
+    recipe, device = twin_recipe(options), training_device(options)
+
+    def job(rows: np.ndarray, seed: int, slots: int | None) -> TwinJob:
+        """Make the training job of a twin that sees these rows."""
+        return TwinJob(
+            out=out,
+            store=store,
+            rows=rows,
+            slots=slots or len(rows),
+            recipe=recipe,
+            seed=seed,
+            device=device,
+            threads=options.threads,
+            keep_weights=not options.discard_weights,
+            checkpoint_seconds=options.checkpoint_seconds,
+        )
+
+    return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]
+
+
+def train_all(run: RunFolder, pairs: TwinJobs, options: GeneratorAuditOptions, progress: CountProgress) -> None:
+    """Train what is not trained yet: in processes on a CPU, one by one on a GPU, on a cluster on request.
+
+    Args:
+        run: Run folder.
+        pairs: Trainings of each seed.
+        options: Settings of the audit.
+        progress: Called with the steps that are done and all steps.
+
+    Raises:
+        InputError: Images and settings do not fit each other, or the cluster cannot take the trainings.
+        MemoriskError: Some trainings failed; the others are kept.
+    """
+    for name in (LOSSES, WEIGHTS, CHECKPOINTS):
+        run.subfolder(name)
+    every = [job for pair in pairs for job in pair]
+    todo = [job for job in every if not job.done]
+    if not todo:
+        return
+    before = [job.steps_file for job in every if job.done]
+    steps = {job.steps_file: job.recipe.steps for job in every}
+    files = StepFiles(steps, progress)
+    files.end(*before)
+
+    def on_done(outcome: Outcome) -> None:
+        """Log a finished training."""
+        if outcome.error is None:
+            run.log("trained", **asdict(outcome.value))
+
+    def count(outcome: Outcome) -> None:
+        """Log a finished training and count it."""
+        on_done(outcome)
+        files.end(todo[outcome.index].steps_file)
+
+    place = options.placement(run.path, todo[0].store.folder, gpus=int(todo[0].device.startswith("cuda")))
+    processes, threads = training_processes(options), todo[0].threads
+    if not place.remote and (processes <= 1 or len(todo) <= 1):
+        done = sum(steps[file] for file in before)
+        report: Callable[[int, int], None] = lambda now, n: progress(done + now, n + done)  # noqa: E731
+        with metered(report, sum(steps.values()) - done):
+            run_jobs(run_twin, todo, threads=threads, on_done=on_done)
+        return
+    with files.followed():
+        run_jobs(run_twin, todo, processes=processes, threads=threads, on_done=count, place=place)
+
+
+def read_losses(pairs: Sequence[tuple[TwinJob, TwinJob]]) -> tuple[np.ndarray, np.ndarray]:
+    """Read the losses of every twin by level.
+
+    Args:
+        pairs: Trainings of each seed, done.
+
+    Returns:
+        Losses under A and under B, each [S, L, N].
+
+    Raises:
+        MemoriskError: A file is damaged.
+    """
+    halves = [np.stack([_read(pair[half]) for pair in pairs]) for half in (0, 1)]
+    return halves[0], halves[1]
+
+
+def _read(job: TwinJob) -> np.ndarray:
+    """Read the losses that a training left, [L, N]."""
+    try:
+        losses = read_array(job.losses_file)
+        if losses.shape == (job.recipe.levels, len(job.store.images)):
+            return losses
+    except (ValueError, EOFError):
+        pass
+    name = one_line(job.losses_file)
+    raise MemoriskError(f"{name} is damaged: remove it, and the same command trains that twin again")
