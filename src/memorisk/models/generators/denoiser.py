@@ -210,17 +210,18 @@ class Denoiser:
 
     def _unguided(self, x_t: torch.Tensor, t: torch.Tensor | int, condition: torch.Tensor | None) -> torch.Tensor:
         """Predict the noise by one pass of the network."""
-        signal, spread = self._scales(x_t, t)
-        if self.prediction == "sigma":
-            x_in, time = x_t / signal, (spread / signal).flatten()
+        scaled = None if self.prediction == "epsilon" else self._scales(x_t, t)
+        if scaled is not None and self.prediction == "sigma":
+            x_in, time = x_t / scaled[0], (scaled[1] / scaled[0]).flatten()
         else:
             x_in, time = x_t, torch.as_tensor(t, device=x_t.device).expand(len(x_t))
         if condition is None and self.null is not None:
             condition = self.null.to(x_t.device).expand(len(x_t), *self.null.shape[1:])
         answer = self.network(x_in, time) if condition is None else self.network(x_in, time, condition)
         answer = _first_channels(answer, x_t)
-        if self.prediction == "epsilon":
+        if scaled is None:
             return answer
+        signal, spread = scaled
         return signal * answer + spread * x_t if self.prediction == "v_prediction" else (x_t - signal * answer) / spread
 
     def _scales(self, x: torch.Tensor, t: torch.Tensor | int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,13 +17,16 @@ import torch
 from memorisk.models.generators.denoiser import Denoiser, check_images, part_of
 from memorisk.runs.errors import InputError, one_line
 
+_LARGEST_BLOCK = 1024
+_NUMBERS_PER_BLOCK = 1 << 20
+
 
 def hashed_noise(image_id: str, draw: int, shape: Sequence[int]) -> torch.Tensor:
     """Draw the normal noise of an image: a function of its id and the number of the draw alone.
 
-    Draws 2 k and 2 k + 1 are e and -e. The seed is SHA-256 of the id and k; the numbers are those of NumPy's Philox
-    generator, which is the same on every machine, and of its normal distribution, which is the same in every release
-    that does not change it (NEP 19).
+    The id's SHA-256 is the key of a random stream, of which pair k has the k-th part; draws 2 k and 2 k + 1 are e and
+    -e of that pair. The stream is NumPy's Philox, the same on every machine, and its normal distribution, the same in
+    every release that does not change it (NEP 19).
 
     Args:
         image_id: Id of the image.
@@ -37,9 +40,8 @@ def hashed_noise(image_id: str, draw: int, shape: Sequence[int]) -> torch.Tensor
         >>> bool((hashed_noise("a", 0, (2, 3)) == -hashed_noise("a", 1, (2, 3))).all())
         True
     """
-    key = np.frombuffer(hashlib.sha256(f"{draw // 2}:{image_id}".encode()).digest()[:16], dtype="<u8")
-    noise = np.random.Generator(np.random.Philox(key=key)).standard_normal(tuple(shape), dtype=np.float32)
-    return torch.from_numpy(-noise if draw % 2 else noise)
+    noise = torch.from_numpy(_pairs_of(image_id, draw // 2 + 1, shape)[-1])
+    return -noise if draw % 2 else noise
 
 
 def noise_losses(
@@ -48,21 +50,21 @@ def noise_losses(
     ids: Sequence[str],
     times: Sequence[int] | np.ndarray,
     pairs: int = 8,
-    block: int = 64,
+    block: int | None = None,
     conditions: torch.Tensor | None = None,
 ) -> np.ndarray:
     """Compute the loss of each image at each level: the mean squared error of its noise, over hashed draws.
 
-    Every level of an image has the same draws. Passes of the network hold rows of several images and levels, ``block``
-    each, so that they are as full for few images as for many; memory does not grow with the images.
+    Every level of an image has the same draws. A pass of the network holds rows of several images, draws and levels,
+    so that passes are as full for few images as for many; memory does not grow with the images.
 
     Args:
         denoiser: Denoiser, on the device that computes.
         images: Images as the network was trained on them, [N, c, h, w] or [N, c, d, h, w] floating; slices are read.
         ids: Ids of the images, [N].
-        times: Times of the levels, [L], as from `levels`.
+        times: Times of the levels, [L], as from `memorisk.models.generators.denoiser.levels`.
         pairs: Number of antithetic pairs of draws.
-        block: Number of rows in a pass of the network.
+        block: Number of rows in a pass of the network; by default up to 1,024, of a million numbers.
         conditions: Conditions of the images, [N, ...], or None.
 
     Returns:
@@ -73,10 +75,12 @@ def noise_losses(
     """
     check_images(images, ids, conditions)
     t_of = _checked_times(times, denoiser)
+    shape = tuple(images.shape[1:])
+    block = block_of(shape) if block is None else block
     if pairs < 1 or block < 1:
         raise InputError(f"pairs is {pairs} and block is {block}; both must be at least 1")
     device, per_image = denoiser.device, 2 * pairs * len(t_of)
-    draws = _PairDraws(ids, pairs, tuple(images.shape[1:]))
+    noise = _ImageNoise(ids, pairs, shape)
     losses = torch.empty(len(images), len(t_of), dtype=torch.float64, device=device)
     pending, complete = torch.empty(0, device=device), 0
     with denoiser.measuring():
@@ -85,14 +89,25 @@ def noise_losses(
             image, draw, t = rows // per_image, rows // len(t_of), t_of[rows % len(t_of)]
             first, end = int(image[0]), int(image[-1]) + 1
             x = part_of(images, first, end, device)[(image - first).to(device)]
+            e = noise.of_images(first, end, device)[(draw - 2 * pairs * first).to(device)]
             condition = None if conditions is None else conditions[image.to(conditions.device)].to(device)
-            error = denoiser.noise_error(x, draws.noise(draw, device), t.to(device), condition)
-            pending = torch.cat([pending, error])
+            pending = torch.cat([pending, denoiser.noise_error(x, e, t.to(device), condition)])
             ready = len(pending) // per_image  # images of which every row is computed
             table = pending[: ready * per_image].view(ready, 2 * pairs, len(t_of))
             losses[complete : complete + ready] = table.double().mean(dim=1)
             pending, complete = pending[ready * per_image :], complete + ready
     return losses.T.cpu().numpy()
+
+
+def block_of(shape: Sequence[int]) -> int:
+    """Return the number of images of a shape that a pass of the network holds by default."""
+    return max(1, min(_LARGEST_BLOCK, _NUMBERS_PER_BLOCK // int(np.prod(shape))))
+
+
+def _pairs_of(image_id: str, pairs: int, shape: Sequence[int]) -> np.ndarray:
+    """Draw the first noise of each of an image's pairs, [pairs, ...] float32."""
+    key = np.frombuffer(hashlib.sha256(image_id.encode()).digest()[:16], dtype="<u8")
+    return np.random.Generator(np.random.Philox(key=key)).standard_normal((pairs, *shape), dtype=np.float32)
 
 
 def _checked_times(times: Any, denoiser: Denoiser) -> torch.Tensor:
@@ -108,8 +123,8 @@ def _checked_times(times: Any, denoiser: Denoiser) -> torch.Tensor:
     return torch.from_numpy(values.astype(np.int64))
 
 
-class _PairDraws:
-    """Hashed noise of the rows of consecutive passes; what two passes share is drawn once.
+class _ImageNoise:
+    """Hashed noise of the images of consecutive passes; what two passes share is drawn once.
 
     Args:
         ids: Ids of the images.
@@ -121,21 +136,18 @@ class _PairDraws:
         self.ids, self.pairs, self.shape = ids, pairs, shape
         self.latest: dict[int, torch.Tensor] = {}
 
-    def noise(self, draw: torch.Tensor, device: torch.device) -> torch.Tensor:
-        """Return the noise of rows, [b, ...]; draws are counted over the images, and rise.
+    def of_images(self, first: int, end: int, device: torch.device) -> torch.Tensor:
+        """Return the noise of every draw of some images, [(end - first) 2 pairs, ...].
 
         Args:
-            draw: Number of the draw of each row, image times 2 pairs plus its own, [b].
+            first: Place of the first image.
+            end: Place after the last one.
             device: Device that computes.
         """
-        pair, sign = draw // 2, 1 - 2 * (draw % 2)
-        first = int(pair[0])
-        self.latest = {k: self._pair(k) for k in range(first, int(pair[-1]) + 1)}
-        fields = torch.stack(list(self.latest.values())).to(device)
-        return fields[(pair - first).to(device)] * sign.to(device).view(-1, *[1] * len(self.shape))
+        self.latest = {k: self.latest[k] if k in self.latest else self._draws(k, device) for k in range(first, end)}
+        return torch.cat(list(self.latest.values()))
 
-    def _pair(self, k: int) -> torch.Tensor:
-        """Return the noise of a pair, which the pass before may have had."""
-        if k in self.latest:
-            return self.latest[k]
-        return hashed_noise(self.ids[k // self.pairs], 2 * (k % self.pairs), self.shape)
+    def _draws(self, k: int, device: torch.device) -> torch.Tensor:
+        """Return the noise of every draw of an image, [2 pairs, ...]."""
+        e = torch.from_numpy(_pairs_of(self.ids[k], self.pairs, self.shape)).to(device)
+        return torch.stack([e, -e], dim=1).flatten(0, 1)
