@@ -173,6 +173,17 @@ class Denoiser:
         signal, spread = self._scales(x, t)
         return signal * x + spread * noise
 
+    def image_of(self, x_t: torch.Tensor, noise: torch.Tensor, t: torch.Tensor | int) -> torch.Tensor:
+        """Compute the image of which x_t is noised, [b, c, ...]: the inverse of `noised`.
+
+        Args:
+            x_t: Noised images, [b, c, h, w] or [b, c, d, h, w].
+            noise: Noise, shaped as the images.
+            t: Times from 0, [b] int64 or one for all.
+        """
+        signal, spread = self._scales(x_t, t)
+        return (x_t - spread * noise) / signal
+
     def predict_noise(
         self, x_t: torch.Tensor, t: torch.Tensor | int, condition: torch.Tensor | None = None
     ) -> torch.Tensor:

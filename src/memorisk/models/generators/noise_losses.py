@@ -114,7 +114,7 @@ def _checked_times(times: Any, denoiser: Denoiser) -> torch.Tensor:
     """Return the times of levels, [L] int64.
 
     Raises:
-        InputError: They are no whole numbers of the schedule.
+        InputError: One of them is not a time of the schedule.
     """
     values, last = np.asarray(times), len(denoiser.alpha_bar) - 1
     whole = values.ndim == 1 and values.dtype.kind in "iu" and len(values) > 0
