@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from memorisk.models.generators.denoiser import LEAST_NOISE, LEAST_SIGNAL, Denoiser, levels
+from memorisk.models.generators.dit.network import null_labels
 from memorisk.runs.errors import InputError
 from tests.models.generators.small_denoisers import ALPHA_BAR, FORMS, epsilon, image, images, velocity
+from tests.models.small_dit import noise_of_training, small_dit, small_spec
 
 SHAPES = [(2, 4, 5), (2, 3, 4, 5)]
 """An image and a volume."""
@@ -111,6 +113,17 @@ def test_a_scheduler_of_diffusers_agrees(prediction_type: str, network: Any) -> 
         a, s = denoiser.alpha_bar[time].sqrt().float(), (1 - denoiser.alpha_bar[time]).sqrt().float()
         predicted = denoiser.predict_noise(row, time)
         torch.testing.assert_close((row - s * predicted) / a, rendered, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("learn_sigma", [False, True])
+def test_a_diffusion_transformer_is_called_by_place(learn_sigma: bool) -> None:
+    spec = small_spec("class", learn_sigma=learn_sigma)
+    network = small_dit(spec)
+    denoiser = Denoiser.from_scheduler(network, noise_of_training(), null=null_labels(spec, 1))
+    x_t, t, labels = images(3, (3, 10, 10)), torch.tensor([0, 50, 900]), torch.tensor([2, 0, 1])
+    for condition, given in ((labels, labels), (None, torch.full((3,), spec.classes))):
+        output = network(x_t, timestep=t, class_labels=given, return_dict=False)[0][:, :3]
+        torch.testing.assert_close(denoiser.predict_noise(x_t, t, condition), output, rtol=0, atol=0)
 
 
 def test_a_scheduler_without_shares_is_refused() -> None:

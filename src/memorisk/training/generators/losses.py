@@ -33,9 +33,9 @@ import torch
 import torch.nn.functional as F
 
 from memorisk.models.autoencoder import quiet_diffusers
+from memorisk.models.generators.denoiser import Denoiser
 from memorisk.models.generators.dit.network import DiTSpec, null_labels
 from memorisk.runs.errors import MissingExtraError
-from memorisk.training.engine.devices import exact_products
 from memorisk.training.generators.batches import RowImages, draw_noise
 from memorisk.training.generators.inputs import Conditioning
 
@@ -108,10 +108,6 @@ class DiffusionLoss:
         predicted, *variance = output.float().split(x.shape[1], dim=1)
         error = _each(torch.square(predicted - noise))
         return error + self._bound(predicted.detach(), variance[0], x, x_t, t) if self.learn_sigma else error
-
-    def noise_error(self, output: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-        """Compute the first term alone, [b]."""
-        return _each(torch.square(output.float()[:, : noise.shape[1]] - noise))
 
     @cached_property
     def _tables(self) -> dict[str, torch.Tensor]:
@@ -262,22 +258,20 @@ class HeldOut:
         """Compute the mean squared error of the noise, in full precision; None without images.
 
         Args:
-            network: Network in evaluation mode.
-            loss: Loss of the training; its first term counts.
+            network: Network, which is evaluated without dropout.
+            loss: Loss of the training, for its schedule; its first term counts.
             block: Number of images at a time; the noise depends on it.
         """
         if not len(self.slots):
             return None
         total, device = 0.0, self.labels.device
         parts = zip(self.slots.split(block), self.times.split(block), self.labels.split(block), strict=True)
-        blocks = list(parts)
-        with torch.inference_mode(), exact_products(device):
+        blocks, denoiser = list(parts), Denoiser.from_scheduler(network, loss.scheduler)
+        with denoiser.measuring():
             batches = self.images.batches([slots for slots, _, _ in blocks])
             for number, (x, (_, times, labels)) in enumerate(zip(batches, blocks, strict=True)):
-                t = times.to(device)
                 noise = draw_noise(self.seed + number, tuple(x.shape), device)
-                output = network(loss.noised(x, noise, t), timestep=t, class_labels=labels, return_dict=False)[0]
-                total += float(loss.noise_error(output, noise).double().sum())
+                total += float(denoiser.noise_error(x, noise, times.to(device), labels).double().sum())
         return total / len(self.slots)
 
 
