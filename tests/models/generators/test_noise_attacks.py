@@ -192,3 +192,5 @@ def test_what_does_not_fit_is_refused() -> None:
     for name in NAIVE:
         with pytest.raises(InputError, match="1 ids for 5 images"):
             NOISE_ATTACKS[name].function(FORMS["epsilon"], images(N), names(1))
+        with pytest.raises(InputError, match="block is 0"):
+            scores(name, block=0)

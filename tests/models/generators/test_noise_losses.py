@@ -72,6 +72,10 @@ def test_an_image_has_the_same_losses_whatever_the_others_are() -> None:
     assert np.abs(renamed - losses).min() > 0
 
 
+def test_no_images_have_no_losses() -> None:
+    assert noise_losses(FORMS["epsilon"], images(0), [], TIMES).shape == (3, 0)
+
+
 def test_images_in_a_mapped_file_are_read_by_slices(tmp_path: Path) -> None:
     x = images(5)
     np.save(tmp_path / "x.npy", x.numpy())

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.models.generators.denoiser import Denoiser, check_images, levels, part_of
-from memorisk.models.generators.noise_losses import block_of, noise_losses
+from memorisk.models.generators.noise_losses import noise_losses, rows_per_pass
 from memorisk.models.generators.perceptron import linear_schedule
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.scores.noise_errors import joined_losses
@@ -345,7 +345,7 @@ def _scores(
 ) -> FloatArray:
     """Score images block by block, [N]."""
     check_images(images, ids, conditions)
-    size, device = block_of(images.shape[1:]) if block is None else block, denoiser.device
+    size, device = rows_per_pass(block, images.shape[1:]), denoiser.device
     scores = np.empty(len(images), dtype=np.float64)
     with denoiser.measuring():
         for begin in range(0, len(images), size):

@@ -76,9 +76,9 @@ def noise_losses(
     check_images(images, ids, conditions)
     t_of = _checked_times(times, denoiser)
     shape = tuple(images.shape[1:])
-    block = block_of(shape) if block is None else block
-    if pairs < 1 or block < 1:
-        raise InputError(f"pairs is {pairs} and block is {block}; both must be at least 1")
+    block = rows_per_pass(block, shape)
+    if pairs < 1:
+        raise InputError(f"pairs is {pairs}; it must be at least 1")
     device, per_image = denoiser.device, 2 * pairs * len(t_of)
     noise = _ImageNoise(ids, pairs, shape)
     losses = torch.empty(len(images), len(t_of), dtype=torch.float64, device=device)
@@ -99,9 +99,19 @@ def noise_losses(
     return losses.T.cpu().numpy()
 
 
-def block_of(shape: Sequence[int]) -> int:
-    """Return the number of images of a shape that a pass of the network holds by default."""
-    return max(1, min(_LARGEST_BLOCK, _NUMBERS_PER_BLOCK // int(np.prod(shape))))
+def rows_per_pass(block: int | None, shape: Sequence[int]) -> int:
+    """Return the number of rows in a pass of the network.
+
+    Args:
+        block: Requested number; None for up to 1,024, of a million numbers.
+        shape: Shape of an image.
+
+    Raises:
+        InputError: The number is below 1.
+    """
+    if block is not None and block < 1:
+        raise InputError(f"block is {block}; it must be at least 1")
+    return block or max(1, min(_LARGEST_BLOCK, _NUMBERS_PER_BLOCK // int(np.prod(shape))))
 
 
 def _pairs_of(image_id: str, pairs: int, shape: Sequence[int]) -> np.ndarray:
