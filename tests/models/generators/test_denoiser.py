@@ -70,6 +70,19 @@ def test_the_error_is_the_mean_square_of_each_image() -> None:
         assert float(denoiser.noise_error(x, e, t)[k]) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("form", FORMS)
+def test_errors_at_several_times_are_those_at_each(form: str, shape: tuple[int, ...]) -> None:
+    x, e, times = images(3, shape), images(3, shape, seed=1), torch.tensor([500, 0, 30, 999])
+    condition, denoiser = torch.tensor([0.0, 1.0, -1.0]), FORMS[form]
+    before = (x.clone(), e.clone())
+    errors = denoiser.noise_errors(x, e, times, condition)
+    for k, t in enumerate(times.tolist()):
+        torch.testing.assert_close(errors[:, k], denoiser.noise_error(x, e, t, condition))
+    assert torch.equal(x, before[0])
+    assert torch.equal(e, before[1])
+
+
 def test_guidance_is_the_published_mixture() -> None:
     x_t, t, condition = images(2), torch.tensor([10, 500]), torch.tensor([1.0, -2.0])
     guided = Denoiser(epsilon, ALPHA_BAR, guidance=3.0)

@@ -46,20 +46,21 @@ def test_conditions_belong_to_their_images() -> None:
     assert np.abs(losses - noise_losses(FORMS["epsilon"], x, ids, TIMES, pairs=2)).max() > 0.01
 
 
-@pytest.mark.parametrize("block", [1, 5, 12, 13, 1000])
+@pytest.mark.parametrize("block", [1, 2, 3, 5, 12, 13, 1000])
 def test_no_pass_holds_more_rows_than_the_block_and_the_block_changes_nothing(block: int) -> None:
     rows: list[int] = []
 
-    def counted(x_t: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    def counted(x_t: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
         rows.append(len(x_t))
-        return epsilon(x_t, t)
+        return epsilon(x_t, t, condition)
 
-    x, ids = images(3), names(3)
-    losses = noise_losses(Denoiser(counted, ALPHA_BAR), x, ids, TIMES, pairs=2, block=block)
-    np.testing.assert_allclose(losses, noise_losses(FORMS["epsilon"], x, ids, TIMES, pairs=2), rtol=1e-6)
-    assert sum(rows) == 3 * 4 * 3
-    assert max(rows[:-1], default=0) <= min(rows[0], block)
-    assert rows[:-1] == [min(block, 36)] * (len(rows) - 1)
+    x, ids, condition = images(3), names(3), torch.tensor([0.0, 1.0, -1.0])
+    losses = noise_losses(Denoiser(counted, ALPHA_BAR), x, ids, TIMES, pairs=2, block=block, conditions=condition)
+    np.testing.assert_allclose(losses, naive(x, ids, 2, condition), rtol=1e-5)
+    assert sum(rows) == 3 * 4 * 3  # images, draws, levels
+    assert max(rows) <= block
+    full = min(block // 3 * 3 or block, 36)  # whole draws, or a part of the levels
+    assert sum(n == full for n in rows) >= len(rows) // 2
 
 
 def test_an_image_has_the_same_losses_whatever_the_others_are() -> None:

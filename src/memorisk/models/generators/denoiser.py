@@ -217,7 +217,30 @@ class Denoiser:
             InputError: The network returns another shape.
         """
         predicted = self.predict_noise(self.noised(x, noise, t), t, condition)
-        return (predicted - noise).square().flatten(1).mean(dim=1)
+        return _mean_square(predicted - noise, 1)
+
+    def noise_errors(
+        self, x: torch.Tensor, noise: torch.Tensor, times: torch.Tensor, condition: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Compute `noise_error` of each image at each time, [b, L], in one pass of b L rows.
+
+        Images and noise are copied for no row, which counts where the network is small.
+
+        Args:
+            x: Images, [b, c, h, w] or [b, c, d, h, w].
+            noise: Noise, shaped as the images.
+            times: Times from 0, [L] int64.
+            condition: Conditions, [b, ...], or None.
+
+        Raises:
+            InputError: The network returns another shape.
+        """
+        n = len(times)
+        signal, spread = (scale[None] for scale in self._scales(x[:1].expand(n, *x.shape[1:]), times))
+        x_t = (signal * x[:, None]).addcmul_(spread, noise[:, None]).flatten(0, 1)
+        conditions = None if condition is None else condition.repeat_interleave(n, dim=0)
+        predicted = self.predict_noise(x_t, times.repeat(len(x)), conditions).unflatten(0, (len(x), n))
+        return _mean_square(predicted - noise[:, None], 2)
 
     def _unguided(self, x_t: torch.Tensor, t: torch.Tensor | int, condition: torch.Tensor | None) -> torch.Tensor:
         """Predict the noise by one pass of the network."""
@@ -323,3 +346,8 @@ def _first_channels(answer: Any, x_t: torch.Tensor) -> torch.Tensor:
             f"{2 * channels} channels, of which the second half is a variance"
         )
     return output[:, :channels].to(x_t.dtype)
+
+
+def _mean_square(difference: torch.Tensor, dim: int) -> torch.Tensor:
+    """Return the mean square over the dimensions from ``dim``; the difference is lost."""
+    return difference.square_().flatten(dim).mean(dim=dim)

@@ -8,7 +8,7 @@ draw by draw. Draws come in antithetic pairs, e and -e, in whose mean the terms 
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,24 +79,30 @@ def noise_losses(
     block = rows_per_pass(block, shape)
     if pairs < 1:
         raise InputError(f"pairs is {pairs}; it must be at least 1")
-    device, per_image = denoiser.device, 2 * pairs * len(t_of)
+    device, per_image = denoiser.device, 2 * pairs
     noise = _ImageNoise(ids, pairs, shape)
     losses = torch.empty(len(images), len(t_of), dtype=torch.float64, device=device)
-    pending, complete = torch.empty(0, device=device), 0
+    pending, complete = torch.empty(0, len(t_of), device=device), 0
     with denoiser.measuring():
-        for begin in range(0, len(images) * per_image, block):
-            rows = torch.arange(begin, min(begin + block, len(images) * per_image))
-            image, draw, t = rows // per_image, rows // len(t_of), t_of[rows % len(t_of)]
+        for draw in _blocks(len(images) * per_image, max(1, block // len(t_of))):
+            image = draw // per_image
             first, end = int(image[0]), int(image[-1]) + 1
             x = part_of(images, first, end, device)[(image - first).to(device)]
-            e = noise.of_images(first, end, device)[(draw - 2 * pairs * first).to(device)]
+            e = noise.of_images(first, end, device)[(draw - per_image * first).to(device)]
             condition = None if conditions is None else conditions[image.to(conditions.device)].to(device)
-            pending = torch.cat([pending, denoiser.noise_error(x, e, t.to(device), condition)])
-            ready = len(pending) // per_image  # images of which every row is computed
-            table = pending[: ready * per_image].view(ready, 2 * pairs, len(t_of))
+            errors = [denoiser.noise_errors(x, e, t.to(device), condition) for t in t_of.split(block)]
+            pending = torch.cat([pending, torch.cat(errors, dim=1)])
+            ready = len(pending) // per_image  # images of which every draw is computed
+            table = pending[: ready * per_image].unflatten(0, (ready, per_image))
             losses[complete : complete + ready] = table.double().mean(dim=1)
             pending, complete = pending[ready * per_image :], complete + ready
     return losses.T.cpu().numpy()
+
+
+def _blocks(n: int, size: int) -> Iterator[torch.Tensor]:
+    """Yield the numbers from 0 to n - 1 in blocks."""
+    for begin in range(0, n, size):
+        yield torch.arange(begin, min(begin + size, n))
 
 
 def rows_per_pass(block: int | None, shape: Sequence[int]) -> int:
