@@ -16,10 +16,10 @@ from memorisk.statistics.verdicts.scales import NOISE_ERROR, LossScale
 from memorisk.training.engine.options import SplitSeed
 from memorisk.training.generators.options import DIT_BATCH_SIZE, DIT_LR
 
-MODELS = 8
-"""Number of twins by default: METHODS section 7 finds the most repeated images with so many."""
+MODELS = 16
+"""Number of twins by default: with eight pairs a single patient can be listed, with four only several together."""
 
-_DEFAULTS: dict[str, tuple[int, int, float]] = {"tiny": (3_000, 64, 1e-3), "dit": (10_000, DIT_BATCH_SIZE, DIT_LR)}
+_DEFAULTS: dict[str, tuple[int, int, float]] = {"tiny": (1_500, 64, 1e-3), "dit": (10_000, DIT_BATCH_SIZE, DIT_LR)}
 """Steps, images per step and learning rate of each kind."""
 
 WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pixels")
@@ -50,7 +50,7 @@ class GeneratorAuditOptions(ImageOptions, AnalysisOptions, ReportOptions, Cluste
     """DiT: noise schedule, as in `train generator`."""
 
     steps: int | None = None
-    """Number of training steps of each twin; by default 3,000 (tiny) or 10,000 (dit)."""
+    """Number of training steps of each twin; by default 1,500 (tiny) or 10,000 (dit)."""
 
     batch_size: int | None = None
     """Images per step; by default 64 (tiny) or 32 (dit)."""
@@ -65,7 +65,7 @@ class GeneratorAuditOptions(ImageOptions, AnalysisOptions, ReportOptions, Cluste
     """Mirror half of the images of each step, left to right."""
 
     models: int | None = None
-    """Number of twins to train, two per seed; by default 8. --dry-run names the number that a pass needs."""
+    """Number of twins to train, two per seed; by default 16. --dry-run names the number that a pass needs."""
 
     seeds: Annotated[tuple[int, ...] | None, Parameter(consume_multiple=True)] = None
     """Random seeds of the pairs of twins."""

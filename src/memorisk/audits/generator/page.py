@@ -51,7 +51,7 @@ def dose_section(result: Result, *, redact: bool = False) -> Section:
     ]
     figure = Figure(
         svg=series_plot(names, {"Mean M": (limits[0], limits[1], limits[2])}, x_title=f"Mean M, {unit}"),
-        title=f"Memorization by the number of times that the images of {units} were in the training.",
+        title="Memorization by the number of times that images were in the training.",
         caption=f"Bars are 95 % intervals over {units} and trainings.",
         alternative="",
     )
@@ -68,11 +68,12 @@ def dose_section(result: Result, *, redact: bool = False) -> Section:
 def _answer(table: pd.DataFrame, units: str) -> str:
     """Say from how many repetitions on half of the patients are listed."""
     share, times = column_numbers(table, "share"), column_numbers(table, "times")
-    once = f"{percent(float(share[0]))} of the {units} whose images were in the training once are listed"
+    whose = "that" if units == "images" else "whose images"
+    once = f"{percent(float(share[0]))} of the {units} {whose} were in the training once are listed"
     half = np.flatnonzero(share >= 0.5)
     if not len(half):
-        return f"{once}; of those whose images were repeated fewer than half at any number of times tried."
+        return f"{once}; of those that were repeated fewer than half, at any number of times tried."
     first = int(times[half[0]])
     if first == 1:
         return f"{once}: this recipe remembers without any repetition."
-    return f"{once}; of those whose images were there {count(first)} times {percent(float(share[half[0]]))}."
+    return f"{once}; of those in the training {count(first)} times {percent(float(share[half[0]]))}."

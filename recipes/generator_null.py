@@ -1,0 +1,169 @@
+"""Is anybody listed where a generator cannot have memorized? Real twins, and images that none of them saw.
+
+    python recipes/generator_null.py [--pairs 24] [--tables 200] [--out docs/results/generator_null.md]
+
+Pairs of twins are trained on halves of a pool of digits. The other digits, which no twin saw, are divided at random
+into scored and test part, and the coins of a design say which twin of each pair "saw" a scored image. So every list is
+false. Each table takes pairs at random from those that were trained. The page counts p-values of at most 0.05, tables
+that list anyone, and failures of the whole verdict.
+"""
+
+import argparse
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from memorisk.audits.classifier.analysis import analyse
+from memorisk.audits.classifier.evidence import Context, Evidence
+from memorisk.audits.classifier.plan import Parts, make_plan
+from memorisk.audits.classifier.result import DenoisingUtility
+from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
+from memorisk.audits.generator.options import GeneratorAuditOptions
+from memorisk.audits.generator.plan import draw_parts
+from memorisk.audits.generator.trainings import twin_recipe
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.files import read_array
+from memorisk.statistics.intervals import clopper_pearson
+from memorisk.training.classifiers.twins import twin_design
+from memorisk.training.generators.twin_jobs import LOSSES, TwinJob, run_twin
+
+POOL = 600
+WORLDS = {"trained as by default": {}, "trained for one step": {"steps": 1}}
+"""Settings of the twins by world."""
+
+
+def main() -> None:
+    """Train the twins of each world, draw the tables and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=24)
+    parser.add_argument("--tables", type=int, default=200)
+    parser.add_argument("--models", type=int, default=16)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    chosen = parser.parse_args()
+    options = GeneratorAuditOptions(models=chosen.models, one_image_per_patient=True)
+    store = build_store(load_manifest("digits", options), options)
+    lines = []
+    for world, settings in WORLDS.items():
+        with TemporaryDirectory() as folder, ProcessPoolExecutor(chosen.processes) as pool:
+            losses, unseen = train_pairs(Path(folder), store, replace(options, **settings), chosen.pairs, pool)
+            arguments = [(store, options, losses, unseen, seed) for seed in range(chosen.tables)]
+            outcomes = np.array(list(pool.map(audited, arguments, chunksize=4)))
+        lines.append(row(world, outcomes))
+        print(lines[-1], flush=True)
+    if chosen.out:
+        chosen.out.write_text(page(lines, chosen.pairs, chosen.models), encoding="utf-8")
+
+
+def train_pairs(
+    folder: Path, store: ImageStore, options: GeneratorAuditOptions, n_pairs: int, pool: ProcessPoolExecutor
+) -> tuple[np.ndarray, np.ndarray]:
+    """Train pairs of twins on halves of a pool of images.
+
+    Args:
+        folder: Folder for the losses.
+        store: The images.
+        options: Settings of the twins.
+        n_pairs: Number of pairs.
+        pool: Processes that train.
+
+    Returns:
+        Losses of both models of each pair on all images, [pairs, 2, L, N], and rows of the images that none saw.
+    """
+    rows = np.random.default_rng(0).permutation(len(store.images))
+    (folder / LOSSES).mkdir(mode=0o700)
+    for name in ("weights", "checkpoints"):
+        (folder / name).mkdir(mode=0o700)
+    labels, groups = store.manifest.labels, store.manifest.groups
+    jobs = []
+    for seed in range(n_pairs):
+        design = twin_design(labels, groups, rows[:POOL], rows[:0], seed=seed)
+        shared = {"out": folder, "store": store, "slots": design.slots, "recipe": twin_recipe(options), "seed": seed}
+        jobs += [TwinJob(rows=own, keep_weights=False, **shared) for own in (design.rows_a, design.rows_b)]
+    list(pool.map(run_twin, jobs))
+    losses = np.stack([read_array(job.losses_file) for job in jobs])
+    return losses.reshape(n_pairs, 2, *losses.shape[1:]), np.sort(rows[POOL:])
+
+
+def audited(given: tuple[ImageStore, GeneratorAuditOptions, np.ndarray, np.ndarray, int]) -> list[float]:
+    """Audit one table of images that no twin saw: share of small p-values, whether anyone is listed, whether it fails.
+
+    Args:
+        given: Images, settings, losses, rows of unseen images, and the seed of the table.
+    """
+    store, options, losses, unseen, seed = given
+    evidence, context = null_table(store, options, losses, unseen, seed)
+    result = analyse(evidence, options, context)
+    p = result.per_group["p_value"].to_numpy(dtype=np.float64)
+    listed = int(result.per_class["verdict_flagged"].sum()) > 0
+    gaps = result.per_class["noticeable_gap"].to_numpy(dtype=np.float64)
+    return [float(np.nanmean(p <= 0.05)), float(listed), float(result.status == "fail"), float(np.nanmax(gaps))]
+
+
+def null_table(
+    store: ImageStore, options: GeneratorAuditOptions, losses: np.ndarray, unseen: np.ndarray, seed: int
+) -> tuple[Evidence, Context]:
+    """Draw a score table of images that no twin saw.
+
+    Args:
+        store: The images.
+        options: Settings of the audit.
+        losses: Losses of all pairs, [pairs, 2, L, N].
+        unseen: Rows of the images that none saw.
+        seed: Random seed of pairs, parts and coins.
+    """
+    rng = np.random.default_rng([71, seed])
+    manifest = store.manifest.subset(unseen)
+    own = replace(options, seeds=tuple(int(s) for s in rng.integers(1 << 31, size=options.models // 2)), models=None)
+    parts: Parts = draw_parts(manifest, [], own, seed)
+    plan = make_plan(manifest, parts, own)
+    pairs = losses[rng.choice(len(losses), len(own.seeds), replace=False)][..., unseen]
+    weights = unseen_weights(plan, pairs[:, 0], pairs[:, 1])
+    evidence = generator_evidence(plan, pairs[:, 0], pairs[:, 1], weights)
+    learned = DenoisingUtility(explained=1.0, explained_low=1.0, beats_guessing=True)
+    context = Context(design=plan.design, scale="spreads", audit="generator", utility=learned)
+    return evidence, context
+
+
+def row(world: str, outcomes: np.ndarray) -> str:
+    """Write the row of a world.
+
+    Args:
+        world: Name of the world.
+        outcomes: Outcomes of its tables, [tables, 4].
+    """
+    n = len(outcomes)
+    listed, failed = (clopper_pearson(int(outcomes[:, i].sum()), n) for i in (1, 2))
+    shares = [f"{100 * s.estimate:.1f} ({100 * s.low:.1f} to {100 * s.high:.1f})" for s in (listed, failed)]
+    gap = np.median(outcomes[:, 3])
+    return f"| {world} | {n} | {100 * outcomes[:, 0].mean():.2f} | {shares[0]} | {shares[1]} | {gap:.2g} |"
+
+
+def page(lines: list[str], n_pairs: int, n_models: int) -> str:
+    """Write the page.
+
+    Args:
+        lines: Rows of the table.
+        n_pairs: Number of pairs that were trained.
+        n_models: Number of models of an audit.
+    """
+    table = "\n".join(lines)
+    return f"""# Is anyone listed where a generator cannot have memorized?
+
+Output of `recipes/generator_null.py`: audits of {n_models} twins of the small diffusion network on digits that none of
+the twins saw, so that every list is false. Each table draws its pairs from {n_pairs} that were trained, divides the
+unseen images anew and throws the coins anew. At most 10 % of tables may list anyone, and 5 % of p-values may be at most
+0.05.
+
+| twins | tables | p of at most 0.05, % | tables that list anyone, % | failures, % | noticeable gap, SD, median |
+|---|---|---|---|---|---|
+{table}
+"""
+
+
+if __name__ == "__main__":
+    main()
