@@ -667,6 +667,7 @@ def audit_losses(
     *,
     out: str | Path,
     progress: Callable[[str, int, int], None] = ...,
+    of: Literal["classifier", "generator"] = "classifier",
     random_split: bool = True,
     level: float = 0.1,
     correction: Literal["bh", "by", "bh-within"] = "bh",

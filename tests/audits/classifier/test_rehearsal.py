@@ -83,14 +83,12 @@ def test_sixteen_models_do_where_patients_are_many_and_eight_never_have_room() -
 
 @pytest.mark.parametrize(("noise", "spread", "tails"), [(0.03, 0.5, 8.0), thorough(0.5, 0.4, 6.0)])
 def test_the_first_models_state_the_gap_that_the_audit_of_all_models_states(
-    monkeypatch: pytest.MonkeyPatch, noise: float, spread: float, tails: float
+    noise: float, spread: float, tails: float
 ) -> None:
     """Sets whose trainings differ much less and much more than assumed."""
     *_, options, plan = planned(300, 2)
     assumed = rehearsal._classes(honest_evidence(plan, 7), options)[0]
-    for name, value in (("SPREAD", spread), ("TAILS", tails)):
-        monkeypatch.setattr(rehearsal, name, value)
-    audit = honest_evidence(plan, 7, scale=replace(CROSS_ENTROPY, noise=noise))
+    audit = honest_evidence(plan, 7, scale=replace(CROSS_ENTROPY, noise=noise, spread=spread, tails=tails))
     reported = rehearsal._classes(audit, options)[0]
     foreseen = measured_rehearsal(plan, options, audit.of_seeds(np.arange(PILOT))).gap
     assert 1 / 1.5 <= foreseen / reported <= 1.5

@@ -12,8 +12,6 @@ from memorisk.statistics.verdicts.scales import (
     CROSS_ENTROPY,
     NOISE_ERROR,
     SCALES,
-    SPREAD,
-    TAILS,
     cases_told_apart,
     find_scale,
 )
@@ -48,7 +46,7 @@ def test_the_notice_of_both_scales_is_as_much_evidence() -> None:
 
 
 def test_the_noise_of_a_generators_plan_has_the_standard_deviation_one() -> None:
-    variance = NOISE_ERROR.noise**2 * np.exp(2 * SPREAD**2) * scipy.stats.t(TAILS).var()
+    variance = NOISE_ERROR.noise**2 * np.exp(2 * NOISE_ERROR.spread**2) * scipy.stats.t(NOISE_ERROR.tails).var()
     assert variance == pytest.approx(1.0)
 
 

@@ -5,7 +5,7 @@ A table has the columns of a score table (`audits.classifier.evidence`) with the
 | column | type | meaning |
 |---|---|---|
 | level | text or number | noise level of the row; each model then has one row per image, label and level |
-| trivial | number above 0 | error of a trivial prediction for the same noise, such as that there is none |
+| trivial | number above 0 | error of a trivial prediction of the same noise, such as its mean, 0 |
 
 The label may be left out. What follows is the analysis of a classifier, in another unit.
 """

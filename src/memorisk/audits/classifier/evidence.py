@@ -401,8 +401,8 @@ class Context:
         privacy: Regime, promise and measured lower bound.
         columns: Levels of the patients by each column of ``by``.
         scale: Name of the scale of the losses (`statistics.verdicts.scales.SCALES`).
-        utility: How well models that give no answers work on unseen images; None where it is not known. That of
-            classifiers is computed from the scores.
+        utility: Utility of generators on unseen images; None where it is not known. That of classifiers is computed
+            from the scores.
         audit: Kind of the audit, as ``verdict.json`` names it.
         other_reasons: Further reasons, which the scores do not give.
     """

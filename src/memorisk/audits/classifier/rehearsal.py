@@ -5,9 +5,9 @@ remembered and two trainings differ by noise alone. The audit's own analysis jud
 a pass away counts: the room of lists, the noticeable gap, uneven gaps, intervals of attacks.
 
 The noise of the trainings is not known beforehand. It is assumed to be that of `recipes/verdict_truth.py`: heavy-tailed
-(t, `TAILS` degrees of freedom), of another size for each image (log-normal, `SPREAD`), in the median `LossScale.noise`,
-0.1 nats. A
-rehearsal therefore speaks of the data and of the number of models. It cannot speak of trainings that differ more.
+(t, `LossScale.tails` degrees of freedom), of another size for each image (log-normal, `LossScale.spread`), in the
+median `LossScale.noise`, for classifiers 0.1 nats. A rehearsal therefore speaks of the data and of the number of
+models. It cannot speak of trainings that differ more.
 
 The first trainings measure the noise (`measured_noise`), so that a run states its noticeable gap anew after `PILOT`
 pairs of models.
@@ -38,7 +38,7 @@ from memorisk.runs.errors import listed, plural
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.class_reasons import MOST_MODELS
 from memorisk.statistics.verdicts.noticeable_gap import MAX_SEEDS
-from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, SPREAD, TAILS, LossScale
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
 from memorisk.statistics.verdicts.tiers import MIN_GROUPS
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.statistics.verdicts.verdict import PASS, decide, few_seeds
@@ -234,8 +234,8 @@ def honest_evidence(plan: Plan, draw: int, pilot: Evidence | None = None, scale:
     """
     n, rng = len(plan.items), np.random.default_rng([draw, 41])
     if pilot is None:
-        size = scale.noise * np.exp(SPREAD * rng.standard_normal(n))
-        noise = size * rng.standard_t(TAILS, (MAX_SEEDS, n))[: len(plan.designs)]  # more models keep the draws of fewer
+        size = scale.noise * np.exp(scale.spread * rng.standard_normal(n))
+        noise = size * rng.standard_t(scale.tails, (MAX_SEEDS, n))[: len(plan.designs)]  # more models keep the draws of fewer
     else:
         noise = measured_noise(pilot, len(plan.designs), rng)
     level = rng.gamma(2.0, 0.4, n) * (scale.noise / CROSS_ENTROPY.noise)

@@ -228,7 +228,7 @@ class ClassUtility:
 
 @dataclass(frozen=True, kw_only=True)
 class DenoisingUtility:
-    """Share of the noise that generators explain on unseen images, beside a trivial prediction, which explains none."""
+    """Share of the noise that generators explain on unseen images; a trivial prediction explains none."""
 
     explained: Annotated[float, Quantity("Share of the noise explained on unseen images", "percent", "noise_explained")]
     """One minus the mean error over the trivial prediction's, mean over models."""

@@ -109,7 +109,7 @@ _OF_KIND = {
     "classifier": (),
     "generator": ("Images that are drawn from the generator, which may be copies (memorisk audit synthetic).",),
 }
-"""What audits of a kind of models do not examine."""
+"""Sentences on what audits of a kind of models do not examine."""
 _ELSEWHERE = "Only losses were given: which models they are of cannot be seen."
 
 

@@ -13,11 +13,6 @@ from statistics import NormalDist
 from memorisk.runs.errors import unknown_name
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE
 
-SPREAD, TAILS = 0.7, 3.0
-"""Shape of the noise of trainings that plans assume: deviation of the logarithm of its size over images, and degrees of
-freedom of its t distribution (`audits.classifier.rehearsal`)."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class LossScale:
     """Scale of losses and of their gaps, with what a verdict and its sentences make of it."""
@@ -35,11 +30,15 @@ class LossScale:
     notice: float
     """Gap of a single patient that a pass must notice."""
     noise: float
-    """Median size of the noise of trainings that plans assume, per image."""
+    """Median size of the noise of trainings that plans assume, per image (`audits.classifier.rehearsal`)."""
+    spread: float
+    """Deviation of the logarithm of that size over images."""
+    tails: float
+    """Degrees of freedom of its t distribution."""
     outputs: str
     """Name of what the models give for an image, from which attackers tell."""
     change: str
-    """What training on an image changes, as an object in a sentence."""
+    """Object that training on an image changes, in a sentence."""
     verb: str
     """Verb for what the models do with an image."""
     size: Callable[[float], str]
@@ -119,6 +118,8 @@ CROSS_ENTROPY = LossScale(
     gates={"high": 0.3, "moderate": 0.1},
     notice=NOTICE,
     noise=0.1,
+    spread=0.7,
+    tails=3.0,
     outputs="answers",
     change="the model's answer to it",
     verb="answer",
@@ -128,6 +129,7 @@ CROSS_ENTROPY = LossScale(
 )
 """Cross-entropy of the true label, in nats; the tiers are those of paper 000."""
 
+_SPREAD, _TAILS = 0.5, 6.0
 _HIGH = round(math.sqrt(2) * NormalDist().inv_cdf(ATTACK_GATE), 3)  # rounded, so that a gate is what a reader sees
 
 NOISE_ERROR = LossScale(
@@ -137,7 +139,9 @@ NOISE_ERROR = LossScale(
     of_answers=False,
     gates={"high": _HIGH, "moderate": round(_HIGH * CROSS_ENTROPY.moderate / CROSS_ENTROPY.high, 3)},
     notice=2.0,
-    noise=1 / (math.sqrt(TAILS / (TAILS - 2)) * math.exp(SPREAD**2)),
+    noise=1 / (math.sqrt(_TAILS / (_TAILS - 2)) * math.exp(_SPREAD**2)),
+    spread=_SPREAD,
+    tails=_TAILS,
     outputs="errors",
     change="the model's error on it",
     verb="reconstruct",

@@ -91,7 +91,7 @@ def denoising_utility(error: ArrayLike, trivial: ArrayLike, group: ArrayLike) ->
 
     Args:
         error: Errors of K models on J unseen images, [K, J].
-        trivial: Errors of the trivial prediction, such as that there is no noise, [J], above 0.
+        trivial: Errors of a trivial prediction, such as the noise's mean, [J], above 0.
         group: Group of each image, [J].
 
     Returns:
