@@ -11,12 +11,14 @@ import numpy as np
 
 from memorisk.audits.classifier.marks import FILE, MARKS, read_marks
 from memorisk.audits.classifier.pages.strips import Strip, read_strips
+from memorisk.audits.classifier.result import ClassifierSummary
 from memorisk.audits.run_images import CLASSIFIED, CLASSIFIED_SOURCES
 from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, probability
 from memorisk.report.flagged import flagged_counts
 from memorisk.report.result import from_storable
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import read_table
+from memorisk.runs.files import read_json, read_table
+from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.view.images import ViewedImages
 
 PER_PAGE = 12
@@ -119,6 +121,11 @@ class ClassifierRun:
             images.setdefault((label, group), []).append(image)
         return images
 
+    @cached_property
+    def _units(self) -> UnitNames:
+        """Return the name of a group, and the scale of the losses."""
+        return ClassifierSummary.read(read_json(self.folder / "summary.json")).units
+
     def chosen(self, filters: Filters) -> np.ndarray:
         """Return the rows of the patients to show, the largest M first."""
         keep = np.ones(len(self._order), dtype=bool)
@@ -167,7 +174,8 @@ class ClassifierRun:
         """Return the patients of some rows."""
         patients = [(str(self._label[row]), str(self._group[row])) for row in rows]
         images_of = {patient: self._items.get(patient, [])[:_MOST_PICTURES] for patient in patients}
-        strips = read_strips(self.folder, [image for images in images_of.values() for image in images])
+        names = [image for images in images_of.values() for image in images]
+        strips = read_strips(self.folder, names, self._units.loss_scale)
         marks = read_marks(self.folder)
         p, n_images = column_numbers(self.groups, "p_value"), column_numbers(self.groups, "n_images")
         return [

@@ -12,9 +12,11 @@ from memorisk.audits.classifier.denoising_losses import denoising_evidence
 from memorisk.audits.classifier.evidence import write_scores
 from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.classifier.options import LossesOptions
+from memorisk.audits.classifier.pages.strips import read_strips
 from memorisk.audits.classifier.result import ClassifierSummary, DenoisingUtility
 from memorisk.audits.classifier.tables.utility import denoising_utility
 from memorisk.cli.main import main
+from memorisk.report.figures.glance import STRIP_WIDTH
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
@@ -121,6 +123,19 @@ def test_gaps_of_unseen_images_have_the_standard_deviation_one_in_any_unit() -> 
     one, _, n_levels = denoising_evidence(table[table["level"] == "t0"].drop(columns=["level", "trivial"]))
     assert n_levels == 1
     assert set(one.items.label) == {"all images"}
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_strip_of_a_remembered_image_shows_the_difference(tmp_path: Path) -> None:
+    """Errors differ by hundreds of SD between images: an axis from 0 would show one dot."""
+    audited(errors(gap=8.0), tmp_path)
+    strip = read_strips(tmp_path / "run", ["i0030", "i0031"], NOISE_ERROR)["all images", "i0030"]
+    places = {
+        kind: [float(x) for x in re.findall(rf'class="{kind}" cx="([0-9.]+)"', strip.svg)]
+        for kind in ("seen", "unseen")
+    }
+    assert np.mean(places["unseen"]) - np.mean(places["seen"]) > 0.4 * STRIP_WIDTH
+    assert min(*places["seen"], *places["unseen"]) == 0.0
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -126,7 +126,7 @@ def _answer(folder: Path, result: Result, name: str) -> PatientAnswer:
         parts=tuple(dict.fromkeys(images["split"].astype(str))),
         classes=tuple(_class_answer(result, row, evidence, name) for row in own.to_dict("records")),
         images=images,
-        strips=dict(read_strips(folder, list(dict.fromkeys(images["image"].astype(str))))),
+        strips=dict(read_strips(folder, list(dict.fromkeys(images["image"].astype(str))), scale)),
         auc=float(auc.get("auc", nan)),
         auc_low=float(auc.get("auc_low", nan)),
         auc_high=float(auc.get("auc_high", nan)),

@@ -97,20 +97,22 @@ def attack_plot(labels: Sequence[str], auc: ArrayLike, low: ArrayLike, high: Arr
     return sheet.svg()
 
 
-def strip_plot(seen: ArrayLike, unseen: ArrayLike, top: float) -> str:
+def strip_plot(seen: ArrayLike, unseen: ArrayLike, top: float, start: float = 0.0) -> str:
     """Draw the losses of an image on a line, smaller to the left: above it models that did not see it, below others.
 
     Args:
         seen: Losses of models that saw the image, [a].
         unseen: Losses of models that did not, [b].
         top: Loss at the right end; larger ones are drawn there.
+        start: Loss at the left end.
 
     Returns:
         Strip as SVG text, with its content in words.
     """
     losses = {name: np.asarray(v, dtype=float) for name, v in (("unseen", unseen), ("seen", seen))}
+    length = top - start or 1.0
     circles = "".join(
-        f'<circle class="{name}" cx="{np.clip(loss / (top or 1.0), 0, 1) * STRIP_WIDTH:.1f}" cy="{y}" r="3"/>'
+        f'<circle class="{name}" cx="{np.clip((loss - start) / length, 0, 1) * STRIP_WIDTH:.1f}" cy="{y}" r="3"/>'
         for y, (name, values) in zip((7, 19), losses.items(), strict=True)
         for loss in values
     )

@@ -91,7 +91,7 @@ def _classes(reading: ResultView) -> list[Block]:
 def _patients(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) -> list[Block]:
     """Show the first flagged patients, each by an image and by its losses."""
     images = reading.flagged_images()
-    strips = read_strips(reading.result.folder, list(images.values()))
+    strips = read_strips(reading.result.folder, list(images.values()), reading.scale)
     groups = reading.flagged_groups()
     sizes = zip(column_texts(groups, "label"), column_texts(groups, "group"), column_numbers(groups, "M"), strict=True)
     m_of = {(label, group): m for label, group, m in sizes}
