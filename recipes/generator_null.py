@@ -1,11 +1,12 @@
 """Is anybody listed where a generator cannot have memorized? Real twins, and images that none of them saw.
 
-    python recipes/generator_null.py [--pairs 24] [--tables 200] [--out docs/results/generator_null.md]
+    python recipes/generator_null.py [--images digits] [--size 16] [--pairs 24] [--tables 200]
 
 Pairs of twins are trained on halves of a pool of digits. The other digits, which no twin saw, are divided at random
 into scored and test part, and the coins of a design say which twin of each pair "saw" a scored image. So every list is
 false. Each table takes pairs at random from those that were trained. The page counts p-values of at most 0.05, tables
-that list anyone, and failures of the whole verdict.
+that list anyone, and failures of the whole verdict. It also has the shape of the noise of trainings, which plans assume
+(`statistics.verdicts.scales`): how much its size differs between images, and its tails.
 """
 
 import argparse
@@ -27,11 +28,13 @@ from memorisk.audits.generator.trainings import twin_recipe
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.files import read_array
+from memorisk.scores.noise_errors import joined_losses, level_weights
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.training.classifiers.twins import twin_design
 from memorisk.training.generators.twin_jobs import LOSSES, TwinJob, run_twin
 
 POOL = 600
+"""Number of images of which each twin sees half."""
 WORLDS = {"trained as by default": {}, "trained for one step": {"steps": 1}}
 """Settings of the twins by world."""
 
@@ -39,21 +42,27 @@ WORLDS = {"trained as by default": {}, "trained for one step": {"steps": 1}}
 def main() -> None:
     """Train the twins of each world, draw the tables and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", default="digits")
+    parser.add_argument("--size", type=int)
+    parser.add_argument("--label-column")
+    parser.add_argument("--group-column")
+    parser.add_argument("--sample", type=int)
     parser.add_argument("--pairs", type=int, default=24)
     parser.add_argument("--tables", type=int, default=200)
     parser.add_argument("--models", type=int, default=16)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
-    options = GeneratorAuditOptions(models=chosen.models, one_image_per_patient=True)
-    store = build_store(load_manifest("digits", options), options)
+    columns = {name: getattr(chosen, name) for name in ("label_column", "group_column", "sample", "size")}
+    options = GeneratorAuditOptions(models=chosen.models, one_image_per_patient=True, **columns)
+    store = build_store(load_manifest(chosen.images, options), options)
     lines = []
     for world, settings in WORLDS.items():
         with TemporaryDirectory() as folder, ProcessPoolExecutor(chosen.processes) as pool:
             losses, unseen = train_pairs(Path(folder), store, replace(options, **settings), chosen.pairs, pool)
             arguments = [(store, options, losses, unseen, seed) for seed in range(chosen.tables)]
             outcomes = np.array(list(pool.map(audited, arguments, chunksize=4)))
-        lines.append(row(world, outcomes))
+        lines.append(row(world, outcomes, noise_shape(losses[..., unseen])))
         print(lines[-1], flush=True)
     if chosen.out:
         chosen.out.write_text(page(lines, chosen.pairs, chosen.models), encoding="utf-8")
@@ -129,18 +138,39 @@ def null_table(
     return evidence, context
 
 
-def row(world: str, outcomes: np.ndarray) -> str:
+def noise_shape(losses: np.ndarray) -> tuple[float, float]:
+    """Measure the gaps of images that no twin saw: deviation of the logarithm of their size over images, and tails.
+
+    The deviation is less what sizes of as many normal draws would have; the tails are the degrees of freedom of the t
+    distribution with the same kurtosis within images, infinite where it is not above the normal one.
+
+    Args:
+        losses: Losses of unseen images under both models of each pair, [pairs, 2, L, n].
+    """
+    every = np.ones(losses.shape[-1], dtype=bool)
+    weights = level_weights(losses[:, 0], losses[:, 1], every)
+    gap = joined_losses(losses[:, 1], weights) - joined_losses(losses[:, 0], weights)
+    gap = gap - gap.mean(axis=1, keepdims=True)
+    normal = np.random.default_rng(0).standard_normal((len(gap), 20_000))
+    size, chance = (np.sqrt(np.square(values).mean(axis=0)) for values in (gap, normal))
+    spread = np.sqrt(max(0.0, np.log(size).var() - np.log(chance).var()))
+    beyond = 3 * (np.mean((gap / size) ** 4) / np.mean((normal / chance) ** 4) - 1)
+    return float(spread), float(4 + 6 / beyond) if beyond > 0 else np.inf
+
+
+def row(world: str, outcomes: np.ndarray, shape: tuple[float, float]) -> str:
     """Write the row of a world.
 
     Args:
         world: Name of the world.
         outcomes: Outcomes of its tables, [tables, 4].
+        shape: Shape of the noise.
     """
     n = len(outcomes)
     listed, failed = (clopper_pearson(int(outcomes[:, i].sum()), n) for i in (1, 2))
     shares = [f"{100 * s.estimate:.1f} ({100 * s.low:.1f} to {100 * s.high:.1f})" for s in (listed, failed)]
     gap = np.median(outcomes[:, 3])
-    return f"| {world} | {n} | {100 * outcomes[:, 0].mean():.2f} | {shares[0]} | {shares[1]} | {gap:.2g} |"
+    return f"| {world} | {n} | {100 * outcomes[:, 0].mean():.2f} | {shares[0]} | {shares[1]} | {gap:.2g} | {shape[0]:.2f} | {shape[1]:.0f} |"
 
 
 def page(lines: list[str], n_pairs: int, n_models: int) -> str:
@@ -159,8 +189,8 @@ the twins saw, so that every list is false. Each table draws its pairs from {n_p
 unseen images anew and throws the coins anew. At most 10 % of tables may list anyone, and 5 % of p-values may be at most
 0.05.
 
-| twins | tables | p of at most 0.05, % | tables that list anyone, % | failures, % | noticeable gap, SD, median |
-|---|---|---|---|---|---|
+| twins | tables | p of at most 0.05, % | tables that list anyone, % | failures, % | noticeable gap, SD, median | spread of noise | degrees of freedom |
+|---|---|---|---|---|---|---|---|
 {table}
 """
 

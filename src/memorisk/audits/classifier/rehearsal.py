@@ -235,7 +235,9 @@ def honest_evidence(plan: Plan, draw: int, pilot: Evidence | None = None, scale:
     n, rng = len(plan.items), np.random.default_rng([draw, 41])
     if pilot is None:
         size = scale.noise * np.exp(scale.spread * rng.standard_normal(n))
-        noise = size * rng.standard_t(scale.tails, (MAX_SEEDS, n))[: len(plan.designs)]  # more models keep the draws of fewer
+        noise = (
+            size * rng.standard_t(scale.tails, (MAX_SEEDS, n))[: len(plan.designs)]
+        )  # more models keep the draws of fewer
     else:
         noise = measured_noise(pilot, len(plan.designs), rng)
     level = rng.gamma(2.0, 0.4, n) * (scale.noise / CROSS_ENTROPY.noise)

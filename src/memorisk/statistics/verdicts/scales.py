@@ -13,6 +13,7 @@ from statistics import NormalDist
 from memorisk.runs.errors import unknown_name
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE
 
+
 @dataclass(frozen=True, kw_only=True)
 class LossScale:
     """Scale of losses and of their gaps, with what a verdict and its sentences make of it."""
