@@ -37,6 +37,11 @@ POOL = 600
 """Number of images of which each twin sees half."""
 WORLDS = {"trained as by default": {}, "trained for one step": {"steps": 1}}
 """Settings of the twins by world."""
+COLUMNS = (
+    *("twins", "tables", "p of at most 0.05, %", "tables that list anyone, %", "failures, %"),
+    *("noticeable gap, SD, median", "spread of noise", "degrees of freedom"),
+)
+HEADING = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 
 
 def main() -> None:
@@ -169,8 +174,8 @@ def row(world: str, outcomes: np.ndarray, shape: tuple[float, float]) -> str:
     n = len(outcomes)
     listed, failed = (clopper_pearson(int(outcomes[:, i].sum()), n) for i in (1, 2))
     shares = [f"{100 * s.estimate:.1f} ({100 * s.low:.1f} to {100 * s.high:.1f})" for s in (listed, failed)]
-    gap = np.median(outcomes[:, 3])
-    return f"| {world} | {n} | {100 * outcomes[:, 0].mean():.2f} | {shares[0]} | {shares[1]} | {gap:.2g} | {shape[0]:.2f} | {shape[1]:.0f} |"
+    cells = [world, str(n), f"{100 * outcomes[:, 0].mean():.2f}", *shares, f"{np.median(outcomes[:, 3]):.2g}"]
+    return f"| {' | '.join([*cells, f'{shape[0]:.2f}', f'{shape[1]:.0f}'])} |"
 
 
 def page(lines: list[str], n_pairs: int, n_models: int) -> str:
@@ -189,8 +194,7 @@ the twins saw, so that every list is false. Each table draws its pairs from {n_p
 unseen images anew and throws the coins anew. At most 10 % of tables may list anyone, and 5 % of p-values may be at most
 0.05.
 
-| twins | tables | p of at most 0.05, % | tables that list anyone, % | failures, % | noticeable gap, SD, median | spread of noise | degrees of freedom |
-|---|---|---|---|---|---|---|---|
+{HEADING}
 {table}
 """
 

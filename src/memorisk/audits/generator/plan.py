@@ -10,6 +10,7 @@ from functools import reduce
 
 import numpy as np
 
+from memorisk.audits.classifier.denoising_losses import NO_LABEL
 from memorisk.audits.classifier.evidence import Items
 from memorisk.audits.classifier.plan import SHARES, Parts, Plan, make_plan
 from memorisk.audits.generator.options import GeneratorAuditOptions
@@ -19,8 +20,6 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.training.classifiers.twins import TwinDesign, groups_of_equal_labels, twin_design
 from memorisk.training.engine.data import ordered_classes
 
-ALL_IMAGES = "all images"
-"""Class of images that have no labels."""
 REPEATED = "repeated"
 """Part of the images that are repeated."""
 PATIENTS_EACH = 10
@@ -73,7 +72,7 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Gener
     Raises:
         InputError: The images are too few for the repetitions that ``dose`` names.
     """
-    labels = np.array([str(label).split("|")[0] or ALL_IMAGES for label in manifest.labels], dtype=object)
+    labels = np.array([str(label).split("|")[0] or NO_LABEL for label in manifest.labels], dtype=object)
     groups = merge_linked(manifest.groups, linked)
     shares = (0.0, SHARES[0] + SHARES[1], SHARES[2])
     part = split_by_group(labels, groups, fractions=shares, seed=seed)

@@ -22,9 +22,10 @@ from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.pages.thumbnails import thumbnails
 from memorisk.audits.classifier.rehearsal import Choice, choose_models
 from memorisk.audits.classifier.result import LookAlikes
+from memorisk.audits.classifier.tables.utility import denoising_utility
 from memorisk.audits.generator.dose import DOSE, ImagesRepeated, dose_table
 from memorisk.audits.generator.dry_run import generator_outlook, network_words
-from memorisk.audits.generator.evidence import denoising_utility, generator_evidence, unseen_weights
+from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
 from memorisk.audits.generator.options import MODELS, WORKER_MODULES, GeneratorAuditOptions, options_from
 from memorisk.audits.generator.plan import PATIENTS_EACH, GeneratorPlan, draw_parts, make_generator_plan
 from memorisk.audits.generator.trainings import (
@@ -51,6 +52,7 @@ from memorisk.runs.executors.pool import prepare_workers
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
+from memorisk.scores.noise_errors import joined_losses
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
@@ -215,8 +217,11 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         """Describe how the twins were made and how well they denoise what they never saw."""
         plan, store, options = prepared.plan.twins, prepared.store, self.options
         unseen = plan.parts.rows("test")
-        of_unseen = np.concatenate(losses)[:, :, unseen]
-        utility = denoising_utility(of_unseen, guessed_losses(job, unseen), weights, plan.parts.groups[unseen])
+        utility = denoising_utility(
+            joined_losses(np.concatenate(losses)[:, :, unseen], weights),
+            joined_losses(guessed_losses(job, unseen), weights),
+            plan.parts.groups[unseen].astype(str),
+        )
         return data_context(
             plan,
             store,

@@ -1,0 +1,171 @@
+"""Twins of generators as jobs: what a pair shares, what a killed training leaves, what a trivial prediction costs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from memorisk.images.options import ImageOptions
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.models.generators.denoiser import levels
+from memorisk.models.generators.noise_losses import hashed_noise
+from memorisk.models.generators.perceptron import linear_schedule, new_perceptron
+from memorisk.runs.errors import MemoriskError
+from memorisk.training.engine.loop import Checkpoint
+from memorisk.training.generators.batches import draw_noise
+from memorisk.training.generators.perceptron_training import WARMUP
+from memorisk.training.generators.twin_jobs import (
+    CHECKPOINTS,
+    LOSSES,
+    WEIGHTS,
+    TwinJob,
+    TwinRecipe,
+    build_twin,
+    guessed_losses,
+    run_twin,
+    score_rows,
+)
+
+RECIPE = TwinRecipe(
+    kind="tiny", network="tiny/4", latent="pixels", noise_schedule="linear",
+    steps=12, batch_size=8, lr=1e-3, ema=0.9, flip=False, levels=3, draws=2,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store() -> ImageStore:
+    options = ImageOptions(sample=300)
+    return build_store(load_manifest("digits", options), options)
+
+
+def job(folder: Path, store: ImageStore, rows: np.ndarray | None = None, **changed: object) -> TwinJob:
+    """A job in a folder of its own."""
+    for name in (LOSSES, WEIGHTS, CHECKPOINTS):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    own = np.arange(20) if rows is None else rows
+    recipe = replace(RECIPE, **{name: changed.pop(name) for name in list(changed) if hasattr(RECIPE, name)})
+    return TwinJob(
+        **{"out": folder, "store": store, "rows": own, "slots": len(own), "recipe": recipe, "seed": 3, **changed}
+    )
+
+
+def test_its_steps_are_those_of_a_plain_loop(tmp_path: Path, store: ImageStore) -> None:
+    """Written out: squared error of the noise, AdamW, a warm-up and a cosine."""
+    one = job(tmp_path, store)
+    twin = build_twin(one)
+    network = new_perceptron(64, one.seed)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.0)
+    a = linear_schedule()
+    for step in range(RECIPE.steps):
+        slots, draw = twin.loop.plan.slots(step), twin.loop.plan.draw(step)
+        x = torch.from_numpy(store.images[one.rows[slots]].astype(np.float32)).permute(0, 3, 1, 2) / 255 * 2 - 1
+        noise = draw_noise(draw.seed, tuple(x.shape), torch.device("cpu"))
+        share = a[draw.times].float().view(-1, 1, 1, 1)
+        error = network(share.sqrt() * x + (1 - share).sqrt() * noise, draw.times) - noise
+        rate = 1e-3 * min(1, (step + 1) / WARMUP) * 0.5 * (1 + np.cos(np.pi * step / RECIPE.steps))
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad()
+        error.square().mean().backward()
+        optimizer.step()
+    for _ in twin.loop.until(RECIPE.steps):
+        pass
+    for name, value in network.state_dict().items():
+        assert torch.allclose(value, twin.network.state_dict()[name], atol=1e-6), name
+
+
+@pytest.mark.parametrize("kind", ["tiny", "dit"])
+def test_twins_share_start_order_times_and_noise_and_differ_in_their_images(
+    tmp_path: Path, store: ImageStore, kind: str
+) -> None:
+    first, second = (build_twin(job(tmp_path, store, rows, kind=kind)) for rows in (np.arange(20), np.arange(20, 40)))
+    for name, value in first.network.state_dict().items():
+        assert torch.equal(value, second.network.state_dict()[name])
+    for one, other in zip(first.loop.inputs(range(5)), second.loop.inputs(range(5)), strict=True):
+        images, *rest = one
+        assert not torch.equal(images, other[0])
+        assert all(torch.equal(a, b) for a, b in zip(rest, other[1:], strict=True))
+
+
+def test_a_twin_with_fewer_images_has_one_of_its_own_in_the_empty_slots(tmp_path: Path, store: ImageStore) -> None:
+    whole, short = (build_twin(job(tmp_path, store, np.arange(n), slots=20)) for n in (20, 17))
+    for step in range(5):
+        there, own = whole.loop.plan.slots(step), short.loop.plan.slots(step)
+        assert own.max() < 17
+        assert torch.equal(own[there < 17], there[there < 17])
+
+
+@pytest.mark.parametrize("kind", ["tiny", "dit"])
+def test_killed_at_any_step_it_ends_with_the_same_bytes(tmp_path: Path, store: ImageStore, kind: str) -> None:
+    whole, cut = (job(tmp_path / name, store, kind=kind, checkpoint_seconds=0.0) for name in ("whole", "cut"))
+    run_twin(whole)
+    twin = build_twin(cut)
+    for step in twin.loop.until(RECIPE.steps, Checkpoint(cut.checkpoint_file, cut.key, 0.0)):
+        if step == 7:
+            break
+    assert cut.checkpoint_file.is_file()
+    assert not cut.done
+    run_twin(cut)
+    assert cut.done
+    assert not cut.checkpoint_file.exists()
+    assert cut.losses_file.read_bytes() == whole.losses_file.read_bytes()
+    assert cut.weights_file.read_bytes() == whole.weights_file.read_bytes()
+
+
+def test_losses_are_errors_of_the_kept_weights_on_hashed_noise(tmp_path: Path, store: ImageStore) -> None:
+    one = job(tmp_path, store)
+    run_twin(one)
+    network = new_perceptron(64, 0)
+    network.load_state_dict(load_file(one.weights_file))
+    times, a = levels(build_twin(one).denoiser, RECIPE.levels), linear_schedule()
+    x = torch.from_numpy(store.images[5].astype(np.float32)).permute(2, 0, 1)[None] / 255 * 2 - 1
+    expected = []
+    for t in times:
+        draws = []
+        for draw in range(2 * RECIPE.draws):
+            noise = hashed_noise(str(store.manifest.images[5]), draw, (1, 8, 8))[None]
+            x_t = a[t].sqrt().float() * x + (1 - a[t]).sqrt().float() * noise
+            draws.append(float((network(x_t, torch.tensor([int(t)])) - noise).detach().square().mean()))
+        expected.append(np.mean(draws))
+    assert np.allclose(np.load(one.losses_file)[:, 5], expected, rtol=1e-4)
+
+
+def test_a_trivial_prediction_costs_what_the_best_linear_one_does(tmp_path: Path, store: ImageStore) -> None:
+    """The formula against a prediction that is carried out on drawn noise."""
+    one = job(tmp_path, store)
+    guessed = guessed_losses(one, np.arange(30, 40))
+    x = store.images.astype(np.float64).reshape(len(store.images), -1) / 255 * 2 - 1
+    mean, v = x[:20].mean(axis=0), x[:20].var(axis=0).mean()
+    rng = np.random.default_rng(0)
+    twin = build_twin(one)
+    for level, t in enumerate(levels(twin.denoiser, RECIPE.levels)):
+        a = float(linear_schedule()[t])
+        noise = rng.standard_normal((20_000, 64))
+        x_t = np.sqrt(a) * x[33] + np.sqrt(1 - a) * noise
+        predicted = np.sqrt(1 - a) * (x_t - np.sqrt(a) * mean) / (a * v + 1 - a)
+        assert np.square(predicted - noise).mean() == pytest.approx(guessed[level, 3], rel=0.02)
+
+
+def test_a_trained_network_does_better_than_a_trivial_prediction_and_a_new_one_worse(
+    tmp_path: Path, store: ImageStore
+) -> None:
+    unseen = np.arange(240, 300)
+    for steps, better in ((1, False), (300, True)):
+        one = job(tmp_path / str(steps), store, np.arange(240), steps=steps, levels=6)
+        run_twin(one)
+        middle = slice(2, 5)  # levels at which a network learns first
+        trained = np.load(one.losses_file)[middle][:, unseen].mean()
+        assert (trained < guessed_losses(one, unseen)[middle].mean()) == better
+
+
+def test_losses_that_are_not_finite_are_refused(tmp_path: Path, store: ImageStore) -> None:
+    one = job(tmp_path, store)
+    twin = build_twin(one)
+    with torch.no_grad():
+        next(twin.network.parameters()).fill_(float("nan"))
+    with pytest.raises(MemoriskError, match="not finite"):
+        score_rows(one, twin, np.arange(3))
