@@ -56,7 +56,7 @@ from memorisk.scores.noise_errors import joined_losses
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
-from memorisk.training.generators.twin_jobs import TwinJob, build_twin, guessed_losses
+from memorisk.training.generators.twin_jobs import TwinJob, build_twin, guessed_losses, twin_times
 
 
 @takes_settings(GeneratorAuditOptions)
@@ -150,7 +150,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
                 f"a twin has {plural(fewest, 'training image', 'training images')}, and {options.images_a_step} are "
                 f"taken a step: give more images, or a batch_size of at most {fewest}"
             )
-        build_twin(jobs[0][0])  # refuses images and settings that do not fit each other
+        twin_times(jobs[0][0], build_twin(jobs[0][0]))  # refuses images and settings that do not fit each other
         return _Prepared(plan, store, linked, alike, choice)
 
     def plan(self, inputs: _Prepared, place: None, progress: Progress) -> DryRun:
