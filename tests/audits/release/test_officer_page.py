@@ -20,7 +20,7 @@ from memorisk.report.statements.officer.findings import affected_people
 from memorisk.report.statements.officer.page import officer_page
 from memorisk.report.statements.statement import HEADLINES, StatedReason, Statement
 from memorisk.runs.errors import InputError
-from memorisk.statistics.verdicts.class_reasons import times_as_probable
+from memorisk.statistics.verdicts.scales import times_as_probable
 from tests.audits.made_evidence import twin_evidence
 from tests.commands import refusal
 from tests.report.chromium import Chromium
