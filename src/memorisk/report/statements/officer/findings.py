@@ -38,6 +38,8 @@ _OF_THE_MODEL_ALONE = "/loss_threshold"
 """End of the name of the attack that needs no further model; every other one compares with models of the attacker."""
 _OF_SUBGROUPS = frozenset(("subgroup-more-exposed", "subgroup-copied-more"))
 """Codes of the reasons that name a group of people; they limit a verdict and decide none."""
+_OF_CLASSES = "classes_tested"
+"""Name of a figure of every audit that lists people by class: of classifiers, of losses, of generators."""
 _COUNTED = frozenset(
     (
         *("confirmed-pairs", "same-pixels", "held-out-pixels", "listed-patients", "nearer-than-every-held-out"),
@@ -73,7 +75,7 @@ def affected_people(audit: AuditStatement) -> Affected | None:
         whose, clauses = "training ", ("is recognisable in a generated image", "are recognisable in a generated image")
     else:
         n, n_all = counts.get("flagged"), audit.n_units or 0
-        could, whose, clauses = bool(counts.get("classes_tested")), "", ("stands out", "stand out")
+        could, whose, clauses = bool(counts.get(_OF_CLASSES)), "", ("stands out", "stand out")
     if not could or n is None or not 0 < n_all >= n:
         return None
     units = audit.units.removesuffix("s") if n == 1 else audit.units
@@ -177,8 +179,8 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
             yield f"{n:,.0f} {phrase if n == 1 else phrases}" if n else f"no {phrase}"
 
     one = units.removesuffix("s")
-    if audit.kind in ("classifier", "losses"):
-        if value.get("classes_tested") or value.get("flagged"):
+    if _OF_CLASSES in value:
+        if value.get(_OF_CLASSES) or value.get("flagged"):
             of = f" of {audit.n_units:,}" if audit.n_units else ""
             share = f", up to {100 * audit.level:.0f} in 100 of these by chance" if audit.level else ""
             chance = share if value.get("flagged") else ""
@@ -286,7 +288,7 @@ def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
         yield "Copies were hidden in the set to see which would be noticed."
         yield f"{'Noticed' if most >= len(planted) else 'Noticed least'}: {', '.join(counts)}."
     gap = value.get("noticeable_gap")
-    if audit.kind in ("classifier", "losses"):
+    if _OF_CLASSES in value:
         yield (
             f"A single person would have been noticed in {share_words(POWER)} where "
             f"{_scale_of(audit).effect_on_person(gap.value)}, or more."
