@@ -32,6 +32,7 @@ PARTS = {
         "null": ("#null", 580),
         "attacks": ("#attacks", 680),
     },
+    "generator": {"verdict": ("main .lead", 900), "dose": ("#dose", 640)},
     "synthetic": {"verdict": ("main .lead", 900), "power": ("#power", 900), "exposed": ("#exposed", 560)},
 }
 """What is kept of each report: the first element that a selector finds, and at most so many lines of it."""
@@ -74,6 +75,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
     train, held, synthetic = (str(folder / f"{name}.npy") for name in ("train", "held-out", "synthetic"))
     return {
         "classifier": ["classifier", "digits", "--models", "16", "--fail-on", "never"],
+        "generator": ["generator", "digits", "--dose", "4", "16", "64", "--fail-on", "never"],
         "synthetic": [
             "synthetic",
             train,

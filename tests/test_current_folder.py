@@ -22,6 +22,8 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("images", "check"): ".",
     ("images", "mark"): "train/00000000_000.png --mark A --out ../mark.png",
     ("audit", "classifier"): "labelled --models 2 --epochs 1 --processes 2 --fail-on never --out ../out/run",
+    ("audit", "generator"): "labelled --models 2 --steps 2 --levels 2 --draws 1 --batch-size 4 --processes 1 "
+    "--fail-on never --out ../out/twins",
     ("audit", "losses"): "../out/run/scores.parquet --out ../out/losses --fail-on never",
     ("audit", "patient"): "../out/run benign/00000300_000.png --out ../out/patient.html",
     ("audit", "feature"): "own:network --mark A --normalise none --probes train --n-controls 5 --fail-on never "

@@ -23,6 +23,7 @@ EXTRAS = {"view": "[view]", "track": "[tracking]"}
 SMALLEST = {
     "audit classifier": "images --out new",
     "audit feature": "net.onnx --mark text:A --out new",
+    "audit generator": "images --out new",
     "audit losses": "losses.npz --out new",
     "audit patient": "run 17",
     "audit synthetic": "train made --out new",

@@ -128,7 +128,7 @@ def patient(
     Parameters
     ----------
     run
-        Run folder of audit classifier or audit losses.
+        Run folder of audit classifier, audit losses or audit generator.
     patient
         Id of the patient, as the images' table has it.
     target

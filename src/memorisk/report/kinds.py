@@ -72,6 +72,8 @@ class RunKind:
     """Whether the verdict rests on a list of people, at the level and by the correction of `statement.LISTS`."""
     verdict_form: int = 0
     """Form of the rule that gives the verdict; runs of another form are refused (`verdict_forms`)."""
+    of_twins: bool = False
+    """Whether the verdict is that of twin models, which names the form in its rule and not in its schema."""
 
     @property
     def of_generated_set(self) -> bool:
@@ -101,6 +103,7 @@ _OWN = (
         clears="weights",
         lists_people=True,
         verdict_form=6,
+        of_twins=True,
     ),
     RunKind(
         name="losses",
@@ -121,6 +124,7 @@ _OWN = (
         "training data.",
         lists_people=True,
         verdict_form=6,
+        of_twins=True,
     ),
     RunKind(
         name="generator",
@@ -142,6 +146,7 @@ _OWN = (
         "training data.",
         lists_people=True,
         verdict_form=6,
+        of_twins=True,
     ),
     RunKind(
         name="feature",

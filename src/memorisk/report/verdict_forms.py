@@ -11,7 +11,7 @@ from memorisk.report.kinds import KINDS, kind_of
 from memorisk.runs.errors import InputError, one_line
 
 FORMS: Mapping[str, int] = {kind.name: kind.verdict_form for kind in KINDS.own.values() if kind.verdict_form}
-"""Form of the verdict's rule by kind of run, of memorisk's own: for a classifier in ``rule["form"]`` of
+"""Form of the verdict's rule by kind of run, of memorisk's own: for twin models in ``rule["form"]`` of
 ``verdict.json``, for others in its ``schema``, for any in ``settings["verdict_form"]`` of a statement."""
 
 
@@ -21,8 +21,10 @@ def verdict_form(verdict: Mapping[str, Any]) -> object:
     Args:
         verdict: Verdict as in ``verdict.json``.
     """
+    if not kind_of(verdict.get("audit")).of_twins:
+        return verdict.get("schema")
     rule = verdict.get("rule")
-    return rule.get("form") if isinstance(rule, Mapping) else verdict.get("schema")
+    return rule.get("form") if isinstance(rule, Mapping) else None
 
 
 def refuse_other_form(name: str, kind: str, form: object) -> None:

@@ -25,7 +25,7 @@ from memorisk.audits.classifier.tables.subgroups import PATIENTS
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import load_result
 from memorisk.report.columns import column_numbers, column_texts, largest_first, rows
-from memorisk.report.kinds import named_kind
+from memorisk.report.kinds import kind_of, named_kind
 from memorisk.report.options import PseudonymOptions
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
@@ -50,7 +50,7 @@ def audit_patient(
     """Read what a finished classifier audit says of one patient.
 
     Args:
-        run: Run folder of `audit classifier` or `audit losses`.
+        run: Run folder of `audit classifier`, `audit losses` or `audit generator`.
         patient: Id of the patient, or of one image where each image counts as a patient; of a pseudonymised run the
             pseudonym, or the id where the key is at hand.
         target: Released weights, whose losses on the patient's images are computed.
@@ -71,16 +71,20 @@ def audit_patient(
     folder = Path(run)
     config = read_config(folder)
     result = load_result(folder)
-    if result.verdict.get("audit") != "classifier":
+    if not kind_of(result.verdict.get("audit")).of_twins:
         raise InputError(
-            f"{one_line(folder)} was not made by audit classifier or audit losses: only these score patients"
+            f"{one_line(folder)} was not made by audit classifier, audit losses or audit generator: only these score "
+            "patients"
         )
     name = _name_in_run(result, str(patient), bool(config.get("pseudonymise")), pseudonym_key)
     answer = _answer(folder, result, name)
     if target is None:
         return answer
     if named_kind(config) != "classifier":
-        raise InputError(f"{one_line(folder)} rests on a table of losses, without images that a target could answer")
+        raise InputError(
+            f"{one_line(folder)} was not made by audit classifier, whose networks alone a target is compared with: leave "
+            "--target out"
+        )
     return _with_target(answer, folder, Path(target), images, device, progress)
 
 
