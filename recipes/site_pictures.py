@@ -32,7 +32,7 @@ PARTS = {
         "null": ("#null", 580),
         "attacks": ("#attacks", 680),
     },
-    "generator": {"verdict": ("main .lead", 900), "dose": ("#dose", 640)},
+    "generator": {"verdict": ("main .lead", 900), "dose": ("#dose", 700)},
     "synthetic": {"verdict": ("main .lead", 900), "power": ("#power", 900), "exposed": ("#exposed", 560)},
 }
 """What is kept of each report: the first element that a selector finds, and at most so many lines of it."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from torch import nn
 from memorisk.audits.classifier.analysis import class_findings
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
 from memorisk.audits.classifier.look_alikes import searched_pairs
-from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.reasons import NotRandom, identity_reasons, look_alike_reasons, unknown_patients
 from memorisk.audits.classifier.rehearsal import (
@@ -248,7 +248,7 @@ def describe_plan(
     plan: Plan,
     recipe: Recipe,
     store: ImageStore,
-    choice: Choice,
+    choice: Choice[ClassifierOptions],
     alike: LookAlikes,
     intended: InterventionPlan | None,
     progress: Progress = no_progress,
@@ -277,7 +277,7 @@ def describe_plan(
 def outlook(
     plan: Plan,
     store: ImageStore,
-    choice: Choice,
+    choice: Choice[Any],
     alike: LookAlikes,
     *,
     network: str,
@@ -322,9 +322,7 @@ def outlook(
     )
 
 
-def _subgroup_outlook(
-    plan: Plan, columns: Sequence[Subgroups], options: ClassifierOptions
-) -> tuple[SubgroupOutlook, ...]:
+def _subgroup_outlook(plan: Plan, columns: Sequence[Subgroups], options: TwinOptions) -> tuple[SubgroupOutlook, ...]:
     """Compute from which difference on each level would be called more exposed, by the audit's own comparison."""
     if not columns:
         return ()
@@ -341,7 +339,7 @@ def _subgroup_outlook(
     )
 
 
-def patient_doubts(store: ImageStore, options: ClassifierOptions, alike: LookAlikes) -> list[Reason]:
+def patient_doubts(store: ImageStore, options: TwinOptions, alike: LookAlikes) -> list[Reason]:
     """Return the doubts about who is who that are known before anything is trained.
 
     Args:
@@ -435,7 +433,7 @@ def _empty_evidence(plan: Plan) -> Evidence:
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
 
 
-def _choice_words(choice: Choice) -> str:
+def _choice_words(choice: Choice[Any]) -> str:
     """Say why an audit has its number of models."""
     if choice.named:
         return "as named"
@@ -456,7 +454,7 @@ _OBSTACLES = {
 }
 
 
-def _cannot_pass(plan: Plan, choice: Choice, doubts: list[Reason]) -> tuple[str, ...]:
+def _cannot_pass(plan: Plan, choice: Choice[Any], doubts: list[Reason]) -> tuple[str, ...]:
     """Say where a pass needs a random split, certain patient ids, or more models."""
     notes = []
     for doubt in [*([] if plan.parts.random else [NotRandom()]), *doubts]:
@@ -485,7 +483,7 @@ def _cannot_pass(plan: Plan, choice: Choice, doubts: list[Reason]) -> tuple[str,
     return tuple(notes)
 
 
-def measured_outlook(plan: Plan, options: ClassifierOptions, pilot: Evidence) -> tuple[Rehearsal, str]:
+def measured_outlook(plan: Plan, options: TwinOptions, pilot: Evidence) -> tuple[Rehearsal, str]:
     """Rehearse the classes with the noise of the first trainings, and say what follows.
 
     Args:
@@ -506,13 +504,13 @@ def measured_outlook(plan: Plan, options: ClassifierOptions, pilot: Evidence) ->
     )
 
 
-def _obstacle_words(rehearsal: Rehearsal, options: ClassifierOptions) -> list[str]:
+def _obstacle_words(rehearsal: Rehearsal, options: TwinOptions) -> list[str]:
     """Say of each obstacle why it leaves an honest audit undecided."""
     values = {"notice": options.notice, "unit": options.loss_scale.unit, "gate": options.attack_gate}
     return [_OBSTACLES[one].format(**values) for one in rehearsal.obstacles]
 
 
-def _gap_words(gap: float, options: ClassifierOptions) -> str:
+def _gap_words(gap: float, options: TwinOptions) -> str:
     """Show a noticeable gap."""
     unit = options.loss_scale.unit
     return f"none up to {GAPS[-1]:.0f} {unit}" if np.isinf(gap) else f"about {gap:.2g} {unit}"
@@ -522,7 +520,7 @@ def _context(plan: Plan) -> Context:
     return Context(design=plan.design, random_split=plan.parts.random, not_auditable=plan.parts.too_small)
 
 
-def _class_outlooks(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> tuple[ClassOutlook, ...]:
+def _class_outlooks(evidence: Evidence, plan: Plan, options: TwinOptions) -> tuple[ClassOutlook, ...]:
     """Compute the possible findings of each class, by the very analysis, on losses that hold nothing."""
     return tuple(
         from_json(ClassOutlook, f.row) for f in class_findings(evidence, options, _context(plan), advise=False)

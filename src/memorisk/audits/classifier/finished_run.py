@@ -5,7 +5,7 @@ its ``config.yaml`` and checked against what the run left: the hash of its data,
 of its models.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import nn
 
 from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, Items, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
-from memorisk.audits.classifier.options import ClassifierOptions, options_from
+from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions, options_from
 from memorisk.audits.classifier.plan import Plan, draw_parts, make_plan
 from memorisk.audits.classifier.result import ClassifierVerdict
 from memorisk.audits.classifier.trainings import Recipe, make_jobs, prepare_recipe
@@ -29,7 +29,8 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.report.kinds import named_kind
 from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.folder import is_hidden, read_config
+from memorisk.runs.files import read_json
+from memorisk.runs.folder import is_hidden, other_settings, read_config
 from memorisk.runs.settings import written_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.classifiers.jobs import WEIGHTS, TrainJob, build_network
@@ -200,3 +201,24 @@ def _rows(items: Items, plan: Plan, names: Pseudonyms, folder: Path) -> np.ndarr
         )
         raise InputError(f"the score table of {one_line(folder)} names other images than its settings give: {cure}")
     return plan.item_row[place]
+
+
+def refuse_fewer_seeds(folder: Path, options: TwinOptions) -> None:
+    """Refuse to replace a result of more models by one of fewer.
+
+    Args:
+        folder: The run folder.
+        options: Options of the command.
+
+    Raises:
+        InputError: The folder holds a result with seeds that this command leaves out.
+    """
+    if not (folder / "verdict.json").is_file():
+        return
+    before = ClassifierVerdict.read(read_json(folder / "verdict.json")).seeds
+    if not set(before) <= set(options.chosen_seeds):
+        raise InputError(
+            f"--out {one_line(folder)} holds the result of {2 * len(before)} models, of which this command would leave "
+            f"some out{other_settings(read_config(folder), asdict(options))}: ask for at least --models "
+            f"{2 * len(before)} and the same seeds, or name another folder"
+        )

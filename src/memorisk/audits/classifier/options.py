@@ -97,15 +97,83 @@ class LossesOptions(AnalysisOptions, ReportOptions):
         return NOISE_ERROR if self.of == "generator" else CROSS_ENTROPY
 
 
+@grouped("training", essential="models device processes", design="models seeds", where="processes discard_weights")
+@dataclass(frozen=True, kw_only=True)
+class TwinOptions(ImageOptions, AnalysisOptions, ReportOptions, ClusterOptions):
+    """Settings of an audit that trains twins, of any kind of model."""
+
+    models: int | None = None
+    """Number of models to train, two per seed; by default the fewest with which these images can pass, and at least 16
+    (balanced) or 8."""
+
+    seeds: Annotated[tuple[int, ...] | None, Parameter(consume_multiple=True)] = None
+    """Random seeds of the pairs of twin models; by default 123, 456, 789, 1024 as in the paper, then 1025 and on."""
+
+    split_seed: SplitSeed = 0
+
+    device: Device = "auto"
+
+    processes: int | None = None
+    """Models trained in parallel on a CPU; by default as many as the cores allow."""
+
+    threads: Threads = 1
+
+    checkpoint_seconds: CheckpointSeconds = 30.0
+
+    discard_weights: bool = False
+    """Delete the weights of the trained models, and keep only what the tables need."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        ImageOptions.validate(self)
+        AnalysisOptions.validate(self)
+        self.check_cluster()
+        if self.models is not None and (self.models < 2 or self.models % 2):
+            raise InputError(f"models is {self.models}; twins come in pairs: give an even number of at least 2")
+        if self.seeds is not None and len(set(self.seeds)) != len(self.seeds):
+            raise InputError("a seed is given twice: each twin pair needs its own")
+        if self.models is not None and self.seeds is not None and self.models != 2 * len(self.seeds):
+            raise InputError(f"{len(self.seeds)} seeds make {2 * len(self.seeds)} models, not {self.models}")
+        check_counts(self, threads=1, processes=1)
+        for seed in (self.split_seed, *(self.seeds or ())):
+            if not 0 <= seed < 1 << 32:
+                raise InputError(f"a seed is {seed}; it must lie between 0 and {(1 << 32) - 1}")
+        check_finite(self, "checkpoint_seconds", zero=True)
+
+    @property
+    def chosen_design(self) -> Design:
+        """The design that runs; by default every patient outside the test part is in one twin of each pair."""
+        return "balanced"
+
+    @property
+    def names_models(self) -> bool:
+        """Return whether the number of models is given, as it is or by seeds."""
+        return self.models is not None or self.seeds is not None
+
+    @property
+    def chosen_seeds(self) -> tuple[int, ...]:
+        """Seeds that run: the given ones, or the paper's and further ones from the last of them.
+
+        Where no number of models is given, these are the fewest that an audit of the design has by default; an audit
+        takes more where its images need them (`rehearsal.choose_models`).
+        """
+        if self.seeds is not None:
+            return self.seeds
+        pairs = (self.models or (16 if self.chosen_design == "balanced" else 8)) // 2
+        return (*PAPER_SEEDS, *range(PAPER_SEEDS[-1] + 1, PAPER_SEEDS[-1] + 1 + pairs))[:pairs]
+
+
 @grouped(
     "training",
-    essential="model weights models design splits target device processes",
-    design="protocol design models seeds splits placebo score_augmentations intervene classes canary_pairs target "
-    "target_classes",
-    where="processes discard_weights",
+    essential="model weights design splits target",
+    design="protocol design splits placebo score_augmentations intervene classes canary_pairs target target_classes",
 )
 @dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptions, ClusterOptions, FunctionOptions):
+class ClassifierOptions(TwinOptions, TrainOptions, FunctionOptions):
     """Settings of `memorisk audit classifier`."""
 
     model: Models = ("auto",)
@@ -132,18 +200,9 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
     design: Design | None = None
     """balanced scores every image outside the test part; matched and paper score 15 percent of them."""
 
-    models: int | None = None
-    """Number of models to train, two per seed; by default the fewest with which these images can pass, and at least 16
-    (balanced) or 8."""
-
-    seeds: Annotated[tuple[int, ...] | None, Parameter(consume_multiple=True)] = None
-    """Random seeds of the pairs of twin models; by default 123, 456, 789, 1024 as in the paper, then 1025 and on."""
-
     splits: Literal["redraw", "given", "given-random"] = "redraw"
     """Training, canary and test parts: drawn by group (redraw), or the given split. A given split has no p-values
     unless it was drawn at random (given-random)."""
-
-    split_seed: SplitSeed = 0
 
     placebo: int = 0
     """Repeat the audit this many times with canaries that no model saw, to measure its false positive rate."""
@@ -161,18 +220,6 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
     """Train one more model on this many pairs of mislabelled images to bound its epsilon from below; 200 is a good
     number."""
 
-    device: Device = "auto"
-
-    processes: int | None = None
-    """Models trained in parallel on a CPU; by default as many as the cores allow."""
-
-    threads: Threads = 1
-
-    checkpoint_seconds: CheckpointSeconds = 30.0
-
-    discard_weights: bool = False
-    """Delete the weights of the trained models, and keep only what the tables need."""
-
     def __post_init__(self) -> None:
         """Check and complete what the parts do by themselves."""
         if isinstance(self.model, str):  # one may be given without a list around it
@@ -186,23 +233,11 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
         Raises:
             InputError: A value is outside what its field allows.
         """
-        ImageOptions.validate(self)
-        AnalysisOptions.validate(self)
-        self.check_cluster()
+        TwinOptions.validate(self)
         self._check_networks()
         if self.protocol == "paper" and self.design not in (None, "paper"):
             raise InputError(f"protocol paper is the design paper, not {self.design}: leave one of the two out")
-        if self.models is not None and (self.models < 2 or self.models % 2):
-            raise InputError(f"models is {self.models}; twins come in pairs: give an even number of at least 2")
-        if self.seeds is not None and len(set(self.seeds)) != len(self.seeds):
-            raise InputError("a seed is given twice: each twin pair needs its own")
-        if self.models is not None and self.seeds is not None and self.models != 2 * len(self.seeds):
-            raise InputError(f"{len(self.seeds)} seeds make {2 * len(self.seeds)} models, not {self.models}")
-        check_counts(self, threads=1, processes=1, placebo=0, canary_pairs=0, score_augmentations=0)
-        for seed in (self.split_seed, *(self.seeds or ())):
-            if not 0 <= seed < 1 << 32:
-                raise InputError(f"a seed is {seed}; it must lie between 0 and {(1 << 32) - 1}")
-        check_finite(self, "checkpoint_seconds", zero=True)
+        check_counts(self, placebo=0, canary_pairs=0, score_augmentations=0)
         if self.placebo and (self.chosen_design == "paper" or self.splits == "given"):
             raise InputError("the placebo redraws the split and swaps twins: it needs the design balanced or matched")
         if self.target_classes is not None and self.target is None:
@@ -296,23 +331,6 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
     def chosen_design(self) -> Design:
         """The design that runs."""
         return self.design or ("paper" if self.protocol == "paper" else "balanced")
-
-    @property
-    def names_models(self) -> bool:
-        """Return whether the number of models is given, as it is or by seeds."""
-        return self.models is not None or self.seeds is not None
-
-    @property
-    def chosen_seeds(self) -> tuple[int, ...]:
-        """Seeds that run: the given ones, or the paper's and further ones from the last of them.
-
-        Where no number of models is given, these are the fewest that an audit of the design has by default; an audit
-        takes more where its images need them (`rehearsal.choose_models`).
-        """
-        if self.seeds is not None:
-            return self.seeds
-        pairs = (self.models or (16 if self.chosen_design == "balanced" else 8)) // 2
-        return (*PAPER_SEEDS, *range(PAPER_SEEDS[-1] + 1, PAPER_SEEDS[-1] + 1 + pairs))[:pairs]
 
 
 def options_from(settings: dict[str, Any]) -> ClassifierOptions:

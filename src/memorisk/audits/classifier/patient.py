@@ -82,8 +82,8 @@ def audit_patient(
         return answer
     if named_kind(config) != "classifier":
         raise InputError(
-            f"{one_line(folder)} was not made by audit classifier, whose networks alone a target is compared with: leave "
-            "--target out"
+            f"{one_line(folder)} was not made by audit classifier, whose networks alone a target is compared with: "
+            "leave --target out"
         )
     return _with_target(answer, folder, Path(target), images, device, progress)
 

@@ -1,12 +1,12 @@
 """Plan of an audit: the parts, the designs, the trainings and their cost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from memorisk.audits.classifier.evidence import WHOLE, Items
-from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions
 from memorisk.images.manifest import Manifest, refuse_leaking_splits, require_labels
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
 from memorisk.runs.errors import InputError, listed, one_line
@@ -30,6 +30,7 @@ class Parts:
         classes: The classes, in the order of `ordered_classes`.
         too_small: Classes too small to split; they join training only.
         random: The parts come from one random split by group, so that the test part is a null.
+        head: Head of the models, as in `TrainOptions`; of "multi" each finding of an image is an item.
     """
 
     part: np.ndarray
@@ -38,6 +39,7 @@ class Parts:
     classes: list[str]
     too_small: list[str]
     random: bool
+    head: str = "single"
 
     def rows(self, name: str) -> np.ndarray:
         """Return the image rows of one part."""
@@ -97,7 +99,7 @@ def _redraw(labels: np.ndarray, groups: np.ndarray, classes: list[str], options:
     part[part == NOT_AUDITABLE] = "train"
     if options.train is not None:
         part = _carve_validation(part, labels, groups, from_part="canary" if shares[0] == 0 else "train", seed=seed)
-    return Parts(part, labels, groups, classes, too_small, random=True)
+    return Parts(part, labels, groups, classes, too_small, random=True, head=options.head)
 
 
 def _given(
@@ -121,7 +123,7 @@ def _given(
             labels[train], groups[train], fractions=(SHARES[0] / 0.85, SHARES[1] / 0.85, 0.0), seed=options.split_seed
         )
         part[train] = np.where(inner == "canary", "canary", "train")
-    return Parts(part, labels, groups, classes, [], random=options.splits == "given-random")
+    return Parts(part, labels, groups, classes, [], random=options.splits == "given-random", head=options.head)
 
 
 def _carve_validation(
@@ -135,7 +137,7 @@ def _carve_validation(
     return carved
 
 
-def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions) -> Plan:
+def make_plan(manifest: Manifest, parts: Parts, options: TwinOptions) -> Plan:
     """Make the designs for every seed, and the items to score.
 
     Args:
@@ -164,7 +166,7 @@ def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions) -> P
             f"{one_line(manifest.name)}: no group outside the test part has a partner, so nothing can be "
             "compared; use finer groups, or --design paper"
         )
-    items, rows, numbers = _items(manifest, parts, options.head)
+    items, rows, numbers = _items(manifest, parts)
     return Plan(design, parts, designs, items, rows, numbers)
 
 
@@ -181,13 +183,13 @@ def make_placebo(manifest: Manifest, parts: Parts, options: ClassifierOptions, *
     part[part == NOT_AUDITABLE] = "train"
     if options.train is not None:  # the user's function stops on a validation part here too
         part = _carve_validation(part, parts.labels, parts.groups, from_part="train", seed=seed)
-    fresh = Parts(part, parts.labels, parts.groups, parts.classes, parts.too_small, random=True)
+    fresh = replace(parts, part=part, random=True)
     canaries, train = fresh.rows("canary"), fresh.rows("train")
     designs = [
         placebo_design(parts.labels, parts.groups, canaries, train, seed=s, balanced=balanced)
         for s in _placebo_seeds(options, seed)
     ]
-    items, rows, numbers = _items(manifest, fresh, options.head)
+    items, rows, numbers = _items(manifest, fresh)
     keep = items.split != "train"
     plan = Plan(options.chosen_design, fresh, designs, items.select(keep), rows[keep], numbers[keep])
     return plan, np.stack([d.sign[rows[keep]] for d in designs])
@@ -198,12 +200,12 @@ def _placebo_seeds(options: ClassifierOptions, seed: int) -> list[int]:
     return np.random.SeedSequence([seed, 31]).generate_state(len(options.chosen_seeds)).astype(int).tolist()
 
 
-def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarray, np.ndarray]:
+def _items(manifest: Manifest, parts: Parts) -> tuple[Items, np.ndarray, np.ndarray]:
     """Choose what is scored: each image under its label, or each finding and all together; no validation images."""
     number = {WHOLE: -1, **{c: i for i, c in enumerate(parts.classes)}}
     rows, names = [], []
     for row in np.flatnonzero(parts.part != VALIDATION):
-        for name in [*str(parts.labels[row]).split("|"), WHOLE] if head == "multi" else [parts.labels[row]]:
+        for name in [*str(parts.labels[row]).split("|"), WHOLE] if parts.head == "multi" else [parts.labels[row]]:
             rows.append(row)
             names.append(name)
     at = np.array(rows, dtype=np.intp)

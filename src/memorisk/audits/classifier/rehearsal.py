@@ -17,13 +17,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.analysis import PER_CLASS, class_findings, design_checks, verdict_table
 from memorisk.audits.classifier.evidence import Context, Evidence, margin_of_loss, stack_evidence
-from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.audits.classifier.options import TwinOptions
 from memorisk.audits.classifier.plan import Parts, Plan, make_plan
 from memorisk.audits.classifier.tables.attacks import (
     ALL,
@@ -46,6 +47,9 @@ from memorisk.statistics.verdicts.verdict import PASS, decide, few_seeds
 GAP_RANGE = (0.5, 1.5)
 """Noticeable gap of the report over that of the plan, least and most: the noise of trainings differs by set. On eight
 sets it was 0.5 to 1.4 (`recipes/plan_gap.py`)."""
+
+OptionsT = TypeVar("OptionsT", bound=TwinOptions)
+"""Options of an audit of twins."""
 
 PILOT = 2
 """Number of pairs of models that measure the noise of trainings. One pair cannot tell an image whose losses vary from
@@ -90,7 +94,7 @@ class Rehearsal:
         return not self.obstacles
 
 
-def rehearse(plan: Plan, options: ClassifierOptions, *, whole: bool = True) -> Rehearsal:
+def rehearse(plan: Plan, options: TwinOptions, *, whole: bool = True) -> Rehearsal:
     """Judge honest audits of a plan.
 
     What the classes notice is much the same in every draw, since it is itself a mean over simulated patients: one
@@ -118,10 +122,10 @@ def rehearse(plan: Plan, options: ClassifierOptions, *, whole: bool = True) -> R
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Generic[OptionsT]):
     """Number of models of an audit, and whether an honest audit passes with it."""
 
-    options: ClassifierOptions
+    options: OptionsT
     """Options of the audit, with the number."""
     named: bool
     """Whether the user, or the run that is resumed, named the number."""
@@ -131,7 +135,7 @@ class Choice:
     """Smallest number of models that can pass; None where no number up to `MOST_MODELS` can."""
 
 
-def choose_models(manifest: Manifest, parts: Parts, options: ClassifierOptions, *, hopeless: bool) -> Choice:
+def choose_models(manifest: Manifest, parts: Parts, options: OptionsT, *, hopeless: bool) -> Choice[OptionsT]:
     """Take the number of models that is named, or else the smallest with which an honest audit passes.
 
     Args:
@@ -164,9 +168,9 @@ def one_choice() -> ModelChooser:
 
     How the models are trained changes no rehearsal, whose losses are simulated.
     """
-    choices: dict[tuple[object, ...], Choice] = {}
+    choices: dict[tuple[object, ...], Choice[Any]] = {}
 
-    def choose(manifest: Manifest, parts: Parts, options: ClassifierOptions, *, hopeless: bool) -> Choice:
+    def choose(manifest: Manifest, parts: Parts, options: OptionsT, *, hopeless: bool) -> Choice[OptionsT]:
         """Choose as for the audits before, unless one of them resumes with a number of its own."""
         number = (options.names_models, options.chosen_seeds, hopeless)
         if number not in choices:
@@ -177,7 +181,7 @@ def one_choice() -> ModelChooser:
     return choose
 
 
-def _search(manifest: Manifest, parts: Parts, options: ClassifierOptions, *, above: int) -> list[Rehearsal]:
+def _search(manifest: Manifest, parts: Parts, options: TwinOptions, *, above: int) -> list[Rehearsal]:
     """Find the smallest number of models above one that is too small: its rehearsal, or nothing."""
     numbers = [above + step for step in _STEPS if above + step <= MOST_MODELS]
     passed: list[Rehearsal] = []
@@ -288,7 +292,7 @@ def measured_noise(pilot: Evidence, n_seeds: int, rng: np.random.Generator) -> n
     return noise
 
 
-def measured_rehearsal(plan: Plan, options: ClassifierOptions, pilot: Evidence) -> Rehearsal:
+def measured_rehearsal(plan: Plan, options: TwinOptions, pilot: Evidence) -> Rehearsal:
     """Judge the classes of an honest audit whose trainings differ as the first ones do.
 
     Args:
@@ -300,7 +304,7 @@ def measured_rehearsal(plan: Plan, options: ClassifierOptions, pilot: Evidence) 
     return Rehearsal(2 * len(plan.designs), gap, tuple(obstacles))
 
 
-def _classes(evidence: Evidence, options: ClassifierOptions) -> tuple[float, list[Obstacle]]:
+def _classes(evidence: Evidence, options: TwinOptions) -> tuple[float, list[Obstacle]]:
     """Return the largest noticeable gap of the classes, and which checks of classes leave the audit undecided.
 
     Flags do not count: an honest audit flags a patient by chance as often as the level says, whatever the models.
@@ -318,7 +322,7 @@ def _classes(evidence: Evidence, options: ClassifierOptions) -> tuple[float, lis
     return math.inf if np.isnan(gaps).any() else float(gaps.max()), doubts
 
 
-def _attacks_doubtful(evidence: Evidence, options: ClassifierOptions) -> bool:
+def _attacks_doubtful(evidence: Evidence, options: TwinOptions) -> bool:
     """Say whether the interval of an attack on the twins does not end below the gate."""
     scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
     rows = attack_rows(evidence, scored, {ALL: evidence.items.whole}, options.attack_gate)
@@ -327,6 +331,6 @@ def _attacks_doubtful(evidence: Evidence, options: ClassifierOptions) -> bool:
     return bool(attack_findings(tried, options.attack_gate, _units(options), n_groups))
 
 
-def _units(options: ClassifierOptions) -> UnitNames:
+def _units(options: TwinOptions) -> UnitNames:
     """Return the scale of the losses, with the names of any group."""
     return UnitNames(scale=options.loss_scale.name)

@@ -7,7 +7,7 @@ ones. The report gets pixels of the most memorized images only when the user ask
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.data_context import data_context
 from memorisk.audits.classifier.dry_run import DryRun, describe_plan, measured_outlook, parameter_count, patient_doubts
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
+from memorisk.audits.classifier.finished_run import refuse_fewer_seeds
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.classifier.pages.thumbnails import thumbnails
 from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan
 from memorisk.audits.classifier.rehearsal import PILOT, Choice, ModelChooser, choose_models
-from memorisk.audits.classifier.result import ClassifierVerdict, LookAlikes, Placebo, Privacy
+from memorisk.audits.classifier.result import LookAlikes, Placebo, Privacy
 from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
 from memorisk.audits.classifier.retraining.interventions import (
     InterventionPlan,
@@ -55,10 +56,8 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.report.kinds import named_kind
 from memorisk.report.quantities import opening
 from memorisk.report.result import Result
-from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.executors.pool import prepare_workers, worker_pool
-from memorisk.runs.files import read_json
-from memorisk.runs.folder import RunFolder, is_run, other_settings, read_config
+from memorisk.runs.folder import RunFolder, is_run, read_config
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.classifiers.jobs import TrainJob, warm_up
@@ -139,7 +138,7 @@ class _Prepared:
     linked: list[tuple[str, str]]
     alike: LookAlikes
     intended: InterventionPlan | None
-    choice: Choice
+    choice: Choice[ClassifierOptions]
 
 
 @dataclass
@@ -155,7 +154,7 @@ class ClassifierAudit(Audit[_Prepared, _Prepared, Result]):
         """Refuse what cannot be audited before decoding it, and start the workers, which load while images are read."""
         folder, options = self.out, self.options
         if not self.dry_run:
-            _refuse_fewer_seeds(folder, options)
+            refuse_fewer_seeds(folder, options)
             if options.processes != 1 and options.executor == "local":
                 prepare_workers(*WORKER_MODULES)
         self.marks = marks_to_keep(folder, options.review)
@@ -204,23 +203,6 @@ def _as_begun(folder: Path, options: ClassifierOptions) -> ClassifierOptions | N
         return None
     before = replace(options, models=begun.get("models"), seeds=tuple(begun.get("seeds") or ()) or None)
     return before if before.names_models else replace(before, models=2 * len(before.chosen_seeds))
-
-
-def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
-    """Refuse to replace a result of more models by one of fewer.
-
-    Raises:
-        InputError: The folder holds a result with seeds that this command leaves out.
-    """
-    if not (folder / "verdict.json").is_file():
-        return
-    before = ClassifierVerdict.read(read_json(folder / "verdict.json")).seeds
-    if not set(before) <= set(options.chosen_seeds):
-        raise InputError(
-            f"--out {one_line(folder)} holds the result of {2 * len(before)} models, of which this command would leave "
-            f"some out{other_settings(read_config(folder), asdict(options))}: ask for at least --models "
-            f"{2 * len(before)} and the same seeds, or name another folder"
-        )
 
 
 def _prepare(

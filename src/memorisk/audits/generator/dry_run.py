@@ -22,7 +22,7 @@ _TIMED_STEPS, _TIMED_IMAGES = 12, 16
 
 
 def generator_outlook(
-    out: Path, plan: Plan, store: ImageStore, choice: Choice, options: GeneratorAuditOptions, alike: LookAlikes
+    out: Path, plan: Plan, store: ImageStore, choice: Choice[GeneratorAuditOptions], alike: LookAlikes
 ) -> DryRun:
     """Count the work, time a few steps and scores, and rehearse the analysis on losses that hold nothing.
 
@@ -31,9 +31,9 @@ def generator_outlook(
         plan: Parts, designs and scored items.
         store: The images.
         choice: Options with the number of models, and why there are so many.
-        options: Settings of the audit.
         alike: Images of different patients that are nearly the same.
     """
+    options = choice.options
     jobs = [job for pair in make_jobs(out, store, plan, options) for job in pair]
     todo = [job for job in jobs if not job.done]
     first = jobs[0]

@@ -5,19 +5,12 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from memorisk.audits.classifier.options import PAPER_SEEDS, AnalysisOptions
-from memorisk.images.options import ImageOptions
-from memorisk.report.options import ReportOptions
+from memorisk.audits.classifier.options import TwinOptions
 from memorisk.runs.errors import InputError
-from memorisk.runs.executors.placement import ClusterOptions
-from memorisk.runs.options import CheckpointSeconds, Device, Threads, grouped
+from memorisk.runs.options import grouped
 from memorisk.runs.settings import check_counts, check_finite, settings_of
 from memorisk.statistics.verdicts.scales import NOISE_ERROR, LossScale
-from memorisk.training.engine.options import SplitSeed
 from memorisk.training.generators.options import DIT_BATCH_SIZE, DIT_LR
-
-MODELS = 16
-"""Number of twins by default: with eight pairs a single patient can be listed, with four only several together."""
 
 _DEFAULTS: dict[str, tuple[int, int, float]] = {"tiny": (1_500, 64, 1e-3), "dit": (10_000, DIT_BATCH_SIZE, DIT_LR)}
 """Steps, images per step and learning rate of each kind."""
@@ -28,12 +21,11 @@ WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pix
 
 @grouped(
     "training",
-    essential="kind network steps models dose device processes",
-    design="models seeds split_seed dose levels draws",
-    where="processes discard_weights",
+    essential="kind network steps dose",
+    design="dose levels draws",
 )
 @dataclass(frozen=True, kw_only=True)
-class GeneratorAuditOptions(ImageOptions, AnalysisOptions, ReportOptions, ClusterOptions):
+class GeneratorAuditOptions(TwinOptions):
     """Settings of `memorisk audit generator`."""
 
     kind: Literal["tiny", "dit"] = "tiny"
@@ -64,14 +56,6 @@ class GeneratorAuditOptions(ImageOptions, AnalysisOptions, ReportOptions, Cluste
     flip: bool = False
     """Mirror half of the images of each step, left to right."""
 
-    models: int | None = None
-    """Number of twins to train, two per seed; by default 16. --dry-run names the number that a pass needs."""
-
-    seeds: Annotated[tuple[int, ...] | None, Parameter(consume_multiple=True)] = None
-    """Random seeds of the pairs of twins."""
-
-    split_seed: SplitSeed = 0
-
     dose: Annotated[tuple[int, ...], Parameter(consume_multiple=True)] = ()
     """Repeat the images of ten patients so many times in the training of the twin that sees them, as 4 16 64: from how
     many repetitions on does this recipe remember? Such an audit does not pass, since its twins are not the recipe's."""
@@ -82,42 +66,18 @@ class GeneratorAuditOptions(ImageOptions, AnalysisOptions, ReportOptions, Cluste
     draws: int = 8
     """Number of pairs of noise, e and -e, at each level."""
 
-    device: Device = "auto"
-
-    processes: int | None = None
-    """Twins trained in parallel on a CPU; by default as many as the cores allow."""
-
-    threads: Threads = 1
-
-    checkpoint_seconds: CheckpointSeconds = 30.0
-
-    discard_weights: bool = False
-    """Delete the weights of the twins, and keep only what the tables need."""
-
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
 
         Raises:
             InputError: A value is outside what its field allows.
         """
-        ImageOptions.validate(self)
-        AnalysisOptions.validate(self)
-        self.check_cluster()
-        if self.models is not None and (self.models < 2 or self.models % 2):
-            raise InputError(f"models is {self.models}; twins come in pairs: give an even number of at least 2")
-        if self.seeds is not None and len(set(self.seeds)) != len(self.seeds):
-            raise InputError("a seed is given twice: each pair of twins needs its own")
-        if self.models is not None and self.seeds is not None and self.models != 2 * len(self.seeds):
-            raise InputError(f"{len(self.seeds)} seeds make {2 * len(self.seeds)} models, not {self.models}")
+        TwinOptions.validate(self)
         if len(set(self.dose)) < len(self.dose) or min(self.dose, default=2) < 2:
             doses = " ".join(map(str, self.dose))
             raise InputError(f"dose is {doses}; give different numbers of at least 2, as 4 16 64")
-        check_counts(self, steps=1, batch_size=2, levels=1, draws=1, threads=1, processes=1)
-        for seed in (self.split_seed, *(self.seeds or ())):
-            if not 0 <= seed < 1 << 32:
-                raise InputError(f"a seed is {seed}; it must lie between 0 and {(1 << 32) - 1}")
+        check_counts(self, steps=1, batch_size=2, levels=1, draws=1)
         check_finite(self, "lr")
-        check_finite(self, "checkpoint_seconds", zero=True)
         if not 0 <= self.ema < 1:
             raise InputError(f"ema is {self.ema}; it must be from 0 to below 1")
         if self.kind != "dit":
@@ -141,32 +101,9 @@ class GeneratorAuditOptions(ImageOptions, AnalysisOptions, ReportOptions, Cluste
         return self.lr or _DEFAULTS[self.kind][2]
 
     @property
-    def chosen_design(self) -> Literal["balanced"]:
-        """Design of the twins: every patient outside the test part is in one twin of each pair."""
-        return "balanced"
-
-    @property
     def loss_scale(self) -> LossScale:
         """Scale of the losses."""
         return NOISE_ERROR
-
-    @property
-    def head(self) -> Literal["first"]:
-        """Class by which an image is listed: its first label."""
-        return "first"
-
-    @property
-    def names_models(self) -> bool:
-        """Return whether the number of models is given, as it is or by seeds."""
-        return self.models is not None or self.seeds is not None
-
-    @property
-    def chosen_seeds(self) -> tuple[int, ...]:
-        """Seeds of the pairs: the given ones, or those of paper 000 and further ones from the last of them."""
-        if self.seeds is not None:
-            return self.seeds
-        pairs = (self.models or MODELS) // 2
-        return (*PAPER_SEEDS, *range(PAPER_SEEDS[-1] + 1, PAPER_SEEDS[-1] + 1 + pairs))[:pairs]
 
 
 def options_from(settings: dict[str, Any]) -> GeneratorAuditOptions:

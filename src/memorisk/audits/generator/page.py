@@ -55,14 +55,14 @@ def dose_section(result: Result, *, redact: bool = False) -> Section:
         caption=f"Bars are 95 % intervals over {units} and trainings.",
         alternative="",
     )
-    shown = Table(
+    by_times = Table(
         frame=table,
         columns=columns,
         caption=f"Each row lists its own {units} against every image that no twin saw. Intervals of shares are exact "
         f"over {units}, for these trainings.",
         elsewhere=f"tables/{DOSE}.parquet",
     )
-    return Section("What repetition does", [Paragraph(_answer(table, units)), figure, shown], "dose")
+    return Section("What repetition does", [Paragraph(_answer(table, units)), figure, by_times], "dose")
 
 
 def _answer(table: pd.DataFrame, units: str) -> str:

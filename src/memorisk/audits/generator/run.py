@@ -17,6 +17,7 @@ from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.data_context import data_context
 from memorisk.audits.classifier.dry_run import DryRun, patient_doubts
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
+from memorisk.audits.classifier.finished_run import refuse_fewer_seeds
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.pages.thumbnails import thumbnails
@@ -26,7 +27,7 @@ from memorisk.audits.classifier.tables.utility import denoising_utility
 from memorisk.audits.generator.dose import DOSE, ImagesRepeated, dose_table
 from memorisk.audits.generator.dry_run import generator_outlook, network_words
 from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
-from memorisk.audits.generator.options import MODELS, WORKER_MODULES, GeneratorAuditOptions, options_from
+from memorisk.audits.generator.options import WORKER_MODULES, GeneratorAuditOptions, options_from
 from memorisk.audits.generator.plan import PATIENTS_EACH, GeneratorPlan, draw_parts, make_generator_plan
 from memorisk.audits.generator.trainings import (
     make_jobs,
@@ -103,7 +104,7 @@ class _Prepared:
     store: ImageStore
     linked: list[tuple[str, str]]
     alike: LookAlikes
-    choice: Choice
+    choice: Choice[GeneratorAuditOptions]
 
 
 @dataclass
@@ -117,6 +118,8 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
     def workplace(self, progress: Progress) -> Iterator[None]:
         """Refuse what cannot be audited before decoding it, and start the workers, which load while images are read."""
         options = self.options
+        if not self.dry_run:
+            refuse_fewer_seeds(self.out, options)
         if not self.dry_run and training_processes(options) > 1 and options.executor == "local":
             prepare_workers(*WORKER_MODULES)
         self.marks: Marks = marks_to_keep(self.out, options.review)
@@ -138,10 +141,9 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         parts = draw_parts(manifest, linked, options, options.split_seed)
         alike = alike_images(store, parts.groups, parts.part.astype(str), progress)
         progress("rehearsing the audit on simulated losses", 0, 0)
-        named = options if options.names_models else replace(options, models=MODELS)
         hopeless = bool(patient_doubts(store, options, alike))
-        choice = choose_models(manifest, parts, named, hopeless=hopeless)
-        choice = replace(choice, named=options.names_models)
+        choice = choose_models(manifest, parts, options, hopeless=hopeless)
+        self.options = options = choice.options
         plan = make_generator_plan(manifest, parts, options)
         jobs = make_jobs(self.out, store, plan.twins, options)
         fewest = min(len(job.rows) for pair in jobs for job in pair)
@@ -157,7 +159,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         """Plan the trainings, and foresee the verdict."""
         progress("timing a training step", 0, 0)
         p = inputs
-        return generator_outlook(self.out, p.plan.twins, p.store, p.choice, self.options, p.alike)
+        return generator_outlook(self.out, p.plan.twins, p.store, p.choice, p.alike)
 
     def identity(self, evidence: _Prepared) -> dict[str, Any]:
         """Return images, split and recipe; seeds may be added."""
@@ -201,8 +203,8 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         n_kept = keep_marks(run.path, self.marks, result.per_group, names)
         if self.marks:
             run.log("takes over", marks=n_kept, of=len(self.marks))
-        shown = options.gallery and not options.redact
-        pictures = thumbnails(result, parts_of({CLASSIFIED: p.store}, names)) if shown else None
+        images = parts_of({CLASSIFIED: p.store}, names)
+        pictures = thumbnails(result, images) if options.gallery and not options.redact else None
         write_report(run, result, pictures=pictures, redact=options.redact)
         return result
 

@@ -56,6 +56,7 @@ class NoisePerceptron(nn.Module):
         self.layers = nn.ModuleList(_Layer(width) for _ in range(depth))
         self.norm, self.leave = nn.LayerNorm(width), nn.Linear(width, pixels)
         waves = torch.exp(-math.log(_LONGEST) * torch.arange(_WAVES) / _WAVES)
+        self.waves: torch.Tensor
         self.register_buffer("waves", waves, persistent=False)
 
     def forward(self, x: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
