@@ -144,6 +144,7 @@ _OWN = (
         claim="the generator reveals who was in its training data",
         faces="Anyone who has the generator and a person's image can try to tell whether they were a patient in the "
         "training data.",
+        clears="weights",
         lists_people=True,
         verdict_form=6,
         of_twins=True,

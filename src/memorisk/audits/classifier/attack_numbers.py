@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Annotated
 
-from memorisk.report.numbers import INLINE, Key
+from memorisk.report.numbers import INLINE, OMITTED, Key
 from memorisk.statistics.intervals import Interval
 from memorisk.statistics.jackknife import JackknifeInterval
 
 ALL = "(all)"
 """Label of an attack's row over all classes."""
+CONTROL, BLIND, PERMUTED = "unseen_loss", "blind", "permuted"
+"""Names of the controls of attacks on the very model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +124,11 @@ class AttackNumbers:
     control: bool = False
     note: str = ""
 
+    @property
+    def at_chance(self) -> bool:
+        """Return whether the interval of the AUC contains 0.5, as that of a control must."""
+        return self.auc.low <= 0.5 <= self.auc.high
+
 
 @dataclass(frozen=True, kw_only=True)
 class AttackRow:
@@ -181,9 +188,26 @@ class TargetAudit:
     accuracy_test: float | None = None
     loss_members_nats: Annotated[float | None, Key("loss_members")] = None
     loss_test_nats: Annotated[float | None, Key("loss_test")] = None
+    explained: Annotated[float | None, OMITTED] = None
+    """Share of the noise in its training images that a generator explains, beyond a trivial prediction."""
+    beats_guessing: Annotated[bool | None, OMITTED] = None
+    """Whether that is surely above 0; None for a classifier, and where it is not known."""
     attacks: Mapping[str, AttackNumbers] = field(default_factory=dict[str, AttackNumbers])
     """Over all classes, by name."""
+    access: Annotated[Mapping[str, str], OMITTED] = field(default_factory=dict[str, str])
+    """Access to the model that each attack needs, by its name; of a classifier the answers."""
     control: AttackNumbers | None = None
+    """Loss of models that saw neither side."""
+    blind: Annotated[AttackNumbers | None, OMITTED] = None
+    """Probe of the images of a generator's audit, without any model."""
+    permuted: Annotated[AttackNumbers | None, OMITTED] = None
+    """Loss of a generator with membership permuted among the patients of each class."""
     classes: tuple[AttackRow, ...] = ()
     replication: Replication | None = None
     verdict: TargetVerdict | None = None
+
+    @property
+    def controls(self) -> dict[str, AttackNumbers]:
+        """Return what must not tell members from others, by name: with any exception no attack can be read."""
+        every = {CONTROL: self.control, BLIND: self.blind, PERMUTED: self.permuted}
+        return {name: numbers for name, numbers in every.items() if numbers is not None}

@@ -97,7 +97,12 @@ class LossesOptions(AnalysisOptions, ReportOptions):
         return NOISE_ERROR if self.of == "generator" else CROSS_ENTROPY
 
 
-@grouped("training", essential="models device processes", design="models seeds", where="processes discard_weights")
+@grouped(
+    "training",
+    essential="models splits device processes",
+    design="models seeds splits",
+    where="processes discard_weights",
+)
 @dataclass(frozen=True, kw_only=True)
 class TwinOptions(ImageOptions, AnalysisOptions, ReportOptions, ClusterOptions):
     """Settings of an audit that trains twins, of any kind of model."""
@@ -108,6 +113,10 @@ class TwinOptions(ImageOptions, AnalysisOptions, ReportOptions, ClusterOptions):
 
     seeds: Annotated[tuple[int, ...] | None, Parameter(consume_multiple=True)] = None
     """Random seeds of the pairs of twin models; by default 123, 456, 789, 1024 as in the paper, then 1025 and on."""
+
+    splits: Literal["redraw", "given", "given-random"] = "redraw"
+    """Training, canary and test parts: drawn by group (redraw), or the given split. A given split has no p-values
+    unless it was drawn at random (given-random)."""
 
     split_seed: SplitSeed = 0
 
@@ -169,8 +178,8 @@ class TwinOptions(ImageOptions, AnalysisOptions, ReportOptions, ClusterOptions):
 
 @grouped(
     "training",
-    essential="model weights design splits target",
-    design="protocol design splits placebo score_augmentations intervene classes canary_pairs target target_classes",
+    essential="model weights design target",
+    design="protocol design placebo score_augmentations intervene classes canary_pairs target target_classes",
 )
 @dataclass(frozen=True, kw_only=True)
 class ClassifierOptions(TwinOptions, TrainOptions, FunctionOptions):
@@ -199,10 +208,6 @@ class ClassifierOptions(TwinOptions, TrainOptions, FunctionOptions):
 
     design: Design | None = None
     """balanced scores every image outside the test part; matched and paper score 15 percent of them."""
-
-    splits: Literal["redraw", "given", "given-random"] = "redraw"
-    """Training, canary and test parts: drawn by group (redraw), or the given split. A given split has no p-values
-    unless it was drawn at random (given-random)."""
 
     placebo: int = 0
     """Repeat the audit this many times with canaries that no model saw, to measure its false positive rate."""

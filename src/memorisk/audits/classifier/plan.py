@@ -88,8 +88,10 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Class
         raise InputError(f"a binary head needs two classes, {one_line(manifest.name)} holds {len(classes)}")
     groups = merge_linked(manifest.groups, linked)
     if options.splits == "redraw" and options.target is None:
-        return _redraw(labels, groups, classes, options, seed)
-    return _given(manifest, labels, groups, classes, options)
+        parts = _redraw(labels, groups, classes, options, seed)
+    else:
+        parts = given_parts(manifest, labels, groups, classes, options)
+    return replace(parts, head=options.head)
 
 
 def _redraw(labels: np.ndarray, groups: np.ndarray, classes: list[str], options: ClassifierOptions, seed: int) -> Parts:
@@ -99,12 +101,24 @@ def _redraw(labels: np.ndarray, groups: np.ndarray, classes: list[str], options:
     part[part == NOT_AUDITABLE] = "train"
     if options.train is not None:
         part = _carve_validation(part, labels, groups, from_part="canary" if shares[0] == 0 else "train", seed=seed)
-    return Parts(part, labels, groups, classes, too_small, random=True, head=options.head)
+    return Parts(part, labels, groups, classes, too_small, random=True)
 
 
-def _given(
-    manifest: Manifest, labels: np.ndarray, groups: np.ndarray, classes: list[str], options: ClassifierOptions
+def given_parts(
+    manifest: Manifest, labels: np.ndarray, groups: np.ndarray, classes: list[str], options: TwinOptions
 ) -> Parts:
+    """Take the given split: its training images are divided between the twins, and its test images are the null.
+
+    Args:
+        manifest: The images.
+        labels: Label that training uses, [N].
+        groups: Group of each image, [N].
+        classes: The classes.
+        options: Design, and whether the split was drawn at random.
+
+    Raises:
+        InputError: A split is missing, it lacks a part, or a group crosses it.
+    """
     if manifest.splits is None:
         raise InputError(
             f"{one_line(manifest.name)} gives no split; --splits given and --target need one (train, val, test): name "
@@ -123,7 +137,7 @@ def _given(
             labels[train], groups[train], fractions=(SHARES[0] / 0.85, SHARES[1] / 0.85, 0.0), seed=options.split_seed
         )
         part[train] = np.where(inner == "canary", "canary", "train")
-    return Parts(part, labels, groups, classes, [], random=options.splits == "given-random", head=options.head)
+    return Parts(part, labels, groups, classes, [], random=options.splits == "given-random")
 
 
 def _carve_validation(

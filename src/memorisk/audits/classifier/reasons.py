@@ -3,7 +3,15 @@
 import math
 from collections.abc import Sequence
 
-from memorisk.audits.classifier.attack_numbers import BesideTwins, Replication
+from memorisk.audits.classifier.attack_numbers import (
+    BLIND,
+    CONTROL,
+    PERMUTED,
+    BesideTwins,
+    Limits,
+    Replication,
+    TargetAudit,
+)
 from memorisk.audits.classifier.evidence import WHOLE, Context
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.result import ClassUtility, LookAlikes, Unscored, Utility
@@ -13,6 +21,12 @@ from memorisk.runs.errors import plural
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Gravity, Reason, Words
 from memorisk.statistics.verdicts.units import UnitNames
 
+CONTROL_NAMES = {
+    CONTROL: "the loss of models that saw neither",
+    BLIND: "a probe of the images without any model",
+    PERMUTED: "the loss under permuted membership",
+}
+"""Controls of attacks on the very model, as subjects in sentences."""
 PAIR_TABLE = "look_alikes"
 """Name of the table that lists pairs of look-alikes."""
 _FIRST = Gravity.FIRST
@@ -148,6 +162,44 @@ class OtherModel(Reason, code="target-unlike-twins", gravity=_FIRST):
         return f"the given model is another model than the twins{details}: only the attacks on it speak for it"
 
 
+class TargetControlFails(Reason, code="target-control-fails", gravity=_FIRST):
+    """Given generator whose members and test patients differ without it, so that no attack on it can be read."""
+
+    aucs: tuple[Limits, ...]
+    names: tuple[str, ...]
+    """Name of each control that fails."""
+    plain = Words(
+        "the {many} in the training and the new ones differ in more than that, so that attacks on the generator itself "
+        "show nothing"
+    )
+    remedy = Words("a test part drawn at random by {one} from the same data as the training")
+
+    @Words
+    def text(self) -> str:
+        parts = [
+            f"{name} was not measured" if math.isnan(auc.low) else
+            f"{name} tells them apart with AUC {auc.estimate:.2f} ({auc.low:.2f} to {auc.high:.2f})"
+            for name, auc in zip(self.names, self.aucs, strict=True)
+        ]  # fmt: skip
+        return (
+            f"the members and the test {self.units.many} of the given generator differ by themselves, or may: "
+            f"{'; '.join(parts)}; no attack on it concludes anything"
+        )
+
+
+class TargetLearnedNothing(Reason, code="target-learned-nothing", gravity=_FIRST):
+    """Given generator that predicts noise no better than a trivial prediction, so that attacks on it see nothing."""
+
+    explained: float
+    """Share of the noise that it explains."""
+    text = Words(
+        "the given generator does not surely predict the noise in the images of its training better than a trivial "
+        "prediction (it explains {explained:.2g} of that): attacks on it may see nothing"
+    )
+    plain = Words("the generator to be released does not surely work on these images, so that attacks on it see little")
+    remedy = Words("the images as the generator was trained on them (--size, --resize, --channels)")
+
+
 class PatientsLookAlike(Reason, code="patients-look-alike", gravity=_FIRST):
     """Pairs of images of different patients that are the same or nearly so."""
 
@@ -267,11 +319,23 @@ def other_reasons(
         reasons.append(NothingLearned(utility=utility.words, trained_here=trained_here, units=units))
     if context.target is None:
         return reasons
-    replication = context.target.replication
-    if replication is None:
+    return [*reasons, *_target_reasons(context.target, units)]
+
+
+def _target_reasons(target: TargetAudit, units: UnitNames) -> list[Reason]:
+    """List what keeps attacks on the very model, or its twins, from speaking for it."""
+    reasons: list[Reason] = []
+    failed = {name: of.auc for name, of in target.controls.items() if not of.at_chance}
+    if failed and target.blind is not None:
+        names = tuple(CONTROL_NAMES[name] for name in failed)
+        aucs = tuple(Limits(estimate=auc.estimate, low=auc.low, high=auc.high) for auc in failed.values())
+        reasons.append(TargetControlFails(aucs=aucs, names=names, units=units))
+    if target.beats_guessing is False:
+        reasons.append(TargetLearnedNothing(explained=target.explained or 0.0, units=units))
+    if target.replication is None:
         reasons.append(TargetNotCompared())
-    elif not replication.replicated:
-        reasons.append(_other_model(replication))
+    elif not target.replication.replicated:
+        reasons.append(_other_model(target.replication))
     return reasons
 
 

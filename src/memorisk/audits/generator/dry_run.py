@@ -45,7 +45,7 @@ def generator_outlook(
         trainings=len(todo),
         steps=len(todo) * recipe.steps,
         images_trained=len(todo) * recipe.steps * recipe.batch_size,
-        images_passed=len(todo) * n * recipe.levels * 2 * recipe.draws,
+        images_passed=(len(todo) + (options.target is not None)) * n * recipe.levels * 2 * recipe.draws,
         pairs=searched_pairs(store, alike),
         bytes_weights=len(jobs) * 4 * twin.parameters * first.keep_weights,
         bytes_outputs=len(jobs) * 8 * recipe.levels * n,

@@ -1,6 +1,7 @@
 """Settings of ``memorisk audit generator``, for Python, the command line and YAML at once."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -21,8 +22,8 @@ WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pix
 
 @grouped(
     "training",
-    essential="kind network steps dose",
-    design="dose levels draws",
+    essential="kind network steps dose target",
+    design="dose levels draws target",
 )
 @dataclass(frozen=True, kw_only=True)
 class GeneratorAuditOptions(TwinOptions):
@@ -56,6 +57,10 @@ class GeneratorAuditOptions(TwinOptions):
     flip: bool = False
     """Mirror half of the images of each step, left to right."""
 
+    target: Path | None = None
+    """Generator to be released; the given split tells which images it was trained on. The weights of a tiny network as
+    one file, or the folder of a DiT of `train generator` or of diffusers."""
+
     dose: Annotated[tuple[int, ...], Parameter(consume_multiple=True)] = ()
     """Repeat the images of ten patients so many times in the training of the twin that sees them, as 4 16 64: from how
     many repetitions on does this recipe remember? Such an audit does not pass, since its twins are not the recipe's."""
@@ -77,6 +82,8 @@ class GeneratorAuditOptions(TwinOptions):
             doses = " ".join(map(str, self.dose))
             raise InputError(f"dose is {doses}; give different numbers of at least 2, as 4 16 64")
         check_counts(self, steps=1, batch_size=2, levels=1, draws=1)
+        if self.dose and self.target is not None:
+            raise InputError("dose repeats images in the training of the twins, and not in that of target: give one")
         check_finite(self, "lr")
         if not 0 <= self.ema < 1:
             raise InputError(f"ema is {self.ema}; it must be from 0 to below 1")

@@ -12,7 +12,7 @@ import numpy as np
 
 from memorisk.audits.classifier.denoising_losses import NO_LABEL
 from memorisk.audits.classifier.evidence import Items
-from memorisk.audits.classifier.plan import SHARES, Parts, Plan, make_plan
+from memorisk.audits.classifier.plan import SHARES, Parts, Plan, given_parts, make_plan
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.manifest import Manifest
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
@@ -59,7 +59,7 @@ class GeneratorPlan:
 
 
 def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: GeneratorAuditOptions, seed: int) -> Parts:
-    """Draw the scored part and the test part by patient, within classes where images have any.
+    """Draw the scored part and the test part by patient, within classes where images have any; or take the given split.
 
     A class too small to be divided is in the training of every twin, and is not scored.
 
@@ -70,17 +70,20 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Gener
         seed: Random seed of the split.
 
     Raises:
-        InputError: The images are too few for the repetitions that ``dose`` names.
+        InputError: The images are too few for the repetitions that ``dose`` names, or a split to take is missing.
     """
     labels = np.array([str(label).split("|")[0] or NO_LABEL for label in manifest.labels], dtype=object)
     groups = merge_linked(manifest.groups, linked)
-    shares = (0.0, SHARES[0] + SHARES[1], SHARES[2])
-    part = split_by_group(labels, groups, fractions=shares, seed=seed)
-    too_small = small_classes(labels, groups, fractions=shares)
-    part[part == NOT_AUDITABLE] = "train"
-    parts = Parts(part, labels, groups, ordered_classes(labels), too_small, random=True)
+    classes = ordered_classes(labels)
+    if options.target is not None or options.splits != "redraw":
+        parts = given_parts(manifest, labels, groups, classes, options)
+    else:
+        shares = (0.0, SHARES[0] + SHARES[1], SHARES[2])
+        part = split_by_group(labels, groups, fractions=shares, seed=seed)
+        part[part == NOT_AUDITABLE] = "train"
+        parts = Parts(part, labels, groups, classes, small_classes(labels, groups, fractions=shares), random=True)
     for rows in _chosen(parts, options, one_line(manifest.name)).values():
-        part[rows] = REPEATED
+        parts.part[rows] = REPEATED
     return parts
 
 

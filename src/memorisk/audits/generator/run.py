@@ -29,6 +29,7 @@ from memorisk.audits.generator.dry_run import generator_outlook, network_words
 from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
 from memorisk.audits.generator.options import WORKER_MODULES, GeneratorAuditOptions, options_from
 from memorisk.audits.generator.plan import PATIENTS_EACH, GeneratorPlan, draw_parts, make_generator_plan
+from memorisk.audits.generator.target import audit_target, check_target
 from memorisk.audits.generator.trainings import (
     make_jobs,
     read_losses,
@@ -46,6 +47,7 @@ from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
+from memorisk.models.generators.released import open_released
 from memorisk.report.quantities import opening
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, plural
@@ -120,6 +122,8 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         options = self.options
         if not self.dry_run:
             refuse_fewer_seeds(self.out, options)
+        if options.target is not None:
+            open_released(options.target, options.kind)
         if not self.dry_run and training_processes(options) > 1 and options.executor == "local":
             prepare_workers(*WORKER_MODULES)
         self.marks: Marks = marks_to_keep(self.out, options.review)
@@ -153,6 +157,9 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
                 f"taken a step: give more images, or a batch_size of at most {fewest}"
             )
         twin_times(jobs[0][0], build_twin(jobs[0][0]))  # refuses images and settings that do not fit each other
+        if options.target is not None:
+            progress("trying the target on images of its training", 0, 0)
+            check_target(store, plan.twins, jobs[0][0], options)
         return _Prepared(plan, store, linked, alike, choice)
 
     def plan(self, inputs: _Prepared, place: None, progress: Progress) -> DryRun:
@@ -166,6 +173,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         options = self.options
         return {
             "data_hash": evidence.store.data_hash,
+            "splits": options.splits,
             "split_seed": options.split_seed,
             "threads": options.threads,
             "pseudonymise": options.pseudonymise,
@@ -194,6 +202,9 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         scores = generator_evidence(plan, *losses, weights)
         write_scores(run / SCORES, names.evidence(scores), NOISE_ERROR)
         context = self._context(p, jobs[0][0], losses, weights, names)
+        if options.target is not None:
+            progress("attacking the target", 0, 0)
+            context = replace(context, target=audit_target(p.store, plan, jobs[0][0], scores, weights, options))
         result = analyse(scores, options, context)
         if options.dose:
             table = dose_table(p.plan, scores, losses, weights, options, context)

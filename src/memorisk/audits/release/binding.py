@@ -74,17 +74,17 @@ def bind(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
         offered: Files that the user names; the run's own settings also say where its files were.
         progress: Called with (stage, done, total).
     """
-    if run.kind == "classifier" and subject.what == "weights":
-        return _target(run, subject, offered)
     if run.kind == "feature":
         return _models(run, subject, offered)
+    if subject.what == "weights":
+        return _target(run, subject, offered)
     if kind_of(run.kind).of_generated_set and not subject.why:
         return _set(run, subject, offered, progress)
     return Binding(subject)
 
 
 def _target(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Binding:
-    """Bind the very model of a classifier's audit."""
+    """Bind the very model of a classifier's or a generator's audit; of a DiT its transformer, and no autoencoder."""
     target = ClassifierSummary.read(run.summary).target or TargetAudit()
     return _weights(subject, [target.tensors_sha256], offered)
 

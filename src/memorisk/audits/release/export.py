@@ -207,6 +207,7 @@ class _AuditedNetwork:
     """A network whose weights an audit ran."""
 
     name: str
+    """Name of the network; of a generator its kind."""
     file: Path
     side: int
     """Side in pixels of the images that the network was given."""
@@ -224,12 +225,12 @@ def _release_weights(run: FinishedAudit, config: Mapping[str, Any], out: Path) -
 
     if out.exists():
         raise InputError(f"OUT {one_line(out)} exists: name a new file, or a new folder for several networks")
-    audited = _target(run, config) if run.kind == "classifier" else _asked(run, config)
+    audited = _asked(run, config) if run.kind == "feature" else _target(run, config)
     if not audited:
         raise InputError(
             f"{one_line(run.folder)} looked at no weights of a network by name, and no others are released"
         )
-    networks = [_rebuild(one) for one in audited]
+    networks = [_reopen(one) if run.kind == "generator" else _rebuild(one) for one in audited]
     digits = len(str(len(networks)))
     places = [out] if len(networks) == 1 else [out / f"{n:0{digits}d}.safetensors" for n in range(1, len(networks) + 1)]
     places[0].parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -239,10 +240,12 @@ def _release_weights(run: FinishedAudit, config: Mapping[str, Any], out: Path) -
 
 
 def _target(run: FinishedAudit, config: Mapping[str, Any]) -> list[_AuditedNetwork]:
-    """Return the very model of a classifier's audit."""
+    """Return the very model of a classifier's or a generator's audit."""
     summary = ClassifierSummary.read(run.summary)
     if summary.target is None or not config.get("target"):
         return []
+    if run.kind == "generator":
+        return [_AuditedNetwork(str(config["kind"]), _place(config["target"]), 0, summary.target.tensors_sha256)]
     names = config.get("model") or "auto"
     (named,) = (names,) if isinstance(names, str) else names  # runs of older versions hold a name, others a list
     name = summary.models.model if named == "auto" else str(named)
@@ -281,7 +284,27 @@ def _rebuild(audited: _AuditedNetwork) -> "nn.Module":
         )
         if audited.sha256 is not None and released_sha256(network) == audited.sha256:
             return network
-    raise InputError(
+    raise _changed(audited)
+
+
+def _reopen(audited: _AuditedNetwork) -> "nn.Module":
+    """Open a generator as its audit did; of a diffusion transformer the network without its autoencoder.
+
+    Raises:
+        InputError: As `_rebuild`.
+    """
+    from memorisk.models.generators.released import open_released
+    from memorisk.models.released_weights import released_sha256
+
+    network = open_released(audited.file, audited.name).network
+    if audited.sha256 is None or released_sha256(network) != audited.sha256:
+        raise _changed(audited)
+    return network
+
+
+def _changed(audited: _AuditedNetwork) -> InputError:
+    """Return the error of weights that are not those of the audit."""
+    return InputError(
         f"{one_line(audited.file)} does not hold the weights that were audited: it was changed, or an earlier memorisk "
         "audited it; issue the run's command again"
     )

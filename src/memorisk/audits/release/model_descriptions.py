@@ -265,11 +265,17 @@ def _attack_figures(run: FinishedAudit, target: TargetAudit | None, units: str) 
         return figures
     return figures + [
         Figure(
-            name=f"target_auc/{name}", title=f"AUC of {name.replace('_', ' ')} on the very model",
+            name=f"target_auc/{name}", title=f"AUC of {name.replace('_', ' ')} on the very model{_needs(target, name)}",
             value=of.auc.estimate, low=of.auc.low, high=of.auc.high, confidence=0.95, n=of.counts.n_groups, unit=units,
         )
         for name, of in target.attacks.items()
     ] + _largest_within_a_class([row.numbers for row in target.classes], units)  # fmt: skip
+
+
+def _needs(target: TargetAudit, attack: str) -> str:
+    """Name the access that an attack on the very model needs, where the audit noted it."""
+    access = target.access.get(attack)
+    return f", which needs its {access}" if access else ""
 
 
 def _largest_within_a_class(attacks: Sequence[AttackNumbers], units: str) -> list[Figure]:
@@ -350,7 +356,7 @@ def _limits(run: FinishedAudit, summary: ClassifierSummary) -> tuple[str, ...]:
             f"Each model was trained on {trained:,.0f} of {n_images:,} images: one trained on more of them may "
             "remember others, and more or less of them."
         )
-    if run.kind == "classifier" and summary.target is None:
+    if run.kind != "losses" and summary.target is None:
         sentences.append("The recipe was audited, and no released file.")
     missed = "whatever the gap"
     if noticeable is not None and isfinite(noticeable.gap_nats):

@@ -7,6 +7,7 @@ from memorisk.audits.classifier.attack_numbers import ALL, Agreement, Agreements
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.memorization import with_interval
 from memorisk.audits.classifier.pages.wording import ResultView, settings
+from memorisk.audits.classifier.reasons import CONTROL_NAMES
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -36,6 +37,8 @@ from memorisk.report.figures import memorization as figures
 from memorisk.report.numbers import to_json, to_row
 from memorisk.statistics.verdicts.levels import ATTACK_GATE
 from memorisk.statistics.verdicts.scales import LossScale
+
+_EXPLAINED = "Share of the noise in the images it was trained on that it explains"
 
 
 def attack_section(reading: ResultView) -> list[Block]:
@@ -152,12 +155,12 @@ def _are_all_missing(frame: pd.DataFrame, column: str) -> bool:
     return column in frame and bool(np.isnan(column_numbers(frame, column)).all())
 
 
-def _control(control: pd.DataFrame) -> list[Block]:
-    """Say whether the control, which cannot work, seems to work."""
+def _control(control: pd.DataFrame, name: str = "the attack that cannot work") -> list[Block]:
+    """Say whether a control, which cannot work, seems to work."""
     if not len(control) or not {"auc", "low", "high"} <= set(control):
         return []
     row = control.iloc[0]
-    result = f"the attack that cannot work has AUC {with_interval(row, 'auc', 0.5)}"
+    result = f"{name} has AUC {with_interval(row, 'auc', 0.5)}"
     if is_missing(row["low"]) or is_missing(row["high"]):
         return [Paragraph([Strong("The control could not be measured: "), f"{result}."])]
     if row["low"] <= 0.5 <= row["high"]:
@@ -235,11 +238,16 @@ def target_section(reading: ResultView) -> list[Block]:
     blocks: list[Block] = []
     if target.replication is not None:
         blocks.append(_replication(target.replication))
-    if target.attacks and target.control is not None:
-        blocks += _control(pd.DataFrame([to_row(target.control)]))
+    controls = target.controls if target.attacks else {}
+    for name, control in controls.items():
+        row = pd.DataFrame([to_row(control)])
+        blocks += _control(row, CONTROL_NAMES[name]) if len(controls) > 1 else _control(row)
     tables = target_tables(reading)
     blocks += tables[:1]
     blocks += [Details(table.caption.removesuffix("."), [table], printed=False) for table in tables[1:]]
+    named = set(target.attacks) - set(column_texts(reading.result.attacks, "attack"))
+    if explained := wording.explained_attacks(sorted(named), reading.scale):
+        blocks.append(Details("What the other attacks do", [Definitions(explained)]))
     described = {
         "File": target.file,
         "sha256": target.sha256,
@@ -250,8 +258,10 @@ def target_section(reading: ResultView) -> list[Block]:
         "Accuracy on the test part": target.accuracy_test,
         "Mean loss on the images it was trained on": target.loss_members_nats,
         "Mean loss on the test part": target.loss_test_nats,
+        _EXPLAINED: target.explained,
     }
-    described = {name: value for name, value in described.items() if value is not None or reading.scale.of_answers}
+    unknown = (_EXPLAINED,) if reading.scale.of_answers else described
+    described = {name: value for name, value in described.items() if value is not None or name not in unknown}
     return [*blocks, Definitions(settings(described), compact=True)]
 
 
@@ -264,7 +274,10 @@ def target_tables(reading: ResultView) -> list[Table]:
     target = reading.summary.target
     if target is None or not target.attacks:
         return []
-    attack_rows = [{"attack": attack_title(k, False), **to_row(v)} for k, v in target.attacks.items()]
+    attack_rows = [
+        {"attack": attack_title(k, False), "access": target.access.get(k, ""), **to_row(v)}
+        for k, v in target.attacks.items()
+    ]
     caption = (
         "Attacks on the very model, its training images against the test part. Intervals: over patients; the model "
         "was trained once, and the question is about this file."

@@ -78,11 +78,23 @@ ATTACKS: dict[str, tuple[str, str]] = {
         "Compares how much the model favours the image with how much it favours images of other people.",
     ),
     "rmia_online": ("RMIA (online)", "The same, with models trained on the image as well."),
+    "pia": (
+        "PIA",
+        "How well the generator predicts the noise that it sees in the image itself, once that is added to the image.",
+    ),
+    "pian": ("PIAN", "The same, with that noise scaled to the size of normal noise."),
+    "secmi": (
+        "SecMI-stat",
+        "How far a step of the generator towards noise and back leads away from the image, after several steps.",
+    ),
+    "sima": ("SimA", "How little noise the generator sees in the image as it is."),
+    "clid": ("CLiD", "How much better the generator predicts noise when it is given the class of the image."),
 }
 """Title and description of each of memorisk's attacks; an attack of another package brings its own title."""
 
 _ON_GENERATORS = {
-    "loss_threshold": "Takes an image for a member if the model's error on it is small. Needs the weights only.",
+    "loss_threshold": "Takes an image for a member if the model's error on it is small, at all levels of noise "
+    "together, each weighted as in M. Needs the weights only.",
     "confidence_ratio": "Compares the model's error with that of its twin: the same as M of one pair.",
     "lira_offline": "How unlikely the model's error would be for a model that never saw the image, from other models "
     "trained without it.",

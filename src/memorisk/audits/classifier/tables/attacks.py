@@ -274,6 +274,8 @@ def attack_row(
     group: np.ndarray,
     gate: float,
     without: Sequence[PartLeftOut] = (),
+    *,
+    level: float = 0.95,
 ) -> AttackRow:
     """Measure one attack on some items: AUC and rates with intervals.
 
@@ -284,9 +286,10 @@ def attack_row(
         group: Group of each item, [I].
         gate: AUC of the null hypothesis of ``p_auc``.
         without: Parts of the trainings that are each left out once (``seed_auc_jackknife``).
+        level: Confidence level of the interval of the AUC.
     """
     score, role, group = attack.score[:, keep], attack.role[:, keep], group[keep]
-    interval = seed_auc_jackknife(score, role, group, seed=attack.seed, without=without)
+    interval = seed_auc_jackknife(score, role, group, seed=attack.seed, without=without, level=level)
     sides = [(int((r == MEMBER).sum()), int((r == NON_MEMBER).sum())) for r in role]
     sides = [side for side in sides if min(side)]
     low = tpr_at_fpr(score, role, group, 0.01, seed=attack.seed, value=SURE_RATE)
@@ -343,18 +346,14 @@ def attacks_for_verdict(
     """
     rows = [from_json(AttackRow, row) for row in pd.DataFrame(table[table["label"] == ALL]).to_dict("records")]
     controls = [row for row in rows if row.numbers.control]
-    fair = random_split and bool(controls) and all(_control_holds(row.numbers) for row in controls)
+    fair = random_split and bool(controls) and all(row.numbers.at_chance for row in controls)
     attacks = [_attack(row, titles, comparable=row.numbers.by_coin or fair) for row in rows if not row.numbers.control]
     if target is not None and target.attacks:
-        fair = random_split and target.control is not None and _control_holds(target.control)
+        controls = target.controls.values()
+        fair = random_split and bool(controls) and all(control.at_chance for control in controls)
         own = [AttackRow(label=ALL, attack=name, numbers=numbers) for name, numbers in target.attacks.items()]
         attacks += [_attack(row, titles, comparable=fair, of_target=True) for row in [*own, *target.classes]]
     return attacks
-
-
-def _control_holds(control: AttackNumbers) -> bool:
-    """Say whether a control's interval contains 0.5."""
-    return control.auc.low <= 0.5 <= control.auc.high
 
 
 def _attack(row: AttackRow, titles: Mapping[str, str], *, comparable: bool, of_target: bool = False) -> Attack:

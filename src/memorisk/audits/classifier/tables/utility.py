@@ -84,13 +84,13 @@ def _loss_beside_frequencies(evidence: Evidence) -> FindingsUtility:
 
 
 def denoising_utility(error: ArrayLike, trivial: ArrayLike, group: ArrayLike) -> DenoisingUtility:
-    """Compare the errors of generators on unseen images with those of a trivial prediction.
+    """Compare the errors of generators on images with those of a trivial prediction.
 
     The explained share of model k is ``1 - sum_j error_kj / sum_j trivial_j``. The limit is normal, over groups (of
-    unequal size: residuals of the ratio added up within each) and models.
+    unequal size: residuals of the ratio added up within each) and models; of one model over groups alone.
 
     Args:
-        error: Errors of K models on J unseen images, [K, J].
+        error: Errors of K models on J images, [K, J].
         trivial: Errors of a trivial prediction, such as the noise's mean, [J], above 0.
         group: Group of each image, [J].
 
@@ -109,9 +109,9 @@ def denoising_utility(error: ArrayLike, trivial: ArrayLike, group: ArrayLike) ->
     unit = np.unique(np.asarray(group), return_inverse=True)[1]
     residual = np.bincount(unit, weights=least - errors.mean(axis=0) - explained * least)
     n_units, n_models = len(residual), len(of_models)
-    if n_units < 2 or n_models < 2:
+    if n_units < 2:
         return DenoisingUtility(explained=explained, explained_low=None, beats_guessing=None)
     over_groups = (residual**2).sum() / least.sum() ** 2 * n_units / (n_units - 1)
-    over_models = float(of_models.var(ddof=1)) / n_models
+    over_models = float(of_models.var(ddof=1)) / n_models if n_models > 1 else 0.0
     low = explained - float(scipy.stats.norm.ppf(0.975)) * float(np.sqrt(over_groups + over_models))
     return DenoisingUtility(explained=explained, explained_low=low, beats_guessing=bool(low > 0))

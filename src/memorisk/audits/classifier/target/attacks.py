@@ -12,6 +12,7 @@ since what it gained may be what it remembers. Its twins' lists do not speak for
 """
 
 import warnings
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -20,13 +21,14 @@ from torch import nn
 
 from memorisk.audits.classifier.attack_numbers import (
     ALL,
+    CONTROL,
     AttackRow,
     BesideTwins,
     Replication,
     TargetAudit,
     TargetVerdict,
 )
-from memorisk.audits.classifier.evidence import WHOLE, Evidence
+from memorisk.audits.classifier.evidence import WHOLE, Evidence, Items
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.tables.attacks import AttackScores, attack_row
@@ -39,10 +41,9 @@ from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores, split_population
-from memorisk.scores.twin_attacks import MEMBER, NEITHER, NON_MEMBER
+from memorisk.scores.twin_attacks import MEMBER, NEITHER, NON_MEMBER, Access
 from memorisk.training.engine.predict import predict_augmented, predict_logits
 
-CONTROL = "unseen_loss"
 ROUNDING = 1e-9  # a model among the twins that all agree is one of them, whatever its logarithm rounds to
 MIN_REFERENCES = 3
 MOST_TRIED = 1000
@@ -134,23 +135,61 @@ def attack_target(
         test: Whether each item is a test image, which was not trained on, [I].
         gate: The AUC that ``p_auc`` is about.
     """
-    _, logp = unseen_references(evidence, test)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # images that every twin saw have no reference
-        unseen = np.nanmean(logp, axis=0)
-    scores = target_scores(own, evidence, member, test) | {CONTROL: unseen}
-    label, group = evidence.items.label, evidence.items.group
+    scores = target_scores(own, evidence, member, test) | {CONTROL: unseen_score(evidence, test)}
+    parts = (ALL, *sorted(set(evidence.items.label) - {WHOLE}))
+    rows = target_rows(scores, evidence.items, member, test, gate, parts)
+    control = next(row for row in rows if row.attack == CONTROL and row.label == ALL)
+    attacks = [row for row in rows if row.attack != CONTROL]
+    return [row for row in attacks if row.label == ALL], control, [row for row in attacks if row.label != ALL]
+
+
+def target_rows(
+    scores: Mapping[str, np.ndarray],
+    items: Items,
+    member: np.ndarray,
+    test: np.ndarray,
+    gate: float,
+    parts: Sequence[str],
+    *,
+    access: Access = Access.PROBABILITIES,
+    control_level: float = 0.95,
+) -> list[AttackRow]:
+    """Measure every score of the model on every part of the items.
+
+    Args:
+        scores: Scores of the items by name, [I] each, higher = more likely a member; NaN for items without one.
+        items: Scored items.
+        member: Whether the model was trained on each item, [I].
+        test: Whether each item is a test image, which was not trained on, [I].
+        gate: The AUC that ``p_auc`` is about.
+        parts: Classes, and ``ALL``.
+        access: Access to the model that the scores need.
+        control_level: Confidence level of the interval of the control.
+    """
     rows: list[AttackRow] = []
     for name, score in scores.items():
         ok = np.isfinite(score)
         role = np.where(ok & member, MEMBER, np.where(ok & test, NON_MEMBER, NEITHER)).astype(np.int8)
-        attack = AttackScores(name, score[None], role[None], np.zeros(1, dtype=int), control=name == CONTROL)
-        for part in (ALL, *sorted(set(label) - {WHOLE})):
-            keep = evidence.items.whole if part == ALL else label == part
-            rows.append(attack_row(attack, str(part), keep, group, gate))
-    control = next(row for row in rows if row.attack == CONTROL and row.label == ALL)
-    attacks = [row for row in rows if row.attack != CONTROL]
-    return [row for row in attacks if row.label == ALL], control, [row for row in attacks if row.label != ALL]
+        control = name == CONTROL
+        attack = AttackScores(name, score[None], role[None], np.zeros(1, dtype=int), control=control, access=access)
+        for part in parts:
+            keep = items.whole if part == ALL else items.label == part
+            level = control_level if control else 0.95
+            rows.append(attack_row(attack, str(part), keep, items.group, gate, level=level))
+    return rows
+
+
+def unseen_score(evidence: Evidence, test: np.ndarray) -> np.ndarray:
+    """Return the score of the control, minus the mean loss of models that did not see the image, [I].
+
+    Args:
+        evidence: The twins.
+        test: Whether each item is a test image, [I].
+    """
+    _, logp = unseen_references(evidence, test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # images that every twin saw have no reference
+        return np.nanmean(logp, axis=0)
 
 
 def target_scores(
@@ -209,10 +248,11 @@ def compare_with_twins(
     Prediction intervals for one more model from K, ``mean +- t(K - 1) sd sqrt(1 + 1/K)``, of losses on the logarithmic
     scale, since they are positive and vary by factors; 95 % for the three together (Bonferroni). A twin's members are
     the images that it was trained on. The twins are trained on half the images, so that a somewhat better target is
-    expected: that makes it another model, and the interval says so.
+    expected: that makes it another model, and the interval says so. A generator has no accuracy, and is compared by its
+    losses.
 
     Args:
-        own: Loss and correctness of the model, [I].
+        own: Loss of the model, of a classifier also correctness, [I].
         evidence: The twins.
         member: Whether the model was trained on each item, [I].
         test: Whether none of the models was trained on each item, [I].
@@ -226,8 +266,9 @@ def compare_with_twins(
     parts = {
         "loss_members": (own["loss"][member].mean(), [row[s].mean() for row, s in zip(loss, member_rows, strict=True)]),
         "loss": (own["loss"][test].mean(), loss[:, test].mean(axis=1)),
-        "accuracy": (own["correct"][test].mean(), correct[:, test].mean(axis=1)),
     }
+    if "correct" in own:
+        parts["accuracy"] = (own["correct"][test].mean(), correct[:, test].mean(axis=1))
     tail = 0.05 / (2 * len(parts))
     comparisons: dict[str, BesideTwins] = {}
     for name, (value, each) in parts.items():

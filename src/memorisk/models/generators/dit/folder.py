@@ -376,12 +376,7 @@ def load_dit(folder: Path, config: GeneratorConfig) -> DiTGenerator:
     """
     check_library("a diffusion transformer")
     title = one_line(config.name, 60)
-    architecture = read_architecture(folder / TRANSFORMER, title)
-    tensors = read_tensors(folder / TRANSFORMER, title)
-    with seeded(0):
-        network = build_from_config(architecture, title)
-        adapt_conditions(network, config.condition_dim)
-    fill_network(network, tensors, title)
+    network = _read_network(folder / TRANSFORMER, title, config.condition_dim)
     vae = load_autoencoder(folder / VAE, f"autoencoder of {title}") if (folder / VAE / CONFIG).is_file() else None
     if (vae is None) != (config.latent == "pixels"):
         raise InputError(f"{title} draws {one_line(config.latent, 60)}, and its folder says otherwise: {VAE} is amiss")
@@ -390,12 +385,65 @@ def load_dit(folder: Path, config: GeneratorConfig) -> DiTGenerator:
         raise InputError(
             f"{CONDITIONS} of {title} has {conditions.dimension} numbers a row, and it takes {config.condition_dim}"
         )
-    network.eval().requires_grad_(False)
     scheduler, records = (
         _scheduler(folder / SCHEDULER, title),
         [read_training_record(part) for part in (folder, folder / VAE)],
     )
     return DiTGenerator(network, config, scheduler, vae, conditions, *records)
+
+
+def load_pipeline(folder: Path) -> DiTGenerator:
+    """Load a generator from a folder of diffusers that holds no description of memorisk's.
+
+    Args:
+        folder: Folder of a pipeline, with ``transformer/`` and ``scheduler/``, and ``vae/`` where it draws latents. Its
+            classes have the names of ``model_index.json``, else their numbers.
+
+    Raises:
+        InputError: The folder is of another pipeline, or damaged.
+        MissingExtraError: diffusers is not installed.
+    """
+    check_library("a diffusion transformer")
+    source = find_dit(str(folder))
+    root, title = source.transformer.parent, f"DiT {source.name}"
+    network = _read_network(source.transformer, title, 0)
+    vae = None if source.vae is None else load_autoencoder(source.vae, f"autoencoder of {title}")
+    spec = spec_of(network)
+    side = image_side(spec, vae)
+    config = GeneratorConfig(
+        kind="dit",
+        name=source.name,
+        size=(side, side),
+        channels=spec.channels if vae is None else int(vae.config.out_channels),
+        conditioned_on=spec.conditioned_on,
+        classes=_class_names(root, spec.classes),
+        latent="pixels" if vae is None else f"autoencoder of {source.name}",
+    )
+    return DiTGenerator(network, config, _scheduler(root / SCHEDULER, title), vae)
+
+
+def _read_network(folder: Path, title: str, condition_dim: int) -> Any:
+    """Read a whole transformer, frozen and in evaluation mode.
+
+    Raises:
+        InputError: It is missing or damaged.
+    """
+    architecture = read_architecture(folder, title)
+    tensors = read_tensors(folder, title)
+    with seeded(0):
+        network = build_from_config(architecture, title)
+        adapt_conditions(network, condition_dim)
+    fill_network(network, tensors, title)
+    return network.eval().requires_grad_(False)
+
+
+def _class_names(root: Path, n: int) -> tuple[str, ...]:
+    """Return the names of a pipeline's classes, or their numbers where it has no name for each."""
+    try:
+        names = read_json(root / "model_index.json")["id2label"]
+        return tuple(str(names[str(number)]) for number in range(n))
+    except CONTENT_ERRORS:
+        return tuple(map(str, range(n)))
 
 
 def _save_module(module: Any, folder: Path) -> None:
@@ -459,6 +507,7 @@ __all__ = [
     "DiTSpec",
     "find_dit",
     "load_dit",
+    "load_pipeline",
     "new_dit",
     "null_labels",
     "open_dit",

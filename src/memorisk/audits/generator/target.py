@@ -1,0 +1,256 @@
+"""The released generator itself (``--target``): attacks on it, their controls, and whether it is one more twin.
+
+METHODS section 7, "Target".
+
+The given split names the patients of its training; the twins, trained on halves of those, are the references: offline
+LiRA and RMIA compare the generator's loss with that of twins that did not see the image. No twin saw a test image, so
+that the online forms, which need twins that saw it, do not exist here. The other attacks see the generator alone, at
+their published settings. A patient's score is the mean over the images; intervals are over patients, since the question
+is what this file shows.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from memorisk.audits.classifier.attack_numbers import ALL, CONTROL, AttackRow, TargetAudit, TargetVerdict
+from memorisk.audits.classifier.evidence import Evidence, Items
+from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.tables.utility import denoising_utility
+from memorisk.audits.classifier.target.attacks import compare_with_twins, target_rows, target_scores, unseen_score
+from memorisk.audits.generator.controls import CONTROL_LEVEL, blind_control, image_features, permuted_control
+from memorisk.audits.generator.options import GeneratorAuditOptions
+from memorisk.images.store import ImageStore
+from memorisk.models.generators.noise_attacks import NOISE_ATTACKS
+from memorisk.models.generators.noise_losses import noise_losses
+from memorisk.models.generators.released import ReleasedGenerator, open_released
+from memorisk.models.released_weights import released_sha256
+from memorisk.runs.checksums import file_sha256
+from memorisk.runs.errors import InputError, one_line
+from memorisk.scores.noise_errors import joined_losses
+from memorisk.scores.twin_attacks import Access
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.generators.batches import ImageView, RowImages, view_images
+from memorisk.training.generators.twin_jobs import TwinJob, build_twin, guessed_losses, twin_times
+
+LOSS = "loss"
+MOST_TRIED = 64
+"""Number of training images on which the generator is tried before any training."""
+_AT_ONCE = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Generator to be released, with the images as it sees them.
+
+    Attributes:
+        generator: The generator, on its device.
+        images: Images of all items.
+        ids: Ids of all items, [I].
+        conditions: Class of each item as the generator counts them, [I] int64; None for one without conditions.
+        times: Times of its schedule at which the twins are scored, [L].
+        pairs: Number of antithetic pairs of noise.
+    """
+
+    generator: ReleasedGenerator
+    images: RowImages
+    ids: np.ndarray
+    conditions: torch.Tensor | None
+    times: np.ndarray
+    pairs: int
+
+    def parts(self, rows: np.ndarray) -> Iterator[tuple[torch.Tensor, list[str], torch.Tensor | None]]:
+        """Yield images, ids and conditions of some items, so many at a time."""
+        places = torch.from_numpy(np.asarray(rows)).split(_AT_ONCE)
+        for where, x in zip(places, self.images.batches(places), strict=True):
+            yield x.cpu(), self.ids[where.numpy()].tolist(), None if self.conditions is None else self.conditions[where]
+
+    def losses(self, rows: np.ndarray) -> np.ndarray:
+        """Compute the loss of some items at each level, with the noise of the twins, [L, n]."""
+        denoiser, pairs = self.generator.denoiser, self.pairs
+        parts = [noise_losses(denoiser, x, ids, self.times, pairs, None, of) for x, ids, of in self.parts(rows)]
+        return np.concatenate(parts, axis=1)
+
+    def published(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Compute the scores of the published attacks on some items, by name, [n] each."""
+        attacks = [
+            attack
+            for attack in NOISE_ATTACKS.values()
+            if attack.name != LOSS and not (attack.needs_condition and self.conditions is None)
+        ]
+        scores: dict[str, list[np.ndarray]] = {attack.name: [] for attack in attacks}
+        for x, ids, conditions in self.parts(rows):
+            for attack in attacks:
+                scores[attack.name].append(attack.function(self.generator.denoiser, x, ids, conditions))
+        return {name: np.concatenate(parts) for name, parts in scores.items()}
+
+
+def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorAuditOptions) -> Target:
+    """Open the generator that is to be released.
+
+    Args:
+        store: The images.
+        plan: Parts and scored items.
+        job: A job of the audit.
+        options: Settings of the audit.
+
+    Raises:
+        InputError: It cannot be read, or does not fit the images or the twins.
+    """
+    assert options.target is not None
+    name, generator = one_line(options.target.name, 60), open_released(options.target, options.kind)
+    if (generator.latent == "pixels") != (options.latent == "pixels"):
+        space = "pixels" if generator.latent == "pixels" else "latents of its own autoencoder"
+        raise InputError(f"--target {name} draws {space}, and the twins do not: name the same space by --latent")
+    device = torch.device(job.device)
+    in_pixels = ImageView(store, None, None)
+    view = (
+        in_pixels if generator.latent == "pixels" else view_images(store, generator.latent, flip=False, device=device)
+    )
+    if generator.shape not in (view.shape, (int(np.prod(view.shape)),)):
+        drawn, own = (" x ".join(map(str, shape)) for shape in (generator.shape, view.shape))
+        raise InputError(
+            f"--target {name} draws {drawn} values, and these images have {own}: give --size and --channels of its "
+            "training"
+        )
+    conditions = None
+    if generator.classes:
+        number = {one: place for place, one in enumerate(generator.classes)}
+        unknown = next((label for label in plan.items.label if label not in number), None)
+        if unknown is not None:
+            raise InputError(f"--target {name} has no class {one_line(unknown, 60)!r}, which the images have")
+        conditions = torch.tensor([number[label] for label in plan.items.label], dtype=torch.int64)
+    generator.network.to(device)
+    twin = build_twin(job)
+    shares = twin.denoiser.alpha_bar[torch.from_numpy(twin_times(job, twin))].tolist()
+    times = np.array([generator.denoiser.nearest_time(share) for share in shares])
+    images = view.shown(plan.item_row, device)
+    return Target(generator, images, plan.items.image, conditions, times, job.recipe.draws)
+
+
+def check_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorAuditOptions) -> None:
+    """Open the generator and try it on some images of its training, before any twin is trained.
+
+    Args:
+        store: The images.
+        plan: Parts and scored items.
+        job: A job of the audit.
+        options: Settings of the audit.
+
+    Raises:
+        InputError: It cannot be read, does not fit, or gives numbers that are not finite.
+    """
+    target = replace(open_target(store, plan, job, options), pairs=1)
+    rows = np.flatnonzero(plan.items.split != "test")[:MOST_TRIED]
+    with limited_threads(job.threads):
+        _refuse_not_finite({LOSS: target.losses(rows), **target.published(rows)}, options)
+
+
+def audit_target(
+    store: ImageStore, plan: Plan, job: TwinJob, evidence: Evidence, weights: np.ndarray, options: GeneratorAuditOptions
+) -> TargetAudit:
+    """Attack the generator, measure the controls and compare it with the twins.
+
+    Args:
+        store: The images.
+        plan: Parts and scored items.
+        job: A job of the audit.
+        evidence: Score table of the twins.
+        weights: Weights of the levels, [L].
+        options: Settings of the audit.
+
+    Raises:
+        InputError: The file is not the one that was tried.
+    """
+    assert options.target is not None
+    target = open_target(store, plan, job, options)
+    rows = np.arange(len(plan.items))
+    test = plan.items.split == "test"
+    with limited_threads(job.threads):
+        levels, published = target.losses(rows), target.published(rows)
+    _refuse_not_finite({LOSS: levels, **published}, options)
+    loss = joined_losses(levels, weights)
+    own = {"loss": loss, "margin": -loss}
+    scores = target_scores(own, evidence, ~test, test) | published | {CONTROL: unseen_score(evidence, test)}
+    every, classes = _rows(scores, evidence.items, options.attack_gate)
+    (control,) = (row.numbers for row in every if row.attack == CONTROL)
+    attacks = {row.attack: row for row in every if row.attack != CONTROL}
+    patients, place = patient_items(plan.items, by_class=False)
+    features = image_features(store.images)[plan.item_row]
+    trivial = joined_losses(guessed_losses(job, plan.item_row[~test]), weights)
+    utility = denoising_utility(loss[None, ~test], trivial, plan.items.group[~test])
+    replication = compare_with_twins(own, evidence, ~test, test)
+    return TargetAudit(
+        file=options.target.name,
+        sha256=file_sha256(options.target) if options.target.is_file() else None,
+        tensors_sha256=released_sha256(target.generator.network),
+        n_members=int((~test).sum()),
+        n_non_members=int(test.sum()),
+        loss_members_nats=float(loss[~test].mean()),
+        loss_test_nats=float(loss[test].mean()),
+        explained=utility.explained,
+        beats_guessing=utility.beats_guessing,
+        attacks={name: row.numbers for name, row in attacks.items()},
+        access={name: row.access for name, row in attacks.items()},
+        control=control,
+        blind=blind_control(features, ~test, plan.items.label, plan.items.group),
+        permuted=permuted_control(_means(-loss, place), patients.split != "test", patients.label, patients.group),
+        classes=tuple(classes),
+        replication=replication,
+        verdict=TargetVerdict(
+            replicated=replication.replicated,
+            aucs={name: row.numbers.auc.estimate for name, row in attacks.items()},
+        ),
+    )
+
+
+def patient_items(items: Items, *, by_class: bool) -> tuple[Items, np.ndarray]:
+    """Return the patients as items, and the patient of each image, [I].
+
+    Args:
+        items: Scored images.
+        by_class: Whether a patient with images of several classes is an item of each; otherwise the first is the class.
+    """
+    keys = {"group": items.group.astype(str)} | ({"label": items.label.astype(str)} if by_class else {})
+    place = pd.DataFrame(keys).groupby(list(keys), sort=False).ngroup().to_numpy()
+    first = np.unique(place, return_index=True)[1]
+    return Items(items.group[first], items.label[first], items.group[first], items.split[first]), place
+
+
+def _rows(scores: Mapping[str, np.ndarray], items: Items, gate: float) -> tuple[list[AttackRow], list[AttackRow]]:
+    """Measure every score over all patients, and the attacks class by class where there are several classes."""
+    names = sorted(set(items.label.tolist()))
+    tables: list[list[AttackRow]] = []
+    for parts in ([ALL], names if len(names) > 1 else []):
+        patients, place = patient_items(items, by_class=parts != [ALL])
+        means = {name: _means(score, place) for name, score in scores.items()}
+        test = patients.split == "test"
+        how = {"access": Access.WEIGHTS, "control_level": CONTROL_LEVEL}
+        tables.append(target_rows(means, patients, ~test, test, gate, parts, **how))
+    return tables[0], [row for row in tables[1] if row.attack != CONTROL]
+
+
+def _means(score: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Average the scores of each patient's images, [G]; NaN where no image has one."""
+    there = np.isfinite(score)
+    n = np.bincount(place, there)
+    total = np.bincount(place, np.where(there, score, 0.0))
+    return np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+
+
+def _refuse_not_finite(scores: Mapping[str, np.ndarray], options: GeneratorAuditOptions) -> None:
+    """Refuse a generator that gives no number.
+
+    Raises:
+        InputError: A score is NaN or infinite.
+    """
+    bad = next((name for name, values in scores.items() if not np.isfinite(values).all()), None)
+    if bad is not None:
+        name = one_line((options.target or Path()).name, 60)
+        raise InputError(
+            f"--target {name}: scores of {bad} are not finite numbers: the weights are of a training that diverged"
+        )

@@ -1,0 +1,93 @@
+"""A generator that is to be released, as a predictor of noise: one file of weights, or a folder.
+
+Loading is strict and runs no code of the file or folder (`memorisk.models.weight_files`, `memorisk.models.hub`).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from memorisk.models.generators.denoiser import Denoiser
+from memorisk.models.generators.dit.folder import DiTGenerator, load_pipeline
+from memorisk.models.generators.dit.network import null_labels, spec_of
+from memorisk.models.generators.generators import DESCRIPTION, load_generator
+from memorisk.models.generators.perceptron import NoisePerceptron, new_perceptron, perceptron_denoiser
+from memorisk.models.hub import fill_network
+from memorisk.models.weight_files import read_state_dict
+from memorisk.runs.errors import InputError, one_line
+
+_INPUT = "enter.weight"  # tensor of a small network that is as wide as an image has values
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedGenerator:
+    """Generator that is to be released."""
+
+    network: nn.Module
+    """Network that draws, whose weights are released."""
+    denoiser: Denoiser
+    """The same network as a predictor of noise."""
+    latent: str
+    """Space in which it draws, as `memorisk.training.generators.batches.view_images` takes it."""
+    shape: tuple[int, ...]
+    """Channels, height and width of what it draws; the number of values alone for a small network."""
+    classes: tuple[str, ...] = ()
+    """Names of its classes, in the order of their numbers; empty for a generator without conditions."""
+
+
+def open_released(place: Path, kind: str) -> ReleasedGenerator:
+    """Open a generator by the place of its weights.
+
+    Args:
+        place: File of weights of a small network, or folder of a diffusion transformer: as `train generator` writes it
+            (the run's or its ``generator``), or of a pipeline of diffusers.
+        kind: Kind of the generator: ``tiny`` or ``dit``.
+
+    Raises:
+        InputError: The place does not exist, is of another kind or damaged, or the generator takes conditions that its
+            images do not show.
+        MissingExtraError: A library that the kind needs is not installed.
+    """
+    name = one_line(place.name, 60)
+    if not place.exists():
+        raise InputError(f"the file or folder {one_line(place)} of a generator does not exist")
+    if kind == "tiny":
+        if not place.is_file():
+            raise InputError(f"{name} is a folder, and a tiny generator is one file of weights: name it, or kind dit")
+        return _tiny(place, name)
+    if not place.is_dir():
+        raise InputError(f"{name} is a file, and a diffusion transformer is a folder: name its folder, or kind tiny")
+    return _transformer(place, name)
+
+
+def _tiny(file: Path, name: str) -> ReleasedGenerator:
+    """Open a small network; its file says for how many values."""
+    tensors = read_state_dict(file)
+    first = tensors.get(_INPUT)
+    if first is None or first.ndim != 2:
+        raise InputError(f"{name} holds no tiny generator: it has no tensor {_INPUT} of two dimensions")
+    network: NoisePerceptron = new_perceptron(first.shape[1], seed=0)
+    fill_network(network, tensors, name)
+    network.eval().requires_grad_(False)
+    return ReleasedGenerator(network, perceptron_denoiser(network), "pixels", (first.shape[1],))
+
+
+def _transformer(folder: Path, name: str) -> ReleasedGenerator:
+    """Open a diffusion transformer of a folder."""
+    root = next((root for root in (folder, folder / "generator") if (root / DESCRIPTION).is_file()), None)
+    generator = load_pipeline(folder) if root is None else load_generator(root)
+    if not isinstance(generator, DiTGenerator):
+        raise InputError(f"{name} is a {generator.config.kind}, and a diffusion transformer is needed")
+    spec = spec_of(generator.network)
+    if spec.conditioned_on == "vector":
+        raise InputError(
+            f"{name} is conditioned on vectors, which are not known for test images: name a generator of classes, or "
+            "one without conditions"
+        )
+    null = null_labels(spec, 1) if spec.classes else torch.zeros(1, dtype=torch.int64)
+    denoiser = Denoiser.from_scheduler(generator.network, generator.scheduler, null=null)
+    latent = "pixels" if generator.vae is None else f"autoencoder:{root or folder}"
+    shape = (spec.channels, spec.side, spec.side)
+    return ReleasedGenerator(generator.network, denoiser, latent, shape, generator.config.classes)

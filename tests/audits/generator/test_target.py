@@ -1,0 +1,475 @@
+"""Attacks on a released generator, their controls, and the trap of members and others from two sources."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from memorisk.audits.classifier.attack_numbers import AttackNumbers, TargetAudit
+from memorisk.audits.classifier.evidence import Evidence
+from memorisk.audits.classifier.pages.wording import ATTACKS
+from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.tables.attacks import attacks_for_verdict
+from memorisk.audits.generator import target as target_module
+from memorisk.audits.generator.controls import blind_control, image_features, permuted_control
+from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
+from memorisk.audits.generator.options import GeneratorAuditOptions
+from memorisk.audits.generator.plan import draw_parts, make_generator_plan
+from memorisk.audits.generator.run import audit_generator
+from memorisk.audits.generator.target import audit_target, open_target, patient_items
+from memorisk.audits.generator.trainings import make_jobs
+from memorisk.audits.release.export import release
+from memorisk.audits.release.statement import make_statement
+from memorisk.cli.main import main
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.models.generators.denoiser import Denoiser
+from memorisk.models.generators.dit.folder import save_dit
+from memorisk.models.generators.noise_attacks import NOISE_ATTACKS
+from memorisk.models.generators.noise_losses import noise_losses
+from memorisk.models.generators.perceptron import linear_schedule, new_perceptron
+from memorisk.models.generators.released import ReleasedGenerator, open_released
+from memorisk.models.settings import GeneratorConfig
+from memorisk.report.result import Result
+from memorisk.runs.checksums import file_sha256
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import read_json, write_json
+from memorisk.scores.twin_attacks import Access
+from memorisk.statistics.verdicts.attack_verdict import attack_findings
+from memorisk.statistics.verdicts.reasons import FAIL
+from memorisk.statistics.verdicts.units import UnitNames
+from tests.models.small_dit import noise_of_training, small_dit, small_spec
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+SIDE, PATIENTS, UNSEEN = 8, 40, 30
+ALPHA_BAR = linear_schedule()
+PUBLISHED = [name for name, attack in NOISE_ATTACKS.items() if name != "loss" and not attack.needs_condition]
+Network = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def pictures(rng: np.random.Generator, n: int, contrast: float = 1.0) -> np.ndarray:
+    """Smooth random images, [n, 8, 8] uint8."""
+    x = rng.normal(size=(n, SIDE, SIDE))
+    x = (x + np.roll(x, 1, 1) + np.roll(x, 1, 2)) / np.sqrt(3)
+    return np.clip(128 + 50 * contrast * x, 0, 255).round().astype(np.uint8)
+
+
+def written(folder: Path, members: np.ndarray, others: np.ndarray) -> Path:
+    """Write two images per patient, into the folders of a given split."""
+    for part, images, first in (("train", members, 0), ("test", others, 1000)):
+        (folder / part).mkdir(parents=True)
+        for number, image in enumerate(images):
+            Image.fromarray(image).save(folder / part / f"p{first + number // 2}_{number % 2}.png")
+    return folder
+
+
+def scaled(images: np.ndarray) -> torch.Tensor:
+    """Pixels as a network sees them, [n, 64] in [-1, 1]."""
+    return torch.from_numpy(images.reshape(len(images), -1) / 127.5 - 1)
+
+
+def remembering(images: np.ndarray, share: float = 1.0) -> Network:
+    """The best denoiser of these very images, mixed with that of a normal distribution of their mean and variance.
+
+    The one predicts E[x | x_t] over the images alone; the other knows no single image.
+    """
+    own = scaled(images)
+    mean, variance = own.mean(dim=0), own.var(dim=0).mean()
+
+    def network(x_t: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
+        """Predict the noise."""
+        a, y = ALPHA_BAR[times][:, None], x_t.double().flatten(1)
+        smooth = (1 - a).sqrt() * (y - a.sqrt() * mean) / (a * variance + 1 - a)
+        if not share:
+            return smooth.view_as(x_t).to(x_t)
+        distance = (y[:, None] - a.sqrt()[:, None] * own).square().sum(dim=2) / (2 * (1 - a))
+        sharp = (y - a.sqrt() * (torch.softmax(-distance, dim=1) @ own)) / (1 - a).sqrt()
+        return (share * sharp + (1 - share) * smooth).view_as(x_t).to(x_t)
+
+    return network
+
+
+@dataclass
+class World:
+    """Images with a given split, and twins that remember their halves a little."""
+
+    store: ImageStore
+    plan: Plan
+    options: GeneratorAuditOptions
+    evidence: Evidence
+    weights: np.ndarray
+
+    def attacked(self, network: Network, monkeypatch: pytest.MonkeyPatch) -> TargetAudit:
+        """Audit a generator with this network."""
+        released = ReleasedGenerator(
+            new_perceptron(SIDE * SIDE, 0), Denoiser(network, ALPHA_BAR), "pixels", (SIDE * SIDE,)
+        )
+        monkeypatch.setattr(target_module, "open_released", lambda place, kind: released)
+        job = make_jobs(Path("nowhere"), self.store, self.plan, self.options)[0][0]
+        return audit_target(self.store, self.plan, job, self.evidence, self.weights, self.options)
+
+
+def world(folder: Path, members: np.ndarray, others: np.ndarray) -> World:
+    """Build one; nothing is trained."""
+    images = written(folder / "images", members, others)
+    options = GeneratorAuditOptions(
+        target=folder / "net.safetensors", splits="given-random", models=6, levels=4, draws=1, steps=10, batch_size=8,
+        group_from=r"(p\d+)_", device="cpu",
+    )  # fmt: skip
+    manifest = load_manifest(images, options)
+    store = build_store(manifest, options)
+    parts = draw_parts(store.manifest, [], options, options.split_seed)
+    plan = make_generator_plan(store.manifest, parts, options).twins
+    pixels = np.asarray(store.images)[..., 0]
+    x, ids = scaled(pixels).float().view(-1, 1, SIDE, SIDE), store.manifest.images.tolist()
+    times = np.array([20, 100, 250, 500])
+    halves = [
+        np.stack([
+            noise_losses(Denoiser(remembering(pixels[getattr(d, rows)], 0.2), ALPHA_BAR), x, ids, times, 1)
+            for d in plan.designs
+        ])
+        for rows in ("rows_a", "rows_b")
+    ]  # fmt: skip
+    weights = unseen_weights(plan, halves[0], halves[1])
+    return World(store, plan, options, generator_evidence(plan, halves[0], halves[1], weights), weights)
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Members and others from one source."""
+    rng = np.random.default_rng(5)
+    return world(tmp_path_factory.mktemp("alike"), pictures(rng, 2 * PATIENTS), pictures(rng, 2 * UNSEEN))
+
+
+@pytest.fixture(scope="module")
+def trap(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Members of low contrast, others of high contrast."""
+    rng = np.random.default_rng(6)
+    return world(tmp_path_factory.mktemp("trap"), pictures(rng, 2 * PATIENTS, 0.4), pictures(rng, 2 * UNSEEN))
+
+
+def judged(target: TargetAudit) -> tuple[list[str], list[str]]:
+    """Codes of what attacks on the target say: failures, and doubts."""
+    tried = attacks_for_verdict(pd.DataFrame({"label": []}), target, True, {})
+    reasons = attack_findings(tried, 0.6, UnitNames("patient", "patients", "spreads"), PATIENTS + UNSEEN)
+    fails = [reason.code for reason in reasons if reason.bears_on == FAIL]
+    return fails, [reason.code for reason in reasons if reason.bears_on != FAIL]
+
+
+def test_a_generator_that_remembers_is_found_by_every_attack(alike: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = alike.attacked(
+        remembering(np.asarray(alike.store.images)[alike.plan.parts.rows("canary"), ..., 0]), monkeypatch
+    )
+    assert set(target.attacks) == {"loss_threshold", "lira_offline", "rmia_offline", *PUBLISHED}
+    for name, numbers in target.attacks.items():
+        assert numbers.auc.low > 0.6, name
+    assert all(control.at_chance for control in target.controls.values())
+    assert judged(target)[0] == ["attack-succeeds"]
+    assert target.beats_guessing
+    assert float(target.loss_members_nats or 0) < float(target.loss_test_nats or 0)
+
+
+def test_a_generator_that_saw_neither_side_is_at_chance(alike: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = alike.attacked(remembering(pictures(np.random.default_rng(9), 500), 0.2), monkeypatch)
+    for name, numbers in target.attacks.items():
+        assert numbers.at_chance, name
+    assert list(target.controls) == ["unseen_loss", "blind", "permuted"]
+    assert all(control.at_chance for control in target.controls.values())
+    assert judged(target)[0] == []
+
+
+def test_in_the_trap_attacks_find_members_of_a_generator_that_saw_none_and_the_controls_stop_it(
+    trap: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = trap.attacked(remembering(pictures(np.random.default_rng(8), 500, 0.4), 0.0), monkeypatch)
+    for name in ("loss_threshold", *PUBLISHED):
+        assert target.attacks[name].auc.low > 0.6, name
+    assert target.blind is not None
+    assert target.blind.auc.low > 0.8
+    assert target.permuted is not None
+    assert target.permuted.at_chance
+    assert judged(target) == ([], ["attacks-not-comparable"])
+
+
+def test_without_the_blind_probe_the_trap_would_fail_the_audit(trap: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The probe alone is enough to stop the verdict, and nothing else would have done so."""
+    target = trap.attacked(remembering(pictures(np.random.default_rng(8), 500, 0.4), 0.0), monkeypatch)
+    assert target.permuted is not None
+    assert judged(replace(target, control=target.permuted)) == ([], ["attacks-not-comparable"])
+    assert judged(replace(target, control=target.permuted, blind=None))[0] == ["attack-succeeds"]
+
+
+def test_a_patient_counts_once_with_the_mean_of_the_scores(alike: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = alike.attacked(remembering(pictures(np.random.default_rng(9), 50), 0.2), monkeypatch)
+    counts = target.attacks["pia"].counts
+    assert (counts.n_members, counts.n_non_members) == (PATIENTS, UNSEEN)
+    assert (target.n_members, target.n_non_members) == (2 * PATIENTS, 2 * UNSEEN)
+    patients, place = patient_items(alike.plan.items, by_class=False)
+    assert len(patients) == PATIENTS + UNSEEN
+    assert (patients.group[place] == alike.plan.items.group).all()
+
+
+def test_every_attack_names_its_access_and_has_a_title(alike: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = alike.attacked(remembering(pictures(np.random.default_rng(9), 50), 0.2), monkeypatch)
+    assert dict(target.access) == dict.fromkeys(target.attacks, Access.WEIGHTS)
+    assert {name: ATTACKS[name][0] for name in NOISE_ATTACKS if name != "loss"} == {
+        name: attack.title for name, attack in NOISE_ATTACKS.items() if name != "loss"
+    }
+
+
+def test_one_more_twin_is_one_more_twin_and_another_model_is_not(alike: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = np.asarray(alike.store.images)[..., 0]
+    own = alike.attacked(remembering(pixels[alike.plan.parts.rows("canary")], 0.9), monkeypatch).replication
+    assert own is not None
+    assert own.accuracy is None
+    assert not own.replicated
+    assert own.loss_members is not None
+    assert own.loss_members.target < own.loss_members.low
+
+
+def simulated(n_members: int, n_others: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Membership, class and id of patients."""
+    member = np.arange(n_members + n_others) < n_members
+    label = np.random.default_rng([3, seed]).choice(["a", "b"], len(member))
+    return member, label, np.arange(len(member)).astype(str)
+
+
+def test_controls_of_equal_sides_hold_in_most_worlds() -> None:
+    """Each at 98.3 %: of 60 worlds, more than four failures happen by chance in 0.3 %."""
+    failed = {"blind": 0, "permuted": 0}
+    for seed in range(60):
+        member, label, group = simulated(40, 30, seed)
+        rng = np.random.default_rng([4, seed])
+        features = image_features(rng.integers(0, 256, (70, 8, 8, 1)).astype(np.uint8))
+        failed["blind"] += not blind_control(features, member, label, group).at_chance
+        failed["permuted"] += not permuted_control(rng.normal(size=70), member, label, group).at_chance
+    assert max(failed.values()) <= 4, failed
+
+
+def test_the_permuted_control_sees_a_class_that_is_more_frequent_among_members() -> None:
+    member, _, group = simulated(60, 60, 0)
+    label = np.where(np.r_[np.arange(60) < 50, np.arange(60) < 10], "a", "b")
+    rng = np.random.default_rng(0)
+    by_class = permuted_control((label == "a") + 0.1 * rng.normal(size=120), member, label, group)
+    assert by_class.auc.low > 0.6
+    by_member = permuted_control(member + 0.1 * rng.normal(size=120), member, np.full(120, "a"), group)
+    assert by_member.at_chance
+
+
+def test_the_blind_probe_sees_noise_that_no_mean_shows() -> None:
+    rng = np.random.default_rng(1)
+    member, label, group = simulated(60, 60, 0)
+    images = 128 + np.where(member, 10, 30)[:, None, None, None] * rng.normal(size=(120, 32, 32, 1))
+    assert blind_control(image_features(images), member, label, group).auc.low > 0.9
+
+
+def test_cells_have_mean_and_deviation_of_their_pixels() -> None:
+    images = np.random.default_rng(2).integers(0, 256, (3, 19, 16, 2)).astype(np.uint16)
+    features = image_features(images)
+    mean, deviation = (part.reshape(3, 8, 8, 2) for part in (features[:, :128], features[:, 128:256]))
+    cell = images[:, 0:2, 2:4].astype(float)
+    np.testing.assert_allclose(mean[:, 0, 1], cell.mean(axis=(1, 2)))
+    np.testing.assert_allclose(deviation[:, 0, 1], cell.std(axis=(1, 2)), atol=1e-9)
+    np.testing.assert_allclose(features[:, 256:258], images.std(axis=(1, 2)))
+    np.testing.assert_allclose(features[:, -2:], images.max(axis=(1, 2)))
+
+
+def test_a_control_of_too_few_patients_is_not_measured_and_does_not_hold() -> None:
+    member, label, group = simulated(20, 4, 0)
+    numbers: AttackNumbers = blind_control(np.zeros((24, 3)), member, label, group)
+    assert np.isnan(numbers.auc.estimate)
+    assert not numbers.at_chance
+    assert "5 patients" in numbers.note
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """A whole audit of a tiny generator that was not trained, without names of patients."""
+    root = tmp_path_factory.mktemp("whole")
+    rng = np.random.default_rng(7)
+    images = written(root / "images", pictures(rng, 48, 0.3), pictures(rng, 32))
+    save_file(new_perceptron(SIDE * SIDE, 3).state_dict(), root / "net.safetensors", metadata={"epoch": "3"})
+    result = audit_generator(
+        images, out=root / "run", target=root / "net.safetensors", splits="given-random", models=2, steps=2,
+        batch_size=8, levels=2, draws=1, processes=1, device="cpu",
+    )  # fmt: skip
+    assert isinstance(result, Result)
+    return root, result
+
+
+def test_a_run_says_first_that_the_controls_fail(run: tuple[Path, Result]) -> None:
+    _, result = run
+    assert result.status == "undecided"
+    reasons = {reason["code"]: reason for reason in result.verdict["reasons"]}
+    assert reasons["target-control-fails"]["gravity"] == "first"
+    assert "a probe of the images without any model tells them apart" in reasons["target-control-fails"]["text"]
+    assert "target-learned-nothing" in reasons
+    assert set(result.verdict["target"]["aucs"]) == {"loss_threshold", *PUBLISHED}
+    assert [row["label"] for row in result.summary["target"]["classes"]] == []  # one class is all of them
+
+
+def test_the_page_and_the_statement_name_attacks_access_and_controls(run: tuple[Path, Result]) -> None:
+    root, _ = run
+    page = (root / "run" / "report.html").read_text()
+    section = page[page.index('id="target"') :]
+    for text in (
+        "SecMI-stat",
+        "weights",
+        "a probe of the images without any model has AUC",
+        "What the other attacks do",
+    ):
+        assert text in section, text
+    assert "nats" not in section
+    (audit,) = make_statement(root / "run").audits
+    titles = {figure.name: figure.title for figure in audit.figures}
+    assert titles["target_auc/sima"] == "AUC of sima on the very model, which needs its weights"
+    assert audit.subject.what == "weights"
+    assert not any("no released file" in sentence for sentence in audit.limits)
+
+
+def test_the_statement_binds_the_very_weights(run: tuple[Path, Result]) -> None:
+    root, result = run
+    out = root / "out.safetensors"
+    release(root / "run", out)
+    assert file_sha256(out) == result.summary["target"]["tensors_sha256"] != file_sha256(root / "net.safetensors")
+    (audit,) = make_statement(root / "run", weights=[out]).audits
+    assert audit.subject.sha256 == (file_sha256(out),)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Line of the refusal."""
+    assert main(["audit", "generator", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1, error
+    return error
+
+
+def test_bad_targets_are_refused_in_one_line_before_anything_is_written(
+    run: tuple[Path, Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, _ = run
+    images, out = root / "images", tmp_path / "run"
+    wide = tmp_path / "wide.safetensors"
+    save_file(new_perceptron(5, 0).state_dict(), wide)
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for file in images.rglob("*.png"):
+        (flat / file.name).write_bytes(file.read_bytes())
+    small = ("--models", "2", "--steps", "2", "--batch-size", "8", "--levels", "2", "--out", str(out))
+    assert "draws 5 values, and these images have 1 x 8 x 8" in refused(
+        capsys, str(images), *small, "--target", str(wide)
+    )
+    assert "gives no split" in refused(capsys, str(flat), *small, "--target", str(wide))
+    assert "give one" in refused(capsys, str(images), *small, "--dose", "4", "--target", str(wide))
+    assert not out.exists()
+
+
+def test_a_target_is_opened_before_the_images_are_decoded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_bytes(b"no picture")
+    save_file({"weight": torch.zeros(2)}, tmp_path / "other")
+    place = ("--out", str(tmp_path / "run"), "--target", str(tmp_path / "other"))
+    assert "other holds no tiny generator" in refused(capsys, str(tmp_path / "images"), *place)
+
+
+def test_files_that_hold_no_tiny_generator_are_refused(tmp_path: Path) -> None:
+    whole = new_perceptron(SIDE * SIDE, 0).state_dict()
+    for name, tensors, message in (
+        ("other", {"weight": torch.zeros(2)}, "holds no tiny generator"),
+        ("short", {k: v for k, v in whole.items() if "layers.1" not in k}, "is missing"),
+        ("more", whole | {"more": torch.zeros(1)}, "more is unknown"),
+        ("infinite", {k: v * torch.inf for k, v in whole.items()}, "not finite"),
+    ):
+        save_file(tensors, tmp_path / name)
+        with pytest.raises(InputError, match=message):
+            open_released(tmp_path / name, "tiny")
+    (tmp_path / "torn").write_bytes((tmp_path / "other").read_bytes()[:40])
+    torch.save({"enter.weight": Hostile()}, tmp_path / "pickled")
+    for name in ("torn", "pickled"):
+        with pytest.raises(InputError, match=name):
+            open_released(tmp_path / name, "tiny")
+    with pytest.raises(InputError, match="is a folder"):
+        open_released(tmp_path, "tiny")
+    with pytest.raises(InputError, match="is a file"):
+        open_released(tmp_path / "other", "dit")
+
+
+class Hostile:
+    """An object that runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str, ...]]:
+        return (pytest.fail, ("code of the file ran",))
+
+
+@pytest.fixture
+def transformer(tmp_path: Path) -> Path:
+    """Folder of a DiT of three classes, as `train generator` writes it."""
+    network = small_dit(small_spec("class", side=SIDE, channels=1))
+    config = GeneratorConfig(
+        kind="dit", name="small", size=(SIDE, SIDE), channels=1, conditioned_on="class", classes=("c0", "c1", "c2")
+    )
+    save_dit(network, tmp_path / "dit", config, scheduler=noise_of_training(variance_type="fixed_large"))
+    return tmp_path / "dit"
+
+
+def test_a_folder_of_diffusers_is_the_same_generator(transformer: Path) -> None:
+    own = open_released(transformer, "dit")
+    (transformer / "generator.json").unlink()
+    write_json(transformer / "model_index.json", {"id2label": {"0": "c0", "1": "c1", "2": "c2"}})
+    of_diffusers = open_released(transformer, "dit")
+    x = torch.randn(2, 1, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+    predictions = [
+        one.denoiser.predict_noise(x, 300, label)
+        for one in (own, of_diffusers)
+        for label in (None, torch.tensor([0, 2]))
+    ]
+    assert torch.equal(predictions[0], predictions[2])
+    assert torch.equal(predictions[1], predictions[3])
+    assert not torch.allclose(predictions[0], predictions[1])
+    assert own.classes == of_diffusers.classes == ("c0", "c1", "c2")
+    assert own.shape == of_diffusers.shape == (1, SIDE, SIDE)
+
+
+def test_a_generator_of_classes_is_attacked_with_them(alike: World, transformer: Path) -> None:
+    options = replace(alike.options, kind="dit", target=transformer)
+    label = np.resize(np.array(["c0", "c1", "c2"], dtype=object), len(alike.plan.items))
+    plan = replace(alike.plan, items=replace(alike.plan.items, label=label))
+    job = make_jobs(Path("nowhere"), alike.store, alike.plan, alike.options)[0][0]
+    target = open_target(alike.store, plan, job, options)
+    rows = np.array([0, 1, 2, 5])
+    scores = target.published(rows)
+    assert list(scores) == [*PUBLISHED, "clid"]
+    x = scaled(np.asarray(alike.store.images)[plan.item_row[rows]]).float().view(-1, 1, SIDE, SIDE)
+    of_classes = NOISE_ATTACKS["clid"].function(
+        target.generator.denoiser, x, plan.items.image[rows].tolist(), torch.tensor([0, 1, 2, 2])
+    )
+    np.testing.assert_allclose(scores["clid"], of_classes, atol=1e-6)  # a difference of float32 losses near 1
+    assert np.ptp(of_classes) > 1e-3
+    with pytest.raises(InputError, match="has no class 'all images'"):
+        open_target(alike.store, alike.plan, job, options)
+
+
+def test_hostile_folders_are_refused_and_run_no_code(transformer: Path) -> None:
+    config = read_json(transformer / "transformer" / "config.json")
+    weights = transformer / "transformer" / "diffusion_pytorch_model.safetensors"
+    (transformer / "generator.json").unlink()
+    write_json(
+        transformer / "transformer" / "config.json", config | {"auto_map": {"AutoModel": "own.Network"}}, recorded=True
+    )
+    (transformer / "transformer" / "own.py").write_text("raise SystemExit('code of the folder ran')\n")
+    assert open_released(transformer, "dit").shape == (1, SIDE, SIDE)
+    write_json(transformer / "transformer" / "config.json", config | {"_class_name": "own.Network"}, recorded=True)
+    with pytest.raises(InputError, match="is of class"):
+        open_released(transformer, "dit")
+    write_json(transformer / "transformer" / "config.json", config, recorded=True)
+    weights.unlink()
+    torch.save({"pos_embed.proj.weight": Hostile()}, weights.with_suffix(".bin"))
+    with pytest.raises(InputError, match="cannot be loaded"):
+        open_released(transformer, "dit")
