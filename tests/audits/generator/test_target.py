@@ -309,7 +309,7 @@ def test_a_run_says_first_that_the_controls_fail(run: tuple[Path, Result]) -> No
     assert result.status == "undecided"
     reasons = {reason["code"]: reason for reason in result.verdict["reasons"]}
     assert reasons["target-control-fails"]["gravity"] == "first"
-    assert "a probe of the images without any model tells them apart" in reasons["target-control-fails"]["text"]
+    assert "a probe of the images without any model has AUC" in reasons["target-control-fails"]["text"]
     assert "target-learned-nothing" in reasons
     assert set(result.verdict["target"]["aucs"]) == {"loss_threshold", *PUBLISHED}
     assert [row["label"] for row in result.summary["target"]["classes"]] == []  # one class is all of them
@@ -323,10 +323,12 @@ def test_the_page_and_the_statement_name_attacks_access_and_controls(run: tuple[
         "SecMI-stat",
         "weights",
         "a probe of the images without any model has AUC",
-        "What the other attacks do",
+        "What these attacks do",
+        "A control fails",
     ):
         assert text in section, text
     assert "nats" not in section
+    assert "--design" not in page
     (audit,) = make_statement(root / "run").audits
     titles = {figure.name: figure.title for figure in audit.figures}
     assert titles["target_auc/sima"] == "AUC of sima on the very model, which needs its weights"

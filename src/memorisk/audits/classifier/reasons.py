@@ -7,6 +7,7 @@ from memorisk.audits.classifier.attack_numbers import (
     BLIND,
     CONTROL,
     PERMUTED,
+    AttackAuc,
     BesideTwins,
     Limits,
     Replication,
@@ -147,10 +148,13 @@ class OtherModel(Reason, code="target-unlike-twins", gravity=_FIRST):
     names: tuple[str, ...]
     """Name of each number in which it differs."""
     plain = Words("the model to be released is unlike the audited ones, so that these do not speak for it")
-    remedy = Words(
-        "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on nearly "
-        "all of its images)"
-    )
+
+    @Words
+    def remedy(self) -> str:
+        how = "--steps and its other settings"
+        if self.units.loss_scale.of_answers:
+            how = "--train, or its settings; --design matched trains them on nearly all of its images"
+        return f"twins by the very recipe of the given model ({how})"
 
     @Words
     def text(self) -> str:
@@ -167,7 +171,7 @@ class TargetControlFails(Reason, code="target-control-fails", gravity=_FIRST):
 
     aucs: tuple[Limits, ...]
     names: tuple[str, ...]
-    """Name of each control that fails."""
+    """Name of each control that fails, as in `CONTROL_NAMES`."""
     plain = Words(
         "the {many} in the training and the new ones differ in more than that, so that attacks on the generator itself "
         "show nothing"
@@ -176,14 +180,10 @@ class TargetControlFails(Reason, code="target-control-fails", gravity=_FIRST):
 
     @Words
     def text(self) -> str:
-        parts = [
-            f"{name} was not measured" if math.isnan(auc.low) else
-            f"{name} tells them apart with AUC {auc.estimate:.2f} ({auc.low:.2f} to {auc.high:.2f})"
-            for name, auc in zip(self.names, self.aucs, strict=True)
-        ]  # fmt: skip
+        parts = "; ".join(map(control_words, self.names, self.aucs))
         return (
-            f"the members and the test {self.units.many} of the given generator differ by themselves, or may: "
-            f"{'; '.join(parts)}; no attack on it concludes anything"
+            f"the members and the test {self.units.many} of the given generator differ by themselves, or may: {parts}; "
+            "no attack on it concludes anything"
         )
 
 
@@ -268,6 +268,18 @@ class SubgroupAboveGate(SubgroupMoreExposed, code="subgroup-above-gate", bears_o
     )
 
 
+def control_words(name: str, auc: AttackAuc | Limits) -> str:
+    """Say what a control of attacks on the very model gives, as a clause.
+
+    Args:
+        name: Name of the control, as in `CONTROL_NAMES`.
+        auc: AUC with its interval; NaN where it could not be measured.
+    """
+    if math.isnan(auc.low):
+        return f"{CONTROL_NAMES[name]} could not be measured"
+    return f"{CONTROL_NAMES[name]} has AUC {auc.estimate:.2f} ({auc.low:.2f} to {auc.high:.2f})"
+
+
 def unknown_patients(n_without: int, *, some_given: bool) -> UnknownPatients:
     """Return the doubt of images without a patient id.
 
@@ -327,7 +339,7 @@ def _target_reasons(target: TargetAudit, units: UnitNames) -> list[Reason]:
     reasons: list[Reason] = []
     failed = {name: of.auc for name, of in target.controls.items() if not of.at_chance}
     if failed and target.blind is not None:
-        names = tuple(CONTROL_NAMES[name] for name in failed)
+        names = tuple(failed)
         aucs = tuple(Limits(estimate=auc.estimate, low=auc.low, high=auc.high) for auc in failed.values())
         reasons.append(TargetControlFails(aucs=aucs, names=names, units=units))
     if target.beats_guessing is False:
@@ -335,7 +347,7 @@ def _target_reasons(target: TargetAudit, units: UnitNames) -> list[Reason]:
     if target.replication is None:
         reasons.append(TargetNotCompared())
     elif not target.replication.replicated:
-        reasons.append(_other_model(target.replication))
+        reasons.append(_other_model(target.replication, units))
     return reasons
 
 
@@ -345,7 +357,7 @@ def unpaired_count(n_groups: int, n_images: int, units: UnitNames) -> str:
     return images if units.one == "image" else f"{units.count(n_groups)} ({images})"
 
 
-def _other_model(replication: Replication) -> OtherModel:
+def _other_model(replication: Replication, units: UnitNames) -> OtherModel:
     """Name the numbers by which the given model is not one more twin."""
     parts = {
         "loss on what it was trained on": replication.loss_members,
@@ -353,4 +365,4 @@ def _other_model(replication: Replication) -> OtherModel:
         "test accuracy": replication.accuracy,
     }
     outside = {name: part for name, part in parts.items() if part is not None and not part.within}
-    return OtherModel(outside=tuple(outside.values()), names=tuple(outside))
+    return OtherModel(outside=tuple(outside.values()), names=tuple(outside), units=units)

@@ -1,13 +1,15 @@
 """Lay out the sections of the classifier report on attacks: on the audited models, and on the very model."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.attack_numbers import ALL, Agreement, Agreements, Replication
+from memorisk.audits.classifier.attack_numbers import ALL, Agreement, Agreements, AttackNumbers, Replication
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.memorization import with_interval
 from memorisk.audits.classifier.pages.wording import ResultView, settings
-from memorisk.audits.classifier.reasons import CONTROL_NAMES
+from memorisk.audits.classifier.reasons import control_words
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -155,12 +157,12 @@ def _are_all_missing(frame: pd.DataFrame, column: str) -> bool:
     return column in frame and bool(np.isnan(column_numbers(frame, column)).all())
 
 
-def _control(control: pd.DataFrame, name: str = "the attack that cannot work") -> list[Block]:
-    """Say whether a control, which cannot work, seems to work."""
+def _control(control: pd.DataFrame) -> list[Block]:
+    """Say whether the control, which cannot work, seems to work."""
     if not len(control) or not {"auc", "low", "high"} <= set(control):
         return []
     row = control.iloc[0]
-    result = f"{name} has AUC {with_interval(row, 'auc', 0.5)}"
+    result = f"the attack that cannot work has AUC {with_interval(row, 'auc', 0.5)}"
     if is_missing(row["low"]) or is_missing(row["high"]):
         return [Paragraph([Strong("The control could not be measured: "), f"{result}."])]
     if row["low"] <= 0.5 <= row["high"]:
@@ -238,16 +240,14 @@ def target_section(reading: ResultView) -> list[Block]:
     blocks: list[Block] = []
     if target.replication is not None:
         blocks.append(_replication(target.replication))
-    controls = target.controls if target.attacks else {}
-    for name, control in controls.items():
-        row = pd.DataFrame([to_row(control)])
-        blocks += _control(row, CONTROL_NAMES[name]) if len(controls) > 1 else _control(row)
+    if target.attacks:
+        blocks += _target_controls(target.controls)
     tables = target_tables(reading)
     blocks += tables[:1]
     blocks += [Details(table.caption.removesuffix("."), [table], printed=False) for table in tables[1:]]
     named = set(target.attacks) - set(column_texts(reading.result.attacks, "attack"))
     if explained := wording.explained_attacks(sorted(named), reading.scale):
-        blocks.append(Details("What the other attacks do", [Definitions(explained)]))
+        blocks.append(Details("What these attacks do", [Definitions(explained)]))
     described = {
         "File": target.file,
         "sha256": target.sha256,
@@ -263,6 +263,22 @@ def target_section(reading: ResultView) -> list[Block]:
     unknown = (_EXPLAINED,) if reading.scale.of_answers else described
     described = {name: value for name, value in described.items() if value is not None or name not in unknown}
     return [*blocks, Definitions(settings(described), compact=True)]
+
+
+def _target_controls(controls: Mapping[str, AttackNumbers]) -> list[Block]:
+    """Say whether any control of attacks on the very model seems to work."""
+    if len(controls) < 2:
+        return [block for control in controls.values() for block in _control(pd.DataFrame([to_row(control)]))]
+    failed = [control_words(name, control.auc) for name, control in controls.items() if not control.at_chance]
+    if failed:
+        text = (
+            f"An interval does not contain 0.5: {'; '.join(failed)}. Members and non-members differ by more than "
+            "membership, or may: no attack below concludes anything."
+        )
+        return [Callout("warning", "A control fails", [Paragraph(text)])]
+    words_of = "; ".join(control_words(name, control.auc) for name, control in controls.items())
+    held = "Each interval contains 0.5; all of them together hold at 95 %."
+    return [Paragraph([Strong("The controls behave: "), f"{words_of}. {held}"])]
 
 
 def target_tables(reading: ResultView) -> list[Table]:
