@@ -275,9 +275,10 @@ def control_words(name: str, auc: AttackAuc | Limits) -> str:
         name: Name of the control, as in `CONTROL_NAMES`.
         auc: AUC with its interval; NaN where it could not be measured.
     """
+    words = CONTROL_NAMES.get(name, name)
     if math.isnan(auc.low):
-        return f"{CONTROL_NAMES[name]} could not be measured"
-    return f"{CONTROL_NAMES[name]} has AUC {auc.estimate:.2f} ({auc.low:.2f} to {auc.high:.2f})"
+        return f"{words} could not be measured"
+    return f"{words} has AUC {auc.estimate:.2f} ({auc.low:.2f} to {auc.high:.2f})"
 
 
 def unknown_patients(n_without: int, *, some_given: bool) -> UnknownPatients:
