@@ -13,7 +13,7 @@ from memorisk.audits.classifier.pages.wording import ResultView
 from memorisk.report.blocks import Block, Figure, Gallery, Thumbnail, data_uri
 from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, percent, rows
 from memorisk.report.figures.glance import attack_plot
-from memorisk.report.flagged import flagged_counts, number_flagged
+from memorisk.report.flagged import number_flagged
 from memorisk.report.glance import dots_figure, in_short, short_name
 from memorisk.runs.errors import plural
 from memorisk.statistics.verdicts.levels import ATTACK_GATE
@@ -55,7 +55,7 @@ def _exposure(reading: ResultView) -> list[Block]:
     if reading.groups_scored and not reading.no_p_values and flagged is not None:  # 0 would look like a finding
         flagged = min(flagged, reading.groups_scored)  # in two classes a patient may count twice
         dots = dots_figure(flagged, reading.groups_scored, reading.units, "flagged")
-        if n_untested := int(np.isnan(flagged_counts(reading.result.per_class)).sum()):
+        if n_untested := int((column_numbers(reading.untestable(), "flagged") == 0).sum()):
             dots = replace(
                 dots, caption=f"{dots.caption} Not tested: {plural(n_untested, 'class', 'classes')}.".strip()
             )
