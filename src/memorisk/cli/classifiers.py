@@ -121,7 +121,7 @@ def patient(
     pseudonym_key: Path | None = None,
     json: AS_JSON = False,
 ) -> int:
-    """Answer for one patient: what does a finished audit of a classifier say of them?
+    """Answer for one patient: what does a finished audit of twin models say of them?
 
     A consent is withdrawn, or a person asks. Nothing is trained; the exit code is 0 whatever the answer.
 

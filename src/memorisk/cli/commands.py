@@ -23,7 +23,7 @@ COMMANDS = {
     ),
     "audit patient": (
         "classifiers:patient",
-        "Answer for one patient: what does a finished audit of a classifier say of them?",
+        "Answer for one patient: what does a finished audit of twin models say of them?",
     ),
     "audit feature": (
         "audits:feature",

@@ -24,15 +24,11 @@ Every comparison of training with held-out patients takes them for a random spli
   training image lies in the other part anyhow): it is *clearly* nearer to it than to the next patient. Neighbours
   are therefore weighted by their lead, ``log(second distance / first)``.
 
-**Numbers of images.** By which images the program compares patients of two parts, so that a patient is not nearer for
-having more of them.
-
-A patient's distance to a set of images is that of the nearest of his images, and the nearest of five is nearer than
-the nearest of one, without any memory. Two parts of patients are exchangeable, as a random split by patient makes
-them, only where their numbers of images are. Whether these are alike says Wilcoxon's rank sum of them: of every
-them, only where their numbers of images are. Wilcoxon's rank sum of these numbers checks whether they are alike: of
-every order of patients the number of held-out ones with k images is multivariate hypergeometric, whatever the ties, so
-that
+**Numbers of images.** A patient's distance to a set of images is that of the nearest of his images, and the nearest of
+five is nearer than the nearest of one, without any memory. Two parts of patients are exchangeable, as a random split by
+patient makes them, only where their numbers of images are. Wilcoxon's rank sum of these numbers checks whether they are
+alike: of every order of patients the number of held-out ones with k images is multivariate hypergeometric, whatever the
+ties, so that
 
     p = min(1, 2 min(1 + #{R* <= R}, 1 + #{R* >= R}) / (draws + 1)),   R the rank sum of the held-out patients,
 
@@ -135,9 +131,8 @@ def compare_unseen_losses(
         test_group: Group ids of the test images, `[J]`.
         test_label: Class labels of the test images, `[J]`.
         symmetric: Whether the models are twins: a test group is then read under one of them, by a coin per seed. False
-            for
-            the `paper` design, where the canaries' unseen model is always the independent one: tests are read under B
-            alone.
+            for the `paper` design, where the canaries' unseen model is always the independent one: tests are read
+            under B alone.
         level: Level over all classes together.
         seed: Seed of the coins.
 

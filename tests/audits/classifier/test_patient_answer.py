@@ -118,7 +118,7 @@ def test_the_command_prints_and_writes_the_page(run: Path, tmp_path: Path, capsy
 
 
 def test_a_table_of_losses_has_no_target(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="was not made by audit classifier, .*: leave --target out$"):
+    with pytest.raises(InputError, match=r"was not made by audit classifier, .*: leave --target out$"):
         audit_patient(run, "a-canary-7", target=tmp_path / "weights.safetensors")
 
 

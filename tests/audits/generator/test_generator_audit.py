@@ -186,6 +186,7 @@ def test_repeated_images_are_in_one_twin_so_often_and_are_not_scored_otherwise()
         ({"kind": "gan"}, "kind"),
         ({"batch_size": 1000}, "batch_size of at most"),
         ({"levels": 2000}, "2000 levels are requested"),
+        ({"kind": "dit", "network": "tiny/5"}, "a patch of 5 does not divide 8"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path, settings: dict, message: str) -> None:
@@ -195,13 +196,25 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path, settings: dict, m
     assert not (tmp_path / "run").exists()
 
 
+def test_what_cannot_be_is_refused_before_the_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memorisk.audits.generator.run.choose_models", None)
+    with pytest.raises(InputError, match="a patch of 5"):
+        audit_generator("digits", out=tmp_path / "run", **SMALL, kind="dit", network="tiny/5")
+
+
+def test_few_images_take_smaller_steps() -> None:
+    options = GeneratorAuditOptions()
+    assert [options.images_a_step(n) for n in (4, 40, 256, 10_000)] == [2, 10, 64, 64]
+    assert GeneratorAuditOptions(batch_size=100).images_a_step(40) == 100
+
+
 def test_images_without_labels_are_one_class(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     folder = tmp_path / "scans"
     folder.mkdir()
     for patient in range(60):
         Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(folder / f"p{patient:02}.png")
-    settings = {**SMALL, "sample": None, "batch_size": 8, "group_from": r"(p\d+)"}
+    settings = {**SMALL, "sample": None, "group_from": r"(p\d+)"}
     result = audit_generator(str(folder), out=tmp_path / "run", **settings)
     assert result.per_class["label"].tolist() == ["all images"]
 

@@ -46,7 +46,7 @@ class GeneratorAuditOptions(TwinOptions):
     """Number of training steps of each twin; by default 1,500 (tiny) or 10,000 (dit)."""
 
     batch_size: int | None = None
-    """Images per step; by default 64 (tiny) or 32 (dit)."""
+    """Images per step; by default 64 (tiny) or 32 (dit), and at most half of a twin's images."""
 
     lr: float | None = None
     """Learning rate; by default 1e-3 (tiny) or 1e-4 (dit)."""
@@ -97,10 +97,13 @@ class GeneratorAuditOptions(TwinOptions):
         """Number of training steps, filled in."""
         return self.steps or _DEFAULTS[self.kind][0]
 
-    @property
-    def images_a_step(self) -> int:
-        """Number of images per step, filled in."""
-        return self.batch_size or _DEFAULTS[self.kind][1]
+    def images_a_step(self, n_trained: int) -> int:
+        """Return the number of images per step: as given, or the kind's, but no more than half of a twin's.
+
+        Args:
+            n_trained: Number of images of all twins together.
+        """
+        return self.batch_size or max(2, min(_DEFAULTS[self.kind][1], n_trained // 4))
 
     @property
     def learning_rate(self) -> float:

@@ -21,6 +21,7 @@ from memorisk.audits.classifier.finished_run import refuse_fewer_seeds
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.pages.thumbnails import thumbnails
+from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.rehearsal import Choice, choose_models
 from memorisk.audits.classifier.result import LookAlikes
 from memorisk.audits.classifier.tables.utility import denoising_utility
@@ -143,24 +144,28 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         manifest = store.manifest
         linked = linked_groups(store.pixel_hashes, manifest.groups)
         parts = draw_parts(manifest, linked, options, options.split_seed)
+        self._refuse_early(store, make_generator_plan(manifest, parts, options).twins, progress)
         alike = alike_images(store, parts.groups, parts.part.astype(str), progress)
         progress("rehearsing the audit on simulated losses", 0, 0)
         hopeless = bool(patient_doubts(store, options, alike))
         choice = choose_models(manifest, parts, options, hopeless=hopeless)
-        self.options = options = choice.options
-        plan = make_generator_plan(manifest, parts, options)
-        jobs = make_jobs(self.out, store, plan.twins, options)
-        fewest = min(len(job.rows) for pair in jobs for job in pair)
-        if fewest < options.images_a_step:
+        self.options = choice.options
+        plan = make_generator_plan(manifest, parts, self.options)
+        return _Prepared(plan, store, linked, alike, choice)
+
+    def _refuse_early(self, store: ImageStore, plan: Plan, progress: Progress) -> None:
+        """Refuse, before any long work, images, settings and a target that do not fit each other."""
+        jobs = make_jobs(self.out, store, plan, self.options)
+        fewest, first = min(len(job.rows) for pair in jobs for job in pair), jobs[0][0]
+        if fewest < first.recipe.batch_size:
             raise InputError(
-                f"a twin has {plural(fewest, 'training image', 'training images')}, and {options.images_a_step} are "
+                f"a twin has {plural(fewest, 'training image', 'training images')}, and {first.recipe.batch_size} are "
                 f"taken a step: give more images, or a batch_size of at most {fewest}"
             )
-        twin_times(jobs[0][0], build_twin(jobs[0][0]))  # refuses images and settings that do not fit each other
-        if options.target is not None:
+        twin_times(first, build_twin(first))
+        if self.options.target is not None:
             progress("trying the target on images of its training", 0, 0)
-            check_target(store, plan.twins, jobs[0][0], options)
-        return _Prepared(plan, store, linked, alike, choice)
+            check_target(store, plan, first, self.options)
 
     def plan(self, inputs: _Prepared, place: None, progress: Progress) -> DryRun:
         """Plan the trainings, and foresee the verdict."""
@@ -177,7 +182,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             "split_seed": options.split_seed,
             "threads": options.threads,
             "pseudonymise": options.pseudonymise,
-            "training": {**asdict(twin_recipe(options)), "device": training_device(options)},
+            "training": {**asdict(twin_recipe(evidence.plan.twins, options)), "device": training_device(options)},
         }
 
     def started(self, evidence: _Prepared) -> dict[str, Any]:
@@ -246,7 +251,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             model=network_words(options),
             n_parameters=build_twin(job).parameters,
             pixels=store.images.shape[1:3],
-            training={**asdict(twin_recipe(options)), "level_weights": [float(f"{w:.4g}") for w in weights]},
+            training={**asdict(twin_recipe(plan, options)), "level_weights": [float(f"{w:.4g}") for w in weights]},
             dataset=names.source(store.manifest.name),
             device=job.device,
             weights_kept=not options.discard_weights,

@@ -23,10 +23,11 @@ TwinJobs = list[tuple[TwinJob, TwinJob]]
 """Jobs of twins A and B, per seed."""
 
 
-def twin_recipe(options: GeneratorAuditOptions) -> TwinRecipe:
+def twin_recipe(plan: Plan, options: GeneratorAuditOptions) -> TwinRecipe:
     """Resolve every default of training and scores, so that the report can name it.
 
     Args:
+        plan: Parts of the audit.
         options: Settings of the audit.
     """
     return TwinRecipe(
@@ -35,7 +36,7 @@ def twin_recipe(options: GeneratorAuditOptions) -> TwinRecipe:
         latent=options.latent,
         noise_schedule=options.noise_schedule,
         steps=options.chosen_steps,
-        batch_size=options.images_a_step,
+        batch_size=options.images_a_step(int((plan.parts.part != "test").sum())),
         lr=options.learning_rate,
         ema=options.ema,
         flip=options.flip,
@@ -66,7 +67,7 @@ def make_jobs(out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditO
         plan: Parts and designs.
         options: Settings of the audit.
     """
-    recipe, device = twin_recipe(options), training_device(options)
+    recipe, device = twin_recipe(plan, options), training_device(options)
 
     def job(rows: np.ndarray, seed: int, slots: int | None) -> TwinJob:
         """Make the training job of a twin that sees these rows."""
