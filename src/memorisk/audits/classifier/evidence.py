@@ -233,9 +233,10 @@ def _pairs(table: pd.DataFrame) -> pd.MultiIndex:
 def _checked(table: pd.DataFrame, scale: LossScale) -> pd.DataFrame:
     missing = [c for c in REQUIRED if c not in table.columns]
     if missing:
+        other = " For losses of a generator give --of generator." if {"level", "trivial"} & set(table.columns) else ""
         raise InputError(
             f"the score table lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; it needs "
-            f"{', '.join(REQUIRED)} and may have group, margin, correct (docs/losses.md)"
+            f"{', '.join(REQUIRED)} and may have group, margin, correct (docs/losses.md).{other}".removesuffix(".")
         )
     if table.empty:
         raise InputError("the score table has no rows")

@@ -94,7 +94,7 @@ class NothingLearned(Reason, code="nothing-learned", gravity=_FIRST):
         "the models are not surely better than guessing on unseen images ({utility}): a pass needs models that learned "
         "the task"
     )
-    plain = Words("the audited models did not surely learn their task, which the released one has")
+    plain = Words("the audited models did not surely learn their task, so that they do not speak for one that did")
 
     @Words
     def remedy(self) -> str:

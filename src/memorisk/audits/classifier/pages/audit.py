@@ -82,7 +82,11 @@ def classifier_page(result: Result, *, pictures: Mapping[str, np.ndarray] | None
         sections=[
             Section("The question, and what was not covered", _question(reading), "asked"),
             Section("Which classes are remembered", class_section(reading), "classes"),
-            Section("Is it the rare classes?", rarity_section(reading), "rarity"),
+            *(
+                [Section("Is it the rare classes?", rarity_section(reading), "rarity")]
+                if len(result.per_class) > 1
+                else []
+            ),
             *subgroup_section(reading),
             *intervention_section(reading),
             Section("Training images against chance", null_section(reading), "null"),

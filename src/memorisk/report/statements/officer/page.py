@@ -56,7 +56,7 @@ _VERDICTS: Mapping[str, tuple[Kind, str, str]] = {
 """Kind of the box, headline of runs with one claim, and sentence, by status."""
 _NEXT: Mapping[str, str] = {
     PASS: "Decide on the release. Look again after any change of the files, of the data or of who may use them.",
-    FAIL: "Do not release. {have}Let the engineer look at whom the run's report names, change the data or the "
+    FAIL: "Do not release. {have}Let the engineer look at what the run's report shows, change the data or the "
     "training, and audit the new files.",
     UNDECIDED: "Do not release yet. Let the engineer do what the model card lists under “What would decide it”, and "
     "ask for this page again.",
