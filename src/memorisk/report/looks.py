@@ -350,7 +350,7 @@ def plot_classes(result: Result, ax: "Axes | None" = None) -> "Axes":
     ax.hlines(place, low, high, color=colour("blue"), linewidth=2)
     ax.plot(mean, place, "o", color=colour("blue"))
     ax.axvline(0, color=colour("muted"), linewidth=0.8)
-    for begins in find_scale(result.summary.get("scale", CROSS_ENTROPY.name)).gates.values():
+    for begins in sorted(find_scale(result.summary.get("scale", CROSS_ENTROPY.name)).gates.values()):
         ax.axvline(begins, color=colour("muted"), linewidth=0.8, linestyle="--")
     counts = [f"  n = {n:,.0f}" for n in column_numbers(table, "n")] if "n" in table else [""] * len(table)
     names = [one_line(name, 30) for name in column_texts(table, "label")]
