@@ -130,7 +130,7 @@ CROSS_ENTROPY = LossScale(
 )
 """Cross-entropy of the true label, in nats; the tiers are those of paper 000."""
 
-_SPREAD, _TAILS = 0.5, 6.0
+_SPREAD, _TAILS = 0.5, 6.0  # wider than on digits: 0.32 and normal tails (docs/results/generator_null.md)
 _HIGH = round(math.sqrt(2) * NormalDist().inv_cdf(ATTACK_GATE), 3)  # rounded, so that a gate is what a reader sees
 
 NOISE_ERROR = LossScale(
