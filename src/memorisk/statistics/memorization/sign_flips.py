@@ -10,8 +10,9 @@ Three deviations from METHODS, which compares with unseen patients only, by a ma
 * **The scored patients are part of the null.** Their flips are exchangeable with the unseen ones by the coins alone:
   whatever noise each patient has, the expected number of patients with p at most a is a times their number. The null
   has seven times as many patients, so that large patients and noisy ones find their like in it, and does not rest on
-  an unseen part that is as hard as the scored one. Patients who are remembered widen it. Therefore the patients on
-  the list leave the null of all others, and the list is made anew until it stays the same.
+  an unseen part that is as hard as the scored one. Patients who are remembered widen it, and large ones change what
+  sizes are compared by. Therefore the patients on the list leave the null of all others with all that is computed
+  from it, and the list is made anew until it stays the same.
 * **Sizes are compared by what chance does to them.** The statistic of a patient with k images is the maximum over
   them, put in terms of a single image: the value that one image exceeds as often under flips as one of k exceeds the
   maximum. So patients of all sizes share one null, and a large one is not listed more often for its size.
@@ -188,38 +189,24 @@ class FlipNull:
             out[..., at] = np.where(values > own[-1], values * ratio, np.interp(values, own, one))
         return out
 
-    @property
-    def observed(self) -> FloatArray:
-        """`[U]` statistic of each unit as it is."""
-        identity = np.ones((1, len(self.units.gap)))
-        return self.in_terms_of_one(self.units.maxima(self.of_images(identity, self.units.gap)), self.units.sizes)[0]
+    def observed(self, units: Units) -> FloatArray:
+        """Compute the statistic of each unit as it is, `[U]`."""
+        identity = np.ones((1, len(units.gap)))
+        return self.in_terms_of_one(units.maxima(self.of_images(identity, units.gap)), units.sizes)[0]
 
     def hits(self, observed: FloatArray) -> FloatArray:
-        """Count the flipped statistics of all units that reach each of the observed values."""
-        return self._hits(self.units, observed)
-
-    def hits_of(self, members: IntArray, observed: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Count the flipped statistics of some units that reach each observed value, and each unit's own.
-
-        Args:
-            members: `[R]` sorted positions of the units.
-            observed: `[n]` values, those of the units first.
-
-        Returns:
-            `[n]` hits of all of them, and `[R]` hits of each unit on its own value.
-        """
-        units = self.units.take(members, np.ones(len(self.units.gap), dtype=bool))
-        own = np.zeros(len(members))
-        for values in self.blocks(units):
-            own += (values >= _barely(observed[: len(members)])).sum(axis=0)
-        return self._hits(units, observed), own
-
-    def _hits(self, units: Units, observed: FloatArray) -> FloatArray:
-        """Count the flipped statistics of these units that reach each observed value."""
+        """Count the flipped statistics of all units that reach each of the observed values `[n]`."""
         limit, counts = _barely(observed), np.zeros(len(observed))
-        for values in self.blocks(units):
+        for values in self.blocks(self.units):
             reached = np.sort(values.ravel())
             counts += len(reached) - np.searchsorted(reached, limit)
+        return counts
+
+    def own_hits(self, units: Units, observed: FloatArray) -> FloatArray:
+        """Count the flips of each of these units that reach its own observed value: `[U]` counts for `[U]` values."""
+        counts = np.zeros(len(observed))
+        for values in self.blocks(units):
+            counts += (values >= _barely(observed)).sum(axis=0)
         return counts
 
     def largest(self, n: int) -> FloatArray:
@@ -227,11 +214,19 @@ class FlipNull:
         return _largest(self.blocks(self.units), n)
 
 
-def flip_null(units: Units, *, max_draws: int = MAX_DRAWS, most_flips: int | None = None, seed: int = 0) -> FlipNull:
+def flip_null(
+    units: Units,
+    *,
+    sizes: ArrayLike = (),
+    max_draws: int = MAX_DRAWS,
+    most_flips: int | None = None,
+    seed: int = 0,
+) -> FlipNull:
     """Prepare the null of units that are scored in all of their seeds.
 
     Args:
         units: Scored and unseen units.
+        sizes: Numbers of images of other units that are compared with them.
         max_draws: Largest number of flipped values that is enumerated (`randomization.plan_flips`).
         most_flips: Number of flips to which random ones are limited; all that `max_draws` allows if not given.
         seed: Seed of random flips.
@@ -242,18 +237,19 @@ def flip_null(units: Units, *, max_draws: int = MAX_DRAWS, most_flips: int | Non
         flips, exact = most_flips, False
     offset, weight = typical_error(units.gap), agreement_weight(units.gap)
     null = FlipNull(units, offset, weight, flips, exact, seed, {})
-    return null if len(np.unique(units.sizes)) < 2 else replace(null, quantiles=_quantiles(null))
+    every_size = set(units.sizes.tolist()) | set(np.asarray(sizes, dtype=np.int64).tolist())
+    return null if len(every_size) < 2 else replace(null, quantiles=_quantiles(null, every_size))
 
 
-def _quantiles(null: FlipNull) -> dict[int, FloatArray]:
-    """Find what one of k images exceeds in a share of the flips, for one image and each number of images of a unit."""
+def _quantiles(null: FlipNull, sizes: set[int]) -> dict[int, FloatArray]:
+    """Find what one of k images exceeds in a share of the flips, for one image and each of these numbers of images."""
     units, n_seeds, n_images = null.units, len(null.units.gap), len(null.units.unit_of)
     few = max(REFERENCE // n_images, 1)
     flips, exact = (null.flips, null.exact) if null.flips <= few else (few, False)
     blocks = flip_blocks(n_seeds, flips, exact, null.seed + 1, width=n_images)
     values = np.sort(np.concatenate([null.of_images(signs, units.gap).ravel() for signs in blocks]))
     shares, quantiles = np.geomspace(1, COMPARED, 200), {}
-    for size in {1, *units.sizes.tolist()}:
+    for size in {1, *sizes}:
         of_one_image = 1 - (1 - shares) ** (1 / size)
         rank = np.ceil(of_one_image * len(values) * (1 - ROUNDING)).astype(int)  # of the largest, from 1
         quantiles[size] = values[len(values) - np.clip(rank, 1, len(values))]
@@ -306,18 +302,19 @@ def sign_flip_p_values(
     tests = make_units("test", test_gap, test_unit, n_seeds=canaries.n_seeds)
     every = joined_units(gap, sign, unit, test_gap, test_unit)
     parts = [
-        _Pattern.of(every, pattern, len(canaries.ids), max_draws, seed)
+        _Pattern.of(every, pattern, len(canaries.ids))
         for pattern in np.unique(canaries.scored, axis=0)
         if pattern.any()
     ]
     listed = np.zeros(len(canaries.ids), dtype=bool)
     while True:
         statistic, p_value, floor, n_compared = (np.full(len(listed), np.nan) for _ in range(4))
-        for part in parts:
-            p_value[part.members], n_null = part.p_values(listed)
-            statistic[part.members] = part.statistic
-            floor[part.members] = 1 / (n_null * part.null.flips)
-            n_compared[part.members] = n_null - 1
+        nulls = [part.null(listed, max_draws, seed) for part in parts]
+        for part, null in zip(parts, nulls, strict=True):
+            n_null, at = len(null.units.ids) + listed[part.members], part.members
+            statistic[at], hits = part.hits(null, listed)
+            p_value[at] = np.minimum(hits / (n_null * null.flips), 1.0)
+            floor[at], n_compared[at] = 1 / (n_null * null.flips), n_null - 1
         grown = listed if level is None else listed | benjamini_hochberg(p_value, level).rejected
         if (grown == listed).all():
             break
@@ -331,8 +328,8 @@ def sign_flip_p_values(
         n_seeds=canaries.scored.sum(1),
         n_images=canaries.sizes,
         n_test=len(tests.ids),
-        n_flips=max((part.null.flips for part in parts), default=0),
-        exact=all(part.null.exact for part in parts),
+        n_flips=max((null.flips for null in nulls), default=0),
+        exact=all(null.exact for null in nulls),
     )
 
 
@@ -359,41 +356,39 @@ def joined_units(gap: ArrayLike, sign: ArrayLike, unit: ArrayLike, test_gap: Arr
 
 @dataclass(frozen=True)
 class _Pattern:
-    """Canaries that the same seeds scored, with their null."""
+    """Canaries that the same seeds scored, with all units that these seeds scored."""
 
     members: NDArray[np.intp]
     """`[M]` positions among the class's canaries."""
     place: NDArray[np.intp]
-    """`[N]` position among the class's canaries of each unit of the null; those from their number on are tests."""
-    null: FlipNull
-    statistic: FloatArray
-    """`[M]` observed statistics."""
-    all_hits: FloatArray
-    """`[M]` hits of the whole null, in which the patient is."""
+    """`[N]` position among the class's units of each unit; the canaries come first."""
+    units: Units
+    """`N` units in these seeds."""
 
     @classmethod
-    def of(cls, every: Units, pattern: NDArray[np.bool_], n_canaries: int, max_draws: int, seed: int) -> "_Pattern":
-        """Rank the canaries of a pattern of seeds among all units that have these seeds."""
+    def of(cls, every: Units, pattern: NDArray[np.bool_], n_canaries: int) -> "_Pattern":
+        """Collect the canaries of a pattern of seeds and all units that have these seeds."""
         place = np.flatnonzero(every.scored[:, pattern].all(axis=1))
         members = np.flatnonzero((every.scored[:n_canaries] == pattern).all(axis=1))
-        null = flip_null(every.take(place, pattern), max_draws=max_draws, seed=seed)
-        statistic = null.observed[np.searchsorted(place, members)]
-        return cls(members, place, null, statistic, null.hits(statistic))
+        return cls(members, place, every.take(place, pattern))
 
-    def p_values(self, listed: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-        """p-values of the members, and the number of units behind each, where the listed left the null of others."""
-        n_null, hits = np.full(len(self.members), float(len(self.place))), self.all_hits
-        gone = np.flatnonzero(np.append(listed, np.zeros(1, dtype=bool))[np.minimum(self.place, len(listed))])
-        if len(gone):
-            observed = np.concatenate([self.null.observed[gone], self.statistic])
-            lost, own = self.null.hits_of(gone, observed)
-            hits, n_null = hits - lost[len(gone) :], n_null - len(gone)
-            of_member = np.searchsorted(self.place[gone], self.members)
-            of_member = np.minimum(of_member, len(gone) - 1)
-            itself = self.place[gone][of_member] == self.members
-            hits, n_null = hits + np.where(itself, own[of_member], 0.0), n_null + itself
-        hits = np.maximum(hits, 1.0)  # at least its own, whatever rounding does
-        return np.minimum(hits / (n_null * self.null.flips), 1.0), n_null
+    def null(self, listed: NDArray[np.bool_], max_draws: int, seed: int) -> FlipNull:
+        """Prepare the null of the units that are not among the listed canaries (mask over canaries)."""
+        kept = np.flatnonzero(~np.isin(self.place, np.flatnonzero(listed)))
+        return flip_null(self.take(kept), sizes=self.units.sizes, max_draws=max_draws, seed=seed)
+
+    def hits(self, null: FlipNull, listed: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+        """Compute the statistics `[M]` and their hits `[M]`: in the null, and for a listed member in its own flips."""
+        at = np.searchsorted(self.place, self.members)
+        statistic = null.observed(self.take(at))
+        hits, away = null.hits(statistic), listed[self.members]
+        if away.any():
+            hits[away] += null.own_hits(self.take(at[away]), statistic[away])
+        return statistic, np.maximum(hits, 1.0)  # at least its own, whatever rounding does
+
+    def take(self, members: IntArray) -> Units:
+        """Take some of the units (sorted positions), in all of these seeds."""
+        return self.units.take(members, np.ones(len(self.units.gap), dtype=bool))
 
 
 def _barely(observed: FloatArray) -> FloatArray:
