@@ -457,6 +457,7 @@ MORE = dict.fromkeys(
         "twice the noise: nobody",
         "1 at 2 nats",
         "heavy tails: 1 at 2 nats",
+        "1 of the noisiest tenth at 2 nats",
     ),
     5,
 )

@@ -102,7 +102,7 @@ _OWN = (
         "training data.",
         clears="weights",
         lists_people=True,
-        verdict_form=6,
+        verdict_form=7,
         of_twins=True,
     ),
     RunKind(
@@ -123,7 +123,7 @@ _OWN = (
         faces="Anyone who has the models and a person's image can try to tell whether they were a patient in the "
         "training data.",
         lists_people=True,
-        verdict_form=6,
+        verdict_form=7,
         of_twins=True,
     ),
     RunKind(
@@ -146,7 +146,7 @@ _OWN = (
         "training data.",
         clears="weights",
         lists_people=True,
-        verdict_form=6,
+        verdict_form=7,
         of_twins=True,
     ),
     RunKind(

@@ -93,10 +93,10 @@ def test_own_flips_are_counted_as_by_enumeration():
 def test_a_part_of_many_flips_stands_for_all(monkeypatch):
     rng = np.random.default_rng(3)
     listing = of(rng.standard_t(4, (12, 75)) * 0.3, 425, 0.05)
-    every = power(listing, 0.8, seed=0, n_draws=2000)
+    every = power(listing, 0.8, seed=0, stratum=EVERY, n_draws=2000)
     monkeypatch.setattr(module, "_FEWEST_FLIPS", 1024)
-    monkeypatch.setattr(module, "_ENOUGH_ROOM", 1)
-    assert power(listing, 0.8, seed=0, n_draws=2000) == pytest.approx(every, abs=0.06)  # room 9 in place of 36
+    monkeypatch.setattr(module, "_ENOUGH_ROOM", 1)  # room 9 in place of 36
+    assert power(listing, 0.8, seed=0, stratum=EVERY, n_draws=2000) == pytest.approx(every, abs=0.06)
     assert 0.2 < every < 0.95
 
 
@@ -122,7 +122,7 @@ def test_the_power_is_that_with_which_planted_patients_are_found(largest):
         listing = class_list(
             gap[:, ~test], np.ones((9, int((~test).sum()))), unit[~test], gap[:, test], unit[test], 0.05
         )
-        estimated.append(power(listing, 1.2, seed=repeat, n_draws=100))
+        estimated.append(power(listing, 1.2, seed=repeat, stratum=EVERY, n_draws=100))
         planted = np.arange(0, 100, 25)
         first = (np.cumsum(sizes) - sizes)[planted] + (rng.random(4) * sizes[planted]).astype(int)
         changed = gap.copy()
@@ -143,19 +143,22 @@ def test_the_noticeable_gap_is_the_smallest_of_the_grid():
     found = whole.strata[0]
     assert found.stratum == EVERY
     i = int(np.flatnonzero(found.gap == GAPS)[0])
-    assert found.power == power(listing, found.gap, seed=7, n_draws=200) >= POWER
-    assert power(listing, float(GAPS[i - 1]), seed=7, n_draws=200) < POWER
+    assert found.power == power(listing, found.gap, seed=7, stratum=EVERY, n_draws=200) >= POWER
+    assert power(listing, float(GAPS[i - 1]), seed=7, stratum=EVERY, n_draws=200) < POWER
     assert found.low < found.power < found.high
     assert noticeable_gap(listing, seed=7, n_draws=200) == whole
+    each = [power(listing, found.gap, seed=7, stratum=one.stratum, n_draws=200) for one in whole.strata]
+    assert len(each) == 2  # the patients have one image each: all of them, and the noisiest
+    assert power(listing, found.gap, seed=7, n_draws=200) == min(each) < each[0]
 
 
 def test_the_powers_interval_covers_over_draws():
     rng = np.random.default_rng(6)
     listing = of(rng.standard_t(4, (8, 40)) * 0.3, 200, 0.1)
-    truth = power(listing, 1.0, seed=0, n_draws=20000)
+    truth = power(listing, 1.0, seed=0, stratum=EVERY, n_draws=20000)
     inside = 0
     for seed in range(1, 101):
-        share = module.clopper_pearson(round(100 * power(listing, 1.0, seed=seed, n_draws=100)), 100)
+        share = module.clopper_pearson(round(100 * power(listing, 1.0, seed=seed, stratum=EVERY, n_draws=100)), 100)
         inside += share.low <= truth <= share.high
     assert inside >= stats.binom.ppf(0.001, 100, 0.95)
 
@@ -188,7 +191,11 @@ def test_missing_seeds_take_power_away():
     some[:2, ::2] = 0
     shares = [
         power(
-            class_list(gap[:, :200], sign, np.arange(200), gap[:, 200:], np.arange(40), 0.1), 0.7, seed=0, n_draws=800
+            class_list(gap[:, :200], sign, np.arange(200), gap[:, 200:], np.arange(40), 0.1),
+            0.7,
+            seed=0,
+            stratum=EVERY,
+            n_draws=800,
         )
         for sign in (every, some)
     ]

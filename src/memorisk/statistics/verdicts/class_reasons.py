@@ -201,7 +201,7 @@ class LittleNoticed(ClassReason, code="little-noticed"):
     notice_nats: float
     """Gap that a pass must notice."""
     power: float
-    """Probability of noticing that gap; NaN where it is not known."""
+    """Probability of noticing that gap in the stratum where it is smallest; NaN where it is not known."""
     stratum: str = EVERY
     plain = Words("{of_class}: a single {one} that the model remembers could go unnoticed")
 
@@ -221,8 +221,8 @@ class LittleNoticed(ClassReason, code="little-noticed"):
             )
         return (
             f"{self.of_class}: a single {one} with a gap of {notice:g} {unit} would have been noticed in "
-            f"{0 if math.isnan(self.power) else int(100 * self.power)} of 100 cases, and a pass needs "
-            f"{100 * PASS_POWER:.0f}"
+            f"{0 if math.isnan(self.power) else int(100 * self.power)} of 100 cases (among the {self.units.many} of "
+            f"whom least is noticed), and a pass needs {100 * PASS_POWER:.0f}"
         )
 
 

@@ -18,11 +18,11 @@ VERDICT_CORRECTION: Final = "bh"
 POWER: Final = 0.8
 """Probability with which a noticeable gap, or a noticeable mark, is found."""
 PASS_POWER: Final = 0.9
-"""Probability with which a pass must notice a patient of the gap `NOTICE`.
+"""Probability with which a pass must notice a patient of the gap `NOTICE`, in each stratum of `noticeable_gap`.
 
-METHODS requires 0.8, which lets one in five of them pass wherever the noticeable gap comes out just below `NOTICE`:
-simulated with noisy trainings, one patient at 2 nats passes 4.0 % of audits (upper limit 7.7), here 1.0 % (3.6)
-(`recipes/verdict_truth.py`)."""
+METHODS requires 0.8, which lets one in five of them pass wherever the noticeable gap comes out just below `NOTICE`.
+Simulated with a tenth of the patients four times as noisy, one of these at 2 nats passes 3.0 and 4.0 % of audits with
+16 and 24 models (upper limits 6.4 and 7.7), here 0 and 1.0 % (1.8 and 3.6) (`recipes/verdict_truth.py`)."""
 NOTICE: Final = 2.0
 """Gap in nats that a pass must notice: such a patient is answered with seven times the probability of an unseen one.
 Other losses have their own (`scales`)."""

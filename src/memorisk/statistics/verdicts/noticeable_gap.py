@@ -272,14 +272,23 @@ def strata(listing: ClassList) -> dict[str, IntArray]:
     return groups
 
 
-def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, n_seeds: int | None = None) -> float:
+def power(
+    listing: ClassList,
+    gap: float,
+    *,
+    seed: int,
+    stratum: str = "",
+    n_draws: int = N_DRAWS,
+    n_seeds: int | None = None,
+) -> float:
     """Compute the probability that the list of a class finds a single patient with this mean gap.
 
     Args:
         listing: Data of the class's list.
         gap: Mean gap over trainings, in nats.
         seed: Seed of the draws.
-        n_draws: Number of simulated patients.
+        stratum: Stratum of the patients, a key of `strata`; the one in which fewest are found if not given.
+        n_draws: Number of simulated patients in each stratum.
         n_seeds: Number of seeds to compute the power for, drawn with replacement from the audit's; its own if not
             given.
 
@@ -288,14 +297,15 @@ def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, 
     """
     if not room(listing, n_seeds):
         return 0.0
-    return _Simulator(listing, seed, n_draws, n_seeds).power(EVERY, gap)
+    simulator = _Simulator(listing, seed, n_draws, n_seeds)
+    return min(simulator.power(name, gap) for name in ((stratum,) if stratum else simulator.groups))
 
 
 def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 200) -> int | None:
     """Compute the number of seeds with which the class has room and its list finds this gap as a pass needs it.
 
-    That is with power `PASS_POWER` over all patients and `POWER` in each stratum, each exceeded by two Monte Carlo
-    standard errors, since the audit with more seeds has noise of its own.
+    That is with power `PASS_POWER` in each stratum, exceeded by two Monte Carlo standard errors, since the audit with
+    more seeds has noise of its own.
 
     Args:
         listing: Data of the class's list.
@@ -317,12 +327,9 @@ def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 20
 
     def enough(n_seeds: int) -> bool:
         """Say whether this many seeds suffice in every stratum."""
+        wanted = PASS_POWER + 2 * math.sqrt(PASS_POWER * (1 - PASS_POWER) / n_draws)
         simulator = _Simulator(listing, seed, n_draws, n_seeds)
-        wanted = {name: PASS_POWER if name == EVERY else POWER for name in strata(listing)}
-        return all(
-            simulator.power(name, gap) >= share + 2 * math.sqrt(share * (1 - share) / n_draws)
-            for name, share in wanted.items()
-        )
+        return all(simulator.power(name, gap) >= wanted for name in simulator.groups)
 
     step, tried = 0, low
     while not enough(tried):

@@ -1,11 +1,11 @@
 """The verdict: pass, fail or undecided, with the reasons and what would decide it.
 
 METHODS section 6. A verdict is about what was not seen, so it rests on power: a pass says that nothing was found and
-that a patient with a gap of `notice` would have been found in nine of ten cases (`noticeable_gap`). A failure by
-flagged groups says what share of them chance explains, and what tells chance from memorization, or, where far more
-are flagged than chance explains, what to do about them. A class in which that is not so has not been shown to have no
-such patient, and neither has a class without an interval (too small to split, never scored). Neither is ever counted as
-"0 memorized".
+that a patient with a gap of `notice` would have been found in nine of ten cases in each stratum (`noticeable_gap`). A
+failure by flagged groups says what share of them chance explains, and what tells chance from memorization, or, where
+far more are flagged than chance explains, what to do about them. A class in which that is not so has not been shown to
+have no such patient, and neither has a class without an interval (too small to split, never scored). Neither is ever
+counted as "0 memorized".
 
 The verdict's list has one level and one correction, whatever the settings of the lists that are shown: a stricter list
 is shorter, and must not be a way to pass.
@@ -104,14 +104,14 @@ def decide(
 
     `fail` if groups are listed, or a lower limit lies in the gate's tier or above in a class with at least
     `MIN_GROUPS` scored groups; `pass` only if nothing fails, every class's upper limit is below the gate's tier, and
-    in every class a single patient of the gap `notice` is found with probability `PASS_POWER`; else `undecided`. What
-    stops a pipeline is the exit code's matter, not the verdict's.
+    in every class and stratum a single patient of the gap `notice` is found with probability `PASS_POWER`; else
+    `undecided`. What stops a pipeline is the exit code's matter, not the verdict's.
 
     Args:
         per_class: Table with one row per class: `label`, `low`, `high` (limits of the mean M; NaN without an
             interval), `tier`, `flagged` (groups on the verdict's list), `room`, `noticeable_gap` and `notice_power`
-            (probability of finding the gap `notice`; `noticeable_gap`; NaN without a list); optional `n_groups_scored`,
-            `n_test_groups`, `models_needed`, `why_not` (why no list was possible).
+            (probability of finding the gap `notice` in the stratum where it is smallest; NaN without a list); optional
+            `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` (why no list was possible).
         gate: `"high"` or `"moderate"`, of the gates of the scale.
         notice: Gap of one patient that a pass must be able to notice.
         units: Names of a group, and the scale of losses, in whose unit limits and gaps are.
