@@ -19,6 +19,10 @@ MOST_NAMED = 3
 """Largest number of reasons that a sentence names; the others are counted."""
 
 
+MOST_TIMES = 100
+"""Largest number of times the patients at hand that a sentence asks for; beyond it only "many more"."""
+
+
 class Way(StrEnum):
     """Kind of a remedy."""
 
@@ -239,7 +243,8 @@ def _infeasible_words(remedy: Remedy, units: UnitNames) -> str:
     with_these = (
         f"not with these {_count(have)} {units.many}" if math.isfinite(have) else f"not with these {units.many}"
     )
-    need = f"about {_rounded(remedy.needed)} {what}" if math.isfinite(remedy.needed) else f"many more {what}"
+    many = not math.isfinite(remedy.needed) or remedy.needed > MOST_TIMES * have
+    need = f"many more {what}" if many else f"about {_rounded(remedy.needed)} {what}"
     return f"{with_these} (it would take {need})"
 
 

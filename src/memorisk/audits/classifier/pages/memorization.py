@@ -87,7 +87,11 @@ def _class_table(reading: ResultView, table: pd.DataFrame) -> Table:
     columns = [
         words("label", "Class", row=True),
         Column(
-            source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high"), gates=gates
+            source="mean",
+            heading=f"Mean M, {reading.scale.unit} [95 % interval]",
+            format="decimal",
+            interval=("low", "high"),
+            gates=gates,
         ),
         Column(source="tier", heading="Tier", tones=TIER_TONES),
         number("flagged", f"{reading.units.capitalize()} flagged", "count", missing=NOT_TESTED),
@@ -150,16 +154,10 @@ def interval_figure(table: pd.DataFrame, scale: LossScale) -> Figure:
     sentence: list[Inline] = ["No class has a mean."]
     if len(with_mean):
         top, bottom = with_mean.iloc[0], with_mean.iloc[-1]
-        sentence = [
-            "The highest mean is that of ",
-            Name(str(top.get("label"))),
-            f" ({with_interval(top)}), the lowest that ",
-        ]
-        sentence += [
-            "of ",
-            Name(str(bottom.get("label"))),
-            f" ({with_interval(bottom)}). The table below the figure has all.",
-        ]
+        sentence = ["The highest mean is that of ", Name(str(top.get("label"))), f" ({with_interval(top)})"]
+        if len(with_mean) > 1:
+            sentence += [", the lowest that of ", Name(str(bottom.get("label"))), f" ({with_interval(bottom)})"]
+        sentence += [". The table below the figure has all numbers."]
     cut = f" The first {figures.MOST_ROWS} of {len(labels)} classes." if len(labels) > figures.MOST_ROWS else ""
     return Figure(
         svg=figures.interval_plot(
@@ -167,7 +165,7 @@ def interval_figure(table: pd.DataFrame, scale: LossScale) -> Figure:
             *(column_numbers(table, c) for c in ("mean", "low", "high")),
             tiers=(scale.moderate, scale.high),
         ),
-        title="Mean memorization of each class.",
+        title=f"Mean memorization of each class, in {scale.unit}.",
         caption=f"Dot: mean; line: 95 % interval; shading: tier (LOW below {scale.moderate}, "
         f"HIGH above {scale.high}). "
         f"An arrow marks an interval that extends beyond the edge.{cut}",
@@ -198,6 +196,8 @@ def rarity_section(reading: ResultView) -> list[Block]:
     table = reading.findings
     if not {"frequency", "mean", "low", "high"} <= set(table) or not len(table):
         return [Paragraph("Frequencies of the classes are not part of this result.")]
+    if len(table) == 1:
+        return [Paragraph("All images are of one class, so that no frequencies are compared.")]
     blocks: list[Block] = []
     if reading.summary.rarest_vs_top is not None:
         blocks.append(Paragraph(rarest_sentence(reading.summary.rarest_vs_top)))
@@ -206,7 +206,7 @@ def rarity_section(reading: ResultView) -> list[Block]:
         columns=[
             words("label", "Class", row=True),
             number("frequency", "Share", "percent"),
-            estimate("mean", "Mean M [95 % interval]", low="low", high="high"),
+            estimate("mean", f"Mean M, {reading.scale.unit} [95 % interval]", low="low", high="high"),
         ],
         caption="The same numbers, rarest class first.",
     )
