@@ -57,6 +57,12 @@ def test_a_number_of_bins_divides_patients_evenly() -> None:
     assert column.levels == ("below 30", "30 to below 40", "40 to below 50", "50 and above")
 
 
+def test_codes_are_bins_of_their_own_however_unevenly_they_are_spread() -> None:
+    column = subgroups(_table(sexcode=[1] * 26 + [2] * 14), PATIENTS, ["sexcode:2"])[0]
+    assert column.levels == ("below 2", "2 and above")
+    assert column.of([PATIENTS[0], PATIENTS[-1]]).tolist() == ["below 2", "2 and above"]
+
+
 def test_edges_divide_and_ages_of_dicom_are_numbers() -> None:
     ages = ["017Y", "018Y", "045Y", "030M"] * 10
     column = subgroups(_table(PatientAge=ages), PATIENTS, ["PatientAge:18,40"])[0]
@@ -79,6 +85,7 @@ def test_a_column_whose_name_has_a_colon_is_that_column() -> None:
         ("age", {"age": range(40)}, "give bins, as age:4"),
         ("sex", {"sex": ["F"] * 40}, "the one level 'F'"),
         ("sex", {"sex": [""] * 40}, "no value"),
+        ("sex", {"sex": ["F", "female", "M", "M"] * 10}, "'F' and 'female' look like one"),
         ("site", {"site": [str(i % 20) for i in range(40)]}, "no level has 10 patients"),
         ("sex:2", {"sex": list("FM") * 20}, "bins need numbers"),
         ("age:1", {"age": range(40)}, "a number of bins from 2"),

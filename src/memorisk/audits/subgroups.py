@@ -395,6 +395,8 @@ def _binned(column: str, values_of: Mapping[str, list[str]], bins: str) -> tuple
         shares = np.arange(1, int(bins)) / int(bins)
         cuts = np.quantile(list(middle.values()), shares, method="higher") if middle else np.empty(0)
         edges = [float(cut) for cut in dict.fromkeys(cuts.tolist()) if cut > min(middle.values())]
+        if len(distinct := sorted(set(middle.values()))) <= int(bins):  # codes such as 1 and 2: a bin for each
+            edges = distinct[1:]
     else:
         edges = [_number(part) for part in bins.split(",") if part] if "," in bins else []
         if not edges or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
@@ -414,6 +416,13 @@ def _refuse_useless(column: str, levels: Sequence[str], level_of: Mapping[str, s
     if len(levels) < 2:
         held = f"the one level {one_line(levels[0], 40)!r}" if levels else "no value"
         raise InputError(f"by {column}: the column holds {held}; a comparison needs two levels")
+    for short in (level for level in levels if len(level) == 1 and level.isalpha()):
+        words = [level for level in levels if len(level) > 1 and level.casefold().startswith(short.casefold())]
+        if len(words) == 1:
+            raise InputError(
+                f"by {column}: the levels {short!r} and {one_line(words[0], 40)!r} look like one, written twice; write "
+                "one word for one level in the column"
+            )
     counts = Counter(level_of.values())
     if len(levels) > MOST_LEVELS:
         numbers = not bins and np.isfinite([_number(level) for level in levels]).all()
