@@ -374,8 +374,8 @@ class _Pattern:
 
     def null(self, listed: NDArray[np.bool_], max_draws: int, seed: int) -> FlipNull:
         """Prepare the null of the units that are not among the listed canaries (mask over canaries)."""
-        kept = np.flatnonzero(~np.isin(self.place, np.flatnonzero(listed)))
-        return flip_null(self.take(kept), sizes=self.units.sizes, max_draws=max_draws, seed=seed)
+        unlisted = np.flatnonzero(~np.isin(self.place, np.flatnonzero(listed)))
+        return flip_null(self.take(unlisted), sizes=self.units.sizes, max_draws=max_draws, seed=seed)
 
     def hits(self, null: FlipNull, listed: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
         """Compute the statistics `[M]` and their hits `[M]`: in the null, and for a listed member in its own flips."""
