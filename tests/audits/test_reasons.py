@@ -130,7 +130,7 @@ def test_a_sentence_follows_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "in at least four of five cases" in class_reasons.power_sentence(1.0, None, UnitNames(), "a")
     monkeypatch.setattr(class_reasons, "POWER", 0.87)
     assert "in at least 87 % of cases" in class_reasons.power_sentence(1.0, None, UnitNames(), "a")
-    assert "in 87 % of cases" in class_reasons.LittleNoticed(label="a", gap_nats=3, notice_nats=2, power=0.1).text
+    assert "in 87 % of cases" in class_reasons.LittleNoticed(label="a", gap=3, notice=2, power=0.1).text
 
 
 @pytest.mark.parametrize(

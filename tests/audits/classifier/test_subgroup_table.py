@@ -176,9 +176,9 @@ def test_the_plan_foresees_what_a_level_would_have_to_differ_by(tmp_path) -> Non
     settings = {"models": 16, "epochs": 1, "model": "small_cnn", "one_image_per_patient": True, "by": ("sex", "site")}
     plan = audit_classifier(tmp_path / "set" / "table.csv", out=tmp_path / "run", dry_run=True, **settings)
     by_name = {row.subgroup: row for row in plan.subgroups}
-    assert 0 < by_name["sex F"].noticeable_nats < by_name["sex M"].noticeable_nats * 1.5
+    assert 0 < by_name["sex F"].noticeable < by_name["sex M"].noticeable * 1.5
     assert by_name["site rare"].n_patients is None
-    assert np.isnan(by_name["site common"].noticeable_nats)
+    assert np.isnan(by_name["site common"].noticeable)
     assert any("Subgroups" in shown.caption for shown in plan.tables)
     with pytest.raises(InputError, match="Did you mean 'sex'"):
         audit_classifier(tmp_path / "set" / "table.csv", out=tmp_path / "run", **settings | {"by": ("sexe",)})

@@ -173,7 +173,7 @@ def test_a_generator_that_remembers_is_found_by_every_attack(alike: World, monke
     assert all(control.at_chance for control in target.controls.values())
     assert judged(target)[0] == ["attack-succeeds"]
     assert target.beats_guessing
-    assert float(target.loss_members_nats or 0) < float(target.loss_test_nats or 0)
+    assert float(target.loss_members or 0) < float(target.loss_test or 0)
 
 
 def test_a_generator_that_saw_neither_side_is_at_chance(alike: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from memorisk.statistics.verdicts.verdict import decide
 
 SEEDS, GROUPS = 8, 200
 NUMBERS = {
-    **{f"{part}_{what}": 2.0 for part in ("half", "quarter") for what in ("nats", "seeds", "cases", "needed")},
+    **{f"{part}_{what}": 2.0 for part in ("half", "quarter") for what in ("gap", "seeds", "cases", "needed")},
     "n_seeds": 8.0,
 }
 FAILING = {
@@ -64,7 +64,7 @@ def test_losses_that_end_at_a_ceiling_are_a_doubt() -> None:
     np.testing.assert_array_equal(losses_at_ceiling(clipped), losses >= clipped.max())
     check = Check(
         name="clipped-losses", outcome=COULD_NOT_LOOK, reason="losses-at-ceiling",
-        numbers={"n_groups": 3.0, "ceiling_nats": 16.118},
+        numbers={"n_groups": 3.0, "ceiling": 16.118},
     )  # fmt: skip
     (reason,) = check_reasons([check], GROUP_NAMES)
     assert reason.bears_on == DOUBT

@@ -228,7 +228,7 @@ def _verdict(
             level=VERDICT_LEVEL,
             correction=VERDICT_CORRECTION,
             power=PASS_POWER,
-            notice_nats=options.notice,
+            notice=options.notice,
             attack_gate=options.attack_gate,
         ),
         noticeable=summary.noticeable,
@@ -278,7 +278,7 @@ def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> Noticeable
         return None
     row = per_class.iloc[int(np.nanargmax(gaps))]
     return Noticeable(
-        gap_nats=row["noticeable_gap"],
+        gap=row["noticeable_gap"],
         label=row["label"],
         stratum=row["noticeable_stratum"],
         strata=noticeable_by_stratum(per_class),
@@ -286,7 +286,7 @@ def largest_noticeable_gap(per_class: pd.DataFrame, notice: float) -> Noticeable
         low=row["noticeable_low"],
         high=row["noticeable_high"],
         probability=POWER,
-        notice_nats=notice,
+        notice=notice,
     )
 
 
@@ -305,7 +305,7 @@ def _ceiling_check(evidence: Evidence) -> Check:
     """Check that no scored group has a loss that was clipped."""
     losses = np.concatenate([evidence.loss_a, evidence.loss_b])
     clipped = losses_at_ceiling(losses).any(axis=0) & (evidence.sign != 0).any(axis=0)
-    check = Check(name="clipped-losses", outcome=NOTHING, numbers={"ceiling_nats": float(losses.max(initial=0.0))})
+    check = Check(name="clipped-losses", outcome=NOTHING, numbers={"ceiling": float(losses.max(initial=0.0))})
     if not clipped.any():
         return check
     numbers = {"n_groups": len(set(evidence.items.group[clipped])), **check.numbers}
@@ -405,10 +405,10 @@ def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None
     comparison = RarestAgainstTop(
         label_rarest=rarest.label,
         n_rarest=rarest.counts.n_images,
-        mean_rarest_nats=rarest.mean.estimate,
+        mean_rarest=rarest.mean.estimate,
         label_top=top.label,
         n_top=top.counts.n_images,
-        mean_top_nats=top.mean.estimate,
+        mean_top=top.mean.estimate,
     )
     largest = max(f.counts.n_images for f in scored)
     frequent = [f for f in scored if f.counts.n_images == largest]
@@ -418,15 +418,15 @@ def rarest_against_top(findings: list[ClassFindings]) -> RarestAgainstTop | None
             comparison,
             label_most_frequent=frequent[0].label,
             n_most_frequent=largest,
-            mean_most_frequent_nats=frequent[0].mean.estimate,
-            difference_most_frequent_nats=interval.estimate,
-            low_most_frequent_nats=interval.low,
-            high_most_frequent_nats=interval.high,
+            mean_most_frequent=frequent[0].mean.estimate,
+            difference_most_frequent=interval.estimate,
+            low_most_frequent=interval.low,
+            high_most_frequent=interval.high,
         )
     if rarest is top:
         return comparison
     interval = unpaired_difference(these_groups_interval(top.table), these_groups_interval(rarest.table))
-    return replace(comparison, difference_nats=interval.estimate, low_nats=interval.low, high_nats=interval.high)
+    return replace(comparison, difference=interval.estimate, low=interval.low, high=interval.high)
 
 
 def form_words(evidence: Evidence, context: Context) -> str:

@@ -186,8 +186,8 @@ class TargetAudit:
     n_non_members: int | None = None
     accuracy_members: float | None = None
     accuracy_test: float | None = None
-    loss_members_nats: Annotated[float | None, Key("loss_members")] = None
-    loss_test_nats: Annotated[float | None, Key("loss_test")] = None
+    loss_members: float | None = None
+    loss_test: float | None = None
     explained: Annotated[float | None, OMITTED] = None
     """Share of the noise in its training images that a generator explains, beyond a trivial prediction."""
     beats_guessing: Annotated[bool | None, OMITTED] = None

@@ -188,8 +188,8 @@ def _noticeable_gap(result: Result) -> str:
     noticeable = ClassifierVerdict.read(result.verdict).noticeable
     return (
         "of no size"
-        if noticeable is None or isnan(noticeable.gap_nats)
-        else f"from {noticeable.gap_nats:.2g} {_scale(result).unit} on"
+        if noticeable is None or isnan(noticeable.gap)
+        else f"from {noticeable.gap:.2g} {_scale(result).unit} on"
     )
 
 

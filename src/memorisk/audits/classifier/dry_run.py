@@ -331,7 +331,7 @@ def _subgroup_outlook(plan: Plan, columns: Sequence[Subgroups], options: TwinOpt
         SubgroupOutlook(
             subgroup=subgroup_name(column.column, level),
             n_patients=None if contrast is None else contrast.n_patients,
-            noticeable_nats=float("nan") if contrast is None else contrast.noticeable,
+            noticeable=float("nan") if contrast is None else contrast.noticeable,
         )
         for column in columns
         for level in column.levels

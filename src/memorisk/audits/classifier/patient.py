@@ -136,7 +136,7 @@ def _answer(folder: Path, result: Result, name: str) -> PatientAnswer:
         auc_high=float(auc.get("auc_high", nan)),
         auc_p=float(auc.get("auc_p", nan)),
         summary=summary,
-        notice=ClassifierVerdict.read(result.verdict).rule.notice_nats or scale.notice,
+        notice=ClassifierVerdict.read(result.verdict).rule.notice or scale.notice,
         doubts=tuple(
             str(reason["text"])
             for reason in result.reasons

@@ -240,14 +240,14 @@ class OneImageByWord(Reason, code="one-image-by-word", bears_on=SUPPORT):
 class SubgroupMoreExposed(SubgroupReason, code="subgroup-more-exposed", bears_on=LIMIT):
     """Level of a column whose patients are surely remembered more than the others of the same class."""
 
-    difference_nats: float
-    low_nats: float
-    high_nats: float
-    mean_low_nats: float
+    difference: float
+    low: float
+    high: float
+    mean_low: float
     """Lower limit of the mean M of the level."""
     text = Words(
         "{subgroup} ({n_patients}) are remembered more than the other {many} of the same class, by "
-        "{difference_nats:.3g} {loss_unit} on average ({low_nats:.3g} to {high_nats:.3g}, p {adjusted_p:p} after "
+        "{difference:.3g} {loss_unit} on average ({low:.3g} to {high:.3g}, p {adjusted_p:p} after "
         "correction)"
     )
     plain = Words("{many} with {subgroup_value} are remembered more than others with the same diagnosis or class")
@@ -258,8 +258,8 @@ class SubgroupAboveGate(SubgroupMoreExposed, code="subgroup-above-gate", bears_o
 
     text = Words(
         "{subgroup} ({n_patients}) are remembered more than the other {many} of the same class, by "
-        "{difference_nats:.3g} {loss_unit} on average ({low_nats:.3g} to {high_nats:.3g}, p {adjusted_p:p} after "
-        "correction), and their mean gap M reaches the gate, by the lower limit of its interval, {mean_low_nats:.3g} "
+        "{difference:.3g} {loss_unit} on average ({low:.3g} to {high:.3g}, p {adjusted_p:p} after "
+        "correction), and their mean gap M reaches the gate, by the lower limit of its interval, {mean_low:.3g} "
         "{loss_unit}"
     )
     plain = Words(

@@ -1,9 +1,8 @@
 """Numbers of a classifier audit: the content of ``summary.json`` and ``verdict.json``; tables are files of their own.
 
 Page, terminal, statement and comparison read these dataclasses, and `analysis` fills them; those of attacks are in
-`attack_numbers`. Losses and the gaps that M averages are in nats, of generators in SD (`ClassifierSummary.scale`); a
-name that ends in ``_nats`` holds either. A default applies where an older version, or a
-table of losses, has no value.
+`attack_numbers`. Losses and the gaps that M averages are in nats, of generators in SD (`ClassifierSummary.scale`). A
+default applies where an older version, or a table of losses, has no value.
 """
 
 from collections.abc import Mapping
@@ -119,7 +118,7 @@ class LookAlikes:
 class Noticeable:
     """The gap of one patient that is noticed in the class where least is."""
 
-    gap_nats: Annotated[float, Key("gap"), _GAP]
+    gap: Annotated[float, _GAP]
     """NaN or infinite where no simulated gap is found often enough."""
     label: str = ""
     stratum: str = ""
@@ -131,7 +130,7 @@ class Noticeable:
     high: float = nan
     probability: float = nan
     """Probability with which a noticeable gap is found."""
-    notice_nats: Annotated[float, Key("notice")] = nan
+    notice: float = nan
     """Gap that a pass must notice."""
 
     @property
@@ -161,19 +160,19 @@ class RarestAgainstTop:
 
     label_rarest: str = ""
     n_rarest: int | None = None
-    mean_rarest_nats: Annotated[float, Key("mean_rarest")] = nan
+    mean_rarest: float = nan
     label_top: str = ""
     n_top: int | None = None
-    mean_top_nats: Annotated[float, Key("mean_top")] = nan
-    difference_nats: Annotated[float, Key("difference")] = nan
-    low_nats: Annotated[float, Key("low")] = nan
-    high_nats: Annotated[float, Key("high")] = nan
+    mean_top: float = nan
+    difference: float = nan
+    low: float = nan
+    high: float = nan
     label_most_frequent: str = ""
     n_most_frequent: int | None = None
-    mean_most_frequent_nats: Annotated[float, Key("mean_most_frequent")] = nan
-    difference_most_frequent_nats: Annotated[float, Key("difference_most_frequent")] = nan
-    low_most_frequent_nats: Annotated[float, Key("low_most_frequent")] = nan
-    high_most_frequent_nats: Annotated[float, Key("high_most_frequent")] = nan
+    mean_most_frequent: float = nan
+    difference_most_frequent: float = nan
+    low_most_frequent: float = nan
+    high_most_frequent: float = nan
 
     @property
     def too_rare(self) -> bool:
@@ -193,9 +192,9 @@ class FindingsUtility:
     majority_share: float
     """Share of the commonest set of findings."""
     n_classes: int
-    loss_test_nats: Annotated[float, Key("loss_test")]
+    loss_test: float
     """Mean loss of all findings of an image."""
-    loss_guessing_nats: Annotated[float, Key("loss_guessing")]
+    loss_guessing: float
     """Mean loss of naming each finding by its frequency outside the test part."""
     beats_guessing: bool | None
     """Whether the lower 97.5 % limit of the mean difference lies above 0."""
@@ -203,7 +202,7 @@ class FindingsUtility:
     @property
     def words(self) -> str:
         """Return how good the models are and how good guessing is, in numbers."""
-        return f"loss of all findings {self.loss_test_nats:.2f} nats, by frequencies {self.loss_guessing_nats:.2f}"
+        return f"loss of all findings {self.loss_test:.2f} nats, by frequencies {self.loss_guessing:.2f}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,7 +435,7 @@ class Rule:
     level: float = VERDICT_LEVEL
     correction: str = VERDICT_CORRECTION
     power: float | None = None
-    notice_nats: Annotated[float | None, Key("notice")] = None
+    notice: float | None = None
     attack_gate: float | None = None
 
 
@@ -530,7 +529,7 @@ class SubgroupOutlook:
     subgroup: str
     n_patients: int | None
     """Number of scored patients; None where it is too small to be shown."""
-    noticeable_nats: Annotated[float, Key("noticeable")]
+    noticeable: float
     """Difference of the mean gap that would be noticed; NaN where nothing can be compared."""
 
 

@@ -162,7 +162,7 @@ def describe_classifier(run: FinishedAudit) -> AuditStatement:
         seeds=v.seeds,
         settings={"design": v.design, "protocol": v.protocol, "model": _network_name(s.models.model)}
         | settings_of_run(run.config, ("correction", "splits", "score_augmentations"))
-        | {"verdict_form": rule.form, "notice": rule.notice_nats, "attack_gate": rule.attack_gate, "scale": s.scale},
+        | {"verdict_form": rule.form, "notice": rule.notice, "attack_gate": rule.attack_gate, "scale": s.scale},
         versions=v.versions,
         run_sha256=run.sha256,
     )  # fmt: skip
@@ -181,7 +181,7 @@ def _refuse_other_settings(v: ClassifierVerdict, s: ClassifierSummary, name: str
             f"is of the verdict's own, at {LISTS['level']} with {LISTS['correction']}: issue the run's command again "
             "without --level and --correction"
         )
-    notice, attack_gate = v.rule.notice_nats, v.rule.attack_gate
+    notice, attack_gate = v.rule.notice, v.rule.attack_gate
     scale = s.units.loss_scale
     if v.status == PASS and notice is not None and notice > scale.notice:
         raise InputError(
@@ -359,7 +359,7 @@ def _limits(run: FinishedAudit, summary: ClassifierSummary) -> tuple[str, ...]:
     if run.kind != "losses" and summary.target is None:
         sentences.append("The recipe was audited, and no released file.")
     missed = "whatever the gap"
-    if noticeable is not None and isfinite(noticeable.gap_nats):
+    if noticeable is not None and isfinite(noticeable.gap):
         missed = f"up to {share_words(1 - POWER, 'patients')} with the noticeable gap, and more with a smaller one"
     sentences.append(f"Whoever is not flagged may be remembered all the same: {missed}.")
     return tuple(sentences)

@@ -42,9 +42,9 @@ class SomeTrainingsRemember(CheckReason, code="some-trainings-remember"):
     """Groups whose losses differ between twins in more single seeds than chance explains."""
 
     n_groups: int = 0
-    largest_nats: float
+    largest_gap: float
     text = Words(
-        "{place}{n_groups:{one}|{many}} not flagged with losses that differ between twins by up to {largest_nats:.2g} "
+        "{place}{n_groups:{one}|{many}} not flagged with losses that differ between twins by up to {largest_gap:.2g} "
         "{loss_unit} in single seeds, in more seeds than chance explains{in_seeds}: some trainings remember them, or "
         "it is wrong who was trained on what in some"
     )
@@ -55,20 +55,20 @@ class SomeTrainingsRemember(CheckReason, code="some-trainings-remember"):
 class LittlePower(CheckReason, code="little-power"):
     """Audit in which a group that some trainings remember could go unnoticed."""
 
-    half_nats: float
+    half_gap: float
     half_seeds: float
     half_cases: float
     half_needed: float
-    quarter_nats: float
+    quarter_gap: float
     quarter_seeds: float
     quarter_cases: float
     quarter_needed: float
     n_seeds: int
     by_models = True
     text = Words(
-        "{place}one {one} that some trainings remember could go unnoticed: {half_nats:.2g} {loss_unit} in "
+        "{place}one {one} that some trainings remember could go unnoticed: {half_gap:.2g} {loss_unit} in "
         "{half_seeds:.0f} of {n_seeds} trainings would have been noticed in {half_cases:.0f} of 100 cases "
-        "({half_needed:.0f} needed), {quarter_nats:.2g} {loss_unit} in {quarter_seeds:.0f} in {quarter_cases:.0f} "
+        "({half_needed:.0f} needed), {quarter_gap:.2g} {loss_unit} in {quarter_seeds:.0f} in {quarter_cases:.0f} "
         "({quarter_needed:.0f} needed)"
     )
     plain = Words("a single {one} that only some of the models remember could go unnoticed")
@@ -95,9 +95,9 @@ class LossesAtCeiling(CheckReason, code="losses-at-ceiling", gravity=Gravity.FIR
     """Losses that are clipped to a largest value."""
 
     n_groups: int
-    ceiling_nats: float
+    ceiling: float
     text = Words(
-        "losses end at a ceiling ({ceiling_nats:.4g} {loss_unit} at most), which several models or images share to the "
+        "losses end at a ceiling ({ceiling:.4g} {loss_unit} at most), which several models or images share to the "
         "last digit: the gap of {n_groups:{one}|{many}} with a loss there is not known"
     )
     plain = Words(
@@ -285,7 +285,7 @@ def _reason(check: Check, units: UnitNames, n_classes: int = 1) -> Reason:
     kind, ways = REASONS[check.reason], ()
     assert issubclass(kind, CheckReason)
     if kind.by_models:
-        needed, noticed = (check.numbers.get(name, math.inf) for name in ("models_needed", "noticed_nats"))
+        needed, noticed = (check.numbers.get(name, math.inf) for name in ("models_needed", "noticed_gap"))
         claims = (SmallerClaim(claim=Claim.NOTICE, value=rounded_up(noticed)),) if math.isfinite(noticed) else ()
         ways = (Ways((models_remedy(needed, check.label if n_classes == 1 else ""),), claims),)
     numbers = {

@@ -33,7 +33,7 @@ def models_remedy(needed: float, label: str = "") -> Remedy:
 class ClassFails(ClassReason, code="class-fails", bears_on=FAIL):
     """Class with flagged groups, or with a mean M above the gate."""
 
-    low_nats: float = math.nan
+    low: float = math.nan
     """Lower limit of the mean M where it lies in the gate's tier or above; NaN where it does not."""
     gate: str
     n_flagged: int
@@ -41,17 +41,17 @@ class ClassFails(ClassReason, code="class-fails", bears_on=FAIL):
     @property
     def severity(self) -> tuple[float, int]:
         """Place in the order of severity: the furthest above the gate first, then the most flagged."""
-        return math.inf if math.isnan(self.low_nats) else -self.low_nats, -self.n_flagged
+        return math.inf if math.isnan(self.low) else -self.low, -self.n_flagged
 
     def _joined(self, mean: str, flagged: str) -> str:
-        parts = ([] if math.isnan(self.low_nats) else [mean]) + ([flagged] if self.n_flagged else [])
+        parts = ([] if math.isnan(self.low) else [mean]) + ([flagged] if self.n_flagged else [])
         return ", and ".join(parts)
 
     @Words
     def text(self) -> str:
         gate = self.units.loss_scale.gates[self.gate]
         where = f"above {gate}" if self.gate == "high" else f"at or above {gate}"
-        limit = format_against_gates(self.low_nats, gate, digits=3, kind="g")
+        limit = format_against_gates(self.low, gate, digits=3, kind="g")
         mean = f"its mean gap M is {where} {self.units.loss_unit}, by the lower limit of its interval, {limit}"
         flagged = f"{self.units.count(self.n_flagged)} {'is' if self.n_flagged == 1 else 'are'} flagged"
         return f"{self.of_class}: {self._joined(mean, flagged)}"
@@ -124,27 +124,25 @@ class NoMeanInterval(ClassReason, code="no-mean-interval"):
 class GateInInterval(ClassReason, code="gate-in-interval"):
     """Class whose interval of the mean M contains the gate."""
 
-    low_nats: float
-    high_nats: float
+    low: float
+    high: float
     gate: str
     plain = Words("{of_class}: whether its images are remembered on average was measured too roughly to decide")
 
     @Words
     def text(self) -> str:
         gate = self.units.loss_scale.gates[self.gate]
-        limits = " to ".join(
-            format_against_gates(limit, gate, digits=3, kind="g") for limit in (self.low_nats, self.high_nats)
-        )
+        limits = " to ".join(format_against_gates(limit, gate, digits=3, kind="g") for limit in (self.low, self.high))
         return f"{self.of_class}: the interval of its mean gap M, {limits} {self.units.loss_unit}, contains {gate}"
 
 
 class MeanBelowZero(ClassReason, code="mean-below-zero"):
     """Class whose models are worse on what they were trained on."""
 
-    low_nats: float
-    high_nats: float
+    low: float
+    high: float
     text = Words(
-        "{of_class}: its mean gap M is surely below 0 ({low_nats:.3g} to {high_nats:.3g} {loss_unit}): the models that "
+        "{of_class}: its mean gap M is surely below 0 ({low:.3g} to {high:.3g} {loss_unit}): the models that "
         "were trained on an image {verb} it worse, which no training does"
     )
     plain = Words(
@@ -196,9 +194,9 @@ class NoRoom(ClassReason, code="no-room-on-list"):
 class LittleNoticed(ClassReason, code="little-noticed"):
     """Class in which a single remembered group could go unnoticed."""
 
-    gap_nats: float
+    gap: float
     """Gap that is noticed with probability `POWER`; infinite where no gap is."""
-    notice_nats: float
+    notice: float
     """Gap that a pass must notice."""
     power: float
     """Probability of noticing that gap in the stratum where it is smallest; NaN where it is not known."""
@@ -207,7 +205,7 @@ class LittleNoticed(ClassReason, code="little-noticed"):
 
     @Words
     def text(self) -> str:
-        gap, notice, one, unit = self.gap_nats, self.notice_nats, self.units.one, self.units.loss_unit
+        gap, notice, one, unit = self.gap, self.notice, self.units.one, self.units.loss_unit
         among = f", {words}" if (words := stratum_words(self.stratum, self.units)) else ""
         if math.isinf(gap):
             return (
@@ -237,7 +235,7 @@ class PowerOfPass(Reason, code="power-of-pass", bears_on=SUPPORT):
     """Pass: what the audit would have noticed of a single group."""
 
     label: str
-    gap_nats: float
+    gap: float
     simulated: tuple[float, float, float] | None
     """Power at the gap, with its lower and upper limit."""
     stratum: str
@@ -249,14 +247,14 @@ class PowerOfPass(Reason, code="power-of-pass", bears_on=SUPPORT):
     @Words
     def text(self) -> str:
         label = one_line(self.label, 80)
-        return power_sentence(self.gap_nats, self.simulated, self.units, label, self.stratum, self.strata)
+        return power_sentence(self.gap, self.simulated, self.units, label, self.stratum, self.strata)
 
 
 class MeansBelowGate(Reason, code="means-below-gate", bears_on=SUPPORT):
     """Pass: every class's mean M lies below the gate."""
 
-    gate_nats: float
-    text = Words("the mean gap M of every class is below {gate_nats} {loss_unit}, by the upper limit of its interval")
+    gate: float
+    text = Words("the mean gap M of every class is below {gate} {loss_unit}, by the upper limit of its interval")
     plain = Words("in no class are images remembered on average")
 
 

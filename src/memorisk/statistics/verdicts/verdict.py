@@ -177,13 +177,13 @@ def decide(
     chance, low, high = (worst.get(f"noticeable_{k}") for k in ("power", "low", "high"))
     power = PowerOfPass(
         label=str(worst["label"]),
-        gap_nats=worst["noticeable_gap"],
+        gap=worst["noticeable_gap"],
         simulated=None if chance is None or low is None or high is None else (chance, low, high),
         stratum=str(worst.get("noticeable_stratum", "")),
         strata=noticeable_by_stratum(table),
         units=units,
     )
-    support = NoneFlagged(units=units), power, MeansBelowGate(gate_nats=gates[gate], units=units)
+    support = NoneFlagged(units=units), power, MeansBelowGate(gate=gates[gate], units=units)
     return Decision(PASS, gate, (*support, *limits), [], tiers=tiers)
 
 
@@ -232,7 +232,7 @@ def _failure(row: dict[str, Any], gate: str, units: UnitNames, few: bool) -> Cla
     if not above and flagged <= 0:
         return None
     return ClassFails(
-        label=str(row["label"]), low_nats=low if above else math.nan, gate=gate, n_flagged=flagged, units=units
+        label=str(row["label"]), low=low if above else math.nan, gate=gate, n_flagged=flagged, units=units
     )
 
 
@@ -249,9 +249,9 @@ def _doubts(
         yield NoMeanInterval(label=label, units=units)
     elif not high < units.loss_scale.gates[gate]:
         ways = (Ways((models_remedy(_for_interval(row, units.loss_scale.gates[gate], n_seeds), label),)),)
-        yield GateInInterval(label=label, low_nats=low, high_nats=high, gate=gate, units=units, ways=ways)
+        yield GateInInterval(label=label, low=low, high=high, gate=gate, units=units, ways=ways)
     if high + (high - low) / 2 < 0:
-        yield MeanBelowZero(label=label, low_nats=low, high_nats=high, units=units)
+        yield MeanBelowZero(label=label, low=low, high=high, units=units)
     if unnoticed := _unnoticed(row, notice, units, _to_notice(row, flips, design, n_seeds)):
         yield unnoticed
 
@@ -295,9 +295,7 @@ def _unnoticed(row: dict[str, Any], notice: float, units: UnitNames, ways: tuple
     if not gap > notice and power >= PASS_POWER:
         return None
     stratum = str(row.get("noticeable_stratum", ""))
-    return LittleNoticed(
-        label=label, gap_nats=gap, notice_nats=notice, power=power, stratum=stratum, units=units, ways=ways
-    )
+    return LittleNoticed(label=label, gap=gap, notice=notice, power=power, stratum=stratum, units=units, ways=ways)
 
 
 def _to_notice(row: dict[str, Any], flips: bool, design: str, n_seeds: int) -> tuple[Ways, ...]:

@@ -256,8 +256,8 @@ def target_section(reading: ResultView) -> list[Block]:
         "Test images": target.n_non_members,
         "Accuracy on the images it was trained on": target.accuracy_members,
         "Accuracy on the test part": target.accuracy_test,
-        "Mean loss on the images it was trained on": target.loss_members_nats,
-        "Mean loss on the test part": target.loss_test_nats,
+        "Mean loss on the images it was trained on": target.loss_members,
+        "Mean loss on the test part": target.loss_test,
         _EXPLAINED: target.explained,
     }
     unknown = (_EXPLAINED,) if reading.scale.of_answers else described

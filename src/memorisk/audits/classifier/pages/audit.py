@@ -182,7 +182,7 @@ def _unnoticed(reading: ResultView) -> list[str]:
     noticeable, untested, sentences = reading.summary.noticeable, reading.untestable(), list[str]()
     if noticeable is not None:
         text = power_sentence(
-            noticeable.gap_nats,
+            noticeable.gap,
             noticeable.simulated,
             reading.summary.units,
             noticeable.label,
@@ -225,9 +225,9 @@ def _sentences(reading: ResultView) -> list[Text]:
 def _looser_gate(reading: ResultView) -> str:
     """Name what the gate lets through beyond its defaults by the user's settings."""
     rule, scale, allowances = reading.verdict.rule, reading.scale, []
-    if rule.notice_nats is not None and rule.notice_nats > scale.notice:
+    if rule.notice is not None and rule.notice > scale.notice:
         allowances.append(
-            f"a single {reading.unit} must be noticed only from a gap of {rule.notice_nats:g} {scale.unit} on "
+            f"a single {reading.unit} must be noticed only from a gap of {rule.notice:g} {scale.unit} on "
             f"(--notice, by default {scale.notice:g})"
         )
     if rule.attack_gate is not None and rule.attack_gate > ATTACK_GATE:
@@ -497,8 +497,8 @@ def _utility(utility: Utility | None) -> str:
     if isinstance(utility, FindingsUtility):
         return (
             "On the test part the audited models' loss of all findings of an image is "
-            f"{utility.loss_test_nats:.2f} nats; naming each finding by its frequency would give "
-            f"{utility.loss_guessing_nats:.2f}."
+            f"{utility.loss_test:.2f} nats; naming each finding by its frequency would give "
+            f"{utility.loss_guessing:.2f}."
         )
     if (
         utility is None

@@ -241,14 +241,14 @@ def rarest_sentence(pair: RarestAgainstTop) -> Text:
         pair: The rarest class beside the others.
     """
     rarest, top = Name(pair.label_rarest), Name(pair.label_top)
-    size = _size(pair.n_rarest, pair.mean_rarest_nats)
+    size = _size(pair.n_rarest, pair.mean_rarest)
     if pair.too_rare:
         return ["The rarest class, ", rarest, size, ", has too few images to be compared with others."]
     if pair.label_rarest == pair.label_top:
         return ["The rarest class, ", rarest, size, ", is also the most memorized one.", *_beside_most_frequent(pair)]
     pieces: list[Inline] = ["The rarest class, ", rarest, size, ", is not the most memorized; "]
-    pieces += [top, _size(pair.n_top, pair.mean_top_nats), " is."]
-    difference, low, high = pair.difference_nats, pair.low_nats, pair.high_nats
+    pieces += [top, _size(pair.n_top, pair.mean_top), " is."]
+    difference, low, high = pair.difference, pair.low, pair.high
     if isnan(difference):
         return pieces
     pieces.append(f" Their means differ by {decimal(abs(difference))}")
@@ -263,12 +263,12 @@ def _beside_most_frequent(pair: RarestAgainstTop) -> list[Inline]:
     """Say by how much the mean of the rarest class differs from that of the most frequent one, if there is one."""
     pieces: list[Inline] = []
     difference, low, high = (
-        pair.difference_most_frequent_nats,
-        pair.low_most_frequent_nats,
-        pair.high_most_frequent_nats,
+        pair.difference_most_frequent,
+        pair.low_most_frequent,
+        pair.high_most_frequent,
     )
     if not isnan(difference):
-        size = _size(pair.n_most_frequent, pair.mean_most_frequent_nats)
+        size = _size(pair.n_most_frequent, pair.mean_most_frequent)
         pieces = [" Its mean differs from that of the most frequent class, ", Name(pair.label_most_frequent), size]
         pieces.append(f", by {decimal(difference)}")
         if not isnan(low) and not isnan(high):

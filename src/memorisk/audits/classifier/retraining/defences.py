@@ -253,7 +253,7 @@ def defence_table(folder: Path, results: dict[str, Result], axis: Axis = REGIMES
         n_flagged = int(np.asarray(result.per_class["verdict_flagged"]).sum())
         row |= {"flagged": number_flagged(result.per_class, n_flagged)}
         noticeable = ClassifierVerdict.read(result.verdict).noticeable
-        row |= {"noticeable_gap": nan if noticeable is None else noticeable.gap_nats}
+        row |= {"noticeable_gap": nan if noticeable is None else noticeable.gap}
         row |= _shares(result, results[first], level, same=name == first)
         both = everyone_before.index.intersection(everyone_here.index)
         own, others = everyone_here.loc[both].to_numpy(), everyone_before.loc[both].to_numpy()

@@ -59,7 +59,7 @@ class ListPower:
     """Power of the verdict's list of a class to notice one patient; NaN without a list."""
 
     room: float = nan
-    gap_nats: float = nan
+    gap: float = nan
     """Noticeable gap, in the stratum where least is noticed."""
     stratum: str = ""
     """Name of that stratum (`noticeable_gap.STRATA`)."""
@@ -107,8 +107,8 @@ class ClassFindings:
         median: Median M over groups.
         trimmed: Trimmed mean of M over groups.
         tier: Tier by the mean.
-        test_mean_nats: Mean gain of unseen images.
-        excess: Mean M less ``test_mean_nats``, where the design needs it.
+        test_mean: Mean gain of unseen images.
+        excess: Mean M less ``test_mean``, where the design needs it.
         blocked: Reason why no p-values may be given; empty where they may.
         prerequisite_p: p-value of the check that unseen canaries look like test images.
         groups: Rows of ``per_group``.
@@ -127,7 +127,7 @@ class ClassFindings:
     median: Interval
     trimmed: Interval
     tier: str
-    test_mean_nats: float
+    test_mean: float
     excess: Interval
     blocked: str
     prerequisite_p: float
@@ -163,7 +163,7 @@ class ClassFindings:
             "why_not": lists.why_not,
             "prerequisite_p": self.prerequisite_p,
             "room": lists.power.room,
-            "noticeable_gap": lists.power.gap_nats,
+            "noticeable_gap": lists.power.gap,
             "noticeable_stratum": lists.power.stratum,
             **{f"noticeable_gap_{stratum}": lists.power.strata.get(stratum, nan) for stratum in STRATA},
             "noticeable_power": lists.power.power,
@@ -173,10 +173,10 @@ class ClassFindings:
             "models_needed": lists.power.models_needed,
             "verdict_flagged": lists.n_verdict_flagged,
             "blocked": self.blocked,
-            "test_mean": self.test_mean_nats,
+            "test_mean": self.test_mean,
             **_columns(self.excess, "excess", "excess_"),
             "uneven": lists.n_uneven,
-            "uneven_largest": nan if lists.uneven is None else lists.uneven.numbers.get("largest_nats", nan),
+            "uneven_largest": nan if lists.uneven is None else lists.uneven.numbers.get("largest_gap", nan),
             "uneven_power": nan if lists.uneven is None else lists.uneven.power,
         }
 
@@ -239,7 +239,7 @@ def audit_class(
         median=jackknife_interval(table, "median"),
         trimmed=jackknife_interval(table, "trimmed_mean"),
         tier=tier(mean.estimate, len(table), scale),
-        test_mean_nats=float(unseen.mean()) if unseen.size else nan,
+        test_mean=float(unseen.mean()) if unseen.size else nan,
         excess=_excess(evidence, table, unseen, mean),
         blocked=why_not or "",
         prerequisite_p=prerequisite_p,
@@ -348,7 +348,7 @@ def _with_models_for_uneven(
     seeds = uneven_seeds_needed(samples, notice=notice, flip=flip, seed=seed)
     needed = {} if seeds is None else {"models_needed": 2.0 * seeds}
     if seeds is None and (gap := uneven_gap_noticed(samples, above=notice, flip=flip, seed=seed)) is not None:
-        needed = {"noticed_nats": gap}
+        needed = {"noticed_gap": gap}
     noted = []
     for finding, lacks in zip(findings, weak, strict=True):
         check = finding.lists.uneven
@@ -367,7 +367,7 @@ def _uneven_check(finding: ClassFindings, gaps: UnevenGaps, uneven: np.ndarray, 
         largest = float(gaps.largest[uneven].max())
         groups = np.unique(sample.group)[uneven]
         exchanged = (sample.own[:, np.isin(sample.group, groups)] <= -largest / 2).any(axis=1)
-        numbers = {"n_groups": float(uneven.sum()), "largest_nats": largest}
+        numbers = {"n_groups": float(uneven.sum()), "largest_gap": largest}
         affected = tuple(int(seed) for seed in seeds[exchanged])
         return replace(check, outcome=NOTICED, reason="some-trainings-remember", numbers=numbers, seeds=affected)
     if gaps.reason:
@@ -375,7 +375,7 @@ def _uneven_check(finding: ClassFindings, gaps: UnevenGaps, uneven: np.ndarray, 
     half, quarter = gaps.powers
     numbers = {"n_seeds": float(len(seeds)), "half_needed": 100 * PASS_POWER, "quarter_needed": 100 * POWER}
     for name, power_ in (("half", half), ("quarter", quarter)):
-        numbers |= {f"{name}_nats": power_.gap, f"{name}_seeds": power_.n_seeds, f"{name}_cases": 100 * power_.power}
+        numbers |= {f"{name}_gap": power_.gap, f"{name}_seeds": power_.n_seeds, f"{name}_cases": 100 * power_.power}
     check = replace(check, power=min(half.power, quarter.power), numbers=numbers)
     if gaps.is_powerful:
         return replace(check, outcome=NOTHING)
@@ -403,7 +403,7 @@ def _list_power(
     needed = nan if seeds is None else 2.0 * seeds
     return ListPower(
         room=gap.room,
-        gap_nats=worst.gap,
+        gap=worst.gap,
         stratum=worst.stratum,
         strata={stratum.stratum: stratum.gap for stratum in gap.strata},
         power=worst.power,

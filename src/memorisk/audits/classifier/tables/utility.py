@@ -77,8 +77,8 @@ def _loss_beside_frequencies(evidence: Evidence) -> FindingsUtility:
         test_accuracy=float(right.mean()),
         majority_share=float(counts.max() / test.sum()),
         n_classes=len(findings),
-        loss_test_nats=float((guessed - each).mean()),
-        loss_guessing_nats=float(guessed.mean()),
+        loss_test=float((guessed - each).mean()),
+        loss_guessing=float(guessed.mean()),
         beats_guessing=None if low is None else bool(low > 0),
     )
 
