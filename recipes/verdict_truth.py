@@ -313,31 +313,47 @@ def measured(
         ceiling = np.quantile(np.concatenate([loss_a, loss_b]), 1 - world.clipped)
         loss_a, loss_b = np.minimum(loss_a, ceiling), np.minimum(loss_b, ceiling)
     if world.half_precision:
-        loss_a, loss_b = (-np.log(np.exp(-loss).astype(np.float16).astype(float)) for loss in (loss_a, loss_b))
+        least = float(np.finfo(np.float16).smallest_subnormal)  # a table of infinite losses is refused
+        halves = (np.exp(-loss).astype(np.float16).astype(float) for loss in (loss_a, loss_b))
+        loss_a, loss_b = (-np.log(np.maximum(probability, least)) for probability in halves)
     if world.decimals:
         loss_a, loss_b = loss_a.round(world.decimals), loss_b.round(world.decimals)
     return loss_a, loss_b
 
 
-def judged(evidence: Evidence, options: AnalysisOptions, *, advise: bool = False) -> tuple[Decision, float]:
+def judged(
+    evidence: Evidence, options: AnalysisOptions, *, context: Context | None = None, advise: bool = False
+) -> tuple[Decision, float]:
     """The verdict, and the largest noticeable gap.
 
     Attacks are left out where the classes fail already: they could add a reason, but change nothing.
+
+    Args:
+        evidence: Score table.
+        options: Settings of the analysis.
+        context: What the scores do not say; that of a classifier where it is not given.
+        advise: Whether the number of models of a pass is computed.
     """
-    context = Context(design=evidence.design)
+    context = context or Context(design=evidence.design)
+    units = replace(GROUP_NAMES, scale=context.scale)
     checks = design_checks(evidence, context)
     findings = class_findings(evidence, options, context, checks, advise=advise)
     checks += [f.lists.uneven for f in findings if f.lists.uneven is not None]
-    doubts = check_reasons(checks, GROUP_NAMES)
+    doubts = check_reasons(checks, units)
     table = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
-    rule = {"notice": options.notice, "n_seeds": len(evidence.seeds), "flips": not is_asymmetric(evidence)}
+    rule = {
+        "notice": options.notice,
+        "units": units,
+        "n_seeds": len(evidence.seeds),
+        "flips": not is_asymmetric(evidence),
+    }
     decision = decide(verdict_table(table), **rule, findings=doubts)
     if decision.status != FAIL and not any(check.voids for check in checks):
         scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
         rows = attack_rows(evidence, scored, {ALL: evidence.items.whole}, options.attack_gate)
         tried, n_groups = attacks_for_verdict(rows, None, True, {}), len(np.unique(evidence.items.group.astype(str)))
-        found = attack_findings(tried, options.attack_gate, GROUP_NAMES, n_groups)
-        found += look_alike_reasons(equal_losses(evidence), GROUP_NAMES)
+        found = attack_findings(tried, options.attack_gate, units, n_groups)
+        found += look_alike_reasons(equal_losses(evidence), units)
         decision = decide(verdict_table(table), **rule, findings=[*doubts, *found])
     return decision, float(table["noticeable_gap"].max())
 

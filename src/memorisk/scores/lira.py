@@ -4,7 +4,8 @@ The statistic is ``phi = log p_y - log(1 - p_y)`` (`memorization.logit_margin`).
 two Gaussians, of models that saw it (IN) and of models that did not (OUT):
 
 * online: ``log N(phi; c_in, s_in) - log N(phi; c_out, s_out)``;
-* offline: ``log P(N(c_out, s_out) <= phi)``, which needs OUT references only.
+* offline: ``P(N(c_out, s_out) <= phi)``, which needs OUT references only. The score is its argument
+  ``(phi - c_out) / s_out``: the same order, and no ties where the probability rounds to 1.
 
 ``c`` is the mean or the median of the image's references. Published code shares one name between
 several conventions for ``c`` and ``s``; here both are explicit options. The spreads, one value per side, with x
@@ -25,7 +26,6 @@ density; here it is the one-sided probability of their paper. Rules on numbers o
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, unknown_name
@@ -68,8 +68,6 @@ def lira_scores(
 ) -> FloatArray:
     """Score the membership of every image in the target's training set; the head of this module has the formulas.
 
-    The offline score is 0 to the last bit above 38 standard deviations, where images tie.
-
     Args:
         target: Value phi of the model attacked, [N]; NaN for images not to be scored.
         refs_in: Values phi of reference models that saw the image, [R, N], NaN = not available. Not used offline.
@@ -91,7 +89,7 @@ def lira_scores(
 
     Example:
         >>> lira_scores([1.0], None, [[0.0], [1.0], [2.0]], mode="offline", allow_small=True).round(3).tolist()
-        [-0.693]
+        [0.0]
     """
     phi = np.asarray(target, dtype=np.float64)
     _check_options(mode, centre, variance)
@@ -112,7 +110,7 @@ def lira_scores(
     gaussians = [(fit.centre[scored], _spread(fit, scored, variance)) for fit in fits]
     c_out, s_out = gaussians[0]
     if mode == "offline":
-        score[scored] = scipy.special.log_ndtr((x - c_out) / s_out)
+        score[scored] = (x - c_out) / s_out
     else:
         c_in, s_in = gaussians[1]
         log_ratio = 0.5 * (np.square((x - c_out) / s_out) - np.square((x - c_in) / s_in)) + np.log(s_out / s_in)

@@ -138,6 +138,18 @@ def test_the_given_model_is_judged_by_class_too():
     assert "60 patients, this one model" in failed.text
 
 
+def test_an_attack_on_the_given_model_that_separates_in_reverse_is_a_doubt():
+    secmi = replace(QUIET, name="SecMI", auc=0.14, low=0.09, high=0.2, of_target=True)
+    (doubt,) = judged(replace(QUIET, of_target=True), secmi)
+    assert doubt.bears_on is DOUBT
+    assert doubt.text == (
+        "an attack may separate members from others in reverse, by AUC 0.4 or less (0.5 is guessing): SecMI on the "
+        "given model, AUC 0.14 (0.09 to 0.20)"
+    )
+    assert judged(replace(QUIET, of_target=True, low=0.41)) == []
+    assert judged(replace(secmi, of_target=False)) == []  # twins: a check of their own looks at members' losses
+
+
 def test_intervals_of_two_trainings_neither_fail_nor_pass_the_twins():
     (found,) = judged(replace(SURE, conditional=True, n_models=2))
     assert found.bears_on == DOUBT

@@ -5,7 +5,7 @@ A table has the columns of a score table (`audits.classifier.evidence`) with the
 | column | type | meaning |
 |---|---|---|
 | level | text or number | noise level of the row; each model then has one row per image, label and level |
-| trivial | number above 0 | error of a trivial prediction of the same noise, such as its mean, 0 |
+| trivial | number above 0 | error of a trivial prediction of the same noise: the best linear one from the noisy image |
 
 The label may be left out. What follows is the analysis of a classifier, in another unit.
 """
@@ -56,26 +56,11 @@ def denoising_evidence(table: pd.DataFrame) -> tuple[Evidence, DenoisingUtility 
                 f"levels {one_line(names[0], 40)} and {one_line(name, 40)} hold different images, models or members: "
                 "each model needs one row per image, label and level"
             )
-    evidence = joined_evidence(levels)
-    return evidence, _explained(table, levels) if TRIVIAL in table else None, len(levels)
-
-
-def joined_evidence(levels: Sequence[Evidence]) -> Evidence:
-    """Join the losses of noise levels, weighted by the gaps of images of the test part.
-
-    Args:
-        levels: Score table of each level, of the same items and models.
-
-    Returns:
-        Score table whose losses count standard deviations of the gaps of unseen images.
-
-    Raises:
-        InputError: As `level_weights`.
-    """
     loss_a, loss_b = (np.stack([getattr(level, name) for level in levels], axis=1) for name in ("loss_a", "loss_b"))
     weights = level_weights(loss_a, loss_b, levels[0].items.split == "test")
     a, b = joined_losses(loss_a, weights), joined_losses(loss_b, weights)
-    return replace(levels[0], loss_a=a, loss_b=b, margin_a=-a, margin_b=-b)
+    evidence = replace(levels[0], loss_a=a, loss_b=b, margin_a=-a, margin_b=-b)
+    return evidence, _explained(parts, evidence, weights) if TRIVIAL in table else None, len(levels)
 
 
 def _rows_of(evidence: Evidence) -> tuple[bytes | tuple[str, ...], ...]:
@@ -85,20 +70,26 @@ def _rows_of(evidence: Evidence) -> tuple[bytes | tuple[str, ...], ...]:
     return (*texts, evidence.seeds.tobytes(), evidence.member_a.tobytes(), evidence.member_b.tobytes())
 
 
-def _explained(table: pd.DataFrame, levels: Sequence[Evidence]) -> DenoisingUtility:
-    """Compare the errors on the test part, summed over levels, with those of the trivial prediction.
+def _explained(parts: Sequence[pd.DataFrame], evidence: Evidence, weights: np.ndarray) -> DenoisingUtility:
+    """Compare the errors on the test part, joined as the losses are, with those of the trivial prediction.
+
+    Args:
+        parts: Table of each level.
+        evidence: Score table with joined losses.
+        weights: Weight of each level.
 
     Raises:
         InputError: An error of the trivial prediction is not a number above 0.
     """
-    trivial = np.asarray(pd.to_numeric(table[TRIVIAL], errors="coerce"), dtype=np.float64)
-    if not (np.isfinite(trivial) & (trivial > 0)).all():
-        raise InputError(f"column {TRIVIAL} holds values that are not numbers above 0; leave it out, or correct it")
-    items = levels[0].items
+    items = evidence.items
     test = items.split == "test"
     of_items = pd.MultiIndex.from_arrays([items.image[test], items.label[test]])
-    of_rows = pd.MultiIndex.from_arrays([table["image"].astype(str), table["label"].astype(str)])
-    row = of_items.get_indexer(of_rows)
-    least = np.bincount(row[row >= 0], weights=trivial[row >= 0], minlength=len(of_items))
-    error = np.sum([np.concatenate([level.loss_a, level.loss_b])[:, test] for level in levels], axis=0)
-    return denoising_utility(error, least / (2 * len(levels[0].seeds)), items.group[test].astype(str))
+    least = np.zeros(len(of_items))
+    for part, weight in zip(parts, weights, strict=True):
+        trivial = np.asarray(pd.to_numeric(part[TRIVIAL], errors="coerce"), dtype=np.float64)
+        if not (np.isfinite(trivial) & (trivial > 0)).all():
+            raise InputError(f"column {TRIVIAL} holds values that are not numbers above 0; leave it out, or correct it")
+        row = of_items.get_indexer(pd.MultiIndex.from_arrays([part["image"].astype(str), part["label"].astype(str)]))
+        least += weight * np.bincount(row[row >= 0], weights=trivial[row >= 0], minlength=len(of_items))
+    error = np.concatenate([evidence.loss_a, evidence.loss_b])[:, test]
+    return denoising_utility(error, least / (2 * len(evidence.seeds)), items.group[test].astype(str))

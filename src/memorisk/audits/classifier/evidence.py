@@ -99,6 +99,7 @@ class Evidence:
         member_a: Whether A was trained on the item, [S, I].
         member_b: Whether B was trained on the item, [S, I].
         assigned: Sign that the design would have given, [S, I], in a placebo; None where it is read from membership.
+        scale: Name of the scale of the losses (`statistics.verdicts.scales.SCALES`).
     """
 
     items: Items
@@ -113,6 +114,7 @@ class Evidence:
     member_a: np.ndarray
     member_b: np.ndarray
     assigned: np.ndarray | None = None
+    scale: str = CROSS_ENTROPY.name
 
     @property
     def sign(self) -> np.ndarray:
@@ -220,7 +222,7 @@ def evidence_from_table(table: pd.DataFrame, scale: LossScale = CROSS_ENTROPY) -
                 column[place] = rows[name].to_numpy()
                 halves[f"{name}_{half}"].append(column)
     matrices = {n: np.stack(v) for n, v in halves.items()}
-    evidence = Evidence(items, seeds, _design_of(items, matrices, design_roles), **matrices)
+    evidence = Evidence(items, seeds, _design_of(items, matrices, design_roles), **matrices, scale=scale.name)
     _check_membership(evidence)
     return evidence
 
@@ -357,6 +359,7 @@ def stack_evidence(
     seeds: Sequence[int],
     halves: Iterable[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]],
     assigned: np.ndarray | None = None,
+    scale: LossScale = CROSS_ENTROPY,
 ) -> Evidence:
     """Return evidence from per-model columns: per seed the pair of A's and B's ``loss, margin, correct, member``."""
     rows: dict[str, list[np.ndarray]] = {n: [] for n in _MATRICES}
@@ -365,7 +368,7 @@ def stack_evidence(
             for name in ("loss", "margin", "correct", "member"):
                 rows[f"{name}_{half}"].append(columns[name])
     matrices = {n: np.stack(v) for n, v in rows.items()}
-    return Evidence(items, np.asarray(seeds), design, **matrices, assigned=assigned)
+    return Evidence(items, np.asarray(seeds), design, **matrices, assigned=assigned, scale=scale.name)
 
 
 @dataclass(frozen=True, kw_only=True)

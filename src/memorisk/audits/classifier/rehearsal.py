@@ -262,7 +262,7 @@ def honest_evidence(plan: Plan, draw: int, pilot: Evidence | None = None, scale:
         (columns(d.rows_a, level - own / 2), columns(d.rows_b, level + own / 2))
         for d, own in zip(plan.designs, noise, strict=True)
     )
-    return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
+    return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves, scale=scale)
 
 
 def measured_noise(pilot: Evidence, n_seeds: int, rng: np.random.Generator) -> np.ndarray:

@@ -7,9 +7,13 @@ attack, and each must have an AUC whose interval contains 0.5:
 * *blind*: a probe of the images alone, without any model;
 * *twins that saw neither side*: their loss on patients that they did not see (`classifier.target.attacks`);
 * *permuted membership*: the generator's loss where membership is exchanged among the patients of each class. It is at
-  0.5 but for a class that is more frequent among members, and so tests the computation as well.
+  0.5 but for a class that is more frequent among members, and otherwise tests the computation alone.
 
-The three intervals hold together at 95 % (Bonferroni), so that chance alone fails a control in 5 % of audits.
+The intervals of the first two hold together at 95 % (Bonferroni), so that chance alone fails one in 5 % of audits.
+The blind probe is judged under the null: its limits lie as far from its AUC as chance takes a probe without signal
+from 0.5 (`statistics.memorization.probes.chance_band`). An interval about the AUC itself is so wide near 1 that a
+probe with an AUC of 0.98 would count as chance. Where the band of chance is wider than `WIDEST_BAND`, the probe could
+not look.
 """
 
 import numpy as np
@@ -17,10 +21,12 @@ import numpy as np
 from memorisk.audits.classifier.attack_numbers import ALL, PERMUTED, AttackAuc, AttackCounts, AttackNumbers, SureRate
 from memorisk.audits.classifier.tables.attacks import AttackScores, attack_row
 from memorisk.scores.twin_attacks import MEMBER, NON_MEMBER
-from memorisk.statistics.memorization.probes import N_FOLDS, fold_auroc, out_of_fold_scores, probe_folds
+from memorisk.statistics.memorization.probes import N_FOLDS, chance_band, fold_auroc, out_of_fold_scores, probe_folds
 
-CONTROL_LEVEL = 1 - 0.05 / 3
+CONTROL_LEVEL = 1 - 0.05 / 2
 """Confidence level of the interval of each control."""
+WIDEST_BAND = 0.25
+"""Largest distance from 0.5 that chance may give a blind probe: beyond it, sources that differ plainly look alike."""
 CELLS = 8
 """Number of cells of a thumbnail along each side."""
 _AT_ONCE = 1024
@@ -69,8 +75,8 @@ def blind_control(features: np.ndarray, member: np.ndarray, label: np.ndarray, g
         group: Patient of each image, [N].
 
     Returns:
-        AUC with its interval over patients (`statistics.memorization.probes`); NaN where either side has fewer
-        patients than there are folds.
+        AUC with the band of chance about it (`statistics.memorization.probes`); NaN where either side has too few
+        patients for the probe to find anything.
     """
     patients, first, place = np.unique(group.astype(str), return_index=True, return_inverse=True)
     truth = member[first]
@@ -79,13 +85,17 @@ def blind_control(features: np.ndarray, member: np.ndarray, label: np.ndarray, g
         n_member_groups=int(truth.sum()), n_non_member_groups=int((~truth).sum()), n_models=1, n_seeds=1,
     )  # fmt: skip
     numbers = {"rate": SureRate(), "counts": counts, "conditional": True, "control": True}
-    if min(counts.n_members, counts.n_non_members) < N_FOLDS:
-        return AttackNumbers(auc=AttackAuc(), note=f"not measurable: it needs {N_FOLDS} patients a side", **numbers)
+    few = min(counts.n_members, counts.n_non_members)
+    if few < N_FOLDS or chance_band(counts.n_members, counts.n_non_members, CONTROL_LEVEL) > WIDEST_BAND:
+        note = "not measurable: with so few patients chance alone gives a probe of the images any AUC"
+        return AttackNumbers(auc=AttackAuc(), note=note, **numbers)
     fold = probe_folds(member, label, group)
     scores = out_of_fold_scores(features, member, fold)
     of_patients = np.bincount(place, scores) / np.bincount(place)
-    interval, _ = fold_auroc(of_patients, truth, patients, fold[first], level=CONTROL_LEVEL)
-    return AttackNumbers(auc=AttackAuc(estimate=interval.estimate, low=interval.low, high=interval.high), **numbers)
+    estimate = fold_auroc(of_patients, truth, patients, fold[first], level=CONTROL_LEVEL)[0].estimate
+    band = chance_band(counts.n_members, counts.n_non_members, CONTROL_LEVEL)
+    limits = {"low": max(estimate - band, 0.0), "high": min(estimate + band, 1.0)}
+    return AttackNumbers(auc=AttackAuc(estimate=estimate, **limits), **numbers)
 
 
 def permuted_control(score: np.ndarray, member: np.ndarray, label: np.ndarray, group: np.ndarray) -> AttackNumbers:

@@ -1,6 +1,7 @@
 """From how many repetitions on does a recipe remember? M and the share listed, by the number of times (``--dose``)."""
 
 from dataclasses import dataclass, replace
+from math import nan
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from memorisk.audits.generator.evidence import generator_evidence
 from memorisk.audits.generator.plan import GeneratorPlan
 from memorisk.report.numbers import Key, to_row
 from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM
 from memorisk.statistics.verdicts.reasons import Gravity, Reason, Words
 
 DOSE = "dose"
@@ -46,8 +48,8 @@ class DoseRow:
     """Mean M in SD."""
     low: float
     high: float
-    n_listed: int
-    """Number of patients on a list of their own, against all images that no twin saw."""
+    n_listed: int | None
+    """Number of patients on a list of their own, against all images that no twin saw; None where they have no list."""
     share: float
     share_low: float
     share_high: float
@@ -84,15 +86,16 @@ def _row(times: int, table: Evidence, options: AnalysisOptions, context: Context
     finding = class_findings(table, options, context, design_checks(table, context), advise=False)[0]
     row: dict[str, Any] = finding.row
     n, listed = int(row["n_groups_scored"]), int(row["flagged"])
-    share = clopper_pearson(listed, n)
+    tested = not finding.blocked and row["room"] >= MIN_ROOM
+    share = clopper_pearson(listed, n) if tested or listed else None
     return DoseRow(
         times=times,
         n_patients=n,
         mean=row["mean"],
         low=row["low"],
         high=row["high"],
-        n_listed=listed,
-        share=share.estimate,
-        share_low=share.low,
-        share_high=share.high,
+        n_listed=None if share is None else listed,
+        share=nan if share is None else share.estimate,
+        share_low=nan if share is None else share.low,
+        share_high=nan if share is None else share.high,
     )

@@ -5,6 +5,7 @@ import numpy as np
 from memorisk.audits.classifier.evidence import Evidence, stack_evidence
 from memorisk.audits.classifier.plan import Plan
 from memorisk.scores.noise_errors import joined_losses, level_weights
+from memorisk.statistics.verdicts.scales import NOISE_ERROR
 
 
 def unseen_weights(plan: Plan, losses_a: np.ndarray, losses_b: np.ndarray) -> np.ndarray:
@@ -43,4 +44,4 @@ def generator_evidence(plan: Plan, losses_a: np.ndarray, losses_b: np.ndarray, w
         (columns(design.rows_a, a), columns(design.rows_b, b))
         for design, a, b in zip(plan.designs, joined_a, joined_b, strict=True)
     )
-    return stack_evidence(plan.items, plan.design, [design.seed for design in plan.designs], halves)
+    return stack_evidence(plan.items, plan.design, [design.seed for design in plan.designs], halves, scale=NOISE_ERROR)

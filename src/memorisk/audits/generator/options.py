@@ -1,6 +1,6 @@
 """Settings of ``memorisk audit generator``, for Python, the command line and YAML at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -119,7 +119,11 @@ class GeneratorAuditOptions(TwinOptions):
 def options_from(settings: dict[str, Any]) -> GeneratorAuditOptions:
     """Return options from keyword names, with a "did you mean" for one that does not exist.
 
+    With ``target`` the given split is the only one that tells which images were in its training.
+
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    return settings_of(GeneratorAuditOptions, settings)
+    options = settings_of(GeneratorAuditOptions, settings)
+    drawn_anew = options.target is not None and options.splits == "redraw"
+    return replace(options, splits="given") if drawn_anew else options

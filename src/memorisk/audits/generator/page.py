@@ -12,6 +12,7 @@ from memorisk.audits.generator.dose import DOSE
 from memorisk.report.blocks import Column, Figure, Page, Paragraph, Section, Table, number
 from memorisk.report.columns import column_numbers, count, percent
 from memorisk.report.figures.intervals import series_plot
+from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.result import Result
 
 
@@ -46,7 +47,7 @@ def dose_section(result: Result, *, redact: bool = False) -> Section:
         Column(source="times", heading="Times in the training", format="count", row_heading=True),
         number("n_patients", units.capitalize(), "count"),
         Column(source="mean", heading=f"Mean M, {unit} [95 %]", format="decimal", interval=("low", "high")),
-        number("n_listed", "Listed", "count"),
+        number("n_listed", "Listed", "count", missing=NOT_TESTED),
         Column(source="share", heading="Share listed [95 %]", format="percent", interval=("share_low", "share_high")),
     ]
     figure = Figure(
@@ -69,6 +70,12 @@ def _answer(table: pd.DataFrame, units: str) -> str:
     """Say from how many repetitions on half of the patients are listed."""
     share, times = column_numbers(table, "share"), column_numbers(table, "times")
     whose = "that" if units == "images" else "whose images"
+    if np.isnan(share).any():
+        untested = ", ".join(count(n) for n in times[np.isnan(share)])
+        return (
+            f"No list was possible for the {units} {whose} were in the training so often: {untested}. The models, or "
+            f"the {units} of the test part, are too few; only M says what repetition does there."
+        )
     once = f"{percent(float(share[0]))} of the {units} {whose} were in the training once are listed"
     half = np.flatnonzero(share >= 0.5)
     if not len(half):

@@ -75,7 +75,7 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Gener
     labels = np.array([str(label).split("|")[0] or NO_LABEL for label in manifest.labels], dtype=object)
     groups = merge_linked(manifest.groups, linked)
     classes = ordered_classes(labels)
-    if options.target is not None or options.splits != "redraw":
+    if options.splits != "redraw":
         parts = given_parts(manifest, labels, groups, classes, options)
     else:
         shares = (0.0, SHARES[0] + SHARES[1], SHARES[2])

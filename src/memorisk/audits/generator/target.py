@@ -19,7 +19,7 @@ import torch
 
 from memorisk.audits.classifier.attack_numbers import ALL, CONTROL, AttackRow, TargetAudit, TargetVerdict
 from memorisk.audits.classifier.evidence import Evidence, Items
-from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.plan import Parts, Plan
 from memorisk.audits.classifier.tables.utility import denoising_utility
 from memorisk.audits.classifier.target.attacks import compare_with_twins, target_rows, target_scores, unseen_score
 from memorisk.audits.generator.controls import CONTROL_LEVEL, blind_control, image_features, permuted_control
@@ -38,6 +38,8 @@ from memorisk.training.generators.batches import ImageView, RowImages, view_imag
 from memorisk.training.generators.twin_jobs import TwinJob, build_twin, guessed_losses, twin_times
 
 LOSS = "loss"
+MEMBERS = ("canary", "train")
+"""Parts whose images are members of the generator's training."""
 MOST_TRIED = 64
 """Number of training images on which the generator is tried before any training."""
 _AT_ONCE = 512
@@ -70,9 +72,12 @@ class Target:
             yield x.cpu(), self.ids[where.numpy()].tolist(), None if self.conditions is None else self.conditions[where]
 
     def losses(self, rows: np.ndarray) -> np.ndarray:
-        """Compute the loss of some items at each level, with the noise of the twins, [L, n]."""
+        """Compute the loss of some items at each level, with the noise of the twins, [L, n].
+
+        It is that of the unconditional network, as the loss of the twins is.
+        """
         denoiser, pairs = self.generator.denoiser, self.pairs
-        parts = [noise_losses(denoiser, x, ids, self.times, pairs, None, of) for x, ids, of in self.parts(rows)]
+        parts = [noise_losses(denoiser, x, ids, self.times, pairs) for x, ids, _ in self.parts(rows)]
         return np.concatenate(parts, axis=1)
 
     def published(self, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -111,6 +116,12 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
     view = (
         in_pixels if generator.latent == "pixels" else view_images(store, generator.latent, flip=False, device=device)
     )
+    refuse_other_split(generator, store, plan.parts, name)
+    if view.encoder is not None and view.encoder.identity != job.encoder:
+        raise InputError(
+            f"--target {name} draws latents of another autoencoder than the twins, whose losses do not compare: give "
+            f"--latent {generator.latent}"
+        )
     if generator.shape not in (view.shape, (int(np.prod(view.shape)),)):
         drawn, own = (" x ".join(map(str, shape)) for shape in (generator.shape, view.shape))
         raise InputError(
@@ -130,6 +141,33 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
     times = np.array([generator.denoiser.nearest_time(share) for share in shares])
     images = view.shown(plan.item_row, device)
     return Target(generator, images, plan.items.image, conditions, times, job.recipe.draws)
+
+
+def refuse_other_split(generator: ReleasedGenerator, store: ImageStore, parts: Parts, name: str) -> None:
+    """Refuse a generator whose record of its training contradicts the split of the audit.
+
+    Args:
+        generator: The generator; without a record the split is taken on trust.
+        store: The images.
+        parts: Parts of the audit.
+        name: Name of the generator in messages.
+
+    Raises:
+        InputError: It was trained on test images, or not on all members.
+    """
+    seen = None if generator.record is None else generator.record.parts(store)
+    if seen is None or not seen.pixels_compared:
+        return
+    trained, test = seen.part == "training", parts.part == "test"
+    n_test, n_missing = int(trained[test].sum()), int((~trained & np.isin(parts.part, MEMBERS)).sum())
+    if not n_test and not n_missing:
+        return
+    wrong = [f"{n_test:,} of the {int(test.sum()):,} test images were in its training"] if n_test else []
+    wrong += [f"{n_missing:,} of the images of train were not"] if n_missing else []
+    raise InputError(
+        f"--target {name} was trained on another split than the one given: {' and '.join(wrong)}. Give the split of "
+        "its training (manifest.parquet of the run of train generator), or train it with --splits given"
+    )
 
 
 def check_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorAuditOptions) -> None:

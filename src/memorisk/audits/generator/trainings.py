@@ -9,6 +9,7 @@ import numpy as np
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.store import ImageStore
+from memorisk.models.latents import open_latents
 from memorisk.runs.environment import available_cores, check_device
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.executors.pool import run_jobs
@@ -67,7 +68,10 @@ def make_jobs(out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditO
         plan: Parts and designs.
         options: Settings of the audit.
     """
-    recipe, device = twin_recipe(plan, options), training_device(options)
+    recipe, device, encoder = twin_recipe(plan, options), training_device(options), None
+    if recipe.latent != "pixels":
+        books = store.folder.parent.parent
+        encoder = open_latents(recipe.latent, store.shape, size=store.shape[0], books=books).identity
 
     def job(rows: np.ndarray, seed: int, slots: int | None) -> TwinJob:
         """Make the training job of a twin that sees these rows."""
@@ -82,6 +86,7 @@ def make_jobs(out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditO
             threads=options.threads,
             keep_weights=not options.discard_weights,
             checkpoint_seconds=options.checkpoint_seconds,
+            encoder=encoder,
         )
 
     return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]

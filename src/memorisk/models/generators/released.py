@@ -15,6 +15,7 @@ from memorisk.models.generators.dit.network import null_labels, spec_of
 from memorisk.models.generators.generators import DESCRIPTION, load_generator
 from memorisk.models.generators.perceptron import NoisePerceptron, new_perceptron, perceptron_denoiser
 from memorisk.models.hub import fill_network
+from memorisk.models.provenance import TrainingRecord
 from memorisk.models.weight_files import read_state_dict
 from memorisk.runs.errors import InputError, one_line
 
@@ -35,6 +36,8 @@ class ReleasedGenerator:
     """Channels, height and width of what it draws; the number of values alone for a small network."""
     classes: tuple[str, ...] = ()
     """Names of its classes, in the order of their numbers; empty for a generator without conditions."""
+    record: TrainingRecord | None = None
+    """Record of the images of its training; None where the place holds none."""
 
 
 def open_released(place: Path, kind: str) -> ReleasedGenerator:
@@ -90,4 +93,4 @@ def _transformer(folder: Path, name: str) -> ReleasedGenerator:
     denoiser = Denoiser.from_scheduler(generator.network, generator.scheduler, null=null)
     latent = "pixels" if generator.vae is None else f"autoencoder:{root or folder}"
     shape = (spec.channels, spec.side, spec.side)
-    return ReleasedGenerator(generator.network, denoiser, latent, shape, generator.config.classes)
+    return ReleasedGenerator(generator.network, denoiser, latent, shape, generator.config.classes, generator.seen)

@@ -8,6 +8,8 @@ patient, and attacks on the given model, over all classes and class by class, wh
   audit without any such attack therefore fails with probability at most ``ATTACK_LEVEL``, however many were run.
 * *Pass* needs every upper limit below the gate. It is not adjusted: a pass says that *all* attacks lie below, and is
   wrong with probability at most ``ATTACK_LEVEL`` already where one of them does not (an intersection-union test).
+* An attack on the given model that separates in reverse, by an AUC that may be below 1 - gate, is a doubt: it is usable
+  for everyone who knows the direction. Twins have a check of their own for members with the higher losses.
 * Where members and non-members may differ by more than membership (a control that fails, a split that was not drawn
   at random), an attack that compares with the test part neither fails nor passes.
 * An interval over fewer than three trainings is about these models only. For twins it neither fails nor passes; for the
@@ -163,6 +165,30 @@ class AttackOpen(Reason, code="attack-open"):
         return f"an attack may reach AUC {gate:g} (0.5 is guessing): {'; '.join(reached)}{more}"
 
 
+class AttackReversed(Reason, code="attack-reversed"):
+    """Attacks on the given model that give members the lower scores, the furthest below first."""
+
+    attacks: tuple[Attack, ...]
+    gate_auc: float
+    plain = Words(
+        "an outsider might be able to tell who was in the training, by an attack whose answers must be turned around"
+    )
+    remedy = Words(
+        "more {many} that the given model never saw where the interval is wide; an attack that surely separates in "
+        "reverse is usable as it is, and the model must be trained otherwise"
+    )
+
+    @Words
+    def text(self) -> str:
+        """Name the attacks with their intervals."""
+        reached = [f"{_where(a)}, AUC {a.auc:.2f} ({a.low:.2f} to {a.high:.2f})" for a in self.attacks[:MOST_NAMED]]
+        more = f" and {len(self.attacks) - MOST_NAMED} more" if len(self.attacks) > MOST_NAMED else ""
+        return (
+            f"an attack may separate members from others in reverse, by AUC {1 - self.gate_auc:.3g} or less (0.5 is "
+            f"guessing): {'; '.join(reached)}{more}"
+        )
+
+
 class NoAttackSucceeds(Reason, code="no-attack-succeeds", bears_on=SUPPORT):
     """Pass: attack that came nearest to the gate."""
 
@@ -233,6 +259,10 @@ def _doubts(attacks: Sequence[Attack], gate: float, units: UnitNames, n_groups: 
     reasons: list[Reason] = []
     if other := tuple(a for a in attacks if not a.comparable):
         reasons.append(NotComparable(attacks=other, units=units))
+    turned = [a for a in attacks if a.comparable and a.of_target and a.low <= 1 - gate and a.high < gate]
+    if turned:
+        furthest = tuple(sorted(turned, key=lambda a: a.low))
+        reasons.append(AttackReversed(attacks=furthest, gate_auc=gate, units=units))
     open_ones = [a for a in attacks if a.comparable and not a.high < gate]
     if not open_ones:
         return reasons

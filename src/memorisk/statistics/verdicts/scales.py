@@ -30,6 +30,9 @@ class LossScale:
     """Mean M of each gate of `--fail-on`: the tier HIGH lies above "high", MODERATE begins at "moderate"."""
     notice: float
     """Gap of a single patient that a pass must notice."""
+    rmia_offline_a: float
+    """Share a of offline RMIA (`scores.rmia`): the authors' for probabilities of an answer. Other losses are far from
+    logarithms of probabilities, where any a below 1 makes the references a constant."""
     noise: float
     """Median size of the noise of trainings that plans assume, per image (`audits.classifier.rehearsal`)."""
     spread: float
@@ -118,6 +121,7 @@ CROSS_ENTROPY = LossScale(
     of_answers=True,
     gates={"high": 0.3, "moderate": 0.1},
     notice=NOTICE,
+    rmia_offline_a=0.3,
     noise=0.1,
     spread=0.7,
     tails=3.0,
@@ -140,6 +144,7 @@ NOISE_ERROR = LossScale(
     of_answers=False,
     gates={"high": _HIGH, "moderate": round(_HIGH * CROSS_ENTROPY.moderate / CROSS_ENTROPY.high, 3)},
     notice=2.0,
+    rmia_offline_a=1.0,
     noise=1 / (math.sqrt(_TAILS / (_TAILS - 2)) * math.exp(_SPREAD**2)),
     spread=_SPREAD,
     tails=_TAILS,

@@ -82,6 +82,7 @@ class TwinJob:
         threads: Number of threads of native code.
         keep_weights: Whether the trained weights are kept in the run folder.
         checkpoint_seconds: Least time between two writes of a training's state.
+        encoder: Identity of the autoencoder whose latents are learned, weights included; None for pixels.
     """
 
     out: Path
@@ -94,13 +95,15 @@ class TwinJob:
     threads: int = 1
     keep_weights: bool = True
     checkpoint_seconds: float = 30.0
+    encoder: Mapping[str, Any] | None = None
 
     @cached_property
     def key(self) -> str:
         """Name of the job's files: the same training has the same name."""
         pixels = self.store.pixel_hashes[self.rows].tolist()
         names = self.store.manifest.images.tolist()  # the noise of an image is that of its id
-        content = [asdict(self.recipe), self.seed, self.threads, self.slots]
+        content: list[Any] = [asdict(self.recipe), self.seed, self.threads, self.slots]
+        content += [] if self.encoder is None else [dict(self.encoder)]
         return f"{self.seed}-{fingerprint(content, self.rows, pixels, names)}"
 
     @property

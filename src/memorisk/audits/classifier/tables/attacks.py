@@ -53,7 +53,7 @@ from memorisk.statistics.roc import (
 from memorisk.statistics.thresholds import seed_youden_by_folds, youden_by_folds
 from memorisk.statistics.verdicts.attack_verdict import Attack
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, SURE_RATE
-from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale, find_scale
 
 STRONGEST = "differential"
 """The attack that paper 000 names as its strongest: the loss of the model that did not see the image less its loss."""
@@ -264,7 +264,17 @@ def _rmia(evidence: Evidence, s: int, mode: str) -> np.ndarray:
     test = evidence.items.split == "test"
     others = np.arange(len(evidence.seeds)) != s
     population = -np.concatenate([evidence.loss_a[others][:, test], evidence.loss_b[others][:, test]])
-    return rmia_scores(target, refs.refs_in, refs.refs_out, -evidence.loss_a[s, test], population, mode=mode, log=True)
+    offline_a = find_scale(evidence.scale).rmia_offline_a
+    return rmia_scores(
+        target,
+        refs.refs_in,
+        refs.refs_out,
+        -evidence.loss_a[s, test],
+        population,
+        mode=mode,
+        offline_a=offline_a,
+        log=True,
+    )
 
 
 def attack_row(

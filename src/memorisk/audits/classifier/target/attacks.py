@@ -42,6 +42,7 @@ from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores, split_population
 from memorisk.scores.twin_attacks import MEMBER, NEITHER, NON_MEMBER, Access
+from memorisk.statistics.verdicts.scales import find_scale
 from memorisk.training.engine.predict import predict_augmented, predict_logits
 
 ROUNDING = 1e-9  # a model among the twins that all agree is one of them, whatever its logarithm rounds to
@@ -224,6 +225,7 @@ def target_scores(
         -own["loss"][population],
         logp[:, population],
         mode="offline",
+        offline_a=find_scale(evidence.scale).rmia_offline_a,
         log=True,
     )
     scores["rmia_offline"] = rmia
