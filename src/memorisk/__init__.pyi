@@ -267,8 +267,6 @@ def audit_classifier(
     dry_run: Literal[False] = False,
     model: str | Sequence[str] = ("auto",),
     weights: str | None = None,
-    train: str | Callable[..., Any] | None = None,
-    train_settings: dict[str, str] | None = None,
     target: str | Path | None = None,
     target_classes: str | None = None,
     protocol: Literal["corrected", "paper"] = "corrected",
@@ -350,6 +348,8 @@ def audit_classifier(
     clip: float = 1.0,
     lora_rank: int = 8,
     lora_alpha: float = 16.0,
+    train: str | Callable[..., Any] | None = None,
+    train_settings: dict[str, str] | None = None,
     python_path: str | Path | Sequence[str | Path] = (),
 ) -> Result:
     """Audit what a classifier of this recipe memorizes of these images.
@@ -389,8 +389,6 @@ def audit_classifier(
     dry_run: Literal[True],
     model: str | Sequence[str] = ("auto",),
     weights: str | None = None,
-    train: str | Callable[..., Any] | None = None,
-    train_settings: dict[str, str] | None = None,
     target: str | Path | None = None,
     target_classes: str | None = None,
     protocol: Literal["corrected", "paper"] = "corrected",
@@ -472,6 +470,8 @@ def audit_classifier(
     clip: float = 1.0,
     lora_rank: int = 8,
     lora_alpha: float = 16.0,
+    train: str | Callable[..., Any] | None = None,
+    train_settings: dict[str, str] | None = None,
     python_path: str | Path | Sequence[str | Path] = (),
 ) -> DryRun: ...
 def audit_defences(
@@ -481,8 +481,6 @@ def audit_defences(
     progress: Callable[[str, int, int], None] = ...,
     model: str | Sequence[str] = ("auto",),
     weights: str | None = None,
-    train: str | Callable[..., Any] | None = None,
-    train_settings: dict[str, str] | None = None,
     target: str | Path | None = None,
     target_classes: str | None = None,
     protocol: Literal["corrected", "paper"] = "corrected",
@@ -564,6 +562,8 @@ def audit_defences(
     clip: float = 1.0,
     lora_rank: int = 8,
     lora_alpha: float = 16.0,
+    train: str | Callable[..., Any] | None = None,
+    train_settings: dict[str, str] | None = None,
     python_path: str | Path | Sequence[str | Path] = (),
 ) -> DefenceResult:
     """Audit a classifier under each regime, or each of several networks, and compare.

@@ -1,6 +1,6 @@
 """The settings of the classifier audit: one frozen dataclass for Python, the command line and YAML at once."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -12,10 +12,16 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.options import By, CheckpointSeconds, Device, OneImagePerPatient, Threads, grouped
 from memorisk.runs.settings import check_between, check_counts, check_finite, check_types, settings_of
-from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, FunctionOptions
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, VERDICT_LEVEL
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, NOISE_ERROR, LossScale
-from memorisk.training.engine.options import Models, SplitSeed, TrainOptions, Weights, refuse_repeated
+from memorisk.training.engine.options import (
+    Models,
+    OwnTrainingOptions,
+    SplitSeed,
+    TrainOptions,
+    Weights,
+    refuse_repeated,
+)
 
 WORKER_MODULES = ("memorisk.training.classifiers.jobs", "memorisk.images.pixels")
 """Modules that the processes of an audit import, once for all of them."""
@@ -182,19 +188,12 @@ class TwinOptions(ImageOptions, AnalysisOptions, ReportOptions, ClusterOptions):
     design="protocol design placebo score_augmentations intervene classes canary_pairs target target_classes",
 )
 @dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(TwinOptions, TrainOptions, FunctionOptions):
+class ClassifierOptions(TwinOptions, TrainOptions, OwnTrainingOptions):
     """Settings of `memorisk audit classifier`."""
 
     model: Models = ("auto",)
 
     weights: Weights = None
-
-    train: str | None = field(default=None, metadata=NAMES_A_FUNCTION)
-    """Your own training function as module:function, instead of the built-in training. Its settings are
-    --train-settings; those of the built-in training are refused."""
-
-    train_settings: dict[str, str] | None = None
-    """Settings passed to your training function, as --train-settings.NAME VALUE."""
 
     target: Path | None = None
     """Weights of the model to be released; the given split tells which images it was trained on."""
@@ -230,7 +229,7 @@ class ClassifierOptions(TwinOptions, TrainOptions, FunctionOptions):
         if isinstance(self.model, str):  # one may be given without a list around it
             object.__setattr__(self, "model", (self.model,))
         TrainOptions.__post_init__(self)
-        FunctionOptions.__post_init__(self)
+        OwnTrainingOptions.__post_init__(self)
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.
@@ -260,9 +259,9 @@ class ClassifierOptions(TwinOptions, TrainOptions, FunctionOptions):
                 "score_augmentations scores on the training's own augmentations: name them with augment"
                 + (" and leave out --train" if self.train else "")
             )
-        self._refuse_unused_recipe()
-        if self.train_settings and not self.train:
-            raise InputError("train_settings are for your own training function: name it with --train module:function")
+        # The head says what the labels are; a target is a network that memorisk builds and scales pixels for.
+        used = {"head", *(("model", "normalise") if self.target else ())}
+        self.check_own_training({"model", "weights", *(one.name for one in fields(TrainOptions))} - used)
 
     def _check_networks(self) -> None:
         """Check the networks, each by itself and together.
@@ -291,25 +290,6 @@ class ClassifierOptions(TwinOptions, TrainOptions, FunctionOptions):
             raise InputError(
                 f"target is a file of one network, and {len(self.model)} are compared: name its network alone"
             )
-
-    def _refuse_unused_recipe(self) -> None:
-        """Refuse settings of the built-in training together with the user's own, which does not get them.
-
-        The head is used: it says what the labels are. A target is a network that memorisk builds and scales pixels for.
-
-        Raises:
-            InputError: One is given.
-        """
-        if not self.train:
-            return
-        used = {"head", *(("model", "normalise") if self.target else ())}
-        names = {"model", "weights", *(one.name for one in fields(TrainOptions))} - used
-        for one in fields(self):
-            if one.name in names and getattr(self, one.name) != one.default:
-                raise InputError(
-                    f"{one.name} is of the built-in training, and your own function makes the models: leave it out, or "
-                    f"hand it over with train_settings (--train-settings.{one.name} VALUE)"
-                )
 
     @property
     def one_model(self) -> str:

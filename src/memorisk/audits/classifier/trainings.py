@@ -32,10 +32,11 @@ from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy, logit_margin
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
 from memorisk.training.classifiers.joint_jobs import fit_cost, run_jointly
-from memorisk.training.classifiers.user_training import check_call, load_function, read_function
+from memorisk.training.classifiers.user_training import check_call
 from memorisk.training.engine.data import Targets, build_targets
 from memorisk.training.engine.options import TrainOptions, resolve_options
 from memorisk.training.engine.pixels import Normalisation, choose_normalisation
+from memorisk.training.engine.user_training import load_function, read_function
 
 
 @dataclass(frozen=True)

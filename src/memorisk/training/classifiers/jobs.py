@@ -18,11 +18,10 @@ from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.models.network_parts import head_module
 from memorisk.runs.checksums import is_intact, remove_recorded
-from memorisk.runs.errors import MemoriskError, UserCodeError, one_line
+from memorisk.runs.errors import MemoriskError, UserCodeError
 from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
 from memorisk.runs.steps import written_steps
 from memorisk.runs.user_code.functions import source_fingerprint
-from memorisk.runs.user_code.modules import user_line
 from memorisk.training.classifiers.fit import FitLog, check_fit, fit
 from memorisk.training.classifiers.linear_heads import new_head, refuse_augmentation
 from memorisk.training.classifiers.private import fit_private, privacy_of, refuse_private
@@ -31,7 +30,6 @@ from memorisk.training.classifiers.user_training import (
     CLASSES,
     check_call,
     function_arguments,
-    load_function,
     takes_classes,
     user_model_logits,
 )
@@ -40,6 +38,7 @@ from memorisk.training.engine.loop import OnEpoch
 from memorisk.training.engine.options import TrainOptions, resolve_options
 from memorisk.training.engine.pixels import Normalisation
 from memorisk.training.engine.predict import predict_augmented, predict_logits
+from memorisk.training.engine.user_training import guarded, load_function
 
 LOGITS, WEIGHTS, CHECKPOINTS = "logits", "weights", "checkpoints"
 
@@ -286,7 +285,7 @@ def _run_user_training(job: TrainJob) -> JobLog:
     check_call(job.own, function, job.own_settings)
     images = read_array(job.images, mmap=True)
     val = np.empty(0, dtype=np.intp) if job.val_rows is None else job.val_rows
-    try:
+    with guarded(job.own):
         with seeded(job.seed):  # a function that seeds nothing still makes twins that start alike
             positional, named = function_arguments(function, images, job.targets, np.sort(job.rows), val)
             if takes_classes(function):
@@ -298,11 +297,6 @@ def _run_user_training(job: TrainJob) -> JobLog:
                 )
             logits = user_model_logits(model, images, job.device)
         _refuse_logits(job, logits)
-    except MemoriskError as error:
-        raise UserCodeError(str(error)) from error
-    except (Exception, SystemExit) as error:  # the user's code: its own type and message describe it
-        failure = f"{type(error).__name__}: {one_line(error)}{user_line(error)}"
-        raise UserCodeError(f"{job.own} failed with {failure}") from error
     save_result(job, model, logits)
     return JobLog(job.key, None, time.perf_counter() - begun, 0)
 

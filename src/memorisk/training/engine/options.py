@@ -4,7 +4,8 @@ Defaults are those of paper 000, A.7 and table 10 (Adam, cosine annealing, batch
 architecture's `ModelSpec` where they are left open (``None``): MedSAM has 50 epochs at 5e-5, the small nets 1e-3.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Literal, Self, get_args
 
 from cyclopts import Parameter
@@ -14,6 +15,7 @@ from memorisk.models.classifiers.specs import ModelSpec
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import CheckpointSeconds, Device, Threads, grouped, in_group
 from memorisk.runs.settings import check_between, check_counts, check_finite, check_seeds, check_types
+from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, FunctionOptions
 
 Head = Literal["single", "binary", "multi", "first"]
 Regime = Literal["full", "lora", "dp-lora", "dp-full"]
@@ -34,6 +36,37 @@ Weights = Annotated[
     in_group("training", essential=True, help='Pre-trained weights: a file, "default" or a tag to download by name; '
     "by default none."),
 ]  # fmt: skip
+
+
+@grouped("training")
+@dataclass(frozen=True, kw_only=True)
+class OwnTrainingOptions(FunctionOptions):
+    """Options of a training by the user's own function."""
+
+    train: str | None = field(default=None, metadata=NAMES_A_FUNCTION)
+    """Your own training function as module:function, instead of the built-in training. Its settings are
+    --train-settings; those of the built-in training are refused."""
+
+    train_settings: dict[str, str] | None = None
+    """Settings passed to your training function, as --train-settings.NAME VALUE."""
+
+    def check_own_training(self, built_in: Collection[str]) -> None:
+        """Refuse settings that would have no effect.
+
+        Args:
+            built_in: Names of the settings of the built-in training, which the user's function does not get.
+
+        Raises:
+            InputError: One of these is given with a function, or settings of a function without one.
+        """
+        if self.train_settings and not self.train:
+            raise InputError("train_settings are for your own training function: name it with --train module:function")
+        for one in fields(self):
+            if self.train and one.name in built_in and getattr(self, one.name) != one.default:
+                raise InputError(
+                    f"{one.name} is of the built-in training, and your own function makes the models: leave it out, or "
+                    f"hand it over with train_settings (--train-settings.{one.name} VALUE)"
+                )
 
 
 @grouped("training", essential="epochs lr regime epsilon", privacy="regime epsilon delta clip")
