@@ -16,13 +16,19 @@ from memorisk.audits.generator.trainings import make_jobs, training_processes
 from memorisk.images.store import ImageStore
 from memorisk.runs.workload import Cost
 from memorisk.training.engine.devices import limited_threads
-from memorisk.training.generators.twin_jobs import Twin, TwinJob, build_twin, score_rows
+from memorisk.training.generators.twin_jobs import Twin, TwinJob, build_twin, built_in, score_rows
+from memorisk.training.generators.user_training import OwnRecipe
 
 _TIMED_STEPS, _TIMED_IMAGES = 12, 16
 
 
 def generator_outlook(
-    out: Path, plan: Plan, store: ImageStore, choice: Choice[GeneratorAuditOptions], alike: LookAlikes
+    out: Path,
+    plan: Plan,
+    store: ImageStore,
+    choice: Choice[GeneratorAuditOptions],
+    alike: LookAlikes,
+    own: OwnRecipe | None = None,
 ) -> DryRun:
     """Count the work, time a few steps and scores, and rehearse the analysis on losses that hold nothing.
 
@@ -32,24 +38,31 @@ def generator_outlook(
         store: The images.
         choice: Options with the number of models, and why there are so many.
         alike: Images of different patients that are nearly the same.
+        own: The user's own training, of which steps and time are not known; None for the built-in one.
     """
     options = choice.options
-    jobs = [job for pair in make_jobs(out, store, plan, options) for job in pair]
+    jobs = [job for pair in make_jobs(out, store, plan, options, own) for job in pair]
     todo = [job for job in jobs if not job.done]
-    first = jobs[0]
-    with limited_threads(first.threads):
-        twin = build_twin(first)
-        seconds = _seconds(first, twin) * len(todo) / training_processes(options)
-    recipe, n = first.recipe, len(store.images)
+    first, n, seconds = jobs[0], len(store.images), None
     cost = Cost(
         trainings=len(todo),
-        steps=len(todo) * recipe.steps,
-        images_trained=len(todo) * recipe.steps * recipe.batch_size,
-        images_passed=(len(todo) + (options.target is not None)) * n * recipe.levels * 2 * recipe.draws,
+        images_passed=(len(todo) + (options.target is not None)) * n * options.levels * 2 * options.draws,
         pairs=searched_pairs(store, alike),
-        bytes_weights=len(jobs) * 4 * twin.parameters * first.keep_weights,
-        bytes_outputs=len(jobs) * 8 * recipe.levels * n,
+        bytes_outputs=len(jobs) * 8 * options.levels * n,
     )
+    if own is not None:
+        cost = replace(cost, steps=None, images_trained=None, bytes_weights=None if first.keep_weights else 0)
+    else:
+        recipe = built_in(first)
+        with limited_threads(first.threads):
+            twin = build_twin(first)
+            seconds = _seconds(first, twin) * len(todo) / training_processes(options)
+        cost = replace(
+            cost,
+            steps=len(todo) * recipe.steps,
+            images_trained=len(todo) * recipe.steps * recipe.batch_size,
+            bytes_weights=len(jobs) * 4 * twin.parameters * first.keep_weights,
+        )
     return outlook(plan, store, choice, alike, network=network_words(options), cost=cost, seconds=seconds)
 
 
@@ -59,6 +72,8 @@ def network_words(options: GeneratorAuditOptions) -> str:
     Args:
         options: Settings of the audit.
     """
+    if options.train is not None:
+        return options.train
     if options.kind == "tiny":
         return "tiny diffusion network"
     return f"DiT {options.network}{'' if options.latent == 'pixels' else f' on latents of {options.latent}'}"
@@ -66,10 +81,10 @@ def network_words(options: GeneratorAuditOptions) -> str:
 
 def _seconds(job: TwinJob, twin: Twin) -> float:
     """Estimate the seconds of one training with its scores, from a few steps and a few images."""
-    rows = np.arange(min(_TIMED_IMAGES, len(job.store.images)))
-    short = replace(job, recipe=replace(job.recipe, draws=1))
+    rows, recipe = np.arange(min(_TIMED_IMAGES, len(job.store.images))), built_in(job)
+    short = replace(job, recipe=replace(recipe, draws=1))
     begun = time.perf_counter()
     score_rows(short, twin, rows)
-    an_image = (time.perf_counter() - begun) / len(rows) * job.recipe.draws
-    step = float(np.median(twin.loop.seconds(min(_TIMED_STEPS, job.recipe.steps))))
-    return step * job.recipe.steps + an_image * len(job.store.images)
+    an_image = (time.perf_counter() - begun) / len(rows) * recipe.draws
+    step = float(np.median(twin.loop.seconds(min(_TIMED_STEPS, recipe.steps))))
+    return step * recipe.steps + an_image * len(job.store.images)

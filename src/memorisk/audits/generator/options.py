@@ -11,10 +11,14 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.options import grouped
 from memorisk.runs.settings import check_counts, check_finite, settings_of
 from memorisk.statistics.verdicts.scales import NOISE_ERROR, LossScale
+from memorisk.training.engine.options import OwnTrainingOptions
 from memorisk.training.generators.options import DIT_BATCH_SIZE, DIT_LR
 
 _DEFAULTS: dict[str, tuple[int, int, float]] = {"tiny": (1_500, 64, 1e-3), "dit": (10_000, DIT_BATCH_SIZE, DIT_LR)}
 """Steps, images per step and learning rate of each kind."""
+
+_BUILT_IN = {"kind", "network", "latent", "noise_schedule", "steps", "batch_size", "lr", "ema", "flip"}
+"""Settings of the built-in training; with ``train``, ``kind`` is that of the target."""
 
 WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pixels")
 """Modules that the processes of an audit import, once for all of them."""
@@ -26,7 +30,7 @@ WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pix
     design="dose levels draws target",
 )
 @dataclass(frozen=True, kw_only=True)
-class GeneratorAuditOptions(TwinOptions):
+class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
     """Settings of `memorisk audit generator`."""
 
     kind: Literal["tiny", "dit"] = "tiny"
@@ -87,6 +91,7 @@ class GeneratorAuditOptions(TwinOptions):
         check_finite(self, "lr")
         if not 0 <= self.ema < 1:
             raise InputError(f"ema is {self.ema}; it must be from 0 to below 1")
+        self.check_own_training(_BUILT_IN - ({"kind"} if self.target else set()))
         if self.kind != "dit":
             for name in ("network", "latent", "noise_schedule", "ema"):
                 if getattr(self, name) != getattr(GeneratorAuditOptions, name):

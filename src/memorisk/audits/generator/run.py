@@ -34,6 +34,7 @@ from memorisk.audits.generator.target import audit_target, check_target
 from memorisk.audits.generator.trainings import (
     make_jobs,
     read_losses,
+    read_own_recipe,
     train_all,
     training_device,
     training_processes,
@@ -60,7 +61,14 @@ from memorisk.scores.noise_errors import joined_losses
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
-from memorisk.training.generators.twin_jobs import TwinJob, build_twin, guessed_losses, twin_times
+from memorisk.training.generators.twin_jobs import TwinJob, build_twin, built_in, guessed_losses, twin_times
+
+OWN_TRAINING = (
+    "The twins were made by your own training function, which receives the same seed for both twins of a pair. Order, "
+    "noise levels and noise of the training are the function's, so that the null may be wider than with the built-in "
+    "training, and fewer patients listed."
+)
+"""Note on twins of the user's own training."""
 
 
 @takes_settings(GeneratorAuditOptions)
@@ -123,6 +131,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         options = self.options
         if not self.dry_run:
             refuse_fewer_seeds(self.out, options)
+        self.own = read_own_recipe(options, dry_run=self.dry_run)
         if options.target is not None:
             open_released(options.target, options.kind)
         if not self.dry_run and training_processes(options) > 1 and options.executor == "local":
@@ -155,14 +164,16 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
 
     def _refuse_early(self, store: ImageStore, plan: Plan, progress: Progress) -> None:
         """Refuse, before any long work, images, settings and a target that do not fit each other."""
-        jobs = make_jobs(self.out, store, plan, self.options)
+        jobs = make_jobs(self.out, store, plan, self.options, self.own)
         fewest, first = min(len(job.rows) for pair in jobs for job in pair), jobs[0][0]
-        if fewest < first.recipe.batch_size:
-            raise InputError(
-                f"a twin has {plural(fewest, 'training image', 'training images')}, and {first.recipe.batch_size} are "
-                f"taken a step: give more images, or a batch_size of at most {fewest}"
-            )
-        twin_times(first, build_twin(first))
+        if self.own is None:
+            recipe = built_in(first)
+            if fewest < recipe.batch_size:
+                raise InputError(
+                    f"a twin has {plural(fewest, 'training image', 'training images')}, and {recipe.batch_size} are "
+                    f"taken a step: give more images, or a batch_size of at most {fewest}"
+                )
+            twin_times(first, build_twin(first))
         if self.options.target is not None:
             progress("trying the target on images of its training", 0, 0)
             check_target(store, plan, first, self.options)
@@ -171,7 +182,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         """Plan the trainings, and foresee the verdict."""
         progress("timing a training step", 0, 0)
         p = inputs
-        return generator_outlook(self.out, p.plan.twins, p.store, p.choice, p.alike)
+        return generator_outlook(self.out, p.plan.twins, p.store, p.choice, p.alike, self.own)
 
     def identity(self, evidence: _Prepared) -> dict[str, Any]:
         """Return images, split and recipe; seeds may be added."""
@@ -182,8 +193,13 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             "split_seed": options.split_seed,
             "threads": options.threads,
             "pseudonymise": options.pseudonymise,
-            "training": {**asdict(twin_recipe(evidence.plan.twins, options)), "device": training_device(options)},
+            "training": {**self._recipe(evidence.plan.twins, changes=False), "device": training_device(options)},
         }
+
+    def _recipe(self, plan: Plan, *, changes: bool = True) -> dict[str, Any]:
+        """Return the settings of the trainings; a changed text of the user's function trains again in its folder."""
+        recipe = asdict(self.own or twin_recipe(plan, self.options))
+        return {name: value for name, value in recipe.items() if changes or name != "file_hash"}
 
     def started(self, evidence: _Prepared) -> dict[str, Any]:
         """Note the device of the trainings."""
@@ -199,7 +215,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         parts = {"part": plan.parts.part.astype(str), "training_group": plan.parts.groups.astype(str)}
         manifest = replace(p.store.manifest, table=p.store.manifest.table.assign(**parts))
         names.manifest(manifest).save(run / "manifest.parquet")
-        jobs = make_jobs(run.path, p.store, plan, options)
+        jobs = make_jobs(run.path, p.store, plan, options, self.own)
         train_all(run, jobs, options, lambda d, n: progress("training", d, n))
         progress("scoring", 0, 0)
         losses = read_losses(jobs)
@@ -246,12 +262,12 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             prepared.linked,
             prepared.alike,
             by=options.by,
-            notes=[],
+            notes=[] if self.own is None else [OWN_TRAINING],
             audit=self.kind,
             model=network_words(options),
-            n_parameters=build_twin(job).parameters,
+            n_parameters=build_twin(job).parameters if self.own is None else None,
             pixels=store.images.shape[1:3],
-            training={**asdict(twin_recipe(plan, options)), "level_weights": [float(f"{w:.4g}") for w in weights]},
+            training={**self._recipe(plan), "level_weights": [float(f"{w:.4g}") for w in weights]},
             dataset=names.source(store.manifest.name),
             device=job.device,
             weights_kept=not options.discard_weights,

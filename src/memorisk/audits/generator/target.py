@@ -25,6 +25,7 @@ from memorisk.audits.classifier.target.attacks import compare_with_twins, target
 from memorisk.audits.generator.controls import CONTROL_LEVEL, blind_control, image_features, permuted_control
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.store import ImageStore
+from memorisk.models.generators.denoiser import levels
 from memorisk.models.generators.noise_attacks import NOISE_ATTACKS
 from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.models.generators.released import ReleasedGenerator, open_released
@@ -35,7 +36,8 @@ from memorisk.scores.noise_errors import joined_losses
 from memorisk.scores.twin_attacks import Access
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.batches import ImageView, RowImages, view_images
-from memorisk.training.generators.twin_jobs import TwinJob, build_twin, guessed_losses, twin_times
+from memorisk.training.generators.twin_jobs import TwinJob, guessed_losses, twin_shares
+from memorisk.training.generators.user_training import OwnRecipe
 
 LOSS = "loss"
 MEMBERS = ("canary", "train")
@@ -136,9 +138,10 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
             raise InputError(f"--target {name} has no class {one_line(unknown, 60)!r}, which the images have")
         conditions = torch.tensor([number[label] for label in plan.items.label], dtype=torch.int64)
     generator.network.to(device)
-    twin = build_twin(job)
-    shares = twin.denoiser.alpha_bar[torch.from_numpy(twin_times(job, twin))].tolist()
-    times = np.array([generator.denoiser.nearest_time(share) for share in shares])
+    if isinstance(job.recipe, OwnRecipe) and not job.done:  # the twins' levels are known after the first training
+        times = levels(generator.denoiser, job.recipe.levels)
+    else:
+        times = np.array([generator.denoiser.nearest_time(share) for share in twin_shares(job).tolist()])
     images = view.shown(plan.item_row, device)
     return Target(generator, images, plan.items.image, conditions, times, job.recipe.draws)
 

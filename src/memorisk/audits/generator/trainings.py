@@ -1,7 +1,7 @@
 """Train the twins of an audit of a generator, one job per model, and read their losses by noise level."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,21 +11,53 @@ from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.latents import open_latents
 from memorisk.runs.environment import available_cores, check_device
-from memorisk.runs.errors import MemoriskError, one_line
+from memorisk.runs.errors import MemoriskError
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.steps import StepFiles, metered
 from memorisk.runs.workload import CountProgress
-from memorisk.training.generators.twin_jobs import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob, TwinRecipe, run_twin
+from memorisk.training.generators.twin_jobs import (
+    CHECKPOINTS,
+    LOSSES,
+    WEIGHTS,
+    TwinJob,
+    TwinRecipe,
+    damaged,
+    run_twin,
+    twin_shares,
+)
+from memorisk.training.generators.user_training import OwnRecipe, own_recipe
 
 TwinJobs = list[tuple[TwinJob, TwinJob]]
 """Jobs of twins A and B, per seed."""
 
 
+def read_own_recipe(options: GeneratorAuditOptions, *, dry_run: bool) -> OwnRecipe | None:
+    """Find the user's training function, once for all of its jobs; None where the training is built in.
+
+    Args:
+        options: Settings of the audit.
+        dry_run: Read the function's file and run nothing of it.
+
+    Raises:
+        InputError: The function does not exist, or does not accept the arguments.
+    """
+    if options.train is None:
+        return None
+    return own_recipe(
+        options.train,
+        options.train_settings or {},
+        options.python_path,
+        levels=options.levels,
+        draws=options.draws,
+        dry_run=dry_run,
+    )
+
+
 def twin_recipe(plan: Plan, options: GeneratorAuditOptions) -> TwinRecipe:
-    """Resolve every default of training and scores, so that the report can name it.
+    """Resolve every default of the built-in training and of the scores, so that the report can name it.
 
     Args:
         plan: Parts of the audit.
@@ -59,7 +91,9 @@ def training_processes(options: GeneratorAuditOptions) -> int:
     return min(most, 2 * len(options.chosen_seeds))
 
 
-def make_jobs(out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditOptions) -> TwinJobs:
+def make_jobs(
+    out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditOptions, own: OwnRecipe | None = None
+) -> TwinJobs:
     """Make the two training jobs of each seed.
 
     Args:
@@ -67,11 +101,12 @@ def make_jobs(out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditO
         store: The images.
         plan: Parts and designs.
         options: Settings of the audit.
+        own: The user's own training; None for the built-in one.
     """
-    recipe, device, encoder = twin_recipe(plan, options), training_device(options), None
-    if recipe.latent != "pixels":
+    recipe, device, encoder = own or twin_recipe(plan, options), training_device(options), None
+    if options.latent != "pixels":
         books = store.folder.parent.parent
-        encoder = open_latents(recipe.latent, store.shape, size=store.shape[0], books=books).identity
+        encoder = open_latents(options.latent, store.shape, size=store.shape[0], books=books).identity
 
     def job(rows: np.ndarray, seed: int, slots: int | None) -> TwinJob:
         """Make the training job of a twin that sees these rows."""
@@ -87,6 +122,7 @@ def make_jobs(out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditO
             keep_weights=not options.discard_weights,
             checkpoint_seconds=options.checkpoint_seconds,
             encoder=encoder,
+            python_path=options.python_path if own else (),
         )
 
     return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]
@@ -127,6 +163,7 @@ def train_all(run: RunFolder, pairs: TwinJobs, options: GeneratorAuditOptions, p
         files.end(todo[outcome.index].steps_file)
 
     place = options.placement(run.path, todo[0].store.folder, gpus=int(todo[0].device.startswith("cuda")))
+    place = replace(place, files=todo[0].python_path)
     processes, threads = training_processes(options), todo[0].threads
     if not place.remote and (processes <= 1 or len(todo) <= 1):
         done = sum(steps[file] for file in before)
@@ -148,8 +185,15 @@ def read_losses(pairs: Sequence[tuple[TwinJob, TwinJob]]) -> tuple[np.ndarray, n
         Losses under A and under B, each [S, L, N].
 
     Raises:
-        MemoriskError: A file is damaged.
+        MemoriskError: A file is damaged, or the user's function gave the twins different noise schedules.
     """
+    if isinstance(pairs[0][0].recipe, OwnRecipe):
+        shares = [twin_shares(job) for pair in pairs for job in pair]
+        if not all(np.array_equal(share, shares[0]) for share in shares):
+            raise MemoriskError(
+                "the twins have different noise schedules, so that their losses do not compare: let your training "
+                "function choose the schedule independently of the images and of the seed"
+            )
     halves = [np.stack([_read(pair[half]) for pair in pairs]) for half in (0, 1)]
     return halves[0], halves[1]
 
@@ -162,5 +206,4 @@ def _read(job: TwinJob) -> np.ndarray:
             return losses
     except (ValueError, EOFError):
         pass
-    name = one_line(job.losses_file)
-    raise MemoriskError(f"{name} is damaged: remove it, and the same command trains that twin again")
+    raise damaged(job.losses_file)

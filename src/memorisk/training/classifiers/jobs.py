@@ -16,7 +16,7 @@ from torch import nn
 
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model, seeded
-from memorisk.models.network_parts import head_module
+from memorisk.models.network_parts import head_module, saved_tensors
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, UserCodeError
 from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
@@ -340,10 +340,8 @@ def save_result(job: TrainJob, model: nn.Module | None, logits: np.ndarray) -> N
     """
     _refuse_logits(job, logits)
     if job.keep_weights and model is not None:
-        state = model.state_dict()  # a user's module may keep other things than tensors in it
-        tensors = {k: v.detach().cpu().contiguous() for k, v in state.items() if isinstance(v, torch.Tensor)}
         with atomic_path(job.weights_file, recorded=True) as temporary:
-            save_file(_unshared_tensors(tensors), temporary)
+            save_file(saved_tensors(model), temporary)
     write_array(job.logits_file, logits.astype(np.float32), recorded=True)
 
 
@@ -359,14 +357,3 @@ def _refuse_logits(job: TrainJob, logits: np.ndarray) -> None:
         )
     if not np.isfinite(logits).all():
         raise MemoriskError("the trained model gives logits that are NaN or infinite: lower the learning rate")
-
-
-def _unshared_tensors(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copy tensors that share memory (tied weights, views), which safetensors refuses: each name gets its own copy."""
-    memories: set[int] = set()
-    unshared = {}
-    for name, tensor in tensors.items():
-        memory = tensor.untyped_storage().data_ptr()
-        unshared[name] = tensor.clone() if memory in memories else tensor
-        memories.add(memory)
-    return unshared

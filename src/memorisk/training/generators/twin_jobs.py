@@ -1,10 +1,12 @@
 """One twin of a generator as a job: train on some rows, keep the weights, leave the losses of every image in a file.
 
+A training is built in (`TWIN_KINDS`), or a function of the user's (`training.generators.user_training`).
 The file of losses, [L, N], is written last and marks the job as done. The losses are mean squared errors of predicted
 noise, on noise that is a function of image and draw alone (`models.generators.noise_losses`). A job that was killed
 continues from its last checkpoint.
 """
 
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -21,16 +23,19 @@ from memorisk.images.store import ImageStore
 from memorisk.models.generators.denoiser import Denoiser, levels
 from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.models.generators.perceptron import new_perceptron, perceptron_denoiser
+from memorisk.models.network_parts import saved_tensors
 from memorisk.runs.checksums import is_intact, remove_recorded
-from memorisk.runs.errors import MemoriskError
-from memorisk.runs.files import atomic_path, fingerprint, write_array
+from memorisk.runs.errors import MemoriskError, one_line
+from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
 from memorisk.runs.steps import open_meter, written_steps
 from memorisk.training.engine.devices import keep_freed_memory, limited_threads
 from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.engine.step_loop import StepLoop
+from memorisk.training.engine.user_training import guarded
 from memorisk.training.generators.batches import ImageView, RowImages, view_images
 from memorisk.training.generators.options import GeneratorOptions
 from memorisk.training.generators.perceptron_training import PerceptronLoop, perceptron_plan
+from memorisk.training.generators.user_training import OwnRecipe, train_own
 
 LOSSES, WEIGHTS, CHECKPOINTS = "losses", "weights", "checkpoints"
 _AT_ONCE = 512  # images of which losses are computed together
@@ -83,19 +88,21 @@ class TwinJob:
         keep_weights: Whether the trained weights are kept in the run folder.
         checkpoint_seconds: Least time between two writes of a training's state.
         encoder: Identity of the autoencoder whose latents are learned, weights included; None for pixels.
+        python_path: Folders in which the user's module is searched, after everything installed.
     """
 
     out: Path
     store: ImageStore
     rows: np.ndarray
     slots: int
-    recipe: TwinRecipe
+    recipe: TwinRecipe | OwnRecipe
     seed: int
     device: str = "cpu"
     threads: int = 1
     keep_weights: bool = True
     checkpoint_seconds: float = 30.0
     encoder: Mapping[str, Any] | None = None
+    python_path: tuple[Path, ...] = ()
 
     @cached_property
     def key(self) -> str:
@@ -110,6 +117,11 @@ class TwinJob:
     def losses_file(self) -> Path:
         """Return the file of the losses of all images, float64 [L, N]."""
         return self.out / LOSSES / f"{self.key}.npy"
+
+    @property
+    def levels_file(self) -> Path:
+        """Return the file of the levels of the losses, float64 [L], which the user's training alone leaves."""
+        return self.out / LOSSES / f"{self.key}-levels.npy"
 
     @property
     def weights_file(self) -> Path:
@@ -127,9 +139,15 @@ class TwinJob:
         return self.out / CHECKPOINTS / f"{self.key}.steps"
 
     @property
+    def checkpoint_folder(self) -> Path:
+        """Return the folder in which the user's function may keep the state of a training."""
+        return self.out / CHECKPOINTS / self.key
+
+    @property
     def done(self) -> bool:
         """Return whether the job has run, and its files are as it wrote them."""
-        files = [self.losses_file, *([self.weights_file] if self.weights_file.is_file() else [])]
+        files = [self.losses_file, *([self.levels_file] if isinstance(self.recipe, OwnRecipe) else [])]
+        files += [self.weights_file] if self.weights_file.is_file() else []
         return all(is_intact(file) for file in files)
 
 
@@ -139,7 +157,7 @@ class TwinLog:
 
     Attributes:
         key: Name of the job's files.
-        loss: Mean training loss of the last hundred steps; None when it was done before.
+        loss: Mean training loss of the last hundred steps; None when it was done before, or by the user's function.
         seconds: Wall time of training and scoring; 0 when it was done before.
     """
 
@@ -149,20 +167,30 @@ class TwinLog:
 
 
 @dataclass(frozen=True)
-class Twin:
-    """A generator before or after its training.
+class ScoredNetwork:
+    """Generator that scores images.
 
     Attributes:
-        loop: Loop of its training.
-        network: Network that draws, whose weights are kept.
+        network: Network that draws, whose weights are kept; None where the user's object shows none.
         denoiser: The same network as a predictor of noise.
         images: All images of the store, as the network sees them.
     """
 
-    loop: StepLoop
-    network: nn.Module
+    network: nn.Module | None
     denoiser: Denoiser
     images: RowImages
+
+
+@dataclass(frozen=True)
+class Twin(ScoredNetwork):
+    """Generator before or after its built-in training.
+
+    Attributes:
+        loop: Loop of its training.
+    """
+
+    network: nn.Module
+    loop: StepLoop
 
     @property
     def parameters(self) -> int:
@@ -171,7 +199,7 @@ class Twin:
 
 
 def build_twin(job: TwinJob) -> Twin:
-    """Build the network of a job and the loop of its training.
+    """Build the network of a job and the loop of its built-in training.
 
     Args:
         job: The job.
@@ -180,7 +208,13 @@ def build_twin(job: TwinJob) -> Twin:
         InputError: Images and settings do not fit each other.
         MissingExtraError: A library that the kind needs is not installed.
     """
-    return TWIN_KINDS[job.recipe.kind](job)
+    return TWIN_KINDS[built_in(job).kind](job)
+
+
+def built_in(job: TwinJob) -> TwinRecipe:
+    """Return the recipe of a job whose training is built in."""
+    assert isinstance(job.recipe, TwinRecipe)
+    return job.recipe
 
 
 def run_twin(job: TwinJob) -> TwinLog:
@@ -191,6 +225,7 @@ def run_twin(job: TwinJob) -> TwinLog:
 
     Raises:
         InputError: Images and settings do not fit each other, or a checkpoint is of another training.
+        UserCodeError: The user's function failed.
         MemoriskError: The loss became NaN, or a score is not finite.
     """
     if job.done:
@@ -199,25 +234,77 @@ def run_twin(job: TwinJob) -> TwinLog:
     if job.device == "cpu":
         keep_freed_memory()
     with limited_threads(job.threads), written_steps(job.steps_file):
-        twin = build_twin(job)
-        _train(job, twin)
-        losses = score_rows(job, twin, np.arange(len(job.store.images)))
-        if job.keep_weights:
-            tensors = {name: value.detach().cpu().contiguous() for name, value in twin.network.state_dict().items()}
-            with atomic_path(job.weights_file, recorded=True) as temporary:
-                save_file(tensors, temporary)
-        write_array(job.losses_file, losses, recorded=True)
-        remove_recorded(job.checkpoint_file)
-    loss = float(twin.loop.losses[-100:].mean())
+        loss = _run_own(job, job.recipe) if isinstance(job.recipe, OwnRecipe) else _run_built_in(job)
     return TwinLog(job.key, loss, time.perf_counter() - begun)
 
 
-def twin_times(job: TwinJob, twin: Twin) -> np.ndarray:
+def _run_built_in(job: TwinJob) -> float:
+    """Train by the loop of the kind, and return the mean loss of the last steps."""
+    twin = build_twin(job)
+    _train(job, twin)
+    _save(job, twin, score_rows(job, twin, np.arange(len(job.store.images))))
+    remove_recorded(job.checkpoint_file)
+    return float(twin.loop.losses[-100:].mean())
+
+
+def _run_own(job: TwinJob, recipe: OwnRecipe) -> None:
+    """Train by the user's function."""
+    every = _pixels(job, np.arange(len(job.store.images)))
+    where = {"device": job.device, "python_path": job.python_path, "checkpoint_folder": job.checkpoint_folder}
+    with guarded(recipe.function):
+        denoiser = train_own(recipe, job.store, job.rows, seed=job.seed, tried=_pixels(job, job.rows), **where)
+        network: Any = denoiser.network
+        scored = ScoredNetwork(network if isinstance(network, nn.Module) else None, denoiser, every)
+        losses = score_rows(job, scored, np.arange(len(job.store.images)))
+    write_array(job.levels_file, _shares(job, denoiser), recorded=True)
+    _save(job, scored, losses)
+    shutil.rmtree(job.checkpoint_folder, ignore_errors=True)
+    if (meter := open_meter()) is not None:
+        meter.begin(0, recipe.steps)
+        meter.end()
+
+
+def _save(job: TwinJob, scored: ScoredNetwork, losses: np.ndarray) -> None:
+    """Write the weights, then the losses, which mark the job as done."""
+    if job.keep_weights and scored.network is not None:
+        with atomic_path(job.weights_file, recorded=True) as temporary:
+            save_file(saved_tensors(scored.network), temporary)
+    write_array(job.losses_file, losses, recorded=True)
+
+
+def twin_times(job: TwinJob, twin: ScoredNetwork) -> np.ndarray:
     """Choose the times at which images are scored, [L] int64 (`denoiser.levels`)."""
     return levels(twin.denoiser, job.recipe.levels)
 
 
-def score_rows(job: TwinJob, twin: Twin, rows: np.ndarray) -> np.ndarray:
+def twin_shares(job: TwinJob) -> np.ndarray:
+    """Return the share of the image in the variance at each level of the scores, [L] float64.
+
+    Args:
+        job: A job of the audit; where the user's function trains, one that is done.
+
+    Raises:
+        MemoriskError: The file of the levels is damaged.
+    """
+    if isinstance(job.recipe, TwinRecipe):
+        return _shares(job, build_twin(job).denoiser)
+    try:
+        return read_array(job.levels_file)
+    except (OSError, ValueError, EOFError):
+        raise damaged(job.levels_file) from None
+
+
+def damaged(file: Path) -> MemoriskError:
+    """Return the error of a file of a training that cannot be read."""
+    return MemoriskError(f"{one_line(file)} is damaged: remove it, and the same command trains that twin again")
+
+
+def _shares(job: TwinJob, denoiser: Denoiser) -> np.ndarray:
+    """Return the share of the image in the variance at each level of the scores, [L]."""
+    return denoiser.alpha_bar.numpy()[levels(denoiser, job.recipe.levels)]
+
+
+def score_rows(job: TwinJob, twin: ScoredNetwork, rows: np.ndarray) -> np.ndarray:
     """Compute the loss of some images at each level, [L, n] float64.
 
     Args:
@@ -235,7 +322,8 @@ def score_rows(job: TwinJob, twin: Twin, rows: np.ndarray) -> np.ndarray:
         parts.append(noise_losses(twin.denoiser, x.cpu(), ids, times, job.recipe.draws))
     losses = np.concatenate(parts, axis=1)
     if not np.isfinite(losses).all():
-        raise MemoriskError(f"the trained generator of seed {job.seed} has losses that are not finite: lower lr")
+        remedy = ": lower lr" if isinstance(job.recipe, TwinRecipe) else ""
+        raise MemoriskError(f"the trained generator of seed {job.seed} has losses that are not finite{remedy}")
     return losses
 
 
@@ -250,16 +338,18 @@ def guessed_losses(job: TwinJob, rows: np.ndarray) -> np.ndarray:
         job: A job of the audit; mean and variance are those of its training rows.
         rows: Rows whose losses are computed, [n].
     """
-    twin = build_twin(job)
-    a = twin.denoiser.alpha_bar.numpy()[twin_times(job, twin)][:, None]
+    images = (
+        build_twin(job).images if isinstance(job.recipe, TwinRecipe) else _pixels(job, np.arange(len(job.store.images)))
+    )
+    a = twin_shares(job)[:, None]
     n, total, squares = 0, np.float64(0), np.float64(0)
-    for x in twin.images.batches(torch.from_numpy(np.unique(job.rows)).split(_AT_ONCE)):
+    for x in images.batches(torch.from_numpy(np.unique(job.rows)).split(_AT_ONCE)):
         values = x.double().flatten(1).cpu().numpy()
         n, total, squares = n + len(values), total + values.sum(axis=0), squares + np.square(values).sum(axis=0)
     mean = total / n
     v = float(np.maximum(squares / n - np.square(mean), 0).mean())
     parts = []
-    for x in twin.images.batches(torch.from_numpy(np.asarray(rows)).split(_AT_ONCE)):
+    for x in images.batches(torch.from_numpy(np.asarray(rows)).split(_AT_ONCE)):
         about = np.square(x.double().flatten(1).cpu().numpy() - mean).mean(axis=1)  # [b]
         parts.append(((1 - a) * a * about + (a * v) ** 2) / (a * v + 1 - a) ** 2)
     return np.concatenate(parts, axis=1)
@@ -267,7 +357,8 @@ def guessed_losses(job: TwinJob, rows: np.ndarray) -> np.ndarray:
 
 def _train(job: TwinJob, twin: Twin) -> None:
     """Train to the last step, from the kept state if there is one, and note the steps with the open meter."""
-    meter, loop, steps = open_meter(), twin.loop, job.recipe.steps
+    meter, loop, recipe = open_meter(), twin.loop, built_in(job)
+    steps = recipe.steps
     before = 0
     if meter is not None:
         meter.begin(0, steps)
@@ -276,11 +367,11 @@ def _train(job: TwinJob, twin: Twin) -> None:
         """Note the steps that were done since the last call."""
         nonlocal before
         if meter is not None:
-            meter.step(int(done) - before, (int(done) - before) * job.recipe.batch_size, _last_loss(loop))
+            meter.step(int(done) - before, (int(done) - before) * recipe.batch_size, _last_loss(loop))
             before = int(done)
 
     checkpoint = Checkpoint(job.checkpoint_file, job.key, job.checkpoint_seconds)
-    loop.run([(0, steps)], checkpoint, lambda begin: True, progress, job.recipe.batch_size)
+    loop.run([(0, steps)], checkpoint, lambda begin: True, progress, recipe.batch_size)
     if meter is not None:
         meter.end()
 
@@ -290,23 +381,26 @@ def _last_loss(loop: StepLoop) -> Callable[[], float]:
     return lambda: float(loop.losses[max(0, loop.step - 1)].mean())
 
 
+def _pixels(job: TwinJob, rows: np.ndarray) -> RowImages:
+    """Return some rows of the images as pixels in [-1, 1]."""
+    return ImageView(job.store, None, None).shown(rows, torch.device(job.device))
+
+
 def _perceptron(job: TwinJob) -> Twin:
     """Build the small network over all pixels of an image."""
-    recipe, device = job.recipe, torch.device(job.device)
-    view = ImageView(job.store, None, None)
-    network = new_perceptron(int(np.prod(view.shape)), job.seed).to(device)
+    recipe, device = built_in(job), torch.device(job.device)
+    images, every = _pixels(job, job.rows), _pixels(job, np.arange(len(job.store.images)))
+    network = new_perceptron(int(np.prod(images.shape)), job.seed).to(device)
     plan = perceptron_plan(job.seed, len(job.rows), recipe.batch_size, job.slots)
-    images = view.shown(job.rows, device)
     loop = PerceptronLoop(network, images, plan, steps=recipe.steps, lr=recipe.lr, flip=recipe.flip)
-    every = view.shown(np.arange(len(job.store.images)), device)
-    return Twin(loop, network, perceptron_denoiser(network), every)
+    return Twin(network, perceptron_denoiser(network), every, loop)
 
 
 def _transformer(job: TwinJob) -> Twin:
     """Build a diffusion transformer without conditions, in pixels or latents."""
     from memorisk.training.generators.diffusion_training import DiffusionTraining
 
-    recipe = job.recipe
+    recipe = built_in(job)
     options = GeneratorOptions(
         network=recipe.network,
         latent=recipe.latent,
@@ -328,7 +422,7 @@ def _transformer(job: TwinJob) -> Twin:
     denoiser = Denoiser.from_scheduler(network, training.scheduler, null=torch.zeros(1, dtype=torch.int64))
     view = view_images(job.store, recipe.latent, flip=False, device=training.device)
     every = view.shown(np.arange(len(job.store.images)), training.device)
-    return Twin(training.loop, network, denoiser, every)
+    return Twin(network, denoiser, every, training.loop)
 
 
 TWIN_KINDS: Mapping[str, Callable[[TwinJob], Twin]] = {"tiny": _perceptron, "dit": _transformer}
