@@ -670,8 +670,8 @@ def audit_generator(
     out: str | Path,
     progress: Callable[[str, int, int], None] = ...,
     dry_run: Literal[False] = False,
-    kind: Literal["tiny", "dit"] = "tiny",
-    network: str = "tiny/4",
+    kind: Literal["tiny", "dit", "unet"] = "tiny",
+    network: str | None = None,
     latent: str = "pixels",
     noise_schedule: Literal["linear", "cosine"] = "linear",
     steps: int | None = None,
@@ -736,6 +736,9 @@ def audit_generator(
     cluster: str | None = None,
     job_memory: str | None = None,
     worker_silence: float | None = None,
+    train: str | Callable[..., Any] | None = None,
+    train_settings: dict[str, str] | None = None,
+    python_path: str | Path | Sequence[str | Path] = (),
 ) -> Result:
     """Audit what a generator of this recipe remembers of these images, by twins on halves of the patients.
 
@@ -771,8 +774,8 @@ def audit_generator(
     out: str | Path,
     progress: Callable[[str, int, int], None] = ...,
     dry_run: Literal[True],
-    kind: Literal["tiny", "dit"] = "tiny",
-    network: str = "tiny/4",
+    kind: Literal["tiny", "dit", "unet"] = "tiny",
+    network: str | None = None,
     latent: str = "pixels",
     noise_schedule: Literal["linear", "cosine"] = "linear",
     steps: int | None = None,
@@ -837,6 +840,9 @@ def audit_generator(
     cluster: str | None = None,
     job_memory: str | None = None,
     worker_silence: float | None = None,
+    train: str | Callable[..., Any] | None = None,
+    train_settings: dict[str, str] | None = None,
+    python_path: str | Path | Sequence[str | Path] = (),
 ) -> DryRun: ...
 def audit_losses(
     file: str | Path,

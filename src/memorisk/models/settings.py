@@ -22,6 +22,8 @@ images with the whole of synthetic ones (crops, turned copies), windows at the s
 and details of thumbnails (noise)."""
 DIFFUSION_SETTINGS = ("sampler", "sampling_steps", "guidance")
 """Settings that only a diffusion model has."""
+UNET_SIZES: Mapping[str, tuple[int, ...]] = {"tiny": (16, 32), "small": (32, 64, 64), "medium": (64, 128, 128, 256)}
+"""Channels at each resolution of the named U-Nets; each resolution is half of the one before."""
 GAN_SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _START = 4
 _WIDEST = {"style": 1 << 14, "mapping_layers": 1 << 6, "features": 1 << 20, "features_max": 1 << 14}

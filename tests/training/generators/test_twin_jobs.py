@@ -2,19 +2,22 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from diffusers import DDPMScheduler
 from safetensors.torch import load_file
 
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.generators.denoiser import levels
-from memorisk.models.generators.noise_losses import hashed_noise
+from memorisk.models.generators.noise_losses import hashed_noise, noise_losses
 from memorisk.models.generators.perceptron import linear_schedule, new_perceptron
-from memorisk.runs.errors import MemoriskError
+from memorisk.models.generators.unet import UNetFolder, read_unet
+from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.generators.batches import draw_noise
 from memorisk.training.generators.perceptron_training import WARMUP
@@ -29,6 +32,7 @@ from memorisk.training.generators.twin_jobs import (
     run_twin,
     score_rows,
 )
+from tests.models.generators.test_unet import pipeline
 
 RECIPE = TwinRecipe(
     kind="tiny", network="tiny/4", latent="pixels", noise_schedule="linear",
@@ -47,6 +51,8 @@ def job(folder: Path, store: ImageStore, rows: np.ndarray | None = None, **chang
     for name in (LOSSES, WEIGHTS, CHECKPOINTS):
         (folder / name).mkdir(parents=True, exist_ok=True)
     own = np.arange(20) if rows is None else rows
+    if changed.get("kind") == "unet":
+        changed = {"network": "tiny", **changed}
     recipe = replace(RECIPE, **{name: changed.pop(name) for name in list(changed) if hasattr(RECIPE, name)})
     return TwinJob(
         **{"out": folder, "store": store, "rows": own, "slots": len(own), "recipe": recipe, "seed": 3, **changed}
@@ -78,7 +84,7 @@ def test_its_steps_are_those_of_a_plain_loop(tmp_path: Path, store: ImageStore) 
         assert torch.allclose(value, twin.network.state_dict()[name], atol=1e-6), name
 
 
-@pytest.mark.parametrize("kind", ["tiny", "dit"])
+@pytest.mark.parametrize("kind", ["tiny", "dit", "unet"])
 def test_twins_share_start_order_times_and_noise_and_differ_in_their_images(
     tmp_path: Path, store: ImageStore, kind: str
 ) -> None:
@@ -88,7 +94,7 @@ def test_twins_share_start_order_times_and_noise_and_differ_in_their_images(
     for one, other in zip(first.loop.inputs(range(5)), second.loop.inputs(range(5)), strict=True):
         images, *rest = one
         assert not torch.equal(images, other[0])
-        assert all(torch.equal(a, b) for a, b in zip(rest, other[1:], strict=True))
+        assert all(a is b is None or torch.equal(a, b) for a, b in zip(rest, other[1:], strict=True))
 
 
 def test_a_twin_with_fewer_images_has_one_of_its_own_in_the_empty_slots(tmp_path: Path, store: ImageStore) -> None:
@@ -99,7 +105,7 @@ def test_a_twin_with_fewer_images_has_one_of_its_own_in_the_empty_slots(tmp_path
         assert torch.equal(own[there < 17], there[there < 17])
 
 
-@pytest.mark.parametrize("kind", ["tiny", "dit"])
+@pytest.mark.parametrize("kind", ["tiny", "dit", "unet"])
 def test_killed_at_any_step_it_ends_with_the_same_bytes(tmp_path: Path, store: ImageStore, kind: str) -> None:
     whole, cut = (job(tmp_path / name, store, kind=kind, checkpoint_seconds=0.0) for name in ("whole", "cut"))
     run_twin(whole)
@@ -169,3 +175,70 @@ def test_losses_that_are_not_finite_are_refused(tmp_path: Path, store: ImageStor
         next(twin.network.parameters()).fill_(float("nan"))
     with pytest.raises(MemoriskError, match="not finite"):
         score_rows(one, twin, np.arange(3))
+
+
+def folder_of_classes(folder: Path) -> UNetFolder:
+    """A U-Net of ten classes that predicts v."""
+    return read_unet(pipeline(folder, prediction="v_prediction", num_class_embeds=10))
+
+
+def test_a_u_net_of_a_folder_is_trained_on_its_own_prediction_noise_and_classes(
+    tmp_path: Path, store: ImageStore
+) -> None:
+    """Written out by diffusers' scheduler: squared error of v, clipped gradients, AdamW, an average of the weights."""
+    one = job(tmp_path, store, kind="unet", unet=folder_of_classes(tmp_path / "ddpm"), network="folder")
+    twin, again = build_twin(one), build_twin(one)
+    network: Any = again.loop.network
+    averaged = {name: value.clone() for name, value in network.state_dict().items()}
+    scheduler = DDPMScheduler.from_pretrained(tmp_path / "ddpm", subfolder="scheduler")
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.0, fused=True)
+    labels, losses = torch.tensor(store.manifest.labels.astype(int)), []
+    for step in range(RECIPE.steps):
+        slots, draw = twin.loop.plan.slots(step), twin.loop.plan.draw(step)
+        rows = one.rows[slots]
+        x = torch.from_numpy(store.images[rows].astype(np.float32)).permute(0, 3, 1, 2) / 255 * 2 - 1
+        noise = draw_noise(draw.seed, tuple(x.shape), torch.device("cpu"))
+        assert int(draw.times.max()) < 200
+        predicted = network(scheduler.add_noise(x, noise, draw.times), draw.times, labels[rows]).sample
+        optimizer.zero_grad()
+        loss = (predicted - scheduler.get_velocity(x, noise, draw.times)).square().mean()
+        loss.backward()
+        losses.append(loss.item())
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        decay = min(RECIPE.ema, (1 + step) / (10 + step)) if step else 0.0
+        for name, value in network.state_dict().items():
+            averaged[name] = decay * averaged[name] + (1 - decay) * value
+    for _ in twin.loop.until(RECIPE.steps):
+        pass
+    assert np.allclose(twin.loop.losses[:, 0].numpy(), losses, rtol=1e-4)
+    for name, value in twin.network.state_dict().items():  # where a gradient is nearly 0, Adam enlarges its rounding
+        assert float((value - averaged[name]).abs().mean()) < 1e-5, name
+
+
+def test_a_u_net_of_classes_scores_each_image_with_its_own(tmp_path: Path, store: ImageStore) -> None:
+    one = job(tmp_path, store, kind="unet", unet=folder_of_classes(tmp_path / "ddpm"), network="folder", steps=2)
+    twin, rows = build_twin(one), np.arange(7, 15)
+    x = torch.from_numpy(store.images[rows].astype(np.float32)).permute(0, 3, 1, 2) / 255 * 2 - 1
+    labels = torch.tensor(store.manifest.labels[rows].astype(int))
+    times, ids = levels(twin.denoiser, RECIPE.levels), store.manifest.images[rows].tolist()
+    expected = noise_losses(twin.denoiser, x, ids, times, RECIPE.draws, None, labels)
+    assert np.allclose(score_rows(one, twin, rows), expected, rtol=1e-5)
+    assert not np.allclose(expected, noise_losses(twin.denoiser, x, ids, times, RECIPE.draws, None, labels.flip(0)))
+
+
+@pytest.mark.parametrize(
+    ("config", "prediction", "message"),
+    [
+        ({"sample_size": 16}, "epsilon", "draws 1 x 16 x 16 values, and these images have 1 x 8 x 8"),
+        ({"dropout": 0.1}, "epsilon", "has dropout, whose draws twins do not share"),
+        ({"out_channels": 2}, "epsilon", "has 2 output channels for 1 of the images"),
+        ({"num_class_embeds": 4}, "epsilon", "has no class '[4-9]', which the images have; its classes are 0, 1, 2, 3"),
+    ],
+)
+def test_a_folder_that_the_twins_cannot_have_is_refused(
+    tmp_path: Path, store: ImageStore, config: dict[str, Any], prediction: str, message: str
+) -> None:
+    unet = read_unet(pipeline(tmp_path / "ddpm", prediction=prediction, **config))
+    with pytest.raises(InputError, match=message):
+        build_twin(job(tmp_path, store, kind="unet", unet=unet, network="folder"))

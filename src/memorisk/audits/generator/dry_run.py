@@ -12,7 +12,7 @@ from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.rehearsal import Choice
 from memorisk.audits.classifier.result import LookAlikes
 from memorisk.audits.generator.options import GeneratorAuditOptions
-from memorisk.audits.generator.trainings import make_jobs, training_processes
+from memorisk.audits.generator.trainings import Training, make_jobs, training_processes
 from memorisk.images.store import ImageStore
 from memorisk.runs.workload import Cost
 from memorisk.training.engine.devices import limited_threads
@@ -28,7 +28,7 @@ def generator_outlook(
     store: ImageStore,
     choice: Choice[GeneratorAuditOptions],
     alike: LookAlikes,
-    own: OwnRecipe | None = None,
+    training: Training = None,
 ) -> DryRun:
     """Count the work, time a few steps and scores, and rehearse the analysis on losses that hold nothing.
 
@@ -38,10 +38,10 @@ def generator_outlook(
         store: The images.
         choice: Options with the number of models, and why there are so many.
         alike: Images of different patients that are nearly the same.
-        own: The user's own training, of which steps and time are not known; None for the built-in one.
+        training: Function or folder, from `read_training`; steps and time of a function are not known.
     """
     options = choice.options
-    jobs = [job for pair in make_jobs(out, store, plan, options, own) for job in pair]
+    jobs = [job for pair in make_jobs(out, store, plan, options, training) for job in pair]
     todo = [job for job in jobs if not job.done]
     first, n, seconds = jobs[0], len(store.images), None
     cost = Cost(
@@ -50,7 +50,7 @@ def generator_outlook(
         pairs=searched_pairs(store, alike),
         bytes_outputs=len(jobs) * 8 * options.levels * n,
     )
-    if own is not None:
+    if isinstance(training, OwnRecipe):
         cost = replace(cost, steps=None, images_trained=None, bytes_weights=None if first.keep_weights else 0)
     else:
         recipe = built_in(first)
@@ -76,7 +76,9 @@ def network_words(options: GeneratorAuditOptions) -> str:
         return options.train
     if options.kind == "tiny":
         return "tiny diffusion network"
-    return f"DiT {options.network}{'' if options.latent == 'pixels' else f' on latents of {options.latent}'}"
+    if options.kind == "unet":
+        return "U-Net of a folder" if options.unet_folder else f"U-Net {options.chosen_network}"
+    return f"DiT {options.chosen_network}{'' if options.latent == 'pixels' else f' on latents of {options.latent}'}"
 
 
 def _seconds(job: TwinJob, twin: Twin) -> float:

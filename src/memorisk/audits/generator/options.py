@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from memorisk.audits.classifier.options import TwinOptions
+from memorisk.models.settings import UNET_SIZES
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import grouped
 from memorisk.runs.settings import check_counts, check_finite, settings_of
@@ -14,8 +15,21 @@ from memorisk.statistics.verdicts.scales import NOISE_ERROR, LossScale
 from memorisk.training.engine.options import OwnTrainingOptions
 from memorisk.training.generators.options import DIT_BATCH_SIZE, DIT_LR
 
-_DEFAULTS: dict[str, tuple[int, int, float]] = {"tiny": (1_500, 64, 1e-3), "dit": (10_000, DIT_BATCH_SIZE, DIT_LR)}
+_DEFAULTS: dict[str, tuple[int, int, float]] = {
+    "tiny": (1_500, 64, 1e-3),
+    "dit": (10_000, DIT_BATCH_SIZE, DIT_LR),
+    "unet": (10_000, DIT_BATCH_SIZE, DIT_LR),
+}
 """Steps, images per step and learning rate of each kind."""
+_NETWORKS = {"tiny": "tiny/4", "dit": "tiny/4", "unet": "small"}
+"""Network of each kind by default; the tiny one has no size."""
+_OF_KINDS = {
+    "network": ("dit", "unet"),
+    "latent": ("dit",),
+    "noise_schedule": ("dit", "unet"),
+    "ema": ("dit", "unet"),
+}
+"""Settings that only some kinds have."""
 
 _BUILT_IN = {"kind", "network", "latent", "noise_schedule", "steps", "batch_size", "lr", "ema", "flip"}
 """Settings of the built-in training; with ``train``, ``kind`` is that of the target."""
@@ -33,37 +47,39 @@ WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pix
 class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
     """Settings of `memorisk audit generator`."""
 
-    kind: Literal["tiny", "dit"] = "tiny"
-    """Generator whose twins are trained: tiny (a small diffusion network for images of a few hundred pixels), or dit
-    (the diffusion transformer of `train generator`)."""
+    kind: Literal["tiny", "dit", "unet"] = "tiny"
+    """Generator whose twins are trained: tiny (a small diffusion network for images of a few hundred pixels), dit (the
+    diffusion transformer of `train generator`) or unet (UNet2DModel of diffusers). By your own code: --train."""
 
-    network: str = "tiny/4"
-    """DiT: size (tiny, small, S, B, L, XL) and side of a patch in pixels or latent numbers, as in XL/2."""
+    network: str | None = None
+    """DiT: size (tiny, small, S, B, L, XL) and side of a patch in pixels or latent numbers, as in XL/2; by default
+    tiny/4. U-Net: tiny, small, medium, or a folder of diffusers, whose configuration the twins have without its
+    weights; by default that of target, else small."""
 
     latent: str = "pixels"
     """DiT: space in which it draws: pixels, or the latents of autoencoder:FOLDER or autoencoder:NAME@default."""
 
     noise_schedule: Literal["linear", "cosine"] = "linear"
-    """DiT: noise schedule, as in `train generator`."""
+    """DiT, U-Net of a named size: noise schedule, as in `train generator`."""
 
     steps: int | None = None
-    """Number of training steps of each twin; by default 1,500 (tiny) or 10,000 (dit)."""
+    """Number of training steps of each twin; by default 1,500 (tiny) or 10,000 (dit, unet)."""
 
     batch_size: int | None = None
-    """Images per step; by default 64 (tiny) or 32 (dit), and at most half of a twin's images."""
+    """Images per step; by default 64 (tiny) or 32 (dit, unet), and at most half of a twin's images."""
 
     lr: float | None = None
-    """Learning rate; by default 1e-3 (tiny) or 1e-4 (dit)."""
+    """Learning rate; by default 1e-3 (tiny) or 1e-4 (dit, unet)."""
 
     ema: float = 0.9999
-    """DiT: decay of the averaged weights, which are scored."""
+    """DiT, U-Net: decay of the averaged weights, which are scored."""
 
     flip: bool = False
     """Mirror half of the images of each step, left to right."""
 
     target: Path | None = None
     """Generator to be released; the given split tells which images it was trained on. The weights of a tiny network as
-    one file, or the folder of a DiT of `train generator` or of diffusers."""
+    one file, or the folder of a DiT of `train generator` or of diffusers, or of a U-Net of diffusers."""
 
     dose: Annotated[tuple[int, ...], Parameter(consume_multiple=True)] = ()
     """Repeat the images of ten patients so many times in the training of the twin that sees them, as 4 16 64: from how
@@ -92,10 +108,25 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
         if not 0 <= self.ema < 1:
             raise InputError(f"ema is {self.ema}; it must be from 0 to below 1")
         self.check_own_training(_BUILT_IN - ({"kind"} if self.target else set()))
-        if self.kind != "dit":
-            for name in ("network", "latent", "noise_schedule", "ema"):
-                if getattr(self, name) != getattr(GeneratorAuditOptions, name):
-                    raise InputError(f"{name} is a setting of a diffusion transformer: name it with kind dit")
+        for name, kinds in _OF_KINDS.items():
+            if self.kind not in kinds and getattr(self, name) != getattr(GeneratorAuditOptions, name):
+                raise InputError(f"{name} is no setting of kind {self.kind}: name it with kind {' or '.join(kinds)}")
+        if self.noise_schedule != "linear" and self.unet_folder is not None:
+            raise InputError("noise_schedule is that of the U-Net's folder: leave it out")
+
+    @property
+    def chosen_network(self) -> str:
+        """Network of the twins, filled in."""
+        return self.network or _NETWORKS[self.kind]
+
+    @property
+    def unet_folder(self) -> Path | None:
+        """Folder whose configuration the twins have; None for other kinds, and for a named size."""
+        if self.kind != "unet":
+            return None
+        if self.network is None:
+            return self.target
+        return None if self.network in UNET_SIZES else Path(self.network)
 
     @property
     def chosen_steps(self) -> int:

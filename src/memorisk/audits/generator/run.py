@@ -32,9 +32,10 @@ from memorisk.audits.generator.options import WORKER_MODULES, GeneratorAuditOpti
 from memorisk.audits.generator.plan import PATIENTS_EACH, GeneratorPlan, draw_parts, make_generator_plan
 from memorisk.audits.generator.target import audit_target, check_target
 from memorisk.audits.generator.trainings import (
+    Training,
     make_jobs,
     read_losses,
-    read_own_recipe,
+    read_training,
     train_all,
     training_device,
     training_processes,
@@ -62,6 +63,7 @@ from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.training.generators.twin_jobs import TwinJob, build_twin, built_in, guessed_losses, twin_times
+from memorisk.training.generators.user_training import OwnRecipe
 
 OWN_TRAINING = (
     "The twins were made by your own training function, which receives the same seed for both twins of a pair. Order, "
@@ -125,13 +127,18 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
     kind = "generator"
     options: GeneratorAuditOptions
 
+    @property
+    def own(self) -> bool:
+        """Return whether the user's function trains the twins."""
+        return isinstance(self.training, OwnRecipe)
+
     @contextmanager
     def workplace(self, progress: Progress) -> Iterator[None]:
         """Refuse what cannot be audited before decoding it, and start the workers, which load while images are read."""
         options = self.options
         if not self.dry_run:
             refuse_fewer_seeds(self.out, options)
-        self.own = read_own_recipe(options, dry_run=self.dry_run)
+        self.training: Training = read_training(options, dry_run=self.dry_run)
         if options.target is not None:
             open_released(options.target, options.kind)
         if not self.dry_run and training_processes(options) > 1 and options.executor == "local":
@@ -164,9 +171,9 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
 
     def _refuse_early(self, store: ImageStore, plan: Plan, progress: Progress) -> None:
         """Refuse, before any long work, images, settings and a target that do not fit each other."""
-        jobs = make_jobs(self.out, store, plan, self.options, self.own)
+        jobs = make_jobs(self.out, store, plan, self.options, self.training)
         fewest, first = min(len(job.rows) for pair in jobs for job in pair), jobs[0][0]
-        if self.own is None:
+        if not self.own:
             recipe = built_in(first)
             if fewest < recipe.batch_size:
                 raise InputError(
@@ -182,7 +189,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         """Plan the trainings, and foresee the verdict."""
         progress("timing a training step", 0, 0)
         p = inputs
-        return generator_outlook(self.out, p.plan.twins, p.store, p.choice, p.alike, self.own)
+        return generator_outlook(self.out, p.plan.twins, p.store, p.choice, p.alike, self.training)
 
     def identity(self, evidence: _Prepared) -> dict[str, Any]:
         """Return images, split and recipe; seeds may be added."""
@@ -198,7 +205,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
 
     def _recipe(self, plan: Plan, *, changes: bool = True) -> dict[str, Any]:
         """Return the settings of the trainings; a changed text of the user's function trains again in its folder."""
-        recipe = asdict(self.own or twin_recipe(plan, self.options))
+        recipe = asdict(twin_recipe(plan, self.options, self.training))
         return {name: value for name, value in recipe.items() if changes or name != "file_hash"}
 
     def started(self, evidence: _Prepared) -> dict[str, Any]:
@@ -215,7 +222,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         parts = {"part": plan.parts.part.astype(str), "training_group": plan.parts.groups.astype(str)}
         manifest = replace(p.store.manifest, table=p.store.manifest.table.assign(**parts))
         names.manifest(manifest).save(run / "manifest.parquet")
-        jobs = make_jobs(run.path, p.store, plan, options, self.own)
+        jobs = make_jobs(run.path, p.store, plan, options, self.training)
         train_all(run, jobs, options, lambda d, n: progress("training", d, n))
         progress("scoring", 0, 0)
         losses = read_losses(jobs)
@@ -262,10 +269,10 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             prepared.linked,
             prepared.alike,
             by=options.by,
-            notes=[] if self.own is None else [OWN_TRAINING],
+            notes=[OWN_TRAINING] if self.own else [],
             audit=self.kind,
             model=network_words(options),
-            n_parameters=build_twin(job).parameters if self.own is None else None,
+            n_parameters=None if self.own else build_twin(job).parameters,
             pixels=store.images.shape[1:3],
             training={**self._recipe(plan), "level_weights": [float(f"{w:.4g}") for w in weights]},
             dataset=names.source(store.manifest.name),

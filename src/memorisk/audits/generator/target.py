@@ -76,18 +76,23 @@ class Target:
     def losses(self, rows: np.ndarray) -> np.ndarray:
         """Compute the loss of some items at each level, with the noise of the twins, [L, n].
 
-        It is that of the unconditional network, as the loss of the twins is.
+        It is that of the unconditional network, as the loss of the twins is; a network without a value for no class has
+        twins of classes.
         """
         denoiser, pairs = self.generator.denoiser, self.pairs
-        parts = [noise_losses(denoiser, x, ids, self.times, pairs) for x, ids, _ in self.parts(rows)]
-        return np.concatenate(parts, axis=1)
+        losses: list[np.ndarray] = []
+        for x, ids, conditions in self.parts(rows):
+            of = conditions if denoiser.null is None else None
+            losses.append(noise_losses(denoiser, x, ids, self.times, pairs, None, of))
+        return np.concatenate(losses, axis=1)
 
     def published(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the scores of the published attacks on some items, by name, [n] each."""
         attacks = [
             attack
             for attack in NOISE_ATTACKS.values()
-            if attack.name != LOSS and not (attack.needs_condition and self.conditions is None)
+            if attack.name != LOSS
+            and not (attack.needs_condition and (self.conditions is None or self.generator.denoiser.null is None))
         ]
         scores: dict[str, list[np.ndarray]] = {attack.name: [] for attack in attacks}
         for x, ids, conditions in self.parts(rows):

@@ -10,6 +10,7 @@ from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.latents import open_latents
+from memorisk.models.generators.unet import UNetFolder, read_unet
 from memorisk.runs.environment import available_cores, check_device
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.executors.pool import run_jobs
@@ -34,18 +35,23 @@ TwinJobs = list[tuple[TwinJob, TwinJob]]
 """Jobs of twins A and B, per seed."""
 
 
-def read_own_recipe(options: GeneratorAuditOptions, *, dry_run: bool) -> OwnRecipe | None:
-    """Find the user's training function, once for all of its jobs; None where the training is built in.
+Training = OwnRecipe | UNetFolder | None
+"""Part of a training that the settings only name: the user's function, or the configuration of a folder."""
+
+
+def read_training(options: GeneratorAuditOptions, *, dry_run: bool) -> Training:
+    """Read the user's training function, or the folder that gives the network, once for all jobs.
 
     Args:
         options: Settings of the audit.
         dry_run: Read the function's file and run nothing of it.
 
     Raises:
-        InputError: The function does not exist, or does not accept the arguments.
+        InputError: The function does not exist or does not accept the arguments, or the folder cannot be used.
+        MissingExtraError: A library that the folder's network needs is not installed.
     """
     if options.train is None:
-        return None
+        return None if options.unet_folder is None else read_unet(options.unet_folder)
     return own_recipe(
         options.train,
         options.train_settings or {},
@@ -56,16 +62,19 @@ def read_own_recipe(options: GeneratorAuditOptions, *, dry_run: bool) -> OwnReci
     )
 
 
-def twin_recipe(plan: Plan, options: GeneratorAuditOptions) -> TwinRecipe:
-    """Resolve every default of the built-in training and of the scores, so that the report can name it.
+def twin_recipe(plan: Plan, options: GeneratorAuditOptions, training: Training = None) -> TwinRecipe | OwnRecipe:
+    """Resolve every default of training and scores, so that the report can name it.
 
     Args:
         plan: Parts of the audit.
         options: Settings of the audit.
+        training: Function or folder, from `read_training`.
     """
+    if isinstance(training, OwnRecipe):
+        return training
     return TwinRecipe(
         kind=options.kind,
-        network=options.network,
+        network=options.chosen_network if training is None else f"folder {training.identity}",
         latent=options.latent,
         noise_schedule=options.noise_schedule,
         steps=options.chosen_steps,
@@ -92,7 +101,7 @@ def training_processes(options: GeneratorAuditOptions) -> int:
 
 
 def make_jobs(
-    out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditOptions, own: OwnRecipe | None = None
+    out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditOptions, training: Training = None
 ) -> TwinJobs:
     """Make the two training jobs of each seed.
 
@@ -101,9 +110,9 @@ def make_jobs(
         store: The images.
         plan: Parts and designs.
         options: Settings of the audit.
-        own: The user's own training; None for the built-in one.
+        training: Function or folder, from `read_training`.
     """
-    recipe, device, encoder = own or twin_recipe(plan, options), training_device(options), None
+    recipe, device, encoder = twin_recipe(plan, options, training), training_device(options), None
     if options.latent != "pixels":
         books = store.folder.parent.parent
         encoder = open_latents(options.latent, store.shape, size=store.shape[0], books=books).identity
@@ -122,7 +131,8 @@ def make_jobs(
             keep_weights=not options.discard_weights,
             checkpoint_seconds=options.checkpoint_seconds,
             encoder=encoder,
-            python_path=options.python_path if own else (),
+            python_path=options.python_path if isinstance(training, OwnRecipe) else (),
+            unet=training if isinstance(training, UNetFolder) else None,
         )
 
     return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]

@@ -14,6 +14,7 @@ from memorisk.models.generators.dit.folder import DiTGenerator, load_pipeline
 from memorisk.models.generators.dit.network import null_labels, spec_of
 from memorisk.models.generators.generators import DESCRIPTION, load_generator
 from memorisk.models.generators.perceptron import NoisePerceptron, new_perceptron, perceptron_denoiser
+from memorisk.models.generators.unet import load_unet
 from memorisk.models.hub import fill_network
 from memorisk.models.provenance import TrainingRecord
 from memorisk.models.weight_files import read_state_dict
@@ -45,8 +46,8 @@ def open_released(place: Path, kind: str) -> ReleasedGenerator:
 
     Args:
         place: File of weights of a small network, or folder of a diffusion transformer: as `train generator` writes it
-            (the run's or its ``generator``), or of a pipeline of diffusers.
-        kind: Kind of the generator: ``tiny`` or ``dit``.
+            (the run's or its ``generator``), or of a pipeline of diffusers; of a U-Net that of a pipeline.
+        kind: Kind of the generator: ``tiny``, ``dit`` or ``unet``.
 
     Raises:
         InputError: The place does not exist, is of another kind or damaged, or the generator takes conditions that its
@@ -58,11 +59,13 @@ def open_released(place: Path, kind: str) -> ReleasedGenerator:
         raise InputError(f"the file or folder {one_line(place)} of a generator does not exist")
     if kind == "tiny":
         if not place.is_file():
-            raise InputError(f"{name} is a folder, and a tiny generator is one file of weights: name it, or kind dit")
+            raise InputError(
+                f"{name} is a folder, and a tiny generator is one file of weights: name it, or kind dit or unet"
+            )
         return _tiny(place, name)
     if not place.is_dir():
-        raise InputError(f"{name} is a file, and a diffusion transformer is a folder: name its folder, or kind tiny")
-    return _transformer(place, name)
+        raise InputError(f"{name} is a file, and a generator of kind {kind} is a folder: name its folder, or kind tiny")
+    return _unet(place) if kind == "unet" else _transformer(place, name)
 
 
 def _tiny(file: Path, name: str) -> ReleasedGenerator:
@@ -94,3 +97,10 @@ def _transformer(folder: Path, name: str) -> ReleasedGenerator:
     latent = "pixels" if generator.vae is None else f"autoencoder:{root or folder}"
     shape = (spec.channels, spec.side, spec.side)
     return ReleasedGenerator(generator.network, denoiser, latent, shape, generator.config.classes, generator.seen)
+
+
+def _unet(folder: Path) -> ReleasedGenerator:
+    """Open a U-Net of a folder; one with classes needs the class of each image, and has no value for none."""
+    network, unet = load_unet(folder)
+    denoiser = Denoiser.from_scheduler(network, unet.scheduler())
+    return ReleasedGenerator(network, denoiser, "pixels", unet.shape, unet.classes)

@@ -45,8 +45,11 @@ from memorisk.training.generators.snapshots import GeneratorLoop, GeneratorTrain
 class ConditionSource(Protocol):
     """Conditions of the rows of a batch."""
 
-    def __call__(self, slots: torch.Tensor, drop: torch.Tensor) -> torch.Tensor:
-        """Return labels [b] or vectors [b, k] on the device, those in ``drop`` without a condition."""
+    def __call__(self, slots: torch.Tensor, drop: torch.Tensor) -> torch.Tensor | None:
+        """Return labels [b] or vectors [b, k] on the device, those in ``drop`` without a condition.
+
+        None is for a network that takes no condition at all.
+        """
         ...
 
 
@@ -107,7 +110,7 @@ class DiffusionLoop(GeneratorLoop):
         super().load(checkpoint)
         self.ema.optimization_step = self.step
 
-    def inputs(self, steps: range) -> Iterator[tuple[torch.Tensor, ...]]:
+    def inputs(self, steps: range) -> Iterator[tuple[Any, ...]]:
         """Yield images, noise, times and conditions of each step, of this process's share of the batch."""
         slots, draws = [self.plan.slots(step) for step in steps], [self.plan.draw(step) for step in steps]
         flips = [draw.flip[self.share] for draw in draws] if self.options.flip else None
@@ -117,7 +120,7 @@ class DiffusionLoop(GeneratorLoop):
             noise = draw_noise(draw.seed, (len(chosen), *x.shape[1:]), self.device)[self.share]
             yield x, noise, draw.times[self.share].to(self.device), labels
 
-    def _update(self, inputs: tuple[torch.Tensor, ...]) -> None:
+    def _update(self, inputs: tuple[Any, ...]) -> None:
         """Make one update of the weights and of their average."""
         x, noise, times, labels = inputs
         x_t = self.loss.noised(x, noise, times)

@@ -5,7 +5,8 @@ sqrt(1 - a_t) e, e ~ N(0, 1), t uniform (Ho et al. 2020, equation 14)
 
     loss = mean |e - e(x_t, t)|^2,
 
-and where the variance is learnt, too, (Nichol and Dhariwal 2021, section 3.1; as in the reference code of DiT)
+(of a network that predicts v or the image, the squared error of that), and where the variance is learnt, too, (Nichol
+and Dhariwal 2021, section 3.1; as in the reference code of DiT)
 
     loss = mean |e - e(x_t, t)|^2 + bound,   bound = KL(q(x_t-1 | x_t, x_0) || p(x_t-1 | x_t)) in bits per number,
 
@@ -106,8 +107,14 @@ class DiffusionLoss:
             t: Times from 0, [b] int64.
         """
         predicted, *variance = output.float().split(x.shape[1], dim=1)
-        error = _each(torch.square(predicted - noise))
+        error = _each(torch.square(predicted - self._target(x, noise, t)))
         return error + self._bound(predicted.detach(), variance[0], x, x_t, t) if self.learn_sigma else error
+
+    def _target(self, x: torch.Tensor, noise: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        """Return what the network is to predict, by the scheduler's ``prediction_type``."""
+        if self.scheduler.config.prediction_type == "v_prediction":
+            return self.scheduler.get_velocity(x, noise, t)
+        return x if self.scheduler.config.prediction_type == "sample" else noise
 
     @cached_property
     def _tables(self) -> dict[str, torch.Tensor]:

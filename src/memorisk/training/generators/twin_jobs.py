@@ -9,7 +9,7 @@ continues from its last checkpoint.
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,21 +20,30 @@ from safetensors.torch import save_file
 from torch import nn
 
 from memorisk.images.store import ImageStore
+from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.denoiser import Denoiser, levels
 from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.models.generators.perceptron import new_perceptron, perceptron_denoiser
+from memorisk.models.generators.unet import UNetFolder, build_unet, size_config
 from memorisk.models.network_parts import saved_tensors
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
 from memorisk.runs.steps import open_meter, written_steps
-from memorisk.training.engine.devices import keep_freed_memory, limited_threads
+from memorisk.training.engine.devices import (
+    choose_precision,
+    keep_freed_memory,
+    limited_threads,
+    open_accelerator,
+    place,
+)
 from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.engine.step_loop import StepLoop
 from memorisk.training.engine.user_training import guarded
-from memorisk.training.generators.batches import ImageView, RowImages, view_images
+from memorisk.training.generators.batches import ImageView, RowImages, StepPlan, view_images
 from memorisk.training.generators.options import GeneratorOptions
 from memorisk.training.generators.perceptron_training import PerceptronLoop, perceptron_plan
+from memorisk.training.generators.unet_training import class_numbers, refuse_untrainable
 from memorisk.training.generators.user_training import OwnRecipe, train_own
 
 LOSSES, WEIGHTS, CHECKPOINTS = "losses", "weights", "checkpoints"
@@ -47,13 +56,13 @@ class TwinRecipe:
 
     Attributes:
         kind: Kind of the generator, one of `TWIN_KINDS`.
-        network: Size of a diffusion transformer.
+        network: Size of a diffusion transformer or U-Net; of a folder's U-Net the fingerprint of its configuration.
         latent: Space in which it draws.
-        noise_schedule: Noise schedule of a diffusion transformer.
+        noise_schedule: Noise schedule of a diffusion transformer, or of a U-Net of a named size.
         steps: Number of training steps.
         batch_size: Number of images per step.
         lr: Learning rate.
-        ema: Decay of the averaged weights of a diffusion transformer.
+        ema: Decay of the averaged weights of a diffusion transformer or U-Net.
         flip: Whether half of the images of a step are mirrored.
         levels: Number of noise levels at which an image is scored.
         draws: Number of antithetic pairs of noise at each level.
@@ -89,6 +98,7 @@ class TwinJob:
         checkpoint_seconds: Least time between two writes of a training's state.
         encoder: Identity of the autoencoder whose latents are learned, weights included; None for pixels.
         python_path: Folders in which the user's module is searched, after everything installed.
+        unet: Configuration of a folder's U-Net; None for one of a named size, and for other kinds.
     """
 
     out: Path
@@ -103,6 +113,7 @@ class TwinJob:
     checkpoint_seconds: float = 30.0
     encoder: Mapping[str, Any] | None = None
     python_path: tuple[Path, ...] = ()
+    unet: UNetFolder | None = None
 
     @cached_property
     def key(self) -> str:
@@ -111,6 +122,7 @@ class TwinJob:
         names = self.store.manifest.images.tolist()  # the noise of an image is that of its id
         content: list[Any] = [asdict(self.recipe), self.seed, self.threads, self.slots]
         content += [] if self.encoder is None else [dict(self.encoder)]
+        content += [self.store.manifest.labels.tolist()] if self.unet is not None and self.unet.classes else []
         return f"{self.seed}-{fingerprint(content, self.rows, pixels, names)}"
 
     @property
@@ -174,11 +186,13 @@ class ScoredNetwork:
         network: Network that draws, whose weights are kept; None where the user's object shows none.
         denoiser: The same network as a predictor of noise.
         images: All images of the store, as the network sees them.
+        conditions: Class of each image, [N] int64; None for a generator without classes.
     """
 
     network: nn.Module | None
     denoiser: Denoiser
     images: RowImages
+    conditions: torch.Tensor | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -319,7 +333,8 @@ def score_rows(job: TwinJob, twin: ScoredNetwork, rows: np.ndarray) -> np.ndarra
     places = torch.from_numpy(np.asarray(rows)).split(_AT_ONCE)
     for where, x in zip(places, twin.images.batches(places), strict=True):
         ids = names[where.numpy()].tolist()
-        parts.append(noise_losses(twin.denoiser, x.cpu(), ids, times, job.recipe.draws))
+        conditions = None if twin.conditions is None else twin.conditions[where]
+        parts.append(noise_losses(twin.denoiser, x.cpu(), ids, times, job.recipe.draws, None, conditions))
     losses = np.concatenate(parts, axis=1)
     if not np.isfinite(losses).all():
         remedy = ": lower lr" if isinstance(job.recipe, TwinRecipe) else ""
@@ -396,15 +411,10 @@ def _perceptron(job: TwinJob) -> Twin:
     return Twin(network, perceptron_denoiser(network), every, loop)
 
 
-def _transformer(job: TwinJob) -> Twin:
-    """Build a diffusion transformer without conditions, in pixels or latents."""
-    from memorisk.training.generators.diffusion_training import DiffusionTraining
-
+def _diffusion_options(job: TwinJob, **more: Any) -> GeneratorOptions:
+    """Return the settings of the loop that diffusion transformers and U-Nets have."""
     recipe = built_in(job)
     options = GeneratorOptions(
-        network=recipe.network,
-        latent=recipe.latent,
-        noise_schedule=recipe.noise_schedule,  # pyright: ignore[reportArgumentType] (checked by `validate`)
         conditioned_on="none",
         steps=recipe.steps,
         snapshot_every=recipe.steps,
@@ -415,8 +425,19 @@ def _transformer(job: TwinJob) -> Twin:
         seed=job.seed,
         device=job.device,
         threads=job.threads,
+        noise_schedule=recipe.noise_schedule,  # pyright: ignore[reportArgumentType] (checked by `validate`)
+        **more,
     )
     options.validate()
+    return options
+
+
+def _transformer(job: TwinJob) -> Twin:
+    """Build a diffusion transformer without conditions, in pixels or latents."""
+    from memorisk.training.generators.diffusion_training import DiffusionTraining
+
+    recipe = built_in(job)
+    options = _diffusion_options(job, network=recipe.network, latent=recipe.latent)
     training = DiffusionTraining(job.store, job.rows, options, slots=job.slots)
     network: Any = training.loop.averaged
     denoiser = Denoiser.from_scheduler(network, training.scheduler, null=torch.zeros(1, dtype=torch.int64))
@@ -425,5 +446,39 @@ def _transformer(job: TwinJob) -> Twin:
     return Twin(network, denoiser, every, training.loop)
 
 
-TWIN_KINDS: Mapping[str, Callable[[TwinJob], Twin]] = {"tiny": _perceptron, "dit": _transformer}
+def _unet(job: TwinJob) -> Twin:
+    """Build a U-Net in pixels with random weights, by the loop of diffusion transformers."""
+    from memorisk.training.generators.diffusion_training import DiffusionLoop
+    from memorisk.training.generators.losses import DiffusionLoss, new_scheduler
+
+    recipe, device = built_in(job), torch.device(job.device)
+    images, every = _pixels(job, job.rows), _pixels(job, np.arange(len(job.store.images)))
+    if job.unet is None:
+        title, config = f"U-Net {recipe.network}", size_config(recipe.network, images.shape)
+        scheduler, numbers = new_scheduler(learn_sigma=False, schedule=recipe.noise_schedule), None
+    else:
+        title, config, scheduler = f"U-Net {job.unet.name}", job.unet.config, job.unet.scheduler()
+        refuse_untrainable(job.unet, images.shape)
+        numbers = class_numbers(job.store, job.unet.classes)
+    with seeded(job.seed):
+        network = build_unet(config, title)
+    place(network, device)
+    options, times = _diffusion_options(job), int(scheduler.config.num_train_timesteps)
+    accelerator = open_accelerator(device, choose_precision(options.precision, device))
+    own = None if numbers is None else numbers[torch.tensor(job.rows)].to(device)
+    loop = DiffusionLoop(
+        network,
+        accelerator,
+        images,
+        lambda slots, drop: None if own is None else own[slots.to(device)],
+        DiffusionLoss(scheduler, device),
+        StepPlan(job.seed, len(job.rows), recipe.batch_size, drop=0.0, times=times, slots=job.slots),
+        slice(None),
+        options,
+    )
+    averaged: Any = loop.averaged
+    return Twin(averaged, Denoiser.from_scheduler(averaged, scheduler), every, loop, conditions=numbers)
+
+
+TWIN_KINDS: Mapping[str, Callable[[TwinJob], Twin]] = {"tiny": _perceptron, "dit": _transformer, "unet": _unet}
 """Kinds of generators whose twins an audit trains, and what builds each."""

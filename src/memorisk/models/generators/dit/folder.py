@@ -416,7 +416,7 @@ def load_pipeline(folder: Path) -> DiTGenerator:
         size=(side, side),
         channels=spec.channels if vae is None else int(vae.config.out_channels),
         conditioned_on=spec.conditioned_on,
-        classes=_class_names(root, spec.classes),
+        classes=class_names(root, spec.classes),
         latent="pixels" if vae is None else f"autoencoder of {source.name}",
     )
     return DiTGenerator(network, config, _scheduler(root / SCHEDULER, title), vae)
@@ -437,8 +437,13 @@ def _read_network(folder: Path, title: str, condition_dim: int) -> Any:
     return network.eval().requires_grad_(False)
 
 
-def _class_names(root: Path, n: int) -> tuple[str, ...]:
-    """Return the names of a pipeline's classes, or their numbers where it has no name for each."""
+def class_names(root: Path, n: int) -> tuple[str, ...]:
+    """Return the names of a pipeline's classes, or their numbers where it has no name for each.
+
+    Args:
+        root: Folder of a pipeline of diffusers.
+        n: Number of its classes.
+    """
     try:
         names = read_json(root / "model_index.json")["id2label"]
         return tuple(str(names[str(number)]) for number in range(n))
@@ -478,11 +483,28 @@ def _as_ddim(scheduler: Any, *, pixels: bool) -> dict[str, Any]:
 def _scheduler(folder: Path, title: str) -> Any:
     """Read a scheduler from ``scheduler_config.json``."""
     try:
+        config = read_json(folder / SCHEDULER_CONFIG)
+    except CONTENT_ERRORS as error:
+        raise InputError(f"{SCHEDULER_CONFIG} of {title} cannot be used: {one_line(error, 120)}") from None
+    return read_scheduler(config, title)
+
+
+def read_scheduler(config: Mapping[str, Any], title: str) -> Any:
+    """Build the schedule of a training, a `diffusers.DDPMScheduler`, from the configuration of a scheduler.
+
+    Args:
+        config: Content of ``scheduler_config.json``.
+        title: Name of the network in messages.
+
+    Raises:
+        InputError: The configuration cannot be used.
+    """
+    try:
         with quiet_diffusers():
             from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 
-            return DDPMScheduler.from_config(_public(read_json(folder / SCHEDULER_CONFIG)))
-    except Exception as error:  # diffusers, json and the disk each raise their own kinds
+            return DDPMScheduler.from_config(_public(config))
+    except Exception as error:  # diffusers raises many kinds
         raise InputError(f"{SCHEDULER_CONFIG} of {title} cannot be used: {one_line(error, 120)}") from None
 
 
