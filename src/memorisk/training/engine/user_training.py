@@ -93,8 +93,8 @@ def refuse_misfit(
         if setting in (*positional, *named):
             raise InputError(f"--train-settings.{setting}: memorisk gives {', '.join((*positional, *named))} itself")
         if setting not in signature.parameters and not takes_any:
-            known = [one for one in list(signature.parameters)[len(positional) :] if one not in named]
-            raise unknown_name(f"setting of {name}", setting, known)
+            names = [one for one in list(signature.parameters)[len(positional) :] if one not in named]
+            raise unknown_name(f"setting of {name}", setting, names)
     try:
         signature.bind(*positional, **dict.fromkeys(named), **settings)
     except TypeError as error:
