@@ -29,6 +29,8 @@ CLASSIFIED = "images"
 """Name of the one part of a run of ``audit classifier``."""
 TRAIN, SYNTHETIC, HELD_OUT = "training", "synthetic", "held out"
 """Names of the parts that other runs compare."""
+EXTRACTION, DRAWN = "extraction", "extraction/images"
+"""Folders of an audit of a generator: its extraction, and the images that were drawn, which are its synthetic part."""
 SOURCES: Mapping[str, str] = {TRAIN: "train", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}
 """Setting that names the images of each compared part."""
 CLASSIFIED_SOURCES: Mapping[str, str] = {CLASSIFIED: "images"}
@@ -194,6 +196,8 @@ class RunImages:
         split = self._split(part)
         if value is None and split is not None:
             value = self.config.get("train")
+        if value is None and part == SYNTHETIC and (self.folder / DRAWN).is_dir():
+            value = str((self.folder / DRAWN).absolute())
         if value is None:
             raise InputError(f"the run names no {part} images")
         if is_hidden(value):

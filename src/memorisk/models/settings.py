@@ -20,6 +20,8 @@ DEFAULT_COMPARISONS = (DEFAULT_DETECTOR, "default:views", "default:places", "det
 """Comparisons that an audit of a synthetic set makes by ``default``: whole images, windows and turned views of training
 images with the whole of synthetic ones (crops, turned copies), windows at the same place (regions that were pasted),
 and details of thumbnails (noise)."""
+DIFFUSION_KINDS = ("dit", "denoiser")
+"""Kinds of generators that draw an image in many steps; a denoiser has no folder of its own."""
 DIFFUSION_SETTINGS = ("sampler", "sampling_steps", "guidance")
 """Settings that only a diffusion model has."""
 UNET_SIZES: Mapping[str, tuple[int, ...]] = {"tiny": (16, 32), "small": (32, 64, 64), "medium": (64, 128, 128, 256)}

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -512,7 +513,7 @@ def test_a_target_whose_record_contradicts_the_split_is_refused(alike: World) ->
         (members, ""),
     ):
         record = TrainingRecord.of(store, {"training": rows})
-        generator = replace(released(network), record=record)
+        generator = replace(released(network), own=SimpleNamespace(seen_parts=record.parts))
         if words:
             with pytest.raises(InputError, match=words):
                 refuse_other_split(generator, store, parts, "net")

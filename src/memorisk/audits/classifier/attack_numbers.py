@@ -168,11 +168,61 @@ class Replication:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cliques:
+    """Drawn images that repeat one another or show one patient, in cliques of two or more."""
+
+    n_cliques: int
+    n_images: int
+    """Number of drawn images in all cliques."""
+    n_largest_images: int
+    """Number of images of the largest clique."""
+    n_flagged: int
+    """Number of cliques that are flagged with a training patient."""
+    chance_pairs: float | None
+    """Upper limit of the expected number of such pairs among as many images of different people; None where only
+    identical pixels count as repeated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extraction:
+    """Images that the very generator drew, and what the audit of copies says of them."""
+
+    n_drawn_images: int
+    seed: int
+    """Random seed of the draws."""
+    sampling_steps: int
+    least_noticed_share: float
+    """Share of its draws from which on an image is almost surely (`levels.POWER`) among them."""
+    status: str
+    """Status of the audit: pass, fail or undecided."""
+    codes: tuple[str, ...]
+    """Codes of its reasons."""
+    certain: bool
+    """Whether a failure needs no statistics: pixels settle it."""
+    n_certain_patients: int
+    n_listed_patients: int | None
+    """Number of patients that it lists; None where no list was possible, as in the next two."""
+    n_singled_images: int | None
+    n_confirmed_images: int | None
+    """Number of drawn images that its second look confirms as copies."""
+    n_held_out_patients: int
+    promise: str | None
+    """Power for planted copies, in words; None without plants."""
+    cliques: Cliques
+    folder: str
+    """Run folder of the audit, below that of the run."""
+    sha256: str
+    """Checksum of the list of its files."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TargetVerdict:
     """Verdict on the very model."""
 
     replicated: bool
     aucs: Mapping[str, float] = field(default_factory=dict[str, float])
+    extraction: Annotated[Extraction | None, OMITTED] = None
+    """Images drawn from a generator; None where none were."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,7 @@ def plan_audit(
     Raises:
         InputError: An auditor knows training patients and not new ones, or the parts cannot be compared.
     """
-    settings = audit_settings(train, options, auditors)
+    settings = audit_settings(options, int(train.images.shape[3]), auditors)
     plan = audit_synthetic(train, candidates, held_out=new, out=AUDIT, progress=progress, dry_run=True, **settings)
     assert isinstance(plan, SyntheticPlan)
     at_most = ("images_passed", "bytes_images", "bytes_features", "pairs")
@@ -120,7 +120,7 @@ def audit_kept(
     Raises:
         InputError: Features are not available.
     """
-    settings, paired = audit_settings(train, options, auditors), None
+    settings, paired = audit_settings(options, int(train.images.shape[3]), auditors), None
     source = read_source(out / KEPT, synthetic_options(settings).of_synthetic())
     if sources:
         manifest = manifest_of(source)
@@ -131,17 +131,17 @@ def audit_kept(
     return summarise_audit(result, file_sha256(out / AUDIT / SEAL))
 
 
-def audit_settings(train: ImageStore, options: ScreeningOptions, auditors: tuple[str, ...]) -> dict[str, Any]:
-    """Return the settings of the audit: kept images are brought to the form of the training images.
+def audit_settings(options: Any, channels: int, auditors: tuple[str, ...]) -> dict[str, Any]:
+    """Return the settings of the audit: generated images are brought to the form of the training images.
 
     Args:
-        train: Training images.
-        options: Options of the run.
+        options: Options of the run: those of images, reports and clusters, and any of `_SHARED` that it has.
+        channels: Number of channels of the training images.
         auditors: Names of detectors.
     """
     shared = fields_of(ImageOptions, options) | fields_of(ReportOptions, options) | fields_of(ClusterOptions, options)
-    named = {name: getattr(options, name) for name in _SHARED}
-    return shared | named | {"detector": auditors, "channels": int(train.images.shape[3])}
+    named = {name: getattr(options, name) for name in _SHARED if hasattr(options, name)}
+    return shared | named | {"detector": auditors, "channels": channels}
 
 
 def summarise_audit(result: Result, sha256: str) -> FinalAudit:

@@ -11,6 +11,7 @@ from memorisk.audits.classifier.look_alikes import searched_pairs
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.rehearsal import Choice
 from memorisk.audits.classifier.result import LookAlikes
+from memorisk.audits.generator.extraction import extraction_cost
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.audits.generator.trainings import Training, make_jobs, training_processes
 from memorisk.images.store import ImageStore
@@ -49,7 +50,7 @@ def generator_outlook(
         images_passed=(len(todo) + (options.target is not None)) * n * options.levels * 2 * options.draws,
         pairs=searched_pairs(store, alike),
         bytes_outputs=len(jobs) * 8 * options.levels * n,
-    )
+    ) + extraction_cost(store, options)
     if isinstance(training, OwnRecipe):
         cost = replace(cost, steps=None, images_trained=None, bytes_weights=None if first.keep_weights else 0)
     else:

@@ -34,14 +34,17 @@ _OF_KINDS = {
 _BUILT_IN = {"kind", "network", "latent", "noise_schedule", "steps", "batch_size", "lr", "ema", "flip"}
 """Settings of the built-in training; with ``train``, ``kind`` is that of the target."""
 
+LEAST_DRAWN = 100
+"""Least number of images that an extraction draws."""
+
 WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pixels")
 """Modules that the processes of an audit import, once for all of them."""
 
 
 @grouped(
     "training",
-    essential="kind network steps dose target",
-    design="dose levels draws target",
+    essential="kind network steps dose target extract",
+    design="dose levels draws target extract",
 )
 @dataclass(frozen=True, kw_only=True)
 class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
@@ -81,6 +84,10 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
     """Generator to be released; the given split tells which images it was trained on. The weights of a tiny network as
     one file, or the folder of a DiT of `train generator` or of diffusers, or of a U-Net of diffusers."""
 
+    extract: int | None = None
+    """Draw so many images from --target, and audit whether they copy a patient of its training, against test patients;
+    at least 100."""
+
     dose: Annotated[tuple[int, ...], Parameter(consume_multiple=True)] = ()
     """Repeat the images of ten patients so many times in the training of the twin that sees them, as 4 16 64: from how
     many repetitions on does this recipe remember? Such an audit does not pass, since its twins are not the recipe's."""
@@ -104,6 +111,13 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
         check_counts(self, steps=1, batch_size=2, levels=1, draws=1)
         if self.dose and self.target is not None:
             raise InputError("dose repeats images in the training of the twins, and not in that of target: give one")
+        if self.extract is not None and self.target is None:
+            raise InputError("extract draws images from the generator that is to be released: name it with target")
+        if self.extract is not None and self.extract < LEAST_DRAWN:
+            raise InputError(
+                f"extract is {self.extract}; of fewer than {LEAST_DRAWN} images hardly any copy is one: draw more, as "
+                "1000"
+            )
         check_finite(self, "lr")
         if not 0 <= self.ema < 1:
             raise InputError(f"ema is {self.ema}; it must be from 0 to below 1")

@@ -1,4 +1,4 @@
-"""Lay out the page of an audit of a generator: that of twins, with what repetition does where images were repeated."""
+"""Lay out the page of an audit of a generator: that of twins, and sections on repeated and on drawn images."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,14 +6,38 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.classifier.attack_numbers import Cliques
 from memorisk.audits.classifier.pages.audit import classifier_page
+from memorisk.audits.classifier.pages.thumbnails import thumbnails
 from memorisk.audits.classifier.pages.wording import ResultView
+from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, picture_gallery, side_by_side
 from memorisk.audits.generator.dose import DOSE
-from memorisk.report.blocks import Column, Figure, Page, Paragraph, Section, Table, number
-from memorisk.report.columns import column_numbers, count, percent
+from memorisk.audits.generator.extraction import CLIQUES, EXTRACTED
+from memorisk.audits.rendering import REPORT
+from memorisk.audits.run_images import CLASSIFIED, SYNTHETIC, Parts
+from memorisk.images.pixels import same_channels
+from memorisk.report.blocks import (
+    Block,
+    Column,
+    Definitions,
+    Figure,
+    Heading,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+    Text,
+    number,
+    words,
+)
+from memorisk.report.columns import column_numbers, column_texts, count, percent
 from memorisk.report.figures.intervals import series_plot
 from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.result import Result
+from memorisk.runs.errors import plural
+
+_CAN_BE_DRAWN = "Can patients be drawn?"
 
 
 def generator_page(result: Result, *, pictures: Mapping[str, np.ndarray] | None = None, redact: bool = False) -> Page:
@@ -25,10 +49,113 @@ def generator_page(result: Result, *, pictures: Mapping[str, np.ndarray] | None 
         redact: Leave out every id and every picture.
     """
     page = classifier_page(result, pictures=pictures, redact=redact)
-    if DOSE not in result.tables:
-        return page
     question, *sections = page.sections
-    return replace(page, sections=[question, dose_section(result, redact=redact), *sections])
+    own = [dose_section(result, redact=redact)] if DOSE in result.tables else []
+    if EXTRACTED in result.tables:
+        own.append(extraction_section(result, pictures, redact=redact))
+    return replace(page, sections=[question, *own, *sections])
+
+
+def generator_pictures(result: Result, parts: Parts) -> dict[str, np.ndarray]:
+    """Return the pixels [h, w, c] of images by id: those of `thumbnails`, and both images of extracted pairs.
+
+    Args:
+        result: Result of the audit.
+        parts: Images of the part `CLASSIFIED`, and of `SYNTHETIC` where images were drawn.
+    """
+    pictures = thumbnails(result, parts)
+    for real, drawn in _shown_pairs(result):
+        pictures |= {real: parts(CLASSIFIED).pixels_of(real), drawn: parts(SYNTHETIC).pixels_of(drawn)}
+    return pictures
+
+
+def _shown_pairs(result: Result) -> list[Pair]:
+    """Return the first pairs that the audit of the draws flags: training image and drawn image."""
+    if EXTRACTED not in result.tables:
+        return []
+    table = result.tables[EXTRACTED].head(MAX_PICTURES)
+    return list(zip(column_texts(table, "training_image"), column_texts(table, "synthetic_image"), strict=True))
+
+
+def extraction_section(
+    result: Result, pictures: Mapping[str, np.ndarray] | None = None, *, redact: bool = False
+) -> Section:
+    """Lay out what the audit of the drawn images says, the pairs that it flags, and draws that repeat each other.
+
+    Args:
+        result: Result of an audit with drawn images.
+        pictures: Pixels by image id; None for no pictures.
+        redact: Leave out every id and every picture.
+    """
+    reading = ResultView.of(result, redact=redact)
+    target = reading.summary.target
+    extraction = None if target is None or target.verdict is None else target.verdict.extraction
+    if extraction is None:
+        return Section(_CAN_BE_DRAWN, [], "extraction")
+    listed, units = extraction.n_listed_patients, reading.units
+    unknown = "not tested"
+    numbers: list[tuple[Text, Text]] = [
+        ("Images drawn", count(extraction.n_drawn_images)),
+        ("Status of their audit", extraction.status),
+        (f"{units.capitalize()} with the very pixels of an image", count(extraction.n_certain_patients)),
+        (f"{units.capitalize()} listed", unknown if listed is None else count(listed)),
+        ("Draws that a second look confirms", _count_or(extraction.n_confirmed_images, unknown)),
+        ("Draws singled out", _count_or(extraction.n_singled_images, unknown)),
+        (f"Test {units}, the null", count(extraction.n_held_out_patients)),
+        ("Share of the draws from which on an image is almost surely among them",
+         f"{100 * extraction.least_noticed_share:.2g} %"),
+    ]  # fmt: skip
+    blocks: list[Block] = [
+        Paragraph(
+            f"Images were drawn from the generator and compared with its training images, and with those of test "
+            f"{units} for the null. Their audit decides; its report has all pairs, planted copies and limits."
+        ),
+        Definitions(numbers, compact=True),
+        *([Paragraph(f"Planted copies: {extraction.promise}.")] if extraction.promise else []),
+        Paragraph(["Report of that audit: ", Name(f"{extraction.folder}/{REPORT}"), " in the run folder."]),
+    ]
+    if not redact and pictures is not None:
+        pairs = {
+            pair: side_by_side(*same_channels(pictures[pair[0]], pictures[pair[1]]))
+            for pair in _shown_pairs(result)
+            if pair[0] in pictures and pair[1] in pictures
+        }
+        blocks += picture_gallery(pairs, "Pairs that the audit flags", ()) if pairs else []
+    return Section(_CAN_BE_DRAWN, [*blocks, *_repeated(result, extraction.cliques, redact=redact)], "extraction")
+
+
+def _count_or(n: int | None, missing: str) -> str:
+    """Format a count that may not be known."""
+    return missing if n is None else count(n)
+
+
+def _repeated(result: Result, cliques: Cliques, *, redact: bool) -> list[Block]:
+    """Lay out draws that are nearly the same as one another."""
+    heading = Heading("Does the generator repeat itself?")
+    if cliques.chance_pairs is None:
+        chance = "Only identical pixels counted, since these images show no limit of how alike two people are."
+    else:
+        chance = (
+            f"Of as many images of different people fewer than {cliques.chance_pairs:.2g} pairs are expected to be so "
+            "alike by chance."
+        )
+    if not cliques.n_cliques:
+        return [heading, Paragraph(f"No two draws are nearly the same. {chance}")]
+    said = (
+        f"{count(cliques.n_images)} draws form {plural(cliques.n_cliques, 'clique', 'cliques')} of images that are "
+        f"nearly the same or show one training {ResultView.of(result, redact=redact).unit}; the largest has "
+        f"{count(cliques.n_largest_images)}. {chance} Repetition alone copies no person."
+    )
+    columns = [
+        Column(source="clique", heading="Clique", format="count", row_heading=True),
+        number("n_images", "Draws", "count"),
+        Column(source="flagged", heading="Flagged as copies", format="yes_no"),
+        *([] if redact else [words("image", "A draw of it"), words("nearest_image", "Nearest training image")]),
+    ]
+    caption = "Cliques of draws, the largest first, with the training image nearest to any of their draws."
+    frame, elsewhere = result.tables[CLIQUES], f"tables/{CLIQUES}.parquet"
+    return [heading, Paragraph(said), Table(frame=frame, columns=columns, caption=caption, visible_rows=10,
+                                            elsewhere=elsewhere)]  # fmt: skip
 
 
 def dose_section(result: Result, *, redact: bool = False) -> Section:

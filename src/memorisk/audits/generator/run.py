@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.data_context import data_context
@@ -20,7 +21,6 @@ from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.finished_run import refuse_fewer_seeds
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
-from memorisk.audits.classifier.pages.thumbnails import thumbnails
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.rehearsal import Choice, choose_models
 from memorisk.audits.classifier.result import LookAlikes
@@ -28,7 +28,9 @@ from memorisk.audits.classifier.tables.utility import denoising_utility
 from memorisk.audits.generator.dose import DOSE, ImagesRepeated, dose_table
 from memorisk.audits.generator.dry_run import generator_outlook, network_words
 from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
+from memorisk.audits.generator.extraction import check_extraction, extract
 from memorisk.audits.generator.options import WORKER_MODULES, GeneratorAuditOptions, options_from
+from memorisk.audits.generator.page import generator_pictures
 from memorisk.audits.generator.plan import PATIENTS_EACH, GeneratorPlan, draw_parts, make_generator_plan
 from memorisk.audits.generator.target import audit_target, check_target
 from memorisk.audits.generator.trainings import (
@@ -43,7 +45,7 @@ from memorisk.audits.generator.trainings import (
 )
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
-from memorisk.audits.run_images import CLASSIFIED, parts_of
+from memorisk.audits.run_images import CLASSIFIED, SYNTHETIC, Parts, RunImages, parts_of
 from memorisk.audits.runner import Audit, run_audit
 from memorisk.audits.subgroups import subgroups
 from memorisk.images.copies.duplicates import linked_groups
@@ -184,6 +186,9 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         if self.options.target is not None:
             progress("trying the target on images of its training", 0, 0)
             check_target(store, plan, first, self.options)
+        if self.options.extract is not None:
+            progress("trying to draw from the target", 0, 0)
+            check_extraction(self.out, store, plan.parts, self.options, progress)
 
     def plan(self, inputs: _Prepared, place: None, progress: Progress) -> DryRun:
         """Plan the trainings, and foresee the verdict."""
@@ -233,17 +238,22 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         if options.target is not None:
             progress("attacking the target", 0, 0)
             context = replace(context, target=audit_target(p.store, plan, jobs[0][0], scores, weights, options))
+        tables: dict[str, pd.DataFrame] = {}
+        if options.extract is not None:
+            extracted = extract(run, p.store, plan.parts, options, progress)
+            context, tables = extracted.noted_in(context), {**extracted.tables}
         result = analyse(scores, options, context)
         if options.dose:
-            table = dose_table(p.plan, scores, losses, weights, options, context)
-            result = result.replace(tables={**result.tables, DOSE: table})
+            tables[DOSE] = dose_table(p.plan, scores, losses, weights, options, context)
         result = names.result(result)
+        result = result.replace(tables={**result.tables, **tables})
         result.save(run.path, beside=(SCORES,))
         n_kept = keep_marks(run.path, self.marks, result.per_group, names)
         if self.marks:
             run.log("takes over", marks=n_kept, of=len(self.marks))
-        images = parts_of({CLASSIFIED: p.store}, names)
-        pictures = thumbnails(result, images) if options.gallery and not options.redact else None
+        own, drawn = parts_of({CLASSIFIED: p.store}, names), RunImages(run.path, run.config(), {})
+        images: Parts = lambda part: drawn.part(part) if part == SYNTHETIC else own(part)  # noqa: E731
+        pictures = generator_pictures(result, images) if options.gallery and not options.redact else None
         write_report(run, result, pictures=pictures, redact=options.redact)
         return result
 

@@ -163,7 +163,7 @@ def refuse_other_split(generator: ReleasedGenerator, store: ImageStore, parts: P
     Raises:
         InputError: It was trained on test images, or not on all members.
     """
-    seen = None if generator.record is None else generator.record.parts(store)
+    seen = None if generator.own is None else generator.own.seen_parts(store)
     if seen is None or not seen.pixels_compared:
         return
     trained, test = seen.part == "training", parts.part == "test"

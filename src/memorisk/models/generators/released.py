@@ -5,18 +5,20 @@ Loading is strict and runs no code of the file or folder (`memorisk.models.weigh
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from memorisk.models.generators.denoiser import Denoiser
+from memorisk.models.generators.denoiser_sampling import DenoiserGenerator
 from memorisk.models.generators.dit.folder import DiTGenerator, load_pipeline
 from memorisk.models.generators.dit.network import null_labels, spec_of
-from memorisk.models.generators.generators import DESCRIPTION, load_generator
+from memorisk.models.generators.generators import DESCRIPTION, Generator, load_generator
 from memorisk.models.generators.perceptron import NoisePerceptron, new_perceptron, perceptron_denoiser
 from memorisk.models.generators.unet import load_unet
 from memorisk.models.hub import fill_network
-from memorisk.models.provenance import TrainingRecord
+from memorisk.models.settings import GeneratorConfig
 from memorisk.models.weight_files import read_state_dict
 from memorisk.runs.errors import InputError, one_line
 
@@ -37,8 +39,29 @@ class ReleasedGenerator:
     """Channels, height and width of what it draws; the number of values alone for a small network."""
     classes: tuple[str, ...] = ()
     """Names of its classes, in the order of their numbers; empty for a generator without conditions."""
-    record: TrainingRecord | None = None
-    """Record of the images of its training; None where the place holds none."""
+    own: Generator | None = None
+    """The same generator with a sampler of its own; None for one that draws by its denoiser."""
+
+    def drawing(self, name: str, shape: tuple[int, int, int]) -> Generator:
+        """Return the generator as one that draws images.
+
+        Args:
+            name: Name for a report.
+            shape: Height, width and channels of its images.
+        """
+        if self.own is not None:
+            return self.own
+        height, width, channels = shape
+        config = GeneratorConfig(
+            kind="denoiser",
+            name=name,
+            size=(height, width),
+            channels=channels,
+            conditioned_on="class" if self.classes else "none",
+            classes=self.classes,
+        )
+        generator: Any = DenoiserGenerator(self.network, self.denoiser, config)
+        return generator  # pyright takes no cached_property for a protocol's property
 
 
 def open_released(place: Path, kind: str) -> ReleasedGenerator:
@@ -96,7 +119,8 @@ def _transformer(folder: Path, name: str) -> ReleasedGenerator:
     denoiser = Denoiser.from_scheduler(generator.network, generator.scheduler, null=null)
     latent = "pixels" if generator.vae is None else f"autoencoder:{root or folder}"
     shape = (spec.channels, spec.side, spec.side)
-    return ReleasedGenerator(generator.network, denoiser, latent, shape, generator.config.classes, generator.seen)
+    drawing: Any = generator  # pyright takes no cached_property for a protocol's property
+    return ReleasedGenerator(generator.network, denoiser, latent, shape, generator.config.classes, drawing)
 
 
 def _unet(folder: Path) -> ReleasedGenerator:

@@ -123,7 +123,7 @@ def decide(
         elsewhere: Whether the models were trained by something else than this command (`audit losses`).
         findings: Reasons of other parts of the audit (attacks, target, coverage). One that bears on a failure fails
             the audit; a doubt keeps every pass away, and is reported where the audit fails, too; a limit is reported
-            last. One whose gravity is void leaves the audit undecided.
+            last; what supports a pass is reported with it. One whose gravity is void leaves the audit undecided.
 
     Returns:
         Status with reasons, one per class: those above the gate first, the furthest above at the head, then those with
@@ -184,7 +184,8 @@ def decide(
         units=units,
     )
     support = NoneFlagged(units=units), power, MeansBelowGate(gate=gates[gate], units=units)
-    return Decision(PASS, gate, (*support, *limits), [], tiers=tiers)
+    further = tuple(f for f in findings if f.bears_on is Bearing.SUPPORT)
+    return Decision(PASS, gate, (*support, *further, *limits), [], tiers=tiers)
 
 
 def noticeable_by_stratum(per_class: pd.DataFrame) -> dict[str, float]:

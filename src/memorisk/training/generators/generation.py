@@ -17,7 +17,7 @@ import pandas as pd
 from memorisk.images.plain_png import encode_png
 from memorisk.images.sources.overlap import path_sources, refuse_overlap
 from memorisk.models.generators.generators import Generator, load_generator
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.settings import DIFFUSION_KINDS, SamplingOptions
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.files import json_value, write_json
@@ -183,11 +183,11 @@ def kind_cost(kind: str, how: SamplingOptions, images: int) -> Cost:
     """Count the same cost for a generator of which only the kind is known.
 
     Args:
-        kind: Kind of the generator: ``dit``, ``gan`` or ``function``.
+        kind: Kind of the generator (`GeneratorConfig.kind`).
         how: Settings with steps and guidance.
         images: Number of images.
     """
-    steps = how.sampling_steps * (1 if how.guidance == 1 else 2) if kind == "dit" else 1
+    steps = how.sampling_steps * (1 if how.guidance == 1 else 2) if kind in DIFFUSION_KINDS else 1
     return Cost(images_drawn=images, images_passed=None if kind == "function" else images * steps)
 
 
