@@ -1,16 +1,22 @@
-"""Sampling from any predictor of noise by DDIM, for generators that have no sampler of their own.
+"""Sampling from any predictor of noise, for generators that have no sampler of their own: DDIM and DDPM.
 
-From x_T, normal noise, each step predicts the image, x = (x_t - sqrt(1 - a_t) e) / sqrt(a_t), cuts it to [-1, 1], and
-noises it again with the same e at the next time (Song et al. 2021, equation 12, without new noise):
+From normal noise x_T, each step predicts the image, cuts it to [-1, 1], and goes to the next time s with the noise that
+belongs to the cut image (Song et al. 2021, equations 12 and 16):
 
-    x_s = sqrt(a_s) x + sqrt(1 - a_s) e.
+    x = cut((x_t - sqrt(1 - a_t) e(x_t)) / sqrt(a_t)),   e = (x_t - sqrt(a_t) x) / sqrt(1 - a_t),
+    x_s = sqrt(a_s) x + sqrt(1 - a_s - v) e + sqrt(v) z.
 
-Every image has its own first noise, drawn on the CPU from its seed. The last bits of an image may depend on the others
+v is 0 for DDIM, and (1 - a_s) (1 - a_t / a_s) / (1 - a_t) for DDPM, whose new noise z lets later steps correct earlier
+ones. With the predicted noise in place of e, small networks draw next to nothing of what they remember.
+
+Every image has noise of its own, drawn on the CPU from its seed. The last bits of an image may depend on the others
 of its batch; a caller that needs the same bytes again draws the same batches.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +31,9 @@ from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint
+
+_NEW_NOISE = {"ddim": False, "ddpm": True}
+"""Whether each sampler adds new noise in its steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +71,8 @@ class DenoiserGenerator:
         """
         how, checked = how or SamplingOptions(), check_draw(self.config, draw)
         name, n_times = one_line(self.config.name, 60), len(self.denoiser.alpha_bar)
-        if how.sampler != "ddim" or how.guidance != 1:
-            raise InputError(f"{name} draws by ddim without guidance: leave sampler and guidance out")
+        if how.sampler not in _NEW_NOISE or how.guidance != 1:
+            raise InputError(f"{name} draws by {' or '.join(_NEW_NOISE)} without guidance: leave the others out")
         if how.sampling_steps > n_times:
             raise InputError(f"sampling_steps is {how.sampling_steps}, and {name} has {n_times} times: ask for fewer")
         where = check_device(device)
@@ -73,24 +82,36 @@ class DenoiserGenerator:
         times = np.linspace(n_times - 1, 0, how.sampling_steps).round().astype(np.int64)
         for begin in range(0, len(checked), how.batch):
             part = slice(begin, begin + how.batch)
-            x = self._images(checked.rows(part), times, where)
+            x = self._images(checked.rows(part), times, where, new_noise=_NEW_NOISE[how.sampler])
             if not bool(torch.isfinite(x).all()):
                 raise InputError(f"{name} draws images that are not of finite numbers: its training diverged")
             pixels = ((x / 2 + 0.5).clamp(0, 1) * 255).round().to(torch.uint8)
             images[part] = pixels.permute(0, 2, 3, 1).cpu().numpy()
         return images
 
-    def _images(self, draw: Draw, times: np.ndarray, device: torch.device) -> torch.Tensor:
+    def _images(self, draw: Draw, times: np.ndarray, device: torch.device, *, new_noise: bool) -> torch.Tensor:
         """Carry noise through all steps, [b, c, h, w]."""
-        shape = (self.config.channels, *self.config.size)
+        shape, share = (self.config.channels, *self.config.size), self.denoiser.alpha_bar
         generators = [torch.Generator().manual_seed(int(seed)) for seed in draw.seeds]
-        x = torch.stack([torch.randn(shape, generator=g) for g in generators]).to(device)
+
+        def normal() -> torch.Tensor:
+            """Draw the next normal numbers of every image."""
+            return torch.stack([torch.randn(shape, generator=g) for g in generators]).to(device)
+
+        x = normal()
         condition: Any = None if draw.labels is None else torch.from_numpy(draw.labels).to(device)
         with self.denoiser.measuring():
-            for now, later in zip(times, [*times[1:], None], strict=True):
-                noise = self.denoiser.predict_noise(x, int(now), condition)
-                image = self.denoiser.image_of(x, noise, int(now)).clamp(-1, 1)
-                x = image if later is None else self.denoiser.noised(image, noise, int(later))
+            for now, later in pairwise([*map(int, times), None]):
+                a = float(share[now])
+                image = self.denoiser.image_of(x, self.denoiser.predict_noise(x, now, condition), now).clamp(-1, 1)
+                if later is None:
+                    return image
+                b = float(share[later])
+                variance = (1 - b) * (1 - a / b) / (1 - a) if new_noise else 0.0
+                noise = (x - math.sqrt(a) * image) / math.sqrt(1 - a)
+                x = math.sqrt(b) * image + math.sqrt(max(0.0, 1 - b - variance)) * noise
+                if new_noise:
+                    x = x + math.sqrt(variance) * normal()
         return x
 
     def seen_parts(self, store: ImageStore) -> SeenImages | None:
