@@ -5,8 +5,8 @@ Images are drawn from seeds, of each class in turn where the generator has class
 same draws, so that seeds and conditions are shared. The audit's verdict enters the generator's as a reason.
 
 ``RUN/extraction`` holds ``images/`` (PNG), ``manifest.csv``, ``draws.json`` (what the images depend on) and ``audit/``.
-A picture has its name when it is whole, and blocks are drawn whole: after a kill at any point the same command goes on,
-to the same bytes.
+A picture has its name when it is whole, and blocks are drawn whole: after a kill at any point the same command
+continues to the same bytes.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,14 @@ from memorisk.audits.classifier.evidence import Context
 from memorisk.audits.classifier.plan import Parts
 from memorisk.audits.filter.final_audit import audit_settings
 from memorisk.audits.generator.options import GeneratorAuditOptions
+from memorisk.audits.generator.reasons import (
+    CLIQUES,
+    EXTRACTED,
+    DrawsUndecided,
+    NoPatientDrawn,
+    PatientsDrawn,
+    RareDraws,
+)
 from memorisk.audits.run_images import DRAWN, EXTRACTION
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
@@ -39,7 +47,7 @@ from memorisk.runs.files import read_json, write_json
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Cost, Progress
 from memorisk.statistics.copies.tails import EXPECTED_PAIRS
-from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Reason, Words
+from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.draws import (
     DRAWN_LIST,
@@ -54,74 +62,10 @@ from memorisk.training.generators.draws import (
 from memorisk.training.generators.generation import drawing_cost
 
 AUDIT, RECORD = "audit", "draws.json"
-EXTRACTED, CLIQUES = "extracted", "cliques"
-"""Names of the tables: pairs that the audit flags, and cliques of draws."""
 SAMPLING = SamplingOptions(sampler="ddpm", sampling_steps=250)
 """Settings of the draws. New noise in many steps draws more of what is remembered (docs/results)."""
 ALMOST_SURELY = 0.95
 _TRIED = 16
-
-
-class PatientsExtracted(Reason, code="patients-extracted", bears_on=FAIL):
-    """Draws from the given generator that copy patients of its training."""
-
-    n_drawn: int
-    n_certain: int
-    """Number of patients with an image that was drawn pixel by pixel."""
-    n_listed: int
-    """Number of patients that the audit of the draws lists."""
-    n_confirmed: int
-    """Number of draws that its second look confirms as copies."""
-    plain = Words("the generator draws copies of images of people in its training data")
-
-    @Words
-    def text(self) -> str:
-        counts = {
-            f"{self.units.count(self.n_certain)} with the very pixels of an image": self.n_certain,
-            f"{self.units.count(self.n_listed)} listed": self.n_listed,
-            f"{self.n_confirmed:,} draws that a second look confirms": self.n_confirmed,
-        }
-        details = "; ".join(words for words, n in counts.items() if n) or "they lie nearer to them than test images do"
-        return f"images drawn from the given generator copy its training images ({details}; {self.n_drawn:,} drawn)"
-
-
-class ExtractionUndecided(Reason, code="extraction-undecided"):
-    """Draws from the given generator of which the audit of copies is undecided, or fails without a random split."""
-
-    n_drawn: int
-    because: str
-    """Sentence of the audit's first reason."""
-    way: str
-    text = Words("whether {n_drawn:,} images drawn from the given generator copy anybody is undecided: {because}")
-    plain = Words("whether the generator draws copies of images of people is not known")
-    remedy = Words("{way}")
-
-
-class NobodyExtracted(Reason, code="nobody-extracted", bears_on=SUPPORT):
-    """Draws from the given generator whose audit of copies passes."""
-
-    n_drawn: int
-    promise: str
-    """Power for planted copies, in words."""
-    text = Words("none of {n_drawn:,} images drawn from the given generator copies a {one} ({promise})")
-    plain = Words("none of the images that were drawn from the generator is a copy of an image of a person")
-
-
-class RareDraws(Reason, code="rare-draws", bears_on=LIMIT):
-    """Limit of an extraction: what the generator draws too rarely to be among the draws."""
-
-    n_drawn: int
-    least_share: float
-    """Share of the generator's draws."""
-    sampling_steps: int
-    plain = Words("an image that the generator draws very rarely may not have been drawn here")
-
-    @Words
-    def text(self) -> str:
-        return (
-            f"an image that makes up less than {100 * self.least_share:.2g} % of what the given generator draws may "
-            f"not be among {self.n_drawn:,} draws (DDPM, {self.sampling_steps} steps, no guidance)"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,11 +274,11 @@ def _summarised(result: Result, sha256: str, options: GeneratorAuditOptions, *, 
 
 
 def _reasons(extraction: Extraction, result: Result, *, random_split: bool) -> list[Reason]:
-    """Turn the audit's verdict into reasons; without a random split only pixels show that somebody was copied."""
+    """Turn the audit's verdict into reasons; without a random split only pixels show a copy."""
     n = extraction.n_drawn_images
     limit = RareDraws(n_drawn=n, least_share=extraction.least_noticed_share, sampling_steps=extraction.sampling_steps)
     if extraction.status == "fail" and (random_split or extraction.certain):
-        failure = PatientsExtracted(
+        failure = PatientsDrawn(
             n_drawn=n,
             n_certain=extraction.n_certain_patients,
             n_listed=extraction.n_listed_patients or 0,
@@ -342,20 +286,20 @@ def _reasons(extraction: Extraction, result: Result, *, random_split: bool) -> l
         )
         return [failure, limit]
     if extraction.status == "pass":
-        return [NobodyExtracted(n_drawn=n, promise=extraction.promise or ""), limit]
+        return [NoPatientDrawn(n_drawn=n, promise=extraction.promise or ""), limit]
     first = str(result.reasons[0]["text"]) if result.reasons else ""
     ways = list(result.what_would_decide)
     way = ways[0] if ways else ""
-    return [ExtractionUndecided(n_drawn=n, because=first, way=way), limit]
+    return [DrawsUndecided(n_drawn=n, because=first, way=way), limit]
 
 
 def _clique_table(result: Result) -> pd.DataFrame:
     """Return one row per clique: number of draws, the nearest training image of any of them, whether it is flagged."""
     clusters, images = result.tables["clusters"], result.per_image
-    nearest = images[images["cluster"] > 0].sort_values(["cluster", "distance", "image"], kind="stable")
+    nearest = images.iloc[np.lexsort((images["image"], images["distance"], images["cluster"]))]
     first = nearest.drop_duplicates("cluster").set_index("cluster")
-    rows = first.loc[clusters["cluster"]]
-    return pd.DataFrame(
+    rows = first.loc[clusters["cluster"].to_numpy()]
+    table = pd.DataFrame(
         {
             "clique": clusters["cluster"].to_numpy(),
             "n_images": clusters["n_images"].to_numpy(),
@@ -364,7 +308,9 @@ def _clique_table(result: Result) -> pd.DataFrame:
             "nearest_image": rows["nearest_image"].to_numpy(dtype=object),
             "nearest_group": rows["nearest_group"].to_numpy(dtype=object),
         }
-    ).sort_values(["n_images", "clique"], ascending=[False, True], kind="stable", ignore_index=True)
+    )
+    largest_first = np.lexsort((table["clique"].to_numpy(), -table["n_images"].to_numpy()))
+    return table.iloc[largest_first].reset_index(drop=True)
 
 
 def _cliques(table: pd.DataFrame, numbers: SyntheticNumbers, n: int) -> Cliques:
@@ -380,6 +326,6 @@ def _cliques(table: pd.DataFrame, numbers: SyntheticNumbers, n: int) -> Cliques:
         n_cliques=len(table),
         n_images=int(sizes.sum()),
         n_largest_images=int(sizes.max(initial=0)),
-        n_flagged=int(table["flagged"].sum()),
+        n_flagged=int(table["flagged"].to_numpy().sum()),
         chance_pairs=chance,
     )

@@ -12,7 +12,7 @@ from memorisk.audits.classifier.pages.thumbnails import thumbnails
 from memorisk.audits.classifier.pages.wording import ResultView
 from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, picture_gallery, side_by_side
 from memorisk.audits.generator.dose import DOSE
-from memorisk.audits.generator.extraction import CLIQUES, EXTRACTED
+from memorisk.audits.generator.reasons import CLIQUES, EXTRACTED
 from memorisk.audits.rendering import REPORT
 from memorisk.audits.run_images import CLASSIFIED, SYNTHETIC, Parts
 from memorisk.images.pixels import same_channels
@@ -141,7 +141,7 @@ def _repeated(result: Result, cliques: Cliques, *, redact: bool) -> list[Block]:
         )
     if not cliques.n_cliques:
         return [heading, Paragraph(f"No two draws are nearly the same. {chance}")]
-    said = (
+    sentence = (
         f"{count(cliques.n_images)} draws form {plural(cliques.n_cliques, 'clique', 'cliques')} of images that are "
         f"nearly the same or show one training {ResultView.of(result, redact=redact).unit}; the largest has "
         f"{count(cliques.n_largest_images)}. {chance} Repetition alone copies no person."
@@ -154,7 +154,7 @@ def _repeated(result: Result, cliques: Cliques, *, redact: bool) -> list[Block]:
     ]
     caption = "Cliques of draws, the largest first, with the training image nearest to any of their draws."
     frame, elsewhere = result.tables[CLIQUES], f"tables/{CLIQUES}.parquet"
-    return [heading, Paragraph(said), Table(frame=frame, columns=columns, caption=caption, visible_rows=10,
+    return [heading, Paragraph(sentence), Table(frame=frame, columns=columns, caption=caption, visible_rows=10,
                                             elsewhere=elsewhere)]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from memorisk.audits.classifier.attack_numbers import ALL, AttackNumbers, TargetAudit
+from memorisk.audits.classifier.attack_numbers import ALL, AttackNumbers, Extraction, TargetAudit
 from memorisk.audits.classifier.look_alikes import LOSSES_ALONE
 from memorisk.audits.classifier.result import (
     ClassifierSummary,
@@ -30,6 +30,7 @@ from memorisk.report.statements.statement import (
     StatedReason,
     Subject,
 )
+from memorisk.runs.checksums import SEAL, file_sha256
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.scores.twin_attacks import ATTACKS
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, POWER, share_words
@@ -127,7 +128,9 @@ def describe_classifier(run: FinishedAudit) -> AuditStatement:
     _refuse_other_settings(v, s, one_line(run.folder))
     units, lost = "patients" if s.groups_given else "images", run.kind == "losses"
     target, rule, counts, scale = s.target, v.rule, s.images, s.units.loss_scale
-    others = (*([LOSSES_ALONE] if lost else []), *_OF_KIND[scale.model], *OF_A_MODEL)
+    extraction = None if v.target is None else v.target.extraction
+    not_of_kind = _OF_KIND[scale.model] if extraction is None else ()
+    others = (*([LOSSES_ALONE] if lost else []), *not_of_kind, *OF_A_MODEL)
     return AuditStatement(
         kind=run.kind,
         question=f"Which patients does a {scale.model} of this recipe expose?",
@@ -150,7 +153,8 @@ def describe_classifier(run: FinishedAudit) -> AuditStatement:
         n_models=v.n_models,
         level=v.level,
         correction=_CORRECTIONS.get(s.correction, s.correction),
-        figures=tuple(_class_figures(run, s, units) + _attack_figures(run, target, units) + _promises(s.privacy)),
+        figures=tuple(_class_figures(run, s, units) + _attack_figures(run, target, units)
+                      + _extraction_figures(run, extraction, units) + _promises(s.privacy)),
         not_examined=(*_uncovered(run, v, units), *others),
         assumptions=_assumptions(run, s),
         limits=(*drop_column_notes(s.notes), *_limits(run, s)),
@@ -270,6 +274,34 @@ def _attack_figures(run: FinishedAudit, target: TargetAudit | None, units: str) 
         )
         for name, of in target.attacks.items()
     ] + _largest_within_a_class([row.numbers for row in target.classes], units)  # fmt: skip
+
+
+def _extraction_figures(run: FinishedAudit, extraction: Extraction | None, units: str) -> list[Figure]:
+    """Count what was drawn from a generator, and the patients whom the draws copy.
+
+    Raises:
+        InputError: The audit of the draws is not there, or not the one with which the run ended.
+    """
+    if extraction is None:
+        return []
+    seal = run.folder / extraction.folder / SEAL
+    if not seal.is_file() or file_sha256(seal) != extraction.sha256:
+        raise InputError(
+            f"{one_line(run.folder / extraction.folder)} is not the audit with which {one_line(run.folder)} ended: "
+            "issue the run's command again"
+        )
+    n = extraction.n_drawn_images
+    counts = {
+        "drawn_identical": (f"{units.capitalize()} with the very pixels of an image", extraction.n_certain_patients),
+        "drawn_listed": (f"{units.capitalize()} listed in the audit of the draws", extraction.n_listed_patients),
+        "draws_singled_out": ("Draws singled out", extraction.n_singled_images),
+        "draws_confirmed": ("Draws that a second look confirms as copies", extraction.n_confirmed_images),
+        "cliques": ("Cliques of draws that repeat one another or one person", extraction.cliques.n_cliques),
+    }
+    return [
+        Figure(name="drawn", title="Images drawn from the generator", value=n),
+        *(Figure(name=name, title=title, value=value) for name, (title, value) in counts.items() if value is not None),
+    ]
 
 
 def _needs(target: TargetAudit, attack: str) -> str:

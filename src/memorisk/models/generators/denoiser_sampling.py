@@ -98,21 +98,18 @@ class DenoiserGenerator:
             """Draw the next normal numbers of every image."""
             return torch.stack([torch.randn(shape, generator=g) for g in generators]).to(device)
 
-        x = normal()
+        x = image = normal()
         condition: Any = None if draw.labels is None else torch.from_numpy(draw.labels).to(device)
         with self.denoiser.measuring():
-            for now, later in pairwise([*map(int, times), None]):
-                a = float(share[now])
+            for now, later in pairwise([*times.tolist(), times[-1]]):
+                a, b = float(share[now]), float(share[later])
                 image = self.denoiser.image_of(x, self.denoiser.predict_noise(x, now, condition), now).clamp(-1, 1)
-                if later is None:
-                    return image
-                b = float(share[later])
                 variance = (1 - b) * (1 - a / b) / (1 - a) if new_noise else 0.0
                 noise = (x - math.sqrt(a) * image) / math.sqrt(1 - a)
                 x = math.sqrt(b) * image + math.sqrt(max(0.0, 1 - b - variance)) * noise
-                if new_noise:
+                if variance:
                     x = x + math.sqrt(variance) * normal()
-        return x
+        return image
 
     def seen_parts(self, store: ImageStore) -> SeenImages | None:
         """Return None: its file does not say which images it was trained on."""
