@@ -1,6 +1,6 @@
 """Does an extraction find what a generator remembers, and nothing where it remembers little? Digits, tiny generators.
 
-    python recipes/generator_extraction.py [--seeds 20] [--whole 2] [--out docs/results/generator_extraction.md]
+    python recipes/generator_extraction.py [--seeds 20] [--whole 2] [--rows FILE]
 
 Patients are pairs of digits of one class. Each seed draws training and test patients anew, trains a generator by the
 recipe of each world, and extracts from it as ``audit generator --extract`` does: images drawn, and audited with the
@@ -10,11 +10,13 @@ two twins by the recipe of the generator. The second look is limited to so many 
 """
 
 import argparse
+import json
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -57,7 +59,22 @@ WORLDS = {
     "plain: 1,200 images of 600 patients, 1,500 steps": World(600, 1500),
     "planted: the same, the images of ten patients repeated 64 times": World(600, 1500, 10, 64),
 }
-COLUMNS = ("training", "seeds", "fails [95 %]", "undecided", "passes", "patients drawn", "patients listed", "cliques")
+HEADINGS = {
+    "status": ("fails [95 %]", "undecided", "passes"),
+    "drawn": "patients drawn",
+    "drawn_test": "test patients drawn",
+    "listed": "patients listed",
+    "cliques": "cliques",
+}
+"""Headings of the columns; of the last four the median over seeds, with the range."""
+INTRODUCTION = f"""# Does an extraction find what a generator remembers?
+
+Output of `recipes/generator_extraction.py`. Patients are two digits of one class. Each seed draws {TEST} test patients
+and the training patients anew, trains a `tiny` generator, draws {DRAWN_IMAGES} images from it as `--extract` does, and
+audits them with the default detector against the test patients; the second look is limited to {SECOND_LOOK} images.
+A patient counts as drawn where an image of theirs and a draw differ by less than {NEAR:g} of 255 grey levels (root mean
+square), which is known here without any detector; numbers are medians over seeds, with the range.
+"""
 
 
 def main() -> None:
@@ -66,22 +83,27 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--whole", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--worlds", type=int, nargs="*", default=list(range(len(WORLDS))))
+    parser.add_argument(
+        "--rows", type=Path, help="file that keeps the row of each training, from which a run continues"
+    )
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
-    names = [list(WORLDS)[i] for i in chosen.worlds]
-    tasks = [(name, seed, seed < chosen.whole) for seed in range(chosen.seeds) for name in names]
-    rows: dict[str, list[dict[str, object]]] = {name: [] for name in names}
+    before = chosen.rows.read_text(encoding="utf-8") if chosen.rows and chosen.rows.is_file() else ""
+    rows = [json.loads(line) for line in before.splitlines()]
+    done = {(row["world"], row["seed"]) for row in rows}
+    tasks = [(name, seed) for seed in range(chosen.seeds) for name in WORLDS if (name, seed) not in done]
     with ProcessPoolExecutor(chosen.processes) as pool:
-        for done in as_completed([pool.submit(extracted, *task) for task in tasks]):
-            name, row = done.result()
-            rows[name].append(row)
-            print(name, row, flush=True)
-            if chosen.out:
-                chosen.out.write_text(page(rows), encoding="utf-8")
+        for future in as_completed([pool.submit(extracted, *task, task[1] < chosen.whole) for task in tasks]):
+            rows.append(future.result())
+            print(rows[-1], flush=True)
+            if chosen.rows:
+                with chosen.rows.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+    if chosen.out:
+        chosen.out.write_text(page(rows), encoding="utf-8")
 
 
-def extracted(name: str, seed: int, whole: bool) -> tuple[str, dict[str, object]]:
+def extracted(name: str, seed: int, whole: bool) -> dict[str, Any]:
     """Train a generator of a world and extract from it.
 
     Args:
@@ -103,16 +125,18 @@ def extracted(name: str, seed: int, whole: bool) -> tuple[str, dict[str, object]
         weights = train(root / "run", store, parts.rows("canary"), repeated, options, world, seed)
         options = replace(options, target=weights)
         outcome = extract(RunFolder(root / "run"), store, parts, options, no_progress).numbers
-        row: dict[str, object] = {
+        row: dict[str, Any] = {
+            "world": name,
             "seed": seed,
             "status": outcome.status,
             "codes": list(outcome.codes),
             "drawn": patients_drawn(root / "run" / DRAWN, store, parts.rows("canary")),
             "drawn_test": patients_drawn(root / "run" / DRAWN, store, parts.rows("test")),
+            "repeated": patients_drawn(root / "run" / DRAWN, store, rows_of(store, repeated)) if repeated else None,
             "listed": outcome.n_listed_patients,
             "cliques": outcome.cliques.n_cliques,
         }
-        if whole:
+        if whole and not repeated:
             settings = {
                 field: getattr(options, field) for field in ("target", "splits", "models", "steps", "group_from")
             }
@@ -120,7 +144,7 @@ def extracted(name: str, seed: int, whole: bool) -> tuple[str, dict[str, object]
             target = result.summary["target"]["attacks"]
             row["whole"] = result.status
             row["auc"] = {attack: [round(of[k], 2) for k in ("auc", "low")] for attack, of in target.items()}
-    return name, row
+    return row
 
 
 def write_digits(folder: Path, world: World, seed: int) -> list[str]:
@@ -152,8 +176,7 @@ def train(
     """Train a generator; return the file of its weights."""
     for name in (LOSSES, WEIGHTS, CHECKPOINTS):
         (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-    again = np.isin(store.manifest.groups[rows].astype(str), repeated)
-    seen = np.repeat(rows, np.where(again, world.times, 1))
+    seen = np.repeat(rows, np.where(np.isin(rows, rows_of(store, repeated)), world.times, 1))
     parts = draw_parts(store.manifest, [], options, seed)
     recipe = twin_recipe(Plan("balanced", parts, [], None, rows, rows), options)
     batch = min(64, len(seen))
@@ -161,6 +184,11 @@ def train(
     job = TwinJob(out=folder, store=store, rows=seen, slots=len(seen), recipe=recipe, seed=1000 + seed)
     run_twin(job)
     return job.weights_file
+
+
+def rows_of(store: ImageStore, patients: list[str]) -> np.ndarray:
+    """Return the rows of some patients."""
+    return np.flatnonzero(np.isin(store.manifest.groups.astype(str), patients))
 
 
 def patients_drawn(folder: Path, store: ImageStore, rows: np.ndarray) -> int:
@@ -171,24 +199,39 @@ def patients_drawn(folder: Path, store: ImageStore, rows: np.ndarray) -> int:
     return len(set(store.manifest.groups[rows[distance < NEAR]].astype(str).tolist()))
 
 
-def page(rows: dict[str, list[dict[str, object]]]) -> str:
-    """Lay out the page."""
-    lines = []
-    for name, of in rows.items():
+def page(rows: list[dict[str, Any]]) -> str:
+    """Lay out the page.
+
+    Args:
+        rows: Rows of `extracted`.
+    """
+    headings = ["training", "seeds"]
+    for heading in HEADINGS.values():
+        headings += [heading] if isinstance(heading, str) else heading
+    lines = [INTRODUCTION, f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
+    for name in WORLDS:
+        of = [row for row in rows if row["world"] == name]
         if not of:
             continue
-        status = Counter(str(row["status"]) for row in of)
+        status = Counter(row["status"] for row in of)
         fails = clopper_pearson(status["fail"], len(of))
-        numbers = (median(of, key) for key in ("drawn", "listed", "cliques"))
-        limits = f"[{fails.low:.0%}, {fails.high:.0%}]"
-        cells = (name, len(of), f"{status['fail']} {limits}", status["undecided"], status["pass"], *numbers)
+        share = f"{status['fail']} of {len(of)} [{100 * fails.low:.0f} %, {100 * fails.high:.0f} %]"
+        numbers = [median(of, key) for key, heading in HEADINGS.items() if isinstance(heading, str)]
+        cells = [name, len(of), share, status["undecided"], status["pass"], *numbers]
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+    if repeated := [row["repeated"] for row in rows if row.get("repeated") is not None]:
+        lines += ["", f"Repeated patients drawn, of ten: {', '.join(map(str, repeated))} (one number per seed)."]
+    if whole := [row for row in rows if "whole" in row]:
+        lines += ["", "Whole audits with two twins by the recipe of the generator:", ""]
+        lines += [
+            f"- seed {row['seed']}, {row['world']}: {row['whole']}; AUC [lower limit] {row['auc']}" for row in whole
+        ]
+    return "\n".join(lines) + "\n"
 
 
-def median(rows: list[dict[str, object]], key: str) -> str:
+def median(rows: list[dict[str, Any]], key: str) -> str:
     """Return the median of a number over seeds, with its range."""
-    values = np.array([row[key] if row[key] is not None else 0 for row in rows], dtype=np.float64)
+    values = np.array([row[key] or 0 for row in rows], dtype=np.float64)
     return f"{np.median(values):g} ({values.min():g} to {values.max():g})"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.verdicts.class_reasons import models_remedy, power_sentence
-from memorisk.statistics.verdicts.reasons import FAIL, Gravity, Reason, Words
+from memorisk.statistics.verdicts.reasons import FAIL, SUPPORT, Gravity, Reason, Words
 from memorisk.statistics.verdicts.remedies import Ways
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.statistics.verdicts.verdict import COLUMNS, decide
@@ -18,6 +18,10 @@ NAN = float("nan")
 
 class Failure(Reason, bears_on=FAIL):
     text = Words("an attack")
+
+
+class Support(Reason, bears_on=SUPPORT):
+    text = Words("no copy was drawn")
 
 
 class Doubt(Reason):
@@ -158,6 +162,14 @@ def test_a_class_with_too_few_patients_is_no_matter_of_models():
     enough = rare | {"n_groups": 30}
     assert "--design balanced" in verdict(enough, design="matched").what_would_decide[0]
     assert "at least 10 scored groups (4 now)" in verdict(enough).what_would_decide[0]
+
+
+def test_what_supports_a_pass_is_reported_with_it_and_only_then():
+    passed, failed = (verdict(row(flagged=n), findings=[Support()]) for n in (0, 1))
+    assert passed.status == "pass"
+    assert passed.why[-1] == "no copy was drawn"
+    assert failed.status == "fail"
+    assert "no copy was drawn" not in failed.why
 
 
 def test_few_groups_do_not_fail_by_their_limit_either():
