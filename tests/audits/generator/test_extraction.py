@@ -218,6 +218,7 @@ def test_the_verdict_the_page_and_the_statement_have_the_extraction(run: Path, t
     assert drawn["n_drawn"] == N_DRAWN
     assert verdict["target"]["extraction"]["codes"][0] == "same-pixels"
     page = (run / "report.html").read_text()
+    assert "it draws copies of patients in its training" in page
     section = page[page.index('id="extraction"') :]
     for text in ("Can patients be drawn?", "extraction/audit/report.html", "Does the generator repeat itself?"):
         assert text in section, text
