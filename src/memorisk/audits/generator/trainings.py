@@ -9,8 +9,8 @@ import numpy as np
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.store import ImageStore
-from memorisk.models.latents import open_latents
 from memorisk.models.generators.unet import UNetFolder, read_unet
+from memorisk.models.latents import open_latents
 from memorisk.runs.environment import available_cores, check_device
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.executors.pool import run_jobs

@@ -231,7 +231,9 @@ def _refuse_class(config: Mapping[str, Any], part: str, known: tuple[str, ...], 
     """
     if config.get("_class_name") not in known:
         name_of_class = one_line(config.get("_class_name"), 60)
-        raise InputError(f"U-Net {name}: its {part} is of class {name_of_class}, and memorisk reads {' and '.join(known)}")
+        raise InputError(
+            f"U-Net {name}: its {part} is of class {name_of_class}, and memorisk reads {' and '.join(known)}"
+        )
 
 
 def _checked_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
