@@ -180,7 +180,7 @@ def dose_section(result: Result, *, redact: bool = False) -> Section:
     figure = Figure(
         svg=series_plot(names, {"Mean M": (limits[0], limits[1], limits[2])}, x_title=f"Mean M, {unit}"),
         title="Memorization by the number of times that images were in the training.",
-        caption=f"Bars are 95 % intervals over {units} and trainings.",
+        caption=f"Bars are 95 % intervals over trainings, for these {units}.",
         alternative="",
     )
     by_times = Table(
