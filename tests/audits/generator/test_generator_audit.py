@@ -56,6 +56,14 @@ def test_a_run_leaves_what_the_design_names(run: Path) -> None:
     assert (halves == 1).all()
 
 
+def test_weights_count_as_kept_only_while_their_files_are_there(run: Path, tmp_path: Path) -> None:
+    assert json.loads((run / "summary.json").read_text())["weights_kept"]
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    next((out / "weights").glob("*.safetensors")).unlink()
+    assert audit_generator("digits", out=out, **SMALL).summary["weights_kept"] is False
+
+
 def test_gaps_of_unseen_images_have_one_standard_deviation(run: Path) -> None:
     scores = pd.read_parquet(run / "scores.parquet")
     unseen = scores[scores["split"] == "test"].pivot(index=["seed", "image"], columns="role", values="loss")

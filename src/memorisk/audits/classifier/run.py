@@ -260,8 +260,10 @@ def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, p
     bound = measure_bound(run, store, plan, recipe, options, lambda d, n: progress("lower bound of epsilon", d, n))
     context = _context(plan, recipe, store, options, prepared.linked, prepared.alike, placebo, target)
     context = replace(context, dataset=names.source(context.dataset), n_parameters=parameter_count(jobs[0][0], store))
+    kept = all(job.weights_file.is_file() for pair in jobs for job in pair)
     promise = plan_privacy(plan, recipe.train, known=context.groups_given)
-    context = replace(context, privacy=Privacy(regime=recipe.train.one_regime, promise=promise, bound=bound))
+    privacy = Privacy(regime=recipe.train.one_regime, promise=promise, bound=bound)
+    context = replace(context, weights_kept=kept, privacy=privacy)
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
     result.save(run.path, beside=(SCORES,))
     n_kept_marks = keep_marks(run.path, marks, result.per_group, names)
@@ -347,7 +349,6 @@ def _context(
         training=recipe.shown(),
         dataset=store.manifest.name,
         device=recipe.device,
-        weights_kept=not options.discard_weights,
         pseudonymised=options.pseudonymise,
         placebo=placebo,
         target=target,

@@ -35,6 +35,7 @@ from memorisk.audits.generator.plan import PATIENTS_EACH, GeneratorPlan, draw_pa
 from memorisk.audits.generator.target import audit_target, check_target
 from memorisk.audits.generator.trainings import (
     Training,
+    TwinJobs,
     make_jobs,
     read_losses,
     read_training,
@@ -234,7 +235,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         weights = unseen_weights(plan, *losses)
         scores = generator_evidence(plan, *losses, weights)
         write_scores(run / SCORES, names.evidence(scores), NOISE_ERROR)
-        context = self._context(p, jobs[0][0], losses, weights, names)
+        context = self._context(p, jobs, losses, weights, names)
         if options.target is not None:
             progress("attacking the target", 0, 0)
             context = replace(context, target=audit_target(p.store, plan, jobs[0][0], scores, weights, options))
@@ -260,13 +261,13 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
     def _context(
         self,
         prepared: _Prepared,
-        job: TwinJob,
+        jobs: TwinJobs,
         losses: tuple[np.ndarray, np.ndarray],
         weights: np.ndarray,
         names: Pseudonyms,
     ) -> Context:
         """Describe how the twins were made and how well they denoise what they never saw."""
-        plan, store, options = prepared.plan.twins, prepared.store, self.options
+        plan, store, options, job = prepared.plan.twins, prepared.store, self.options, jobs[0][0]
         unseen = plan.parts.rows("test")
         utility = denoising_utility(
             joined_losses(np.concatenate(losses)[:, :, unseen], weights),
@@ -287,7 +288,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             training={**self._recipe(plan), "level_weights": [float(f"{w:.4g}") for w in weights]},
             dataset=names.source(store.manifest.name),
             device=job.device,
-            weights_kept=not options.discard_weights,
+            weights_kept=all(job.weights_file.is_file() for pair in jobs for job in pair),
             pseudonymised=options.pseudonymise,
             scale=NOISE_ERROR.name,
             utility=utility,
