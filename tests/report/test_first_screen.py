@@ -142,6 +142,15 @@ def test_where_no_patient_could_be_flagged_no_dots_say_0() -> None:
     assert "patients flagged</strong>" in page
 
 
+def test_a_class_with_flagged_patients_is_not_among_those_that_cannot_be_tested() -> None:
+    result = make_result(("skin", "lung"))
+    classes = result.per_class.assign(testable=True, room=0.1, flagged=[0, 79])
+    page = render_page(classifier_page(result.replace(per_class=classes)))
+    untested, tested = classes["label"]
+    assert f"Cannot be tested</strong> for single patients: <bdi>{untested}</bdi> (" in page
+    assert f"cannot be noticed</strong> in classes with flagged patients: <bdi>{tested}</bdi> (" in page
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize("labels", [("skin", "lung"), HOSTILE])
 def test_a_classifier_report_shows_pictures_and_few_words_first(

@@ -23,12 +23,20 @@ def classes_with_room(per_class: pd.DataFrame) -> np.ndarray:
 
 
 def classes_tested(per_class: pd.DataFrame) -> np.ndarray:
-    """Say in which classes a single patient could have been on the list that is shown and on the verdict's, `[C]`.
+    """Say which classes were tested, `[C]`: those with flagged patients, and those where one alone could have been.
+
+    One alone could have been flagged where it has room on the list that is shown and on the verdict's.
 
     Args:
         per_class: Table of the classes.
+
+    Example:
+        >>> table = pd.DataFrame({"room": [5.0, 0.1, 0.1], "testable": True, "flagged": [0, 79, 0]})
+        >>> classes_tested(table).tolist()
+        [True, True, False]
     """
-    return classes_with_room(per_class) & _classes_with_list(per_class)
+    flagged = column_numbers(per_class, "flagged") > 0
+    return flagged | (classes_with_room(per_class) & _classes_with_list(per_class))
 
 
 def flagged_counts(per_class: pd.DataFrame) -> np.ndarray:
@@ -37,8 +45,7 @@ def flagged_counts(per_class: pd.DataFrame) -> np.ndarray:
     Args:
         per_class: Table of the classes.
     """
-    flagged = column_numbers(per_class, "flagged")
-    return np.where((flagged > 0) | classes_tested(per_class), flagged, np.nan)
+    return np.where(classes_tested(per_class), column_numbers(per_class, "flagged"), np.nan)
 
 
 def number_flagged(per_class: pd.DataFrame, n_flagged: int) -> int | None:

@@ -18,7 +18,7 @@ from memorisk.audits.classifier.result import (
 )
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.release.integrity import FinishedAudit
-from memorisk.report.flagged import classes_tested, number_flagged
+from memorisk.report.flagged import classes_tested, classes_with_room, number_flagged
 from memorisk.report.quantities import stated_figures
 from memorisk.report.statements.statement import (
     LISTS,
@@ -357,8 +357,13 @@ def _uncovered(run: FinishedAudit, verdict: ClassifierVerdict, units: str) -> li
     if n := len(missed.not_auditable):
         sentences.append(f"{plural(n, 'class was', 'classes were')} too small to split.")
     table: Any = run.tables["per_class"]
-    if len(table) and (n := int((~classes_tested(table)).sum())):
-        sentences.append(f"{plural(n, 'class', 'classes')} could not be tested: nobody could have been flagged there.")
+    tested, one = classes_tested(table), units.removesuffix("s")
+    if n := int((~tested).sum()):
+        sentences.append(f"{plural(n, 'class', 'classes')} could not be tested: no {one} could have been flagged there.")
+    if n := int((tested & ~classes_with_room(table)).sum()):
+        sentences.append(
+            f"In {plural(n, 'class', 'classes')} with flagged {units} a single further {one} could not have been noticed."
+        )
     words = (
         (excluded.n_skipped, "could not be read"),
         (excluded.n_missing, "had no file or were no images"),

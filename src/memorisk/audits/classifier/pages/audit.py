@@ -50,7 +50,7 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import booleans, column_texts, count, decimal, largest_first, percent, rows
 from memorisk.report.first_screen import FirstScreen, verdict_screen
-from memorisk.report.flagged import NOT_TESTED, number_flagged
+from memorisk.report.flagged import NOT_TESTED, classes_tested, number_flagged
 from memorisk.report.result import Result
 from memorisk.runs.errors import listed as named
 from memorisk.runs.errors import one_line
@@ -251,12 +251,15 @@ def _question(reading: ResultView) -> list[Block]:
     gaps: list[Text] = _uncovered(reading)
     if classes := unscored.not_auditable:
         gaps.append([Strong("Not auditable"), ", too small to be divided: ", *listed(classes), "."])
-    untested = reading.untestable()
-    if len(untested):
-        names = listed(column_texts(untested, "label"))
-        gaps.append(
-            [Strong("Cannot be tested"), f" for single {reading.units}: ", *names, " (reasons below the class table)."]
-        )
+    without_room = reading.untestable()
+    tested = classes_tested(without_room)
+    for part, what, of in (
+        (~tested, "Cannot be tested", f" for single {reading.units}: "),
+        (tested, f"A single further {reading.unit} cannot be noticed", f" in classes with flagged {reading.units}: "),
+    ):
+        if part.any():
+            names = listed(column_texts(rows(without_room, part), "label"))
+            gaps.append([Strong(what), of, *names, " (reasons below the class table)."])
     if less := _data_share(reading):
         gaps.append(less)
     if reading.summary.models.model == TRAINED_ELSEWHERE:

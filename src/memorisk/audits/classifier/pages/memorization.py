@@ -131,7 +131,7 @@ def _class_table(reading: ResultView, table: pd.DataFrame) -> Table:
 def _reasons(table: pd.DataFrame) -> list[Block]:
     """List why classes cannot be tested, each reason once with its classes."""
     by_reason: dict[str, list[str]] = {}
-    alone = "too few models, or too few test images, to flag even a strongly remembered one"
+    alone = "too few models, or too few test images, to flag even a strongly remembered one alone"
     reasons = column_texts(table, "why_not")
     for label, reason, tested in zip(column_texts(table, "label"), reasons, classes_with_room(table), strict=True):
         if reason or not tested:
