@@ -5,8 +5,11 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.audits.classifier.attack_numbers import ALL, AttackAuc, AttackCounts, AttackNumbers, SureRate, TargetAudit
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.model_descriptions import describe_classifier
+from memorisk.models.generators.noise_attacks import NOISE_ATTACKS
+from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.report.statements.statement import AuditStatement
 from tests.audits.classifier_results import make_result
@@ -28,6 +31,12 @@ def with_classes(**columns: list[Any]) -> Result:
     return result.replace(per_class=pd.DataFrame(classes))
 
 
+def numbers(auc: float = 0.9, low: float = 0.8, high: float = 0.95) -> AttackNumbers:
+    """Numbers of one attack."""
+    of_auc = AttackAuc(estimate=auc, low=low, high=high)
+    return AttackNumbers(auc=of_auc, rate=SureRate(), counts=AttackCounts(n_groups=50))
+
+
 def test_a_class_with_flagged_patients_counts_as_tested() -> None:
     stated = described(with_classes(flagged=[79, 0, 0], room=[0.1, 0.1, 9.0]))
     figures = {figure.name: figure.value for figure in stated.figures}
@@ -38,3 +47,20 @@ def test_a_class_with_flagged_patients_counts_as_tested() -> None:
     )
     alone = described(with_classes(flagged=[79], room=[0.1]))
     assert not any("could not be tested" in sentence for sentence in alone.not_examined)
+
+
+def test_figures_of_attacks_say_which_further_models_an_attacker_needs() -> None:
+    names = ("loss_threshold", "differential", "lira_offline", "rmia_online", "independent_loss")
+    row = {"label": ALL, "auc": 0.9, "low": 0.8, "high": 0.95, "n_groups": 50}
+    table = pd.DataFrame([row | {"attack": name, "control": name == "independent_loss"} for name in names])
+    on_target = {name: numbers() for name in ("loss_threshold", "lira_offline", *NOISE_ATTACKS)}
+    target = TargetAudit(attacks=on_target, access=dict.fromkeys(on_target, "weights"))
+    result = make_result(correction="bh", target=to_json(target)).replace(attacks=table)
+    titles = {figure.name: figure.title for figure in described(result, "generator").figures}
+    further = {"twin_auc/differential", "reference_auc/lira_offline", "reference_auc/rmia_online"}
+    alone = {"auc/loss_threshold", "target_auc/loss_threshold", *(f"target_auc/{name}" for name in NOISE_ATTACKS)}
+    assert further | alone | {"target_reference_auc/lira_offline", "control/independent_loss"} <= set(titles)
+    assert titles["reference_auc/lira_offline"] == "AUC of lira offline, which needs models without the image"
+    assert titles["target_reference_auc/lira_offline"] == (
+        "AUC of lira offline on the very model, which needs its weights and models without the image"
+    )

@@ -213,20 +213,35 @@ def test_only_a_pass_is_called_one(status: str) -> None:
     assert "assed" not in card
 
 
-def attacked(**values: float) -> str:
+def attacked(limits: float | None = None, **values: float) -> str:
     """What the officer's page counts of a classifier's attacks."""
-    figures = tuple(Figure(name=name.replace("__", "/"), title=name, value=value) for name, value in values.items())
+    figures = tuple(
+        Figure(
+            name=name.replace("__", "/"),
+            title=name,
+            value=value,
+            low=None if limits is None else value - limits,
+            high=None if limits is None else value + limits,
+        )
+        for name, value in values.items()
+    )
     one = audit(kind="classifier", figures=(*figures, Figure(name="classes_tested", title="t", value=1)))
     return render_page(officer_page(statement(audits=(one,))))
 
 
 def test_an_outsider_is_not_said_to_have_the_twin() -> None:
     """What needs a model without the image is no outsider's attack; the statement counts the two apart."""
-    both = attacked(auc__loss_threshold=0.53, auc__rmia_offline=0.55, twin_auc__differential=0.62)
+    both = attacked(auc__loss_threshold=0.53, reference_auc__rmia_offline=0.55, twin_auc__differential=0.62)
     assert "an outsider names the right one in 53 of 100 cases, a person who also has models without" in both
     assert "models without the image in 62; guessing is right in 50." in both
     assert "models without the image" not in attacked(auc__loss_threshold=0.53)
     assert "an outsider names" not in attacked(twin_auc__differential=0.62)
+
+
+def test_an_attack_on_the_file_alone_is_an_outsiders_and_comes_with_its_limits() -> None:
+    page = attacked(0.05, target_auc__loss_threshold=0.91, target_auc__sima=0.94, target_reference_auc__lira=0.9)
+    assert "an outsider names the right one in 94 of 100 cases (89 to 99), a person who also has models" in page
+    assert "models without the image in 90 (85 to 95); guessing is right in 50." in page
 
 
 def test_people_are_counted_with_what_became_of_them() -> None:

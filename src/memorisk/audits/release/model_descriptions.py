@@ -16,6 +16,7 @@ from memorisk.audits.classifier.result import (
     DenoisingUtility,
     Privacy,
 )
+from memorisk.audits.classifier.tables.attacks import REFERENCE_ATTACKS
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.report.flagged import classes_tested, classes_with_room, number_flagged
@@ -243,37 +244,33 @@ def _class_figures(run: FinishedAudit, summary: ClassifierSummary, units: str) -
     return figures
 
 
-_ATTACK_TITLES = {"control": "the control {}", "auc": "{}", "twin_auc": "{}, which needs a twin of the model"}
+_FURTHER = {"auc": "", "reference_auc": "models without the image", "twin_auc": "a twin of the model"}
+"""Further models that an attack needs, by the beginning of its figure's name."""
 
 
-def _attack_kind(row: Mapping[str, Any]) -> str:
-    """Return what an attack is to an outsider: ``control``, ``twin_auc`` (who has no twin cannot run it) or ``auc``."""
-    name = str(row["attack"])
-    twin = name in ATTACKS and ATTACKS[name].uses_twin
-    return "control" if row["control"] else "twin_auc" if twin else "auc"
+def _kind_of_attack(name: str) -> str:
+    """Return the beginning of the name of an attack's figure, by the further models that the attacker needs."""
+    if name in REFERENCE_ATTACKS:
+        return "reference_auc"
+    return "twin_auc" if name in ATTACKS and ATTACKS[name].uses_twin else "auc"
 
 
 def _attack_figures(run: FinishedAudit, target: TargetAudit | None, units: str) -> list[Figure]:
     """Return the AUC of every attack on the audit's models, and on the very model."""
     attacks: Any = run.tables["attacks"]
     rows = attacks[attacks["label"] == ALL].to_dict("records") if len(attacks) else []
-    figures = [
-        Figure(
-            name=f"{_attack_kind(row)}/{row['attack']}",
-            title=f"AUC of {_ATTACK_TITLES[_attack_kind(row)].format(str(row['attack']).replace('_', ' '))}",
-            value=row["auc"], low=row["low"], high=row["high"], confidence=0.95, n=int(row["n_groups"]), unit=units,
-        )
-        for row in rows
-    ]  # fmt: skip
-    if target is None:
-        return figures
-    return figures + [
-        Figure(
-            name=f"target_auc/{name}", title=f"AUC of {name.replace('_', ' ')} on the very model{_needs(target, name)}",
-            value=of.auc.estimate, low=of.auc.low, high=of.auc.high, confidence=0.95, n=of.counts.n_groups, unit=units,
-        )
-        for name, of in target.attacks.items()
-    ] + _largest_within_a_class([row.numbers for row in target.classes], units)  # fmt: skip
+    figures = []
+    for row in rows:
+        name = str(row["attack"])
+        kind, words = _kind_of_attack(name), name.replace("_", " ")
+        figures.append(
+            Figure(
+                name=f"control/{name}" if row["control"] else f"{kind}/{name}",
+                title=f"AUC of the control {words}" if row["control"] else f"AUC of {words}{_needing(_FURTHER[kind])}",
+                value=row["auc"], low=row["low"], high=row["high"], confidence=0.95, n=int(row["n_groups"]), unit=units,
+            )
+        )  # fmt: skip
+    return figures if target is None else figures + _target_figures(target, units)
 
 
 def _extraction_figures(run: FinishedAudit, extraction: Extraction | None, units: str) -> list[Figure]:
@@ -304,10 +301,26 @@ def _extraction_figures(run: FinishedAudit, extraction: Extraction | None, units
     ]
 
 
-def _needs(target: TargetAudit, attack: str) -> str:
-    """Name the access that an attack on the very model needs, where the audit noted it."""
-    access = target.access.get(attack)
-    return f", which needs its {access}" if access else ""
+def _target_figures(target: TargetAudit, units: str) -> list[Figure]:
+    """Return the AUC of every attack on the very model, with what it needs of the model and besides it."""
+    figures = []
+    for name, of in target.attacks.items():
+        kind, access = _kind_of_attack(name), target.access.get(name)
+        needing = _needing(f"its {access}" if access else "", _FURTHER[kind])
+        figures.append(
+            Figure(
+                name=f"target_{kind}/{name}", title=f"AUC of {name.replace('_', ' ')} on the very model{needing}",
+                value=of.auc.estimate, low=of.auc.low, high=of.auc.high, confidence=0.95, n=of.counts.n_groups,
+                unit=units,
+            )
+        )  # fmt: skip
+    return figures + _largest_within_a_class([row.numbers for row in target.classes], units)
+
+
+def _needing(*needs: str) -> str:
+    """Return the clause on what an attack needs; empty where it is nothing that a title names."""
+    named = " and ".join(filter(None, needs))
+    return f", which needs {named}" if named else ""
 
 
 def _largest_within_a_class(attacks: Sequence[AttackNumbers], units: str) -> list[Figure]:
@@ -359,10 +372,13 @@ def _uncovered(run: FinishedAudit, verdict: ClassifierVerdict, units: str) -> li
     table: Any = run.tables["per_class"]
     tested, one = classes_tested(table), units.removesuffix("s")
     if n := int((~tested).sum()):
-        sentences.append(f"{plural(n, 'class', 'classes')} could not be tested: no {one} could have been flagged there.")
+        sentences.append(
+            f"{plural(n, 'class', 'classes')} could not be tested: no {one} could have been flagged there."
+        )
     if n := int((tested & ~classes_with_room(table)).sum()):
         sentences.append(
-            f"In {plural(n, 'class', 'classes')} with flagged {units} a single further {one} could not have been noticed."
+            f"In {plural(n, 'class', 'classes')} with flagged {units} a single further {one} could not have been "
+            "noticed."
         )
     words = (
         (excluded.n_skipped, "could not be read"),

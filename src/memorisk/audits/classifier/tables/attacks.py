@@ -13,7 +13,7 @@ Intervals are over patients and trainings (``statistics.roc``). Seeds that serve
 independent trainings: LiRA and RMIA are scored again without each of up to ``MOST_PARTS`` parts of the trainings.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -219,12 +219,13 @@ def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[AttackScore
     sign = np.concatenate([one.sign for one in twins])
     role = np.where(sign > 0, MEMBER, np.where(sign < 0, NON_MEMBER, NEITHER)).astype(np.int8)
     attacks = []
-    for mode in modes:
-        for name, function in (("lira", _lira), ("rmia", _rmia)):
-            score = np.stack([function(one, s, mode) for one in twins for s in range(n_seeds)])
-            usable = np.isfinite(score) & (role != NEITHER)
-            score, roles = np.where(usable, score, np.nan), np.where(usable, role, NEITHER).astype(np.int8)
-            attacks.append(AttackScores(f"{name}_{mode}", score, roles, np.tile(evidence.seeds, 2), by_coin=True))
+    for name, (function, mode) in REFERENCE_ATTACKS.items():
+        if mode not in modes:
+            continue
+        score = np.stack([function(one, s, mode) for one in twins for s in range(n_seeds)])
+        usable = np.isfinite(score) & (role != NEITHER)
+        score, roles = np.where(usable, score, np.nan), np.where(usable, role, NEITHER).astype(np.int8)
+        attacks.append(AttackScores(name, score, roles, np.tile(evidence.seeds, 2), by_coin=True))
     return attacks
 
 
@@ -275,6 +276,14 @@ def _rmia(evidence: Evidence, s: int, mode: str) -> np.ndarray:
         offline_a=offline_a,
         log=True,
     )
+
+
+REFERENCE_ATTACKS: Mapping[str, tuple[Callable[[Evidence, int, str], np.ndarray], str]] = {
+    f"{name}_{mode}": (function, mode)
+    for mode in ("offline", "online")
+    for name, function in (("lira", _lira), ("rmia", _rmia))
+}
+"""Attacks that compare the attacked model with reference models, by name: function of the evidence, and its mode."""
 
 
 def attack_row(

@@ -16,6 +16,7 @@ from memorisk.report.statements.statement import (
     PASS,
     UNDECIDED,
     AuditStatement,
+    Figure,
     StatedReason,
     Statement,
 )
@@ -32,10 +33,15 @@ _STATUS: Mapping[str, str] = {
     UNDECIDED: "it could not be decided",
     NOT_ASKED: "it says nothing of privacy",
 }
-_AUCS = ("auc/", "target_auc/", "twin_auc/")
-"""Beginnings of the names of figures that are AUCs of attacks."""
-_OF_THE_MODEL_ALONE = "/loss_threshold"
-"""End of the name of the attack that needs no further model; every other one compares with models of the attacker."""
+_OUTSIDER, _WITH_MODELS = "an outsider", "a person who also has models without the image"
+_ATTACKERS: Mapping[str, str] = {
+    "auc": _OUTSIDER,
+    "target_auc": _OUTSIDER,
+    "reference_auc": _WITH_MODELS,
+    "target_reference_auc": _WITH_MODELS,
+    "twin_auc": _WITH_MODELS,
+}
+"""Attackers by the beginnings of the names of figures that are AUCs: an outsider needs the model alone."""
 _OF_SUBGROUPS = frozenset(("subgroup-more-exposed", "subgroup-copied-more"))
 """Codes of the reasons that name a group of people; they limit a verdict and decide none."""
 _OF_CLASSES = "classes_tested"
@@ -98,18 +104,22 @@ def consequences(statement: Statement) -> Text:
 
 def _faced(audit: AuditStatement) -> str:
     """Describe what a person faces by one audit, with how often an attacker is right."""
-    values = [(figure.name, figure.value) for figure in audit.figures if figure.value is not None]
-    best: dict[str, float] = {}
-    for name, value in values:
-        if name.startswith(_AUCS):
-            alone = name.endswith(_OF_THE_MODEL_ALONE)
-            whom = "an outsider" if alone else "a person who also has models without the image"
-            best[whom] = max(100 * value, best.get(whom, 0.0))
-    best = dict(sorted(best.items(), reverse=True))
-    right = " names the right one in {:.0f} of 100 cases"
-    cases = [whom + (f" in {n:.0f}" if place else right.format(n)) for place, (whom, n) in enumerate(best.items())]
+    best: dict[str, Figure] = {}
+    for figure in audit.figures:
+        whom = _ATTACKERS.get(figure.name.partition("/")[0])
+        if whom is not None and figure.value is not None:
+            best[whom] = max(figure, best.get(whom, figure), key=lambda one: one.value or 0.0)
+    cases = list[str]()
+    for whom in filter(best.__contains__, dict.fromkeys(_ATTACKERS.values())):
+        right = "in {:.0f}" if cases else "names the right one in {:.0f} of 100 cases"
+        cases.append(f"{whom} {right.format(100 * (best[whom].value or 0.0))}{_limits_in_words(best[whom])}")
     measured = f" Of a training image and a new one, {', '.join(cases)}; guessing is right in 50." if cases else ""
     return kind_of(audit.kind).faces + measured
+
+
+def _limits_in_words(auc: Figure) -> str:
+    """Word the limits of an AUC in cases of 100; empty where it has none."""
+    return "" if auc.low is None or auc.high is None else f" ({100 * auc.low:.0f} to {100 * auc.high:.0f})"
 
 
 def kinds_tried(statement: Statement) -> tuple[list[str], list[str]]:
