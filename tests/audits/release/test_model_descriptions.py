@@ -4,8 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
-from memorisk.audits.classifier.attack_numbers import ALL, AttackAuc, AttackCounts, AttackNumbers, SureRate, TargetAudit
+from memorisk.audits.classifier.attack_numbers import (
+    ALL,
+    AttackAuc,
+    AttackCounts,
+    AttackNumbers,
+    Replication,
+    SureRate,
+    TargetAudit,
+)
+from memorisk.audits.generator.controls import CONTROL_LEVEL
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.model_descriptions import describe_classifier
 from memorisk.models.generators.noise_attacks import NOISE_ATTACKS
@@ -64,3 +74,29 @@ def test_figures_of_attacks_say_which_further_models_an_attacker_needs() -> None
     assert titles["target_reference_auc/lira_offline"] == (
         "AUC of lira offline on the very model, which needs its weights and models without the image"
     )
+
+
+def test_controls_of_the_very_model_are_figures() -> None:
+    controls = {"control": numbers(0.52, 0.42, 0.62), "blind": numbers(0.5, 0.34, 0.65), "permuted": numbers(0.5)}
+    target = TargetAudit(attacks={"loss_threshold": numbers()}, explained=0.21, **controls)
+    stated = described(make_result(correction="bh", target=to_json(target)), "generator")
+    figures = {figure.name: figure for figure in stated.figures}
+    for name, control in target.controls.items():
+        figure = figures[f"target_control/{name}"]
+        assert (figure.value, figure.low, figure.high) == (control.auc.estimate, control.auc.low, control.auc.high)
+        assert figure.confidence == CONTROL_LEVEL
+    assert figures["target_explained"].value == 0.21
+    of_answers = TargetAudit(attacks={"loss_threshold": numbers()}, control=numbers(0.5, 0.4, 0.6))
+    stated = described(make_result(correction="bh", target=to_json(of_answers)))
+    (control,) = (figure for figure in stated.figures if figure.name.startswith("target_control/"))
+    assert control.confidence == 0.95
+
+
+@pytest.mark.parametrize(("target", "speaks"), [(None, True), (False, False), (True, True)])
+def test_audited_models_are_assumed_to_speak_for_no_file_that_is_unlike_them(target: bool | None, speaks: bool) -> None:
+    changes: dict[str, Any] = {}
+    if target is not None:
+        own = TargetAudit(attacks={"loss_threshold": numbers()}, replication=Replication(replicated=target))
+        changes = {"target": to_json(own)}
+    stated = described(make_result(correction="bh", **changes))
+    assert any("the audited models speak for it" in sentence for sentence in stated.assumptions) == speaks

@@ -9,6 +9,7 @@ from typing import Any
 
 from memorisk.audits.classifier.attack_numbers import ALL, AttackNumbers, Extraction, TargetAudit
 from memorisk.audits.classifier.look_alikes import LOSSES_ALONE
+from memorisk.audits.classifier.reasons import CONTROL_NAMES
 from memorisk.audits.classifier.result import (
     ClassifierSummary,
     ClassifierVerdict,
@@ -18,6 +19,7 @@ from memorisk.audits.classifier.result import (
 )
 from memorisk.audits.classifier.tables.attacks import REFERENCE_ATTACKS
 from memorisk.audits.feature.result import FeatureVerdict
+from memorisk.audits.generator.controls import CONTROL_LEVEL
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.report.flagged import classes_tested, classes_with_room, number_flagged
 from memorisk.report.quantities import stated_figures
@@ -314,7 +316,24 @@ def _target_figures(target: TargetAudit, units: str) -> list[Figure]:
                 unit=units,
             )
         )  # fmt: skip
-    return figures + _largest_within_a_class([row.numbers for row in target.classes], units)
+    classes = _largest_within_a_class([row.numbers for row in target.classes], units)
+    return [*figures, *classes, *_target_controls(target, units)]
+
+
+def _target_controls(target: TargetAudit, units: str) -> list[Figure]:
+    """Return the AUC of each control of attacks on the very model, and how much of the noise a generator explains."""
+    level = CONTROL_LEVEL if len(target.controls) > 1 else 0.95
+    figures = [
+        Figure(
+            name=f"target_control/{name}", title=f"AUC of a control on the very model: {CONTROL_NAMES[name]}",
+            value=of.auc.estimate, low=of.auc.low, high=of.auc.high, confidence=level, n=of.counts.n_groups, unit=units,
+        )
+        for name, of in target.controls.items()
+    ]  # fmt: skip
+    if target.explained is not None:
+        title = "Share of the noise in its training images that the very model explains"
+        figures.append(Figure(name="target_explained", title=title, value=target.explained))
+    return figures
 
 
 def _needing(*needs: str) -> str:
@@ -393,8 +412,12 @@ def _assumptions(run: FinishedAudit, summary: ClassifierSummary) -> tuple[str, .
     sentences = [
         "Test images, of people whom no model saw, are a random part of the same data.",
         "Patients are independent of each other.",
-        "What is released was trained by this recipe on as many data of this kind: the audited models speak for it.",
     ]
+    target = summary.target
+    if target is None or (target.replication is not None and target.replication.replicated):
+        sentences.append(
+            "What is released was trained by this recipe on as many data of this kind: the audited models speak for it."
+        )
     if not summary.groups_given:
         sentences.append(ONE_IMAGE if run.config.get("one_image_per_patient") else NO_PATIENTS)
     return (*sentences, SEEDED)
