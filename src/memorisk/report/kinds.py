@@ -10,7 +10,7 @@ with Python's own library alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, Literal
 
@@ -79,6 +79,15 @@ class RunKind:
     def of_generated_set(self) -> bool:
         """Return whether the verdict is that of the audit of a generated set."""
         return self.clears == "images"
+
+    def settings(self) -> tuple[str, ...]:
+        """Return the names of the settings that such a run takes; none for a kind without a dataclass of them.
+
+        Example:
+            >>> [name for name in ("classifier", "generator") if "placebo" in KINDS[name].settings()]
+            ['classifier']
+        """
+        return tuple(field.name for field in fields(load_part(self.options))) if self.options else ()
 
 
 _OWN = (

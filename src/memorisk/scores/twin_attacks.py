@@ -15,6 +15,7 @@ those of members wherever models differ in how sure they are. So E follows the c
 
 Deviations from the paper: none in the scores. From single-pass losses its confidence ratio and its M are the same score
 (``log p_target - log p_twin = loss_twin - loss_target``), so their ROC curves coincide; both are kept as its columns.
+Losses of generators are of no probability, and have M alone.
 """
 
 from collections.abc import Callable
@@ -69,6 +70,8 @@ class AttackSpec:
     """Number of seeds in which an image must be scored; with fewer, the image has no score."""
     access: Access = Access.PROBABILITIES
     """Access to the attacked model that the score needs; models that the attacker trained are the attacker's own."""
+    of_answers: bool = False
+    """Whether the score is defined for losses of answers alone, as a ratio of probabilities is."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,7 @@ _OWN: dict[str, AttackSpec] = {
     spec.name: spec
     for spec in (
         AttackSpec("loss_threshold", "Loss threshold", False, False, loss_threshold),
-        AttackSpec("confidence_ratio", "Confidence ratio", True, False, confidence_ratio),
+        AttackSpec("confidence_ratio", "Confidence ratio", True, False, confidence_ratio, of_answers=True),
         AttackSpec("differential", "M as attack", True, False, differential),
         AttackSpec("gaussian_likelihood_ratio", "Gaussian likelihood ratio", True, False, gaussian_likelihood_ratio, 2),
         AttackSpec("independent_loss", "Independent loss (control)", True, True, independent_loss),

@@ -11,11 +11,14 @@ from memorisk.audits.classifier.attack_numbers import BesideTwins, Replication, 
 from memorisk.audits.classifier.evidence import Context, Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.audit import classifier_page
+from memorisk.audits.classifier.reasons import OtherModel
 from memorisk.report.page import render_page
 from memorisk.report.verdict_forms import FORMS
 from memorisk.scores.memorization import feldman_zhang
 from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.multiple_testing import benjamini_hochberg
+from memorisk.statistics.verdicts.scales import NOISE_ERROR
+from memorisk.statistics.verdicts.units import UnitNames
 from tests.audits.made_evidence import twin_evidence
 from tests.thorough import thorough
 
@@ -336,6 +339,12 @@ def test_a_given_model_unlike_its_twins_does_not_pass_by_them():
     ]
     target = TargetAudit(replication=Replication(replicated=True, loss_members=better))
     assert analyse(evidence, OPTIONS, replace(CONTEXT, target=target)).status == "pass"
+
+
+def test_losses_of_generators_are_compared_by_their_difference_in_sd():
+    beside = BesideTwins(target=74_500.0, twins=74_600.0, low=74_598.5, high=74_601.5, within=False)
+    reason = OtherModel(outside=(beside,), names=("test loss",), units=UnitNames(scale=NOISE_ERROR.name))
+    assert "(its test loss less the twins' mean is -100 SD, one more twin's -1.5 to 1.5 SD)" in reason.text
 
 
 def test_everybody_a_little_memorized_fails_by_the_attacks():

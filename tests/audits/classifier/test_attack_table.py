@@ -21,6 +21,7 @@ from memorisk.scores.rmia import rmia_scores
 from memorisk.scores.twin_attacks import MEMBER, NON_MEMBER
 from memorisk.statistics.roc import seed_auc_jackknife
 from memorisk.statistics.thresholds import youden_by_folds
+from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from tests.audits.made_evidence import twin_evidence
 
 PAPER = ("loss_threshold", "confidence_ratio", "differential", "gaussian_likelihood_ratio", "independent_loss")
@@ -111,6 +112,13 @@ def test_reference_attacks_need_enough_seeds(n_seeds, expected):
     fewer = set(PAPER) - {"gaussian_likelihood_ratio"}
     assert {a.name for a in paper_attacks(evidence)} == (fewer if n_seeds == 1 else set(PAPER))
     assert reference_attacks(replace(evidence, design="paper")) == []
+
+
+def test_what_is_defined_for_answers_alone_is_no_attack_on_losses_of_generators():
+    evidence = twin_evidence(sizes={"a": 10}, n_test=6, n_seeds=4)
+    assert [a.name for a in paper_attacks(evidence, NOISE_ERROR)] == [n for n in PAPER if n != "confidence_ratio"]
+    rows, curves, _ = attack_table(evidence, scale=NOISE_ERROR)
+    assert "confidence_ratio" not in {*rows["attack"], *curves}
 
 
 @pytest.mark.thorough

@@ -10,6 +10,7 @@ import pytest
 
 from memorisk.audits.classifier.pages.audit import classifier_page
 from memorisk.audits.classifier.pages.wording import MOST_SHOWN, ResultView
+from memorisk.audits.classifier.result import TRAINED_ELSEWHERE
 from memorisk.report.columns import capitalized
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
@@ -327,6 +328,29 @@ def test_placebo_is_told_or_its_absence_is():
     assert "5.1 % of the p-values were at most 0.05" in page_text(make_result())
     assert "In 1 of 20 repeats at least one was flagged" in page_text(make_result())
     assert "No placebo was run with this audit" in page_text(make_result(placebo=None))
+    assert "--placebo adds one of these very images" in page_text(make_result(placebo=None))
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("audit", ["generator", "losses"])
+def test_audits_without_a_placebo_name_none_and_generators_have_no_published_question(audit):
+    of_scale = {"scale": "spreads"} if audit == "generator" else {"model": TRAINED_ELSEWHERE}
+    result = make_result(placebo=None, **of_scale)
+    kind = "generator" if audit == "generator" else "classifier"
+    text = page_text(result.replace(verdict=result.verdict | {"audit": kind}))
+    assert "--placebo" not in text
+    assert "No placebo" not in text
+    assert "it rests on placebos, whole audits in which there was nothing to find. The verdict rests on" in text
+    assert ("published question" in text) == (audit == "losses")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_losses_of_a_given_generator_are_compared_by_their_difference():
+    text = page_text(make_result(target=TARGET, scale="spreads"))
+    beside = TARGET["replication"]["loss"]
+    assert f"Test loss less the mean of audited models {beside['target'] - beside['twins']:.3f} SD;" in text.replace(
+        "\N{MINUS SIGN}", "-"
+    )
 
 
 @pytest.mark.usefixtures("undrawn")

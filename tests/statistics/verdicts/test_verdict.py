@@ -136,6 +136,11 @@ def test_far_more_flags_than_chance_explains_ask_for_another_model_not_for_more(
     assert many.what_would_decide == [
         "leave the flagged images out, mend their labels, or train with a defence (docs/defences.md)"
     ]
+    of_generator = verdict(row("a", flagged=4), row("b", flagged=6), units=UnitNames("image", "images", "spreads"))
+    assert of_generator.what_would_decide == [
+        "leave the flagged images out, remove duplicates (memorisk images check), or train with fewer steps or "
+        "parameters; audit generator --dose shows what repetition does"
+    ]
 
 
 def test_a_failure_elsewhere_is_told_even_where_others_are_undecided():

@@ -436,7 +436,8 @@ def form_words(evidence: Evidence, context: Context) -> str:
         form = "the published form" if context.protocol == "paper" else "the published design with repaired statistics"
         return f"{form}: a candidate on T + C and an independent on T, {s} seeds"
     kind = "every image outside the test part is a canary" if context.design == "balanced" else "T is shared"
-    return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
+    form = f"design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
+    return f"the corrected form, {form}" if context.loss_scale.of_answers else form
 
 
 def _headline_aucs(attacks: pd.DataFrame) -> dict[str, HeadlineAuc]:

@@ -4,7 +4,7 @@ The numbers are in ``attacks.parquet``, ``summary.json`` and ``verdict.json`` of
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Annotated
 
@@ -154,6 +154,17 @@ class BesideTwins:
     low: float
     high: float
     within: bool
+
+    @property
+    def from_mean(self) -> "BesideTwins":
+        """Return the same as differences from the twins' mean.
+
+        Example:
+            >>> BesideTwins(target=74_500.0, twins=74_600.0, low=74_598.5, high=74_601.5, within=False).from_mean
+            BesideTwins(target=-100.0, twins=0.0, low=-1.5, high=1.5, within=False)
+        """
+        target, low, high = (value - self.twins for value in (self.target, self.low, self.high))
+        return replace(self, target=target, twins=0.0, low=low, high=high)
 
 
 @dataclass(frozen=True, kw_only=True)

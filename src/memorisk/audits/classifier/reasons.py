@@ -158,10 +158,13 @@ class OtherModel(Reason, code="target-unlike-twins", gravity=_FIRST):
 
     @Words
     def text(self) -> str:
-        parts = [
-            f"its {name} is {part.target:.3g}, one more twin's {part.low:.3g} to {part.high:.3g}"
-            for name, part in zip(self.names, self.outside, strict=True)
-        ]
+        parts, scale = [], self.units.loss_scale
+        for name, part in zip(self.names, self.outside, strict=True):
+            compared, whose, unit = part, "is", ""
+            if not scale.of_answers:  # only differences of such losses have a size that says something
+                compared, whose, unit = part.from_mean, "less the twins' mean is", f" {scale.unit}"
+            limits = f"{compared.low:.3g} to {compared.high:.3g}{unit}"
+            parts.append(f"its {name} {whose} {compared.target:.3g}{unit}, one more twin's {limits}")
         details = f" ({'; '.join(parts)})" if parts else ""
         return f"the given model is another model than the twins{details}: only the attacks on it speak for it"
 

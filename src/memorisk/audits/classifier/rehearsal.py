@@ -324,7 +324,7 @@ def _classes(evidence: Evidence, options: TwinOptions) -> tuple[float, list[Obst
 
 def _attacks_doubtful(evidence: Evidence, options: TwinOptions) -> bool:
     """Say whether the interval of an attack on the twins does not end below the gate."""
-    scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
+    scored = [*paper_attacks(evidence, options.loss_scale), *reference_attacks(evidence)]
     rows = attack_rows(evidence, scored, {ALL: evidence.items.whole}, options.attack_gate)
     n_groups = len(np.unique(evidence.items.group.astype(str)))
     tried = attacks_for_verdict(rows, None, True, {})

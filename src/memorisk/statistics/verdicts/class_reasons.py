@@ -77,7 +77,7 @@ class FlaggedByChance(Reason, code="flagged-by-chance", bears_on=LIMIT):
     def remedy(self) -> str:
         if self.n_flagged < MANY_FLAGGED:
             return "more models, which tell chance from memorization"
-        return f"leave the flagged {self.units.many} out, mend their labels, or train with a defence (docs/defences.md)"
+        return f"leave the flagged {self.units.many} out, {self.units.loss_scale.mending}"
 
 
 class NoClass(Reason, code="no-class"):

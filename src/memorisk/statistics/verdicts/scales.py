@@ -51,6 +51,8 @@ class LossScale:
     """Effect of a gap on one image, a clause around the words of `size`."""
     of_person: str
     """Effect of a gap on the images of one person."""
+    mending: str
+    """What else than leaving people out makes a training remember less, as a continued advice."""
 
     @property
     def high(self) -> float:
@@ -131,6 +133,7 @@ CROSS_ENTROPY = LossScale(
     size=times_as_probable,
     of_image="training on an image makes its right answer {}",
     of_person="training on their images makes the right answer on these {}",
+    mending="mend their labels, or train with a defence (docs/defences.md)",
 )
 """Cross-entropy of the true label, in nats; the tiers are those of paper 000."""
 
@@ -154,6 +157,8 @@ NOISE_ERROR = LossScale(
     size=cases_told_apart,
     of_image="a comparison with one further model tells the image from a new one in {}",
     of_person="a comparison with one further model tells their images from new ones in {}",
+    mending="remove duplicates (memorisk images check), or train with fewer steps or parameters; audit generator "
+    "--dose shows what repetition does",
 )
 """Error of denoising, in standard deviations of the gaps of unseen images (SD).
 

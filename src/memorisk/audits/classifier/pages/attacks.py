@@ -239,7 +239,7 @@ def target_section(reading: ResultView) -> list[Block]:
         return []
     blocks: list[Block] = []
     if target.replication is not None:
-        blocks.append(_replication(target.replication))
+        blocks.append(_replication(target.replication, reading.scale))
     if target.attacks:
         blocks += _target_controls(target.controls)
     tables = target_tables(reading)
@@ -308,18 +308,29 @@ def target_tables(reading: ResultView) -> list[Table]:
     return tables
 
 
-def _replication(replication: Replication) -> Callout:
-    """Say whether the very model behaves as one more of the audited ones, by its losses on members and test part."""
+def _replication(replication: Replication, scale: LossScale) -> Callout:
+    """Say whether the very model behaves as one more of the audited ones, by its losses on members and test part.
+
+    Losses that are of no answer have no size that says something: their differences from the mean are given.
+    """
     parts = {
         "Loss on what it was trained on": replication.loss_members,
         "Test loss": replication.loss,
         "Test accuracy": replication.accuracy,
     }
-    text = " ".join(
-        f"{title} {decimal(part.target)}; one more audited model would lie between {decimal(part.low)} and "
-        f"{decimal(part.high)}."
+    known = {
+        title: part
         for title, part in parts.items()
         if part is not None and not np.isnan([part.target, part.low, part.high]).any()
+    }
+    less, unit = "", ""
+    if not scale.of_answers:
+        known = {title: part.from_mean for title, part in known.items()}
+        less, unit = " less the mean of audited models", f" {scale.unit}"
+    text = " ".join(
+        f"{title}{less} {decimal(part.target)}{unit}; one more audited model would lie between {decimal(part.low)} and "
+        f"{decimal(part.high)}{unit}."
+        for title, part in known.items()
     )
     if replication.replicated:
         return Callout("note", "The audited models behave like the very model", [Paragraph(text)])

@@ -445,7 +445,7 @@ def _methods(reading: ResultView) -> list[Block]:
     rows: list[tuple[Text, Text]] = []
     if summary.form:
         rows.append(("Form that ran", Name(summary.form)))
-    if summary.protocol:
+    if summary.protocol and reading.scale.of_answers:
         rows.append(("Protocol", f"{summary.protocol}: {wording.PROTOCOLS.get(summary.protocol, '')}"))
     simple = {
         "Design": design,
@@ -483,13 +483,13 @@ def _methods(reading: ResultView) -> list[Block]:
 
 def _limits(reading: ResultView) -> list[Block]:
     """Lay out what the numbers rest on, and what they do not say."""
-    design = reading.summary.design
+    design, correction = reading.summary.design, reading.summary.correction or "bh"
     blocks: list[Block] = [
         Paragraph(reading.flag_statement()),
         Heading("What the numbers rest on"),
-        Steps(wording.assumptions(design, reading.units, reading.summary.correction or "bh")),
+        Steps(wording.assumptions(design, reading.units, correction, has_placebo=reading.takes_placebo)),
+        *([_placebo(reading.summary.placebo)] if reading.takes_placebo else []),
     ]
-    blocks.append(_placebo(reading.summary.placebo))
     return [*blocks, Heading("What they do not say"), Steps(wording.limits(design, reading.units, reading.scale))]
 
 

@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.evidence import WHOLE
-from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict
+from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, ClassifierSummary, ClassifierVerdict
 from memorisk.report.blocks import Block, Callout, Inline, Name, Paragraph, Steps, Text
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, distinct_scored, largest_first, rows
 from memorisk.report.first_screen import BOXES
 from memorisk.report.flagged import classes_with_room
+from memorisk.report.kinds import kind_of
 from memorisk.report.result import Result
 from memorisk.report.result import redact as redact_result
 from memorisk.scores.twin_attacks import ATTACKS as TWIN_ATTACKS
@@ -95,7 +96,6 @@ ATTACKS: dict[str, tuple[str, str]] = {
 _ON_GENERATORS = {
     "loss_threshold": "Takes an image for a member if the model's error on it is small, at all levels of noise "
     "together, each weighted as in M. Needs the weights only.",
-    "confidence_ratio": "Compares the model's error with that of its twin: the same as M of one pair.",
     "lira_offline": "How unlikely the model's error would be for a model that never saw the image, from other models "
     "trained without it.",
 }
@@ -150,8 +150,15 @@ CORRECTIONS = {
 }
 
 
-def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
-    """List the assumptions behind the numbers, for the design that ran."""
+def assumptions(design: str, units: str, correction: str = "bh", *, has_placebo: bool = True) -> list[str]:
+    """List the assumptions behind the numbers, for the design that ran.
+
+    Args:
+        design: Design of the trainings.
+        units: Name of groups in the plural.
+        correction: Correction of the list.
+        has_placebo: Whether such an audit can add a placebo.
+    """
     twins = [
         "p-values: for each class apart, the share of all sign flips of the seeds, over the scored images and the "
         "unseen test images of the same class, that reach the observed value. Images are ranked by M over its standard "
@@ -165,8 +172,8 @@ def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
     return [
         *(paper if design == "paper" else twins),
         f"The level of the list ({CORRECTIONS.get(correction, correction)}) is not a theorem: it rests on placebos, "
-        "whole audits in which there was nothing to find. --placebo adds one of these very images. The verdict rests "
-        f"on a list at {100 * VERDICT_LEVEL:g} %, whatever level and correction the list below has.",
+        f"whole audits in which there was nothing to find.{' --placebo adds one of these very images.' * has_placebo} "
+        f"The verdict rests on a list at {100 * VERDICT_LEVEL:g} %, whatever level and correction the list below has.",
         "The test part chose no checkpoint, and training, canary and test part come from one random split by "
         f"{units[:-1]}. Where that does not hold, no p-values are given.",
         "Images that no model saw must look alike in the canary and the test part; this is checked for each class.",
@@ -364,6 +371,12 @@ class ResultView:
     def scale(self) -> LossScale:
         """Scale of the losses."""
         return self.summary.units.loss_scale
+
+    @property
+    def takes_placebo(self) -> bool:
+        """Whether such an audit can add a placebo, for which its images are divided anew; losses come without any."""
+        elsewhere = self.summary.models.model == TRAINED_ELSEWHERE
+        return not elsewhere and "placebo" in kind_of(self.verdict.audit).settings()
 
     @property
     def gate_words(self) -> str:

@@ -105,7 +105,7 @@ def attack_table(
         The table of ``attacks.parquet``; ROC points by attack for logarithmic axes; the agreement of M (from other
         seeds) with the success of the loss attack, or None below two seeds.
     """
-    scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
+    scored = [*paper_attacks(evidence, scale), *reference_attacks(evidence)]
     parts = {label: of_label(evidence, label) for label in (ALL, *sorted(set(evidence.items.label) - {WHOLE}))}
     rows, whole = attack_rows(evidence, scored, parts, gate), evidence.items.whole
     if not scale.of_answers:
@@ -189,13 +189,18 @@ def of_label(evidence: Evidence, label: str) -> np.ndarray:
     return evidence.items.whole if label == ALL else evidence.items.label == label
 
 
-def paper_attacks(evidence: Evidence) -> list[AttackScores]:
-    """Compute the paper's five attack scores from the twins' losses (`scores.twin_attacks`)."""
+def paper_attacks(evidence: Evidence, scale: LossScale = CROSS_ENTROPY) -> list[AttackScores]:
+    """Compute the paper's attack scores from the twins' losses (`scores.twin_attacks`).
+
+    Args:
+        evidence: Score table of the twins.
+        scale: Scale of the losses; scores that are defined for answers alone are left out where losses are of none.
+    """
     held_out = evidence.items.split == "test"
     sign = np.where(held_out, 0, evidence.sign)
     attacks = []
     for spec in ATTACKS.values():
-        if len(evidence.seeds) < spec.min_seeds:
+        if len(evidence.seeds) < spec.min_seeds or (spec.of_answers and not scale.of_answers):
             continue
         of_models = [attack_scores(spec, evidence.loss_a, evidence.loss_b, sign, held_out)]
         if evidence.design != "paper":
