@@ -120,6 +120,9 @@ def test_the_command_prints_and_writes_the_page(run: Path, tmp_path: Path, capsy
 def test_a_table_of_losses_has_no_target(run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"was not made by audit classifier, .*: leave --target out$"):
         audit_patient(run, "a-canary-7", target=tmp_path / "weights.safetensors")
+    answer = audit_patient(run, "a-canary-7")
+    assert "--target" not in render_page(patient_page(answer))
+    assert "--target asks the released file itself" in render_page(patient_page(replace(answer, takes_target=True)))
 
 
 def test_names_are_escaped(run: Path) -> None:

@@ -77,10 +77,10 @@ def audit_patient(
             "patients"
         )
     name = _name_in_run(result, str(patient), bool(config.get("pseudonymise")), pseudonym_key)
-    answer = _answer(folder, result, name)
+    answer = replace(_answer(folder, result, name), takes_target=named_kind(config) == "classifier")
     if target is None:
         return answer
-    if named_kind(config) != "classifier":
+    if not answer.takes_target:
         raise InputError(
             f"{one_line(folder)} was not made by audit classifier, whose networks alone a target is compared with: "
             "leave --target out"

@@ -88,6 +88,8 @@ class PatientAnswer:
     doubts: tuple[str, ...] = ()
     """Doubts of the run about all patients or the classes of this one, with checks that could not look; sentences."""
     target: TargetAnswer | None = None
+    takes_target: bool = False
+    """Whether the run's networks can be compared with a released file: those of a classifier's audit."""
 
     @property
     def scored(self) -> bool:

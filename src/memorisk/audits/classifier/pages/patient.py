@@ -214,7 +214,7 @@ def _limits(answer: PatientAnswer) -> list[Text]:
         return []
     return [
         "The answer is about models that were trained like the released one on half of the patients"
-        + ("." if answer.target is not None else "; --target asks the released file itself.")
+        + ("; --target asks the released file itself." if answer.takes_target and answer.target is None else ".")
     ]
 
 
