@@ -65,7 +65,7 @@ from memorisk.scores.noise_errors import joined_losses
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
-from memorisk.training.generators.twin_jobs import TwinJob, build_twin, built_in, guessed_losses, twin_times
+from memorisk.training.generators.twin_jobs import build_twin, built_in, guessed_losses, twin_times
 from memorisk.training.generators.user_training import OwnRecipe
 
 OWN_TRAINING = (
