@@ -98,6 +98,9 @@ def test_other_images_and_the_folders_schedule_are_refused(images: str, tmp_path
     folder = pipeline(tmp_path / "ddpm", **{**CONFIG, "sample_size": 16})
     with pytest.raises(InputError, match="draws 1 x 16 x 16 values, and these images have 1 x 8 x 8"):
         audited(images, tmp_path / "run", network=str(folder))
+    classes = pipeline(tmp_path / "classes", num_class_embeds=3)
+    with pytest.raises(InputError, match="needs the class of each image, and the twins have no such classes"):
+        audited(images, tmp_path / "run", target=classes, network="tiny")
     with pytest.raises(InputError, match="noise_schedule is that of the U-Net's folder"):
         options_from({"kind": "unet", "network": str(folder), "noise_schedule": "cosine"})
     assert options_from({"kind": "unet", "target": folder}).unet_folder == folder

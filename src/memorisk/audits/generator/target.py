@@ -135,6 +135,14 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
             f"--target {name} draws {drawn} values, and these images have {own}: give --size and --channels of its "
             "training"
         )
+    classes = () if job.unet is None else job.unet.classes
+    if generator.denoiser.null is None and generator.classes != classes:
+        which = (
+            "needs the class of each image, and the twins have no such classes"
+            if generator.classes
+            else "has no classes, and the twins need the class of each image"
+        )
+        raise InputError(f"--target {name} {which}, so that losses do not compare: train twins of its own folder")
     conditions = None
     if generator.classes:
         number = {one: place for place, one in enumerate(generator.classes)}
