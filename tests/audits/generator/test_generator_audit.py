@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,12 @@ from PIL import Image
 from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.generator.dose import DOSE
 from memorisk.audits.generator.options import GeneratorAuditOptions
-from memorisk.audits.generator.plan import PATIENTS_EACH, draw_parts, make_generator_plan
+from memorisk.audits.generator.plan import (
+    PATIENTS_EACH,
+    draw_parts,
+    make_generator_plan,
+    several_findings_notes,
+)
 from memorisk.audits.generator.run import audit_generator
 from memorisk.audits.release.statement import write_statement
 from memorisk.cli.main import main
@@ -210,6 +216,25 @@ def test_what_cannot_be_is_refused_before_the_rehearsal(tmp_path: Path, monkeypa
     monkeypatch.setattr("memorisk.audits.generator.run.choose_models", None)
     with pytest.raises(InputError, match="a patch of 5"):
         audit_generator("digits", out=tmp_path / "run", **SMALL, kind="dit", network="tiny/5")
+
+
+def test_the_order_in_which_findings_are_listed_changes_no_class() -> None:
+    options = GeneratorAuditOptions(models=6, sample=240)
+    manifest = load_manifest("digits", options)
+    both = np.array([f"{label}|none" if n % 2 else f"none|{label}" for n, label in enumerate(manifest.labels)])
+    listed = replace(manifest, table=manifest.table.assign(label=both.astype(object)))
+    parts = draw_parts(listed, [], options, 0)
+    assert parts.labels.tolist() == manifest.labels.tolist()
+    (note,) = several_findings_notes(listed.labels)
+    assert note.startswith("240 images have several findings. The class of an image is the first")
+    assert several_findings_notes(manifest.labels) == []
+
+
+def test_a_report_notes_several_findings(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    monkeypatch.setattr("memorisk.audits.generator.run.several_findings_notes", lambda labels: ["several"])
+    assert "several" in audit_generator("digits", out=out, **SMALL).summary["notes"]
 
 
 def test_few_images_take_smaller_steps() -> None:

@@ -16,9 +16,9 @@ from memorisk.audits.classifier.plan import SHARES, Parts, Plan, given_parts, ma
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.manifest import Manifest
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.training.classifiers.twins import TwinDesign, groups_of_equal_labels, twin_design
-from memorisk.training.engine.data import ordered_classes
+from memorisk.training.engine.data import SEPARATOR, ordered_classes
 
 REPEATED = "repeated"
 """Part of the images that are repeated."""
@@ -72,7 +72,7 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Gener
     Raises:
         InputError: The images are too few for the repetitions that ``dose`` names, or a split to take is missing.
     """
-    labels = np.array([str(label).split("|")[0] or NO_LABEL for label in manifest.labels], dtype=object)
+    labels = image_classes(manifest.labels)
     groups = merge_linked(manifest.groups, linked)
     classes = ordered_classes(labels)
     if options.splits != "redraw":
@@ -85,6 +85,38 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Gener
     for rows in _chosen(parts, options, one_line(manifest.name)).values():
         parts.part[rows] = REPEATED
     return parts
+
+
+def image_classes(labels: np.ndarray) -> np.ndarray:
+    """Return the class of each image, [N]: of several findings the first in order, however they are listed.
+
+    A classifier's audit refuses several findings, since its models are trained to name them. A generator needs no
+    label: the class only chooses the images that an image is compared with, and a note of the report says so.
+
+    Args:
+        labels: Label of each image, [N]; several findings joined by "|".
+
+    Example:
+        >>> image_classes(np.array(["mass|cyst", "cyst|mass", "mass", ""], dtype=object)).tolist()
+        ['cyst', 'cyst', 'mass', 'all images']
+    """
+    findings = [[part for part in str(label).split(SEPARATOR) if part] for label in labels]
+    return np.array([ordered_classes(parts)[0] if parts else NO_LABEL for parts in findings], dtype=object)
+
+
+def several_findings_notes(labels: np.ndarray) -> list[str]:
+    """Return the note that images have several findings; none where each has one at most.
+
+    Args:
+        labels: Label of each image, [N].
+    """
+    n = sum(SEPARATOR in str(label) for label in labels)
+    if not n:
+        return []
+    return [
+        f"{plural(n, 'image has', 'images have')} several findings. The class of an image is the first of its findings "
+        "in alphabetical order, and it is compared with images of that class."
+    ]
 
 
 def make_generator_plan(manifest: Manifest, parts: Parts, options: GeneratorAuditOptions) -> GeneratorPlan:

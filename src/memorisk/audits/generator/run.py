@@ -31,7 +31,13 @@ from memorisk.audits.generator.evidence import generator_evidence, unseen_weight
 from memorisk.audits.generator.extraction import check_extraction, extract
 from memorisk.audits.generator.options import WORKER_MODULES, GeneratorAuditOptions, options_from
 from memorisk.audits.generator.page import generator_pictures
-from memorisk.audits.generator.plan import PATIENTS_EACH, GeneratorPlan, draw_parts, make_generator_plan
+from memorisk.audits.generator.plan import (
+    PATIENTS_EACH,
+    GeneratorPlan,
+    draw_parts,
+    make_generator_plan,
+    several_findings_notes,
+)
 from memorisk.audits.generator.target import audit_target, check_target
 from memorisk.audits.generator.trainings import (
     Training,
@@ -280,7 +286,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             prepared.linked,
             prepared.alike,
             by=options.by,
-            notes=[OWN_TRAINING] if self.own else [],
+            notes=[*([OWN_TRAINING] if self.own else []), *several_findings_notes(store.manifest.labels)],
             audit=self.kind,
             model=network_words(options),
             n_parameters=None if self.own else build_twin(job).parameters,
