@@ -13,6 +13,7 @@ from memorisk.audits.watch.options import WatchSettings
 from memorisk.cli import training
 from memorisk.cli.commands import COMMANDS
 from memorisk.cli.program import app
+from memorisk.report.kinds import KINDS
 from tests.commands import answer, refusal
 from tests.test_doc_commands import commands_of
 
@@ -126,3 +127,9 @@ def test_a_command_line_that_is_wrong_names_the_help_of_its_command(capsys, comm
 def test_help_shows_what_errors_about_tables_ask_for(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = answer(capsys, *name.split(), "--help")[1]
     assert [flag for flag in ("--image-column", "--image-root", "--group-column") if flag not in shown] == []
+
+
+def test_a_statement_names_every_kind_of_run_that_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = re.sub(r"[│\s]+", " ", answer(capsys, "statement", "--help")[1])
+    commands = shown.partition("Folders of finished runs of ")[2].partition(".")[0].split(", ")
+    assert commands == [kind.command for kind in KINDS.own.values() if kind.statement]

@@ -9,13 +9,16 @@ from cyclopts import Parameter
 from memorisk.cli.settings import AS_JSON, FLAT, PATHS, SWITCH, with_progress_bar
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.options import ImageOptions
-from memorisk.runs.errors import UsageError
+from memorisk.report.kinds import KINDS
+from memorisk.runs.errors import UsageError, listed
 
 _IMAGES = ImageOptions()
+_STATED = listed([kind.command for kind in KINDS.own.values() if kind.statement], len(KINDS.own))
+"""Commands whose runs a statement is made of; packages with further kinds are searched only by the command itself."""
 
 
 def statement(
-    *runs: Path,
+    *runs: Annotated[Path, Parameter(help=f"Folders of finished runs of {_STATED}.")],
     out: Path | None = None,
     weights: PATHS = (),
     images: PATHS = (),
@@ -31,9 +34,6 @@ def statement(
 
     Parameters
     ----------
-    runs
-        Folders of finished runs of audit classifier, losses, feature or synthetic, filter, synthesize, watch or
-        quality.
     out
         Folder for privacy-statement.json and model-card.md: new, empty, or one with these files, which are replaced.
         Not needed for --page alone.
