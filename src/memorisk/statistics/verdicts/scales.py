@@ -52,7 +52,7 @@ class LossScale:
     of_person: str
     """Effect of a gap on the images of one person."""
     mending: str
-    """What else than leaving people out makes a training remember less, as a continued advice."""
+    """Ways to train a model that remembers less, in a sentence after that of leaving people out."""
 
     @property
     def high(self) -> float:

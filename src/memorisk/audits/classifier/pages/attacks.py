@@ -318,19 +318,19 @@ def _replication(replication: Replication, scale: LossScale) -> Callout:
         "Test loss": replication.loss,
         "Test accuracy": replication.accuracy,
     }
-    known = {
+    measured = {
         title: part
         for title, part in parts.items()
         if part is not None and not np.isnan([part.target, part.low, part.high]).any()
     }
     less, unit = "", ""
     if not scale.of_answers:
-        known = {title: part.from_mean for title, part in known.items()}
+        measured = {title: part.from_mean for title, part in measured.items()}
         less, unit = " less the mean of audited models", f" {scale.unit}"
     text = " ".join(
         f"{title}{less} {decimal(part.target)}{unit}; one more audited model would lie between {decimal(part.low)} and "
         f"{decimal(part.high)}{unit}."
-        for title, part in known.items()
+        for title, part in measured.items()
     )
     if replication.replicated:
         return Callout("note", "The audited models behave like the very model", [Paragraph(text)])

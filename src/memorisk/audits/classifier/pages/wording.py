@@ -374,7 +374,7 @@ class ResultView:
 
     @property
     def takes_placebo(self) -> bool:
-        """Whether such an audit can add a placebo, for which its images are divided anew; losses come without any."""
+        """Return whether such an audit can add a placebo, which divides its images anew; losses come without images."""
         elsewhere = self.summary.models.model == TRAINED_ELSEWHERE
         return not elsewhere and "placebo" in kind_of(self.verdict.audit).settings()
 
