@@ -198,7 +198,7 @@ def test_repeated_images_are_in_one_twin_so_often_and_are_not_scored_otherwise()
         ({"dose": (1, 4)}, r"^dose is 1 4; give different numbers of at least 2, as 4 16 64$"),
         ({"dose": (2, 3, 4, 5, 6, 7, 8)}, r"7 doses repeat the images of 70 patients"),
         ({"models": 5}, "even number"),
-        ({"network": "S/2"}, "^network is a setting of a diffusion transformer: name it with kind dit$"),
+        ({"network": "S/2"}, "^network is no setting of kind tiny: name it with kind dit or unet$"),
         ({"kind": "gan"}, "kind"),
         ({"batch_size": 1000}, "batch_size of at most"),
         ({"levels": 2000}, "2000 levels are requested"),

@@ -344,19 +344,19 @@ class SyntheticTables:
         """Return the pairs of one part: equal ones, then nearly equal ones of real images that have no equal one."""
         equal, c = np.flatnonzero(same >= 0), self.c
         rest = np.flatnonzero(~np.isin(near.second, same[equal]))
-        made, real = np.r_[equal, near.first[rest]], np.r_[same[equal], near.second[rest]]
-        identical, training = np.arange(len(made)) < len(equal), part == "training"
+        synthetic, real = np.r_[equal, near.first[rest]], np.r_[same[equal], near.second[rest]]
+        identical, training = np.arange(len(synthetic)) < len(equal), part == "training"
         turned = [ORIENTATIONS[way] for way in c.orientation[equal]]
         return pd.DataFrame(
             {
-                "part": np.full(len(made), part, dtype=object),
+                "part": np.full(len(synthetic), part, dtype=object),
                 "identical": identical,
-                "image": self.image[made],
+                "image": self.image[synthetic],
                 "real_image": ids[real],
                 "group": groups[real],
                 "similarity": np.r_[np.ones(len(equal)), near.similarity[rest].astype(np.float64)],
                 "orientation": [*turned, *(MIRRORED if laid else ORIENTATIONS[0] for laid in near.laid[rest])],
-                "in_both": c.in_both[made] & identical & training,
+                "in_both": c.in_both[synthetic] & identical & training,
             }
         )
 
