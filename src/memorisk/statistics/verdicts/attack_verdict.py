@@ -171,7 +171,7 @@ class AttackReversed(Reason, code="attack-reversed"):
     attacks: tuple[Attack, ...]
     gate_auc: float
     plain = Words(
-        "an outsider might be able to tell who was in the training, by an attack whose answers must be turned around"
+        "an outsider might be able to tell who was in the training, by an attack whose ranking must be turned around"
     )
     remedy = Words(
         "more {many} that the given model never saw where the interval is wide; an attack that surely separates in "
