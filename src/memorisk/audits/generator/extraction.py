@@ -276,7 +276,7 @@ def _summarised(result: Result, sha256: str, options: GeneratorAuditOptions, *, 
 def _reasons(extraction: Extraction, result: Result, *, random_split: bool) -> list[Reason]:
     """Turn the audit's verdict into reasons; without a random split only pixels show a copy."""
     n = extraction.n_drawn_images
-    limit = RareDraws(n_drawn=n, least_share=extraction.least_noticed_share, sampling_steps=extraction.sampling_steps)
+    limit = RareDraws(n_drawn=n, least_share=extraction.least_noticed_share, n_sampling_steps=extraction.sampling_steps)
     if extraction.status == "fail" and (random_split or extraction.certain):
         failure = PatientsDrawn(
             n_drawn=n,

@@ -57,12 +57,12 @@ class RareDraws(Reason, code="rare-draws", bears_on=LIMIT):
     n_drawn: int
     least_share: float
     """Share of the generator's draws."""
-    sampling_steps: int
+    n_sampling_steps: int
     plain = Words("an image that the generator draws very rarely may not have been drawn here")
 
     @Words
     def text(self) -> str:
         return (
             f"an image that makes up less than {100 * self.least_share:.2g} % of what the given generator draws may "
-            f"not be among {self.n_drawn:,} draws (DDPM, {self.sampling_steps} steps, no guidance)"
+            f"not be among {self.n_drawn:,} draws (DDPM, {self.n_sampling_steps} steps, no guidance)"
         )
