@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import scipy.special
 from scipy.stats import norm
 
 from memorisk.scores.lira import References, lira_scores, twin_references
@@ -34,7 +35,7 @@ def lira(data: Arrays, mode: str = "online", centre: str = "mean", variance: str
         score = lira_scores(
             a[0], refs.refs_in, refs.refs_out, mode=mode, centre=centre, variance=variance, allow_small=True
         )
-        return {"score": score}
+        return {"score": scipy.special.log_ndtr(score) if mode == "offline" else score}  # peers keep probabilities
 
     return run
 

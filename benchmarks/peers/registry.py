@@ -180,8 +180,8 @@ CASES: tuple[Case, ...] = (
         title="LiRA offline, one-sided probability",
         kind="scores",
         note=(
-            "They keep the probability, in which images far out tie at 1; memorisk its logarithm (compared here "
-            "as a probability)."
+            "They keep the probability, in which images far out tie at 1; memorisk its argument, the quantile "
+            "(compared here as a probability)."
         ),
     ),
     Case(
