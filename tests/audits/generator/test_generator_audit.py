@@ -164,7 +164,7 @@ def test_repeated_images_are_remembered_more_and_keep_the_audit_from_passing(tmp
     assert result.status != "pass"
     page = (tmp_path / "run" / "report.html").read_text()
     assert "What repetition does" in page
-    assert re.search(r"Bars are 95 % intervals over trainings, for these (images|patients)\.", page)
+    assert re.search(r"Bars are 95\s% intervals over trainings, for these (images|patients)\.", page)
     saved = Result.load(tmp_path / "run")
     pd.testing.assert_frame_equal(saved.tables[DOSE], table)
 
