@@ -12,6 +12,7 @@ import select
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,9 @@ class Chromium:
         self._events.clear()
         self.call("Page.navigate", url=file if isinstance(file, str) else file.resolve().as_uri())
         self.await_load()
+        # On a busy machine the load of the blank page is reported late, and is not that of the address.
+        while self.evaluate("location.href === 'about:blank' || document.readyState !== 'complete'"):
+            time.sleep(0.02)
 
     def await_load(self) -> None:
         """Wait until the page is complete that was asked for since the last one was."""
