@@ -62,6 +62,12 @@ def test_a_run_leaves_what_the_design_names(run: Path) -> None:
     assert (halves == 1).all()
 
 
+def test_the_report_lists_the_settings_that_the_kind_of_generator_has(run: Path) -> None:
+    training = json.loads((run / "summary.json").read_text())["training"]
+    assert not {"network", "latent", "noise_schedule", "ema"} & set(training)
+    assert {"kind", "steps", "batch_size", "lr", "flip", "levels", "draws"} <= set(training)
+
+
 def test_weights_count_as_kept_only_while_their_files_are_there(run: Path, tmp_path: Path) -> None:
     assert json.loads((run / "summary.json").read_text())["weights_kept"]
     out = tmp_path / "run"

@@ -23,7 +23,7 @@ _DEFAULTS: dict[str, tuple[int, int, float]] = {
 """Steps, images per step and learning rate of each kind."""
 _NETWORKS = {"tiny": "tiny/4", "dit": "tiny/4", "unet": "small"}
 """Network of each kind by default; the tiny one has no size."""
-_OF_KINDS = {
+OF_KINDS = {
     "network": ("dit", "unet"),
     "latent": ("dit",),
     "noise_schedule": ("dit", "unet"),
@@ -122,7 +122,7 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
         if not 0 <= self.ema < 1:
             raise InputError(f"ema is {self.ema}; it must be from 0 to below 1")
         self.check_own_training(_BUILT_IN - ({"kind"} if self.target else set()))
-        for name, kinds in _OF_KINDS.items():
+        for name, kinds in OF_KINDS.items():
             if self.kind not in kinds and getattr(self, name) != getattr(GeneratorAuditOptions, name):
                 raise InputError(f"{name} is no setting of kind {self.kind}: name it with kind {' or '.join(kinds)}")
         if self.noise_schedule != "linear" and self.unet_folder is not None:

@@ -29,7 +29,7 @@ from memorisk.audits.generator.dose import DOSE, ImagesRepeated, dose_table
 from memorisk.audits.generator.dry_run import generator_outlook, network_words
 from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
 from memorisk.audits.generator.extraction import check_extraction, extract
-from memorisk.audits.generator.options import WORKER_MODULES, GeneratorAuditOptions, options_from
+from memorisk.audits.generator.options import OF_KINDS, WORKER_MODULES, GeneratorAuditOptions, options_from
 from memorisk.audits.generator.page import generator_pictures
 from memorisk.audits.generator.plan import (
     PATIENTS_EACH,
@@ -220,6 +220,12 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         recipe = asdict(twin_recipe(plan, self.options, self.training))
         return {name: value for name, value in recipe.items() if changes or name != "file_hash"}
 
+    def _shown_recipe(self, plan: Plan) -> dict[str, Any]:
+        """Return the settings of the trainings without those that this kind of generator does not have."""
+        recipe = self._recipe(plan)
+        unused = set() if self.own else {name for name, kinds in OF_KINDS.items() if self.options.kind not in kinds}
+        return {name: value for name, value in recipe.items() if name not in unused}
+
     def started(self, evidence: _Prepared) -> dict[str, Any]:
         """Note the device of the trainings."""
         return {"device": training_device(self.options)}
@@ -291,7 +297,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             model=network_words(options),
             n_parameters=None if self.own else build_twin(job).parameters,
             pixels=store.images.shape[1:3],
-            training={**self._recipe(plan), "level_weights": [float(f"{w:.4g}") for w in weights]},
+            training={**self._shown_recipe(plan), "level_weights": [float(f"{w:.4g}") for w in weights]},
             dataset=names.source(store.manifest.name),
             device=job.device,
             weights_kept=all(job.weights_file.is_file() for pair in jobs for job in pair),
