@@ -348,15 +348,21 @@ def group_deleted_auc(
 
 
 def rank_within(group: NDArray[np.intp], values: FloatArray) -> FloatArray:
-    """Average ranks, from 1, of each value among those of its group."""
-    order = np.lexsort((values, group))
+    """Average ranks, from 1, of each value among those of its group.
+
+    Only groups of several values are sorted: most patients have one image in a role.
+    """
+    ranks = np.ones(len(values))
+    several = np.flatnonzero(np.bincount(group)[group] > 1)
+    if not len(several):
+        return ranks
+    order = several[np.lexsort((values[several], group[several]))]
     g, v = group[order], values[order]
     new_group = np.r_[True, g[1:] != g[:-1]]
     new_value = new_group | np.r_[True, v[1:] != v[:-1]]
     run = np.cumsum(new_value) - 1
     start = np.flatnonzero(new_value)
     group_start = np.maximum.accumulate(np.where(new_group, np.arange(len(v)), 0))
-    ranks = np.empty(len(v))
     ranks[order] = start[run] + (np.bincount(run)[run] + 1) / 2 - group_start
     return ranks
 

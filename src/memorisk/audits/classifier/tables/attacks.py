@@ -135,12 +135,18 @@ def attack_rows(
     """
     needs_references = any(attack.by_coin for attack in scored)
     without = without_trainings(evidence, parts) if needs_references else {}
+    group = _numbered(evidence.items.group)
     rows = [
-        attack_row(attack, name, mask, evidence.items.group, gate, without.get((attack.name, name), ()))
+        attack_row(attack, name, mask, group, gate, without.get((attack.name, name), ()))
         for attack in scored
         for name, mask in parts.items()
     ]
     return pd.DataFrame([to_row(row) for row in rows])
+
+
+def _numbered(group: np.ndarray) -> np.ndarray:
+    """Return the number of each item's group in their order, [I]: numbers sort some 20 times as fast as names."""
+    return np.unique(group, return_inverse=True)[1]
 
 
 DECIMALS = 2
@@ -248,10 +254,11 @@ def without_trainings(evidence: Evidence, parts: Mapping[str, np.ndarray]) -> di
     modes = ["offline"] + (["online"] if 2 * n_seeds >= ONLINE_FROM else [])
     trainings = np.array_split(np.arange(n_seeds), min(n_seeds, MOST_PARTS))
     parts_left_out: dict[tuple[str, str], list[PartLeftOut]] = {}
+    group = _numbered(evidence.items.group)
     for left_out in trainings:
         for attack in _reference_attacks(evidence.of_seeds(np.setdiff1d(np.arange(n_seeds), left_out)), modes):
             for name, own in parts.items():
-                scores = attack.score[:, own], attack.role[:, own], evidence.items.group[own]
+                scores = attack.score[:, own], attack.role[:, own], group[own]
                 part_result = part_left_out(*scores, seed=attack.seed)
                 parts_left_out.setdefault((attack.name, name), []).append(part_result)
     return parts_left_out
