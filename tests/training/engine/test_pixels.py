@@ -1,17 +1,20 @@
 """Pixels reach the network as (x / range - mean) / std, wherever they are held."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from memorisk.images.stacked_images import StackedImages
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.runs.errors import InputError
 from memorisk.training.engine.pixels import (
     Normalisation,
     PixelSource,
     _ahead,
+    _on_device,
     check_images,
     choose_normalisation,
     dataset_normalisation,
@@ -22,6 +25,22 @@ CPU = torch.device("cpu")
 
 def picture(dtype: type, *shape: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_images_are_copied_in_blocks_without_a_warning(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = picture(dtype, 7, 5, 6, 3)
+    images.flags.writeable = False  # as memory-mapped images and cached ones are
+    order = np.array([6, 0, 3, 1, 2, 5, 4])
+    monkeypatch.setattr("memorisk.training.engine.pixels._COPIED_BYTES", 2 * images[0].nbytes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        held = _on_device(images, CPU)
+        stacked = _on_device(StackedImages([images[:3], images[3:]], order=order), CPU)
+        as_tensor = _on_device(torch.tensor(images), CPU)
+    np.testing.assert_array_equal(held.numpy(), images)
+    np.testing.assert_array_equal(stacked.numpy(), images[order])
+    np.testing.assert_array_equal(as_tensor.numpy(), images)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])

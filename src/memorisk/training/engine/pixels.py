@@ -27,6 +27,8 @@ Images = np.ndarray | torch.Tensor | StackedImages
 
 _RANGE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 _SHARE_OF_FREE_MEMORY = 0.5
+_COPIED_BYTES = 1 << 28
+"""Bytes of images that are copied to a device in one step."""
 _AHEAD = 2
 _COUNTED_AT_ONCE = 1 << 20  # values; each takes 8 bytes while it is counted
 
@@ -139,7 +141,7 @@ class PixelSource:
         if isinstance(images, torch.Tensor) and images.device.type == device.type:
             self.held = images
         elif device.type == "cuda" and images.nbytes <= _SHARE_OF_FREE_MEMORY * torch.cuda.mem_get_info(device)[0]:
-            self.held = torch.as_tensor(np.ascontiguousarray(images)).to(device)
+            self.held = _on_device(images, device)
         else:
             host = images.cpu() if isinstance(images, torch.Tensor) else images
             self.array = cast(np.ndarray, host) if isinstance(host, StackedImages) else np.asarray(host)
@@ -171,6 +173,16 @@ class PixelSource:
 
     def _gather_pinned(self, chosen: torch.Tensor) -> torch.Tensor:
         return self._gather(chosen).pin_memory()
+
+
+def _on_device(images: Images, device: torch.device) -> torch.Tensor:
+    """Copy images to a device, block by block: arrays are often read-only, of which PyTorch makes no tensor."""
+    held = torch.empty(tuple(images.shape), dtype=_torch_dtype(images), device=device)
+    step = max(1, _COPIED_BYTES * len(images) // max(images.nbytes, 1))
+    for first in range(0, len(images), step):
+        block = images[first : first + step]
+        held[first : first + step] = block if isinstance(block, torch.Tensor) else torch.tensor(np.asarray(block))
+    return held
 
 
 def _pick(held: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
