@@ -44,7 +44,7 @@ TINY = {"channels": (4, 8), "groups": 2, "layers": 1, "side": 32}
 
 def generators(run: Run) -> None:
     """Steps a second of DiT-B/2 and XL/2 with 256 tokens, and of the bare network; drawn images audited."""
-    patients, batch, steps, drawn = (30, 4, 2, 20) if run.small else (2000, 64, 40, 1000)
+    patients, batch, steps, drawn = (30, 4, 2, 20) if run.small else (2000, 64, 20, 1000)
     networks = ("tiny/8", "small/8") if run.small else ("B/2", "XL/2")
     images = write_images(blotches(patients, SIDE), run.folder / "images")
     lines = []

@@ -46,15 +46,15 @@ class Stage:
 
 
 STAGES = (
-    Stage("tests", "gpu_audits:tests", 90),
+    Stage("tests", "gpu_audits:tests", 65),
     Stage("classifier", "gpu_audits:classifier", 45),
-    Stage("synthetic", "gpu_audits:synthetic", 40),
+    Stage("synthetic", "gpu_audits:synthetic", 45),
     Stage("ham10000", "gpu_audits:ham10000", 200, reads_data=True),
     Stage("fine_tuning", "gpu_audits:fine_tuning", 130, reads_data=True),
-    Stage("pairs", "gpu_searches:pairs", 40),
-    Stage("distances", "gpu_searches:distances", 110),
-    Stage("generators", "gpu_networks:generators", 80),
-    Stage("stacks", "gpu_networks:stacks", 30),
+    Stage("pairs", "gpu_searches:pairs", 20),
+    Stage("distances", "gpu_searches:distances", 75),
+    Stage("generators", "gpu_networks:generators", 75),
+    Stage("stacks", "gpu_networks:stacks", 12),
     Stage("lcmem", "gpu_networks:lcmem", 45),
 )
 
