@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.classifier.target.attacks import (
-    attack_target,
     _prediction_error,
+    attack_target,
     compare_with_twins,
     reorder,
     target_scores,
