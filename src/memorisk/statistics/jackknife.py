@@ -16,7 +16,7 @@ Simulated coverage of 95 % intervals, 20 to 200 groups of 1 to 5 images, 10 grou
 Where several trainings are averaged they are a sample, too. With v_S the variance of the mean over S trainings and
 v_E the part of it that v holds already (``Trainings``), ``half^2 = t_1^2 v_1 + t_2^2 max(v_2 - v_E, 0)``, v_1 the
 larger of v and v_S, one t quantile each, as in ``intervals.two_way_interval``. Simulated coverage of AUCs from 0.5
-to 0.93, 3 to 8 trainings that differ in how much they memorize: 0.92 to 1 (``docs/results/attack_coverage.md``),
+to 0.93, 3 to 8 trainings that differ in how much they memorize: 0.86 to 1 (``docs/results/attack_coverage.md``),
 and over groups alone 0.17 to 0.95.
 
 **Placements.** The AUC and its value without each group, from ranks, in O(N log N).

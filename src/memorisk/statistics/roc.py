@@ -413,7 +413,7 @@ def seed_auc_jackknife(
     The variance over trainings is that of the seeds' AUCs, divided by their number. Scores that take references from
     the other seeds' models share them, so that their AUCs vary together; ``without`` has the mean AUC with each part of
     the trainings left out, as targets and as references. Each variance holds noise that the groups' own variance holds
-    already; of what lies beyond it the larger counts (``_trainings``). Simulated coverage of all attacks: 0.92 to 1
+    already; of what lies beyond it the larger counts (``_trainings``). Simulated coverage of all attacks: 0.86 to 1
     (``docs/results/attack_coverage.md``).
 
     Args:
