@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from duplicate_trend import duplicate_trend
 from leave_one_out import leave_one_out_study
 from memorisk.audits.classifier.evidence import evidence_from_table
 from memorisk.audits.classifier.run import audit_classifier
@@ -18,7 +19,6 @@ from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import read_table
 from memorisk.scores.memorization import group_table
-from memorisk.statistics.contrasts import duplicate_trend
 from memorisk.statistics.intervals import Interval, clopper_pearson
 from planted import duplicated, mislabelled
 
@@ -99,7 +99,7 @@ def trend_of(folder: Path, table: pd.DataFrame) -> Interval:
     evidence = evidence_from_table(read_table(folder / "scores.parquet"))
     found = group_table(evidence.gap, evidence.sign, evidence.items.group.astype(str))
     row = {group: i for i, group in enumerate(found.group)}
-    return duplicate_trend(found.values[[row[g] for g in table["group"]]], table["copies"].to_numpy()).slope
+    return duplicate_trend(found.values[[row[g] for g in table["group"]]], table["copies"].to_numpy())
 
 
 def verdicts(runs: Path, models: int = 16) -> list[str]:
