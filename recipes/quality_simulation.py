@@ -15,8 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.statistics.quality.feature_distances import frechet_distance, kernel_distance, mifid
-from memorisk.statistics.quality.figures import QualityFigure
+from memorisk.statistics.quality.feature_distances import (
+    frechet,
+    frechet_distance,
+    frechet_figure,
+    kernel_distance,
+    mifid_figure,
+)
+from memorisk.statistics.quality.figures import QualityFigure, check_samples
 from memorisk.statistics.quality.manifold import density_coverage, precision_recall
 
 FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage")
@@ -72,12 +78,14 @@ WORLDS = (
 def figures(world: World, seed: int) -> list[QualityFigure]:
     """All figures of one draw; MiFID with its penalty in force."""
     real, synthetic, patient = world.draw(np.random.default_rng([seed, world.dimension]))
+    samples = check_samples(real, synthetic, patient)
+    distance = frechet(samples)
     manifold = precision_recall(real, synthetic, patient, seed=seed)
     balls = density_coverage(real, synthetic, patient, seed=seed)
     return [
-        frechet_distance(real, synthetic, patient),
+        frechet_figure(samples, distance),
         kernel_distance(real, synthetic, patient),
-        mifid(real, synthetic, patient, threshold=1.0).figure,
+        mifid_figure(samples, distance, threshold=1.0).figure,
         manifold.precision,
         manifold.recall,
         balls.density,

@@ -5,8 +5,13 @@ import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.quality import feature_distances as quality_mifid
-from memorisk.statistics.quality.feature_distances import frechet_distance, mifid, nearest_cosines
+from memorisk.statistics.quality.feature_distances import frechet, frechet_distance, mifid_figure, nearest_cosines
 from memorisk.statistics.quality.figures import check_samples
+
+
+def mifid(real, synthetic, **settings):
+    samples = check_samples(real, synthetic)
+    return mifid_figure(samples, frechet(samples), **settings)
 
 
 def naive_distance(real, synthetic):

@@ -185,42 +185,25 @@ class MemorizationInformed:
     """Whether s is below the threshold."""
 
 
-def mifid(
-    real: ArrayLike,
-    synthetic: ArrayLike,
-    real_group: ArrayLike | None = None,
-    synthetic_group: ArrayLike | None = None,
-    *,
-    threshold: float = THRESHOLD,
-    level: float = 0.95,
-) -> MemorizationInformed:
-    """Compute MiFID of synthetic images against training images.
+def mifid_figure(samples: Samples, distance: Frechet, *, threshold: float = THRESHOLD) -> MemorizationInformed:
+    """Compute MiFID of synthetic images against training images from their Frechet distance.
 
     Args:
-        real: Features of the real images, [n, d], at least two rows, none of them zero.
-        synthetic: Features of the synthetic images, [m, d], with the same conditions.
-        real_group: Patient of each real image, [n]; None: each its own.
-        synthetic_group: Patient of each synthetic image, [m]; None: each its own.
+        samples: Features of both sets, none of them zero.
+        distance: Frechet distance of the two.
         threshold: Distance s from which MiFID has no penalty.
-        level: Coverage of the interval.
 
     Returns:
         Figure; no interval where s lies so near to the threshold that chance decides on the penalty, or so near to
         0, as that of copies, that chance decides on its size.
 
     Raises:
-        InputError: As `check_samples`; or rows of zeros, which have no cosine.
+        InputError: Rows of zeros, which have no cosine.
 
     Source:
         Bai and others (2021) and their published scoring: for every *generated* image the nearest real one.
         torchmetrics 1.9 averages over the real images instead: its MiFID with the two sets exchanged is this one.
     """
-    samples = check_samples(real, synthetic, real_group, synthetic_group, level=level)
-    return mifid_figure(samples, frechet(samples), threshold=threshold)
-
-
-def mifid_figure(samples: Samples, distance: Frechet, *, threshold: float = THRESHOLD) -> MemorizationInformed:
-    """Compute MiFID from a Frechet distance that is already computed."""
     near = nearest_cosines(samples)
     s = float(near.first.mean())
     penalised = s < threshold
