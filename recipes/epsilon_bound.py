@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from dp_accounting.gaussian_mechanism import get_sigma_gaussian
 from scipy import special, stats
 from sklearn.datasets import load_digits
 from torch import nn
@@ -21,7 +22,6 @@ from memorisk.models.classifiers.zoo import seeded
 from memorisk.scores.memorization import cross_entropy
 from memorisk.statistics.epsilon import PairGuesses, epsilon_bound, largest_epsilon, pair_guesses
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.statistics.privacy_accounting import gaussian_noise
 from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.twins import label_noise_pairs
 from memorisk.training.engine.options import TrainOptions
@@ -44,9 +44,8 @@ def release(coin: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def gaussian_run(claim: float, seed: int) -> dict[str, PairGuesses]:
     """One release by the analytic Gaussian mechanism at (claim, DELTA), audited in three ways."""
     rng = np.random.default_rng([seed, round(100 * claim)])
-    sd = gaussian_noise(
-        claim, DELTA, np.sqrt(2)
-    )  # replacing one unit vector by an orthogonal one moves the sum by sqrt 2
+    # replacing one unit vector by an orthogonal one moves the sum by sqrt 2
+    sd = np.sqrt(2) * get_sigma_gaussian(claim, DELTA)
     coin = rng.random(PAIRS) < 0.5
     noise, other = sd * rng.standard_normal((2, 2, PAIRS))
     first, second = release(coin, noise)

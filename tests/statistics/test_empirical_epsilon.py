@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting.gaussian_mechanism import get_sigma_gaussian
 from scipy import special, stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.epsilon import PairGuesses, epsilon_bound, guess_p_value, largest_epsilon, pair_guesses
-from memorisk.statistics.privacy_accounting import gaussian_noise
 from tests.thorough import thorough
 
 DELTA = 1e-5
@@ -102,7 +102,7 @@ def test_guesses_equal_a_naive_loop_also_with_ties():
 def gaussian_audit(claim, seed, *, twin):
     """A noisy sum of orthogonal unit vectors, one of each pair; a twin holds the others with the very same noise."""
     rng = np.random.default_rng([seed, 7])
-    sd = gaussian_noise(claim, DELTA, math.sqrt(2))
+    sd = math.sqrt(2) * get_sigma_gaussian(claim, DELTA)
     coin = rng.random(PAIRS) < 0.5
     noise = sd * rng.standard_normal((2, PAIRS))
     first, second = coin + noise[0], ~coin + noise[1]

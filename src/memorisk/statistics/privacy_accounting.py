@@ -302,10 +302,10 @@ def noise_for_epsilon(
             raise InputError(
                 f"no noise multiplier up to {_MOST_NOISE:g} spends only epsilon {epsilon} at delta {delta}"
             )
-    return smallest_safe(spends_too_much, high)
+    return _smallest_safe(spends_too_much, high)
 
 
-def smallest_safe(too_small: Callable[[float], bool], high: float) -> float:
+def _smallest_safe(too_small: Callable[[float], bool], high: float) -> float:
     """Find the smallest number above 0, to a relative 1e-4 from above, that is not too small; `high` is not."""
     low = high / 2
     while not too_small(low):
@@ -314,48 +314,6 @@ def smallest_safe(too_small: Callable[[float], bool], high: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if too_small(middle) else (low, middle)
     return high
-
-
-def gaussian_noise(epsilon: float, delta: float, sensitivity: float) -> float:
-    """Compute the least noise with which one release of a sum is (epsilon, delta)-private.
-
-    The release is the analytic Gaussian mechanism.
-
-    It is the least s, from above to a relative 1e-4, with
-    `Phi(D / 2s - epsilon s / D) - exp(epsilon) Phi(-D / 2s - epsilon s / D) <= delta`, D the sensitivity.
-
-    Args:
-        epsilon: Epsilon of the release, above 0, for the neighbours that the sensitivity refers to.
-        delta: Delta of the release, in (0, 1).
-        sensitivity: Largest Euclidean distance of the sums of two neighbours, above 0.
-
-    Returns:
-        Standard deviation of the noise per coordinate, in the unit of the sensitivity.
-
-    Raises:
-        InputError: A number outside its range.
-
-    Source:
-        Balle and Wang (2018), theorem 8.
-
-    Example:
-        >>> round(gaussian_noise(1.0, 1e-5, 1.0), 2)
-        3.73
-    """
-    check_delta(delta)
-    if not (0 < epsilon < math.inf and 0 < sensitivity < math.inf):
-        raise InputError(f"epsilon is {epsilon} and sensitivity {sensitivity}; both must be finite and above 0")
-
-    def leaks(scale: float) -> bool:  # scale = s / D
-        """Return whether noise of this scale spends more than delta."""
-        half, tilt = 1 / (2 * scale), epsilon * scale
-        spent = scipy.special.ndtr(half - tilt) - math.exp(epsilon + float(scipy.special.log_ndtr(-half - tilt)))
-        return bool(spent > delta)
-
-    high = 1.0
-    while leaks(high):
-        high *= 2
-    return sensitivity * smallest_safe(leaks, high)
 
 
 def check_delta(delta: float) -> None:
