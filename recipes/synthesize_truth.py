@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from filter_truth import table
 from memorisk.audits.comparison.sets import select_rows
@@ -34,7 +35,8 @@ from memorisk.models.generators.generators import Draw, Generator, check_draw
 from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.report.result import Result
 from memorisk.runs.files import read_table, write_text
-from memorisk.statistics.copies.set_memorization import nearness_test
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.exchangeability import image_counts
 from memorisk.training.detectors.command import train_detector
 from memorisk.training.generators.fit import fit_generator
 from memorisk.training.generators.options import GeneratorOptions
@@ -238,12 +240,17 @@ def row_of(
         return row | dict.fromkeys(("patients flagged", "held-out", "nearer: D", "p"), "-")
     real = read_table(out / "audit" / "tables" / "real_images.parquet")
     sides = [real[real["part"] == part] for part in ("training", "held out")]
-    near = nearness_test(*(side["distance"] for side in sides), *(side["group"] for side in sides))
+    counted = image_counts(*(side["group"] for side in sides))  # numbers of images that differ would bring W nearer
+    train, held = (
+        group_values(side["distance"].to_numpy()[rows], side["group"].to_numpy()[rows])
+        for side, rows in zip(sides, (counted.train, counted.held), strict=True)
+    )
+    near: Any = stats.ks_2samp(train, held, alternative="greater")
     return row | {
-        "patients flagged": f"{audited['n_listed']} of {near.n_train}",
-        "held-out": f"{near.n_held}",
+        "patients flagged": f"{audited['n_listed']} of {len(train)}",
+        "held-out": f"{len(held)}",
         "nearer: D": f"{near.statistic:.3f}",
-        "p": f"{near.p_value:.2g}",
+        "p": f"{near.pvalue:.2g}",
     }
 
 

@@ -1,4 +1,4 @@
-"""Memorization of a synthetic set as a whole: the share of patients it is nearer to, one test, and MemRate.
+"""Memorization of a synthetic set as a whole: the share of patients it is nearer to, and MemRate.
 
 **Memorized share.** The share of training patients that a synthetic set is nearer to than it is to new ones
 (METHODS section 5).
@@ -19,22 +19,6 @@ distributions, and wide where held-out patients are few. The p-value needs less,
 at all: of a random order of all patients, the number of training patients before the k-th held-out one is negative
 hypergeometric.
 
-**One test.** Is a synthetic set nearer to training patients than to held-out ones, all together? One test for the
-whole set.
-
-The p-values of `reversed_queries` rank every training patient among the *same* held-out patients, so that they
-depend on one another and their distribution may not be compared with a uniform one as if they were drawn apart. The
-samples behind them are independent: W of training and W of held-out patients, W(r) the smallest distance of an
-image of r to the set. If they are a random split and the set knows neither, both are samples of one distribution,
-and
-
-    D = max over d of  F_train(d) - F_held(d)
-
-is Kolmogorov and Smirnov's statistic of the alternative that training patients are nearer. Exact for continuous W;
-with ties the p-value is too large rather than too small. A patient of many images has a smaller W without any
-memorization: where the numbers of images of both parts are not alike, every patient counts by one
-(`statistics.exchangeability.image_counts`).
-
 **MemRate.** How often a generated image is of the same person as the one it was conditioned on (paper 004, Eq. 4).
 
     MemRate = share of training images x_r with P(s(C(x_r)), x_r) > 0.5.
@@ -46,9 +30,7 @@ in place of the synthetic ones is what the detector finds where no person is mem
 """
 
 import math
-import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy
@@ -56,7 +38,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.statistics.copies.calibration import check_distances, group_values
-from memorisk.statistics.exchangeability import image_counts
 from memorisk.statistics.intervals import Proportion, clopper_pearson
 from memorisk.statistics.jackknife import JackknifeInterval, counting_bound
 
@@ -209,71 +190,6 @@ def _smallest(distance: ArrayLike, group: ArrayLike | None) -> tuple[FloatArray,
     if groups.shape != values.shape:
         raise InputError(f"{values.shape} distances and {groups.shape} patients do not fit")
     return group_values(values, groups), np.unique(groups)
-
-
-@dataclass(frozen=True)
-class NearnessTest:
-    """Test of the distances to a set: are training patients nearer than held-out ones, as a distribution?"""
-
-    statistic: float
-    """Statistic D, from 0 to 1."""
-    at: float
-    """Distance at which D is attained."""
-    p_value: float
-    """p-value of at least this D in a random split, one-sided."""
-    n_train: int
-    """Number of training patients: the independent units."""
-    n_held: int
-    """Number of held-out patients: independent units, too."""
-    note: str = ""
-    """Note that every patient counted by one image, why, and the way out; empty where all images counted."""
-
-
-def nearness_test(
-    train_distance: ArrayLike,
-    held_distance: ArrayLike,
-    train_group: ArrayLike | None = None,
-    held_group: ArrayLike | None = None,
-    *,
-    seed: int = 0,
-) -> NearnessTest:
-    """Test the distances of training and held-out patients to a set by one-sided two-sample Kolmogorov-Smirnov.
-
-    Args:
-        train_distance: Distance of each training image to its nearest synthetic image, [N].
-        held_distance: Distance of each held-out image to its nearest synthetic image, [M].
-        train_group: Patients of the training images, [N], who count by their smallest distance, where numbers of images
-            are
-            not alike by that of one image; None: each image its own.
-        held_group: Patients of the held-out images, [M]; None: each image its own.
-        seed: Seed of the image that counts.
-
-    Raises:
-        InputError: A part is empty, distances are not finite, or lengths differ.
-
-    Source:
-        Kolmogorov (1933), Smirnov (1939); exact by Hodges (1958), as SciPy has it. METHODS section 5, "Null".
-
-    Example:
-        >>> test = nearness_test([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
-        >>> test.statistic, round(test.p_value, 3)
-        (1.0, 0.05)
-    """
-    train_images, held_images = check_distances(train_distance), check_distances(held_distance)
-    units = np.arange(len(train_images)) if train_group is None else np.asarray(train_group)
-    others = np.arange(len(held_images)) if held_group is None else np.asarray(held_group)
-    train, held = group_values(train_images, units), group_values(held_images, others)
-    counted = image_counts(units, others, seed=seed)
-    if counted.one_each:
-        train = group_values(train_images[counted.train], units[counted.train])
-        held = group_values(held_images[counted.held], others[counted.held])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # SciPy says when it goes over to the limit for large samples
-        result: Any = scipy.stats.ks_2samp(train, held, alternative="greater", method="auto")
-    return NearnessTest(
-        float(result.statistic), float(result.statistic_location), float(result.pvalue), len(train), len(held),
-        counted.words,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
