@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from memorisk.models.generators.denoiser import Denoiser, levels
-from memorisk.models.generators.noise_attacks import LINEAR, NOISE_ATTACKS, SCALED_LINEAR, noise_attack
+from memorisk.models.generators.noise_attacks import LINEAR, NOISE_ATTACKS, SCALED_LINEAR
 from memorisk.models.generators.noise_losses import hashed_noise
 from memorisk.runs.errors import InputError
 from memorisk.scores.twin_attacks import Access
@@ -173,13 +173,10 @@ def test_every_attack_says_its_source_and_access() -> None:
         assert attack.title
         assert attack.source
         assert attack.access is Access.WEIGHTS
-        assert noise_attack(name) is attack
     assert [attack.name for attack in NOISE_ATTACKS.values() if attack.needs_condition] == ["clid"]
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(InputError, match="attack"):
-        noise_attack("secm")
     with pytest.raises(InputError, match="give one condition to each image"):
         scores("clid")
     with pytest.raises(InputError, match="give one to each level"):

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from memorisk.models.generators.denoiser import Denoiser, check_images, levels, part_of
 from memorisk.models.generators.noise_losses import noise_losses, rows_per_pass
 from memorisk.models.generators.perceptron import linear_schedule
-from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.errors import InputError
 from memorisk.scores.noise_errors import joined_losses
 from memorisk.scores.twin_attacks import Access
 
@@ -322,17 +322,6 @@ NOISE_ATTACKS: Mapping[str, NoiseAttack] = {
     )
 }
 """Registered scores by name, in the order of reports."""
-
-
-def noise_attack(name: str) -> NoiseAttack:
-    """Return the registered score of that name.
-
-    Raises:
-        InputError: No score has that name.
-    """
-    if name not in NOISE_ATTACKS:
-        raise unknown_name("attack", name, NOISE_ATTACKS)
-    return NOISE_ATTACKS[name]
 
 
 def _scores(
