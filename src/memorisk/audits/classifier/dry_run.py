@@ -32,9 +32,11 @@ from memorisk.audits.classifier.rehearsal import (
 )
 from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, SubgroupOutlook, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
+from memorisk.audits.classifier.retraining.placebo import placebo_plans
 from memorisk.audits.classifier.retraining.privacy import bound_job
 from memorisk.audits.classifier.tables.subgroups import ScoredPatients, compared_subgroups
-from memorisk.audits.classifier.trainings import Recipe, make_jobs, placebo_plans, training_processes
+from memorisk.audits.classifier.trainings import Recipe, make_jobs
+from memorisk.audits.classifier.twin_trainings import training_processes
 from memorisk.audits.subgroups import LEAST_PATIENTS, Subgroups, subgroup_name, subgroups
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import SMALL_IMAGE, SMALL_MODEL, model_spec

@@ -32,6 +32,7 @@ from memorisk.audits.classifier.retraining.interventions import (
     plan_intervention,
     run_intervention,
 )
+from memorisk.audits.classifier.retraining.placebo import run_placebo
 from memorisk.audits.classifier.retraining.privacy import check_bound, measure_bound, plan_privacy
 from memorisk.audits.classifier.target.attacks import audit_target, check_target
 from memorisk.audits.classifier.trainings import (
@@ -40,10 +41,9 @@ from memorisk.audits.classifier.trainings import (
     make_jobs,
     prepare_recipe,
     refuse_early,
-    run_placebo,
     train_all,
-    training_processes,
 )
+from memorisk.audits.classifier.twin_trainings import training_processes
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
 from memorisk.audits.run_images import CLASSIFIED, parts_of
@@ -248,7 +248,7 @@ def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, p
     jobs = make_jobs(run.path, store, plan, recipe, options)
     pilot = _pilot(run, jobs, plan, recipe, options, progress)
     foreseen = pilot if choice.rehearsal is not None else lambda: None
-    train_all(run, jobs, recipe, options, lambda d, n: progress("training", d, n), foreseen)
+    train_all(run, jobs, options, lambda d, n: progress("training", d, n), foreseen)
     progress("scoring", 0, 0)
     evidence = collect(jobs, plan, recipe)
     write_scores(run / SCORES, names.evidence(evidence))

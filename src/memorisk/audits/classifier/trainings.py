@@ -1,32 +1,22 @@
-"""Train the models of an audit, one job per model, and read their losses; repeat the audit as a placebo.
+"""Train the models of an audit, one job per model, and read their losses."""
 
-The placebo is the whole audit of images that no model saw (METHODS section 1, "Null and p-value"). The level of the
-lists rests on this, not on a theorem. Each repeat draws a fresh split; decoys fill the canaries' slots.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from memorisk.audits.classifier.analysis import class_findings
-from memorisk.audits.classifier.evidence import Context, Evidence, margin_of_loss, stack_evidence
+from memorisk.audits.classifier.evidence import Evidence, margin_of_loss, stack_evidence
 from memorisk.audits.classifier.options import ClassifierOptions
-from memorisk.audits.classifier.plan import VALIDATION, Plan, make_placebo
-from memorisk.audits.classifier.result import Placebo, PlaceboRepeat, PlaceboShare
-from memorisk.audits.classifier.tables.classes import ClassFindings
+from memorisk.audits.classifier.plan import VALIDATION, Plan
+from memorisk.audits.classifier.twin_trainings import run_trainings, training_device
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec
 from memorisk.models.classifiers.zoo import is_download
-from memorisk.runs.environment import available_cores, check_device
-from memorisk.runs.errors import InputError, MemoriskError, one_line
-from memorisk.runs.executors.pool import run_jobs
-from memorisk.runs.executors.worker import Outcome
+from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
-from memorisk.runs.steps import StepFiles, metered
 from memorisk.runs.user_code.functions import source_fingerprint
 from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy, logit_margin
@@ -84,19 +74,6 @@ class Recipe:
         if self.own is None:
             return self.describe()
         return {"function": self.own, "settings": self.own_settings, "file_hash": self.own_source}
-
-
-def training_device(options: ClassifierOptions) -> str:
-    """Return the device that the options name, or else the one that is available."""
-    return str(check_device(options.device))
-
-
-def training_processes(options: ClassifierOptions) -> int:
-    """Count the trainings that run side by side here: one on a GPU or with a cluster, else one per core."""
-    if options.executor != "local" or training_device(options).startswith("cuda"):
-        return 1
-    most = options.processes or max(1, available_cores() // options.threads)
-    return min(most, 2 * len(options.chosen_seeds))
 
 
 def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions, *, dry_run: bool = False) -> Recipe:
@@ -162,7 +139,7 @@ def make_jobs(
             own=recipe.own,
             own_settings=recipe.own_settings,
             own_source=recipe.own_source,
-            python_path=options.python_path,
+            python_path=options.python_path if recipe.own else (),
             val_rows=val,
             keep_weights=not options.discard_weights,
             checkpoint_seconds=options.checkpoint_seconds,
@@ -195,7 +172,6 @@ def refuse_early(pairs: list[tuple[TrainJob, TrainJob]], *, download: bool = Tru
 def train_all(
     run: RunFolder,
     pairs: Sequence[Sequence[TrainJob]],
-    recipe: Recipe,
     options: ClassifierOptions,
     progress: CountProgress,
     trained: Callable[[], None] = lambda: None,
@@ -205,7 +181,6 @@ def train_all(
     Args:
         run: Run folder.
         pairs: Trainings of each seed.
-        recipe: Training recipe.
         options: Options of the audit.
         progress: Called with the steps that are done and all steps.
         trained: Called after each training.
@@ -216,60 +191,17 @@ def train_all(
     """
     for name in (LOGITS, WEIGHTS, CHECKPOINTS):
         run.subfolder(name)
-    every = [job for pair in pairs for job in pair]
-    todo = [job for job in every if not job.done]
-    before = [job.steps_file for job in every if job.done]
-    steps = {job.steps_file: 1 if job.own else fit_cost(job.n_slots, job.options).steps or 0 for job in every}
-    files = StepFiles(steps, progress)
-    files.end(*before)
-
-    def on_done(outcome: Outcome) -> None:
-        """Log a finished training."""
-        if outcome.error is None:
-            run.log("trained", **asdict(outcome.value))
-            trained()
-
-    if not todo:
-        return
-    folders = (run.path, todo[0].images.parent)
-    place = options.placement(*folders, gpus=int(recipe.device.startswith("cuda")))
-    place = replace(place, files=options.python_path if recipe.own else ())
-    processes = training_processes(options)
-    done = sum(steps[file] for file in set(before))
-    raised: list[Exception] = []
-
-    def report(now: int, n: int) -> None:
-        """Report steps; an error of the caller's function is not a failure of the training that it counts."""
-        try:
-            progress(done + now, n + done)
-        except Exception as error:
-            raised.append(error)
-            raise
-
-    with metered(report, sum(steps.values()) - done) as meter:
-
-        def count_own(outcome: Outcome) -> None:
-            """Log a finished training, and count one of the user's own function, which counts no steps."""
-            if raised:
-                raise raised[0]
-            on_done(outcome)
-            if todo[outcome.index].own:
-                meter.begin(0, 1)
-                meter.end()
-
-        if not place.remote and run_jointly(todo, on_done):
-            return
-        if not place.remote and (processes <= 1 or len(todo) <= 1):
-            run_jobs(run_training, todo, threads=recipe.threads, on_done=count_own)
-            return
-
-    def count(outcome: Outcome) -> None:
-        """Log a finished training and count it."""
-        on_done(outcome)
-        files.end(todo[outcome.index].steps_file)
-
-    with files.followed():
-        run_jobs(run_training, todo, processes=processes, threads=recipe.threads, on_done=count, place=place)
+    run_trainings(
+        run,
+        pairs,
+        run_training,
+        options,
+        progress,
+        steps=lambda job: 1 if job.own else fit_cost(job.n_slots, job.options).steps or 0,
+        images=pairs[0][0].images.parent,
+        trained=trained,
+        jointly=run_jointly,
+    )
 
 
 def collect(
@@ -353,87 +285,3 @@ def score_logits(logits: np.ndarray, plan: Plan, targets: Targets) -> dict[str, 
         margin[whole] = margin_of_loss(loss[whole])
         correct[whole] = ((chosen[whole] > 0) == (each > 0)).all(axis=1)
     return {"loss": loss, "margin": margin, "correct": correct}
-
-
-RARE_SHARE = 0.05  # classes below this share are reported apart (paper 000, A.11)
-
-
-def run_placebo(
-    run: RunFolder,
-    store: ImageStore,
-    plan: Plan,
-    recipe: Recipe,
-    options: ClassifierOptions,
-    progress: CountProgress,
-) -> Placebo | None:
-    """Repeat the audit on canaries that no model saw; None when no repeats were requested.
-
-    Raises:
-        InputError: The design is ``paper``, whose roles are not symmetric, or the split is the given one.
-    """
-    if not options.placebo:
-        return None
-    if plan.design == "paper" or not plan.parts.random:
-        raise InputError("the placebo redraws the split and swaps twins: it needs the design balanced or matched")
-    repeats = []
-    for repeat, (placebo, assigned) in enumerate(placebo_plans(store, plan, options)):
-        jobs = make_jobs(run.path, store, placebo, recipe, options)
-        train_all(run, jobs, recipe, options, lambda d, n, r=repeat: progress(r * n + d, options.placebo * n))
-        evidence = collect(jobs, placebo, recipe, assigned)
-        findings = class_findings(evidence, options, Context(design=plan.design, not_auditable=plan.parts.too_small))
-        repeats.append(summarise_placebo(findings))
-    return pool_repeats(repeats)
-
-
-def placebo_plans(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Iterator[tuple[Plan, np.ndarray]]:
-    """Yield the plan of every repeat, and the signs that its design would have given its items, [S, I]."""
-    for repeat in range(options.placebo):
-        yield make_placebo(store.manifest, plan.parts, options, seed=options.split_seed + 1 + repeat)
-
-
-def summarise_placebo(findings: list[ClassFindings]) -> PlaceboRepeat:
-    """Return one repeat in numbers: counts of p-values, of those at most 0.05, and the list."""
-    n, n_small, n_test = _count_p_values(findings)
-    n_rare, n_rare_small, n_rare_test = _count_p_values([f for f in findings if f.counts.share < RARE_SHARE])
-    return PlaceboRepeat(
-        n_listed=sum(f.lists.n_flagged for f in findings),
-        n_p_values=n,
-        n_small=n_small,
-        n_test_groups=n_test,
-        n_rare_p_values=n_rare,
-        n_rare_small=n_rare_small,
-        n_rare_test_groups=n_rare_test,
-    )
-
-
-def _count_p_values(findings: list[ClassFindings]) -> tuple[int, int, int]:
-    """Count the p-values of some classes, those of at most 0.05, and the test groups of the classes that have any."""
-    p = [np.asarray(f.groups["p_value"], dtype=np.float64) for f in findings]
-    tested = [f.counts.n_test_groups for f, own in zip(findings, p, strict=True) if np.isfinite(own).any()]
-    return sum(int(np.isfinite(v).sum()) for v in p), sum(int((v <= 0.05).sum()) for v in p), sum(tested)
-
-
-def pool_repeats(repeats: list[PlaceboRepeat]) -> Placebo:
-    """Return the shares over all repeats, in all classes and in rare ones."""
-    return Placebo(
-        repeats=tuple(repeats),
-        n_repeats=len(repeats),
-        n_with_list=sum(r.n_listed > 0 for r in repeats),
-        every=_pooled_share([(r.n_p_values, r.n_small, r.n_test_groups) for r in repeats]),
-        rare=_pooled_share([(r.n_rare_p_values, r.n_rare_small, r.n_rare_test_groups) for r in repeats]),
-    )
-
-
-def _pooled_share(counts: list[tuple[int, int, int]]) -> PlaceboShare | None:
-    """Return the share with METHODS' band .05 +- 2 sqrt(.0475 (1/m + 1/n)/repeats); None without any p-value.
-
-    There are m canary groups and n test groups per repeat.
-    """
-    n, n_small, n_test = (sum(column) for column in zip(*counts, strict=True))
-    if not n:
-        return None
-    m, tests = n / len(counts), n_test / len(counts)
-    band = 2 * np.sqrt(0.0475 * (1 / m + 1 / tests) / len(counts))
-    return PlaceboShare(
-        share=n_small / n, low=0.05 - band, high=0.05 + band, canary_groups_each=m, test_groups_each=tests
-    )

@@ -11,9 +11,10 @@ from memorisk.audits.classifier.look_alikes import searched_pairs
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.rehearsal import Choice
 from memorisk.audits.classifier.result import LookAlikes
+from memorisk.audits.classifier.twin_trainings import training_processes
 from memorisk.audits.generator.extraction import extraction_cost
 from memorisk.audits.generator.options import GeneratorAuditOptions
-from memorisk.audits.generator.trainings import Training, make_jobs, training_processes
+from memorisk.audits.generator.trainings import Training, make_jobs
 from memorisk.images.store import ImageStore
 from memorisk.runs.workload import Cost
 from memorisk.training.engine.devices import limited_threads

@@ -25,6 +25,7 @@ from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.rehearsal import Choice, choose_models
 from memorisk.audits.classifier.result import LookAlikes
 from memorisk.audits.classifier.tables.utility import denoising_utility
+from memorisk.audits.classifier.twin_trainings import training_device, training_processes
 from memorisk.audits.generator.dose import DOSE, ImagesRepeated, dose_table
 from memorisk.audits.generator.dry_run import generator_outlook, network_words
 from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
@@ -46,8 +47,6 @@ from memorisk.audits.generator.trainings import (
     read_losses,
     read_training,
     train_all,
-    training_device,
-    training_processes,
     twin_recipe,
 )
 from memorisk.audits.pseudonyms import Pseudonyms

@@ -1,23 +1,19 @@
 """Train the twins of an audit of a generator, one job per model, and read their losses by noise level."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.twin_trainings import run_trainings, training_device
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.unet import UNetFolder, read_unet
 from memorisk.models.latents import open_latents
-from memorisk.runs.environment import available_cores, check_device
 from memorisk.runs.errors import MemoriskError
-from memorisk.runs.executors.pool import run_jobs
-from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
-from memorisk.runs.steps import StepFiles, metered
 from memorisk.runs.workload import CountProgress
 from memorisk.training.generators.twin_jobs import (
     CHECKPOINTS,
@@ -87,19 +83,6 @@ def twin_recipe(plan: Plan, options: GeneratorAuditOptions, training: Training =
     )
 
 
-def training_device(options: GeneratorAuditOptions) -> str:
-    """Return the device that the options name, or else the one that is available."""
-    return str(check_device(options.device))
-
-
-def training_processes(options: GeneratorAuditOptions) -> int:
-    """Count the trainings that run side by side here: one on a GPU or with a cluster, else one per core."""
-    if options.executor != "local" or training_device(options).startswith("cuda"):
-        return 1
-    most = options.processes or max(1, available_cores() // options.threads)
-    return min(most, 2 * len(options.chosen_seeds))
-
-
 def make_jobs(
     out: Path, store: ImageStore, plan: Plan, options: GeneratorAuditOptions, training: Training = None
 ) -> TwinJobs:
@@ -153,36 +136,8 @@ def train_all(run: RunFolder, pairs: TwinJobs, options: GeneratorAuditOptions, p
     """
     for name in (LOSSES, WEIGHTS, CHECKPOINTS):
         run.subfolder(name)
-    every = [job for pair in pairs for job in pair]
-    todo = [job for job in every if not job.done]
-    if not todo:
-        return
-    before = [job.steps_file for job in every if job.done]
-    steps = {job.steps_file: job.recipe.steps for job in every}
-    files = StepFiles(steps, progress)
-    files.end(*before)
-
-    def on_done(outcome: Outcome) -> None:
-        """Log a finished training."""
-        if outcome.error is None:
-            run.log("trained", **asdict(outcome.value))
-
-    def count(outcome: Outcome) -> None:
-        """Log a finished training and count it."""
-        on_done(outcome)
-        files.end(todo[outcome.index].steps_file)
-
-    place = options.placement(run.path, todo[0].store.folder, gpus=int(todo[0].device.startswith("cuda")))
-    place = replace(place, files=todo[0].python_path)
-    processes, threads = training_processes(options), todo[0].threads
-    if not place.remote and (processes <= 1 or len(todo) <= 1):
-        done = sum(steps[file] for file in before)
-        report: Callable[[int, int], None] = lambda now, n: progress(done + now, n + done)  # noqa: E731
-        with metered(report, sum(steps.values()) - done):
-            run_jobs(run_twin, todo, threads=threads, on_done=on_done)
-        return
-    with files.followed():
-        run_jobs(run_twin, todo, processes=processes, threads=threads, on_done=count, place=place)
+    images = pairs[0][0].store.folder
+    run_trainings(run, pairs, run_twin, options, progress, steps=lambda job: job.recipe.steps, images=images)
 
 
 def read_losses(pairs: Sequence[tuple[TwinJob, TwinJob]]) -> tuple[np.ndarray, np.ndarray]:

@@ -82,6 +82,10 @@ class Outcome:
     """The error is one of the user's own function."""
 
 
+OnOutcome = Callable[[Outcome], None]
+"""Function that is called as each job ends."""
+
+
 def attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
     """Run a job; what it raises is its outcome, too."""
     try:

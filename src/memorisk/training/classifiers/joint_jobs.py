@@ -7,7 +7,7 @@ therefore grouped by both. The costs are counted from the jobs before any of the
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import nn
 
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.runs.checksums import remove_recorded
-from memorisk.runs.executors.worker import Outcome
+from memorisk.runs.executors.worker import OnOutcome, Outcome
 from memorisk.runs.files import fingerprint, read_array
 from memorisk.runs.workload import Cost, total
 from memorisk.training.classifiers.jobs import CHECKPOINTS, JobLog, TrainJob, build_network, save_result
@@ -27,8 +27,6 @@ from memorisk.training.engine.devices import limited_threads
 from memorisk.training.engine.optimization import batch_bounds
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.predict import predict_logits
-
-OnOutcome = Callable[[Outcome], None]
 
 
 def run_jointly(jobs: Sequence[TrainJob], on_done: OnOutcome) -> bool:

@@ -33,7 +33,8 @@ from memorisk.audits.classifier.retraining.intervention_effects import (
     intervention_table,
     summary_of,
 )
-from memorisk.audits.classifier.trainings import RARE_SHARE, Recipe, collect, make_jobs, train_all
+from memorisk.audits.classifier.retraining.placebo import RARE_SHARE
+from memorisk.audits.classifier.trainings import Recipe, collect, make_jobs, train_all
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.alterations.interventions import Intervention, find_intervention, pixel_changes, write_intervened
 from memorisk.images.store import ImageStore
@@ -241,9 +242,9 @@ def train_intervention(
     after, rerun = intervention_jobs(run.path, store, plan, recipe, options, intended)
     if not all(job.done for pair in after for job in pair):
         _keep_images(changed / IMAGES, store, intended)
-    train_all(changed, after, recipe, options, lambda d, n: progress(d, TRAININGS * n))
+    train_all(changed, after, options, lambda d, n: progress(d, TRAININGS * n))
     remove_recorded(changed / IMAGES)
-    train_all(again, rerun, recipe, options, lambda d, n: progress(n + d, TRAININGS * n))
+    train_all(again, rerun, options, lambda d, n: progress(n + d, TRAININGS * n))
     return collect(after, plan, recipe), collect(rerun, plan, recipe)
 
 

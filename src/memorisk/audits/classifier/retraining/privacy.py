@@ -91,7 +91,7 @@ def measure_bound(
     audited = make_jobs(run.path, store, plan, recipe, options)
     target, pairs = bound_job(run.path, store, plan, recipe, options)
     wrong = pairs.targets(_numbers(plan))
-    train_all(run, [(target,)], recipe, options, progress)
+    train_all(run, [(target,)], options, progress)
     rows = np.concatenate([pairs.first, pairs.second])
     score = _loss(target, rows, wrong)
     score = score - np.mean([_loss(job, rows, wrong) for both in audited for job in both], axis=0)
