@@ -22,10 +22,11 @@ from memorisk.training.classifiers.jobs import (
     run_training,
     save_result,
 )
-from memorisk.training.classifiers.user_training import RowDataset, check_call, user_model_logits
+from memorisk.training.classifiers.user_training import CALL_FORM, user_model_logits
 from memorisk.training.engine.options import TrainOptions
 from memorisk.training.engine.pixels import dataset_normalisation
 from memorisk.training.engine.predict import predict_logits
+from memorisk.training.engine.user_training import RowDataset
 from tests.training.helpers import Digits
 
 
@@ -165,17 +166,17 @@ def test_a_users_function_is_held_to_what_it_is_given() -> None:
     def anything(images, labels, **settings): ...
     def one_more(images, labels, more, *, val_images, val_labels, seed, device): ...
 
-    check_call("m:f", arrays, {"lr": "2"})
-    check_call("m:f", datasets, {})
-    check_call("m:f", anything, {"whatever": "2"})
+    CALL_FORM.check("m:f", arrays, {"lr": "2"})
+    CALL_FORM.check("m:f", datasets, {})
+    CALL_FORM.check("m:f", anything, {"whatever": "2"})
     with pytest.raises(InputError, match=r"unknown setting of m:f 'rate'\. Known: lr"):
-        check_call("m:f", arrays, {"rate": "2"})
+        CALL_FORM.check("m:f", arrays, {"rate": "2"})
     with pytest.raises(InputError, match="gives dataset, val_dataset, seed, device itself"):
-        check_call("m:f", datasets, {"device": "cpu"})
+        CALL_FORM.check("m:f", datasets, {"device": "cpu"})
     with pytest.raises(InputError, match="missing a required argument: 'more'"):
-        check_call("m:f", one_more, {})
+        CALL_FORM.check("m:f", one_more, {})
     with pytest.raises(InputError, match="not a Python function"):
-        check_call("m:f", min, {})
+        CALL_FORM.check("m:f", min, {})
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
@@ -191,6 +192,6 @@ def test_a_users_module_sees_pixels_between_0_and_1_in_evaluation_mode(dtype: ty
 
     expected = images.astype(np.float64).transpose(0, 3, 1, 2).reshape(600, 6) / top
     np.testing.assert_allclose(user_model_logits(Sees(), images, "cpu"), expected, rtol=1e-6)
-    first, label = RowDataset(images, np.arange(600), np.array([5, 9]))[1]
+    first, label = RowDataset(images, np.array([5, 9]), np.arange(600))[1]
     assert (label, first.shape) == (9, (1, 2, 3))
     assert first.numpy().tolist() == images[9].transpose(2, 0, 1).tolist()

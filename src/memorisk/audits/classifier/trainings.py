@@ -17,16 +17,15 @@ from memorisk.models.classifiers.zoo import is_download
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
-from memorisk.runs.user_code.functions import source_fingerprint
 from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy, logit_margin
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
 from memorisk.training.classifiers.joint_jobs import fit_cost, run_jointly
-from memorisk.training.classifiers.user_training import check_call
+from memorisk.training.classifiers.user_training import CALL_FORM
 from memorisk.training.engine.data import Targets, build_targets
 from memorisk.training.engine.options import TrainOptions, resolve_options
 from memorisk.training.engine.pixels import Normalisation, choose_normalisation
-from memorisk.training.engine.user_training import load_function, read_function
+from memorisk.training.engine.user_training import function_source
 
 
 @dataclass(frozen=True)
@@ -94,11 +93,10 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions, *,
     settings = TrainOptions(**{f: getattr(options, f) for f in TrainOptions.__dataclass_fields__})
     train = resolve_options(settings, spec)
     source = ""
-    if options.train and dry_run:
-        function, source = read_function(options.train, options.python_path)
-        check_call(options.train, function, options.train_settings or {})
-    elif options.train:
-        source = source_fingerprint(load_function(options.train, options.python_path))
+    if options.train:
+        source = function_source(
+            options.train, CALL_FORM, options.train_settings or {}, options.python_path, dry_run=dry_run
+        )
     device = training_device(options)
     return Recipe(
         model=options.train or name,

@@ -15,6 +15,7 @@ from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress
+from memorisk.training.engine.user_training import function_source
 from memorisk.training.generators.twin_jobs import (
     CHECKPOINTS,
     LOSSES,
@@ -25,7 +26,7 @@ from memorisk.training.generators.twin_jobs import (
     run_twin,
     twin_shares,
 )
-from memorisk.training.generators.user_training import OwnRecipe, own_recipe
+from memorisk.training.generators.user_training import CALL_FORM, OwnRecipe
 
 TwinJobs = list[tuple[TwinJob, TwinJob]]
 """Jobs of twins A and B, per seed."""
@@ -48,13 +49,10 @@ def read_training(options: GeneratorAuditOptions, *, dry_run: bool) -> Training:
     """
     if options.train is None:
         return None if options.unet_folder is None else read_unet(options.unet_folder)
-    return own_recipe(
-        options.train,
-        options.train_settings or {},
-        options.python_path,
-        levels=options.levels,
-        draws=options.draws,
-        dry_run=dry_run,
+    name, settings = options.train, options.train_settings or {}
+    source = function_source(name, CALL_FORM, settings, options.python_path, dry_run=dry_run)
+    return OwnRecipe(
+        function=name, settings=dict(settings), file_hash=source, levels=options.levels, draws=options.draws
     )
 
 

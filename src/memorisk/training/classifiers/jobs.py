@@ -21,16 +21,15 @@ from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, UserCodeError
 from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
 from memorisk.runs.steps import written_steps
-from memorisk.runs.user_code.functions import source_fingerprint
+from memorisk.runs.user_code.functions import load_named, source_fingerprint
 from memorisk.training.classifiers.fit import FitLog, check_fit, fit
 from memorisk.training.classifiers.linear_heads import new_head, refuse_augmentation
 from memorisk.training.classifiers.private import fit_private, privacy_of, refuse_private
 from memorisk.training.classifiers.regimes import Note, merge_adapters, prepare_regime
 from memorisk.training.classifiers.user_training import (
+    CALL_FORM,
     CLASSES,
-    check_call,
     function_arguments,
-    takes_classes,
     user_model_logits,
 )
 from memorisk.training.engine.devices import keep_freed_memory, limited_threads
@@ -38,7 +37,12 @@ from memorisk.training.engine.loop import OnEpoch
 from memorisk.training.engine.options import TrainOptions, resolve_options
 from memorisk.training.engine.pixels import Normalisation
 from memorisk.training.engine.predict import predict_augmented, predict_logits
-from memorisk.training.engine.user_training import guarded, load_function
+from memorisk.training.engine.user_training import (
+    count_training,
+    guarded,
+    load_function,
+    names_parameter,
+)
 
 LOGITS, WEIGHTS, CHECKPOINTS = "logits", "weights", "checkpoints"
 
@@ -98,7 +102,8 @@ class TrainJob:
     def __post_init__(self) -> None:
         """Read the user's function once, where the job is made; its text is part of the job's name."""
         if self.own and not self.own_source:
-            object.__setattr__(self, "own_source", source_fingerprint(load_function(self.own, self.python_path)))
+            source = source_fingerprint(load_named(self.own, "--train", self.python_path))
+            object.__setattr__(self, "own_source", source)
 
     @property
     def key(self) -> str:
@@ -218,7 +223,7 @@ def check_job(job: TrainJob) -> None:
     """
     images = read_array(job.images, mmap=True)
     if job.own is not None:
-        check_call(job.own, load_function(job.own, job.python_path, job.own_source), job.own_settings)
+        load_function(job.own, CALL_FORM, job.own_settings, job.python_path, job.own_source)
         return
     if model_spec(job.model).frozen_trunk and job.options.one_regime == "full":
         refuse_augmentation(job.options)
@@ -281,14 +286,13 @@ def _run_user_training(job: TrainJob) -> JobLog:
     """Run the user's own function (METHODS section 1; shared slots are impossible, the report says so)."""
     assert job.own is not None
     begun = time.perf_counter()
-    function = load_function(job.own, job.python_path, job.own_source)
-    check_call(job.own, function, job.own_settings)
+    function = load_function(job.own, CALL_FORM, job.own_settings, job.python_path, job.own_source)
     images = read_array(job.images, mmap=True)
     val = np.empty(0, dtype=np.intp) if job.val_rows is None else job.val_rows
     with guarded(job.own):
         with seeded(job.seed):  # a function that seeds nothing still makes twins that start alike
             positional, named = function_arguments(function, images, job.targets, np.sort(job.rows), val)
-            if takes_classes(function):
+            if names_parameter(function, CLASSES):
                 named[CLASSES] = job.n_outputs
             model = function(*positional, **named, seed=job.seed, device=job.device, **job.own_settings)
             if not isinstance(model, nn.Module):
@@ -298,6 +302,7 @@ def _run_user_training(job: TrainJob) -> JobLog:
             logits = user_model_logits(model, images, job.device)
         _refuse_logits(job, logits)
     save_result(job, model, logits)
+    count_training()
     return JobLog(job.key, None, time.perf_counter() - begun, 0)
 
 

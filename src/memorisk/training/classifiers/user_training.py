@@ -4,7 +4,7 @@
 docs/own-training.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,16 @@ from torch import nn
 
 from memorisk.runs.errors import MemoriskError
 from memorisk.training.engine.predict import predict_batch_size
-from memorisk.training.engine.user_training import channels_first, names_parameter, refuse_misfit, wants_dataset
+from memorisk.training.engine.user_training import CallForm, RowDataset, wants_dataset
 
 CLASSES = "num_classes"
+CALL_FORM = CallForm(
+    arrays=("images", "labels"),
+    named=("val_images", "val_labels", "seed", "device"),
+    dataset_named=("val_dataset", "seed", "device"),
+    optional=CLASSES,
+)
+"""Arguments of a function that trains a classifier."""
 
 
 def function_arguments(
@@ -31,47 +38,10 @@ def function_arguments(
         val: Rows of the validation part.
     """
     if wants_dataset(function):
-        return (RowDataset(images, targets, rows),), {"val_dataset": RowDataset(images, targets, val)}
+        return (RowDataset(images, rows, targets),), {"val_dataset": RowDataset(images, val, targets)}
     # asarray: an indexed memory map is a plain array already, although its type does not show it
     positional = (np.asarray(images[rows]), targets[rows])
     return positional, {"val_images": np.asarray(images[val]), "val_labels": targets[val]}
-
-
-def takes_classes(function: Callable[..., Any]) -> bool:
-    """Return whether the function names ``num_classes`` among its parameters; it is given only then."""
-    return names_parameter(function, CLASSES)
-
-
-def check_call(name: str, function: Callable[..., Any], settings: Mapping[str, str]) -> None:
-    """Refuse a function that does not accept the arguments of memorisk.
-
-    Args:
-        name: Name of the function, as the user typed it.
-        function: Function that was found under that name.
-        settings: Settings of the user.
-
-    Raises:
-        InputError: The function does not know a setting, memorisk sets it itself, or a parameter is wrong.
-    """
-    positional = ("dataset",) if wants_dataset(function) else ("images", "labels")
-    named = (*(("val_dataset",) if len(positional) == 1 else ("val_images", "val_labels")), "seed", "device")
-    if takes_classes(function):
-        named += (CLASSES,)
-    refuse_misfit(name, function, settings, positional, named)
-
-
-class RowDataset(torch.utils.data.Dataset):
-    """Some rows of a store as (uint8 or uint16 tensor [c, h, w], label), for functions that take a ``dataset``."""
-
-    def __init__(self, images: np.ndarray, targets: np.ndarray, rows: np.ndarray) -> None:
-        self.images, self.targets, self.rows = images, targets, rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, Any]:
-        row = self.rows[index]
-        return channels_first(self.images[row]), self.targets[row]
 
 
 def user_model_logits(model: nn.Module, images: np.ndarray, device: str) -> np.ndarray:

@@ -39,7 +39,7 @@ from memorisk.training.engine.devices import (
 )
 from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.engine.step_loop import StepLoop
-from memorisk.training.engine.user_training import guarded
+from memorisk.training.engine.user_training import count_training, guarded
 from memorisk.training.generators.batches import ImageView, RowImages, StepPlan, view_images
 from memorisk.training.generators.options import GeneratorOptions
 from memorisk.training.generators.perceptron_training import PerceptronLoop, perceptron_plan
@@ -273,9 +273,7 @@ def _run_own(job: TwinJob, recipe: OwnRecipe) -> None:
     write_array(job.levels_file, _shares(job, denoiser), recorded=True)
     _save(job, scored, losses)
     shutil.rmtree(job.checkpoint_folder, ignore_errors=True)
-    if (meter := open_meter()) is not None:
-        meter.begin(0, recipe.steps)
-        meter.end()
+    count_training()
 
 
 def _save(job: TwinJob, scored: ScoredNetwork, losses: np.ndarray) -> None:

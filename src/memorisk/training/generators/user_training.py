@@ -5,7 +5,7 @@ object with ``loss(images, noise, level)`` (`OwnLoss`); see docs/own-training.md
 at once, so that a fault is known after one training.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,18 +19,20 @@ from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.denoiser import LEAST_NOISE, LEAST_SIGNAL, Denoiser, levels
 from memorisk.models.generators.noise_losses import hashed_noise
 from memorisk.runs.errors import UserCodeError, one_line
-from memorisk.runs.user_code.functions import source_fingerprint
 from memorisk.training.engine.user_training import (
-    channels_first,
+    CallForm,
+    RowDataset,
     load_function,
     names_parameter,
-    read_function,
-    refuse_misfit,
     wants_dataset,
 )
 from memorisk.training.generators.batches import RowImages
 
 CHECKPOINT_FOLDER = "checkpoint_folder"
+CALL_FORM = CallForm(
+    arrays=("images",), named=("seed", "device"), dataset_named=("seed", "device"), optional=CHECKPOINT_FOLDER
+)
+"""Arguments of a function that trains a generator."""
 RETURNS = "return (network, scheduler), or an object with loss(images, noise, level)"
 _TIMES = 1000
 _TRIED = 2
@@ -56,69 +58,6 @@ class OwnRecipe:
     draws: int
     steps: ClassVar[int] = 1
     """Number of steps that a progress counts for one training, which shows its end alone."""
-
-
-def own_recipe(
-    name: str, settings: Mapping[str, str], python_path: tuple[Path, ...], *, levels: int, draws: int, dry_run: bool
-) -> OwnRecipe:
-    """Find the user's function and check its parameters.
-
-    Args:
-        name: Name of the function, ``module:function``.
-        settings: Settings of the user.
-        python_path: Folders that are searched last.
-        levels: Number of noise levels of the scores.
-        draws: Number of pairs of noise at each level.
-        dry_run: Read the file and run nothing of it.
-
-    Raises:
-        InputError: The module or function does not exist, or does not accept the arguments.
-    """
-    if dry_run:
-        function, source = read_function(name, python_path)
-    else:
-        function = load_function(name, python_path)
-        source = source_fingerprint(function)
-    check_call(name, function, settings)
-    return OwnRecipe(function=name, settings=dict(settings), file_hash=source, levels=levels, draws=draws)
-
-
-def check_call(name: str, function: Callable[..., Any], settings: Mapping[str, str]) -> None:
-    """Refuse a function that does not accept the arguments of memorisk.
-
-    Args:
-        name: Name of the function, as the user typed it.
-        function: Function that was found under that name.
-        settings: Settings of the user.
-
-    Raises:
-        InputError: The function does not know a setting, memorisk sets it itself, or a parameter is wrong.
-    """
-    folder = (CHECKPOINT_FOLDER,) if names_parameter(function, CHECKPOINT_FOLDER) else ()
-    refuse_misfit(name, function, settings, _positional(function), ("seed", "device", *folder))
-
-
-def _positional(function: Callable[..., Any]) -> tuple[str]:
-    """Return the name of the first argument."""
-    return ("dataset",) if wants_dataset(function) else ("images",)
-
-
-class ImageDataset(torch.utils.data.Dataset):
-    """Some rows of a store as tensors [c, h, w] of whole numbers, for functions that take a ``dataset``.
-
-    Args:
-        images: Images of the store, [N, H, W, C].
-        rows: Rows to train on.
-    """
-
-    def __init__(self, images: np.ndarray, rows: np.ndarray) -> None:
-        self.images, self.rows = images, rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return channels_first(self.images[self.rows[index]])
 
 
 def _even_levels() -> torch.Tensor:
@@ -194,14 +133,13 @@ def train_own(
         UserCodeError: The function returned something else, or losses that are not usable.
     """
     name = recipe.function
-    function = load_function(name, python_path, recipe.file_hash)
-    check_call(name, function, recipe.settings)
+    function = load_function(name, CALL_FORM, recipe.settings, python_path, recipe.file_hash)
     named: dict[str, Any] = {}
     if names_parameter(function, CHECKPOINT_FOLDER):
         checkpoint_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         named[CHECKPOINT_FOLDER] = checkpoint_folder
     # asarray: an indexed memory map is a plain array already, although its type does not show it
-    images = ImageDataset(store.images, rows) if wants_dataset(function) else np.asarray(store.images[rows])
+    images = RowDataset(store.images, rows) if wants_dataset(function) else np.asarray(store.images[rows])
     with seeded(seed):  # a function that seeds nothing still makes twins that start alike
         value = function(images, seed=seed, device=device, **named, **recipe.settings)
     denoiser = _opened(value, torch.device(device), name)
