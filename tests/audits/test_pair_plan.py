@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorisk.audits.pair_plan import PairPlanOptions, plan_pairs
+from memorisk.audits.pair_plan import plan_pairs
+from memorisk.audits.pair_plan_options import PairPlanOptions
 from memorisk.runs.errors import InputError
 from memorisk.scores.pairs import gpu, jobs, survey
 from memorisk.scores.search_cost import CARDS

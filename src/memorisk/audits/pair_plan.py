@@ -12,17 +12,16 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from memorisk.audits.pair_plan_options import HEAD, PairPlanOptions
 from memorisk.report.quantities import Quantity
-from memorisk.runs.errors import InputError
 from memorisk.scores.distances import find_measure, fit_measure, nearest
 from memorisk.scores.distances import gpu as measure_blocks
 from memorisk.scores.distances.rows import rows_per_block
 from memorisk.scores.pairs import gpu as head_blocks
 from memorisk.scores.pairs import search as one_pass
 from memorisk.scores.pairs import survey
-from memorisk.scores.search_cost import Card, PairCounts, count_pairs, find_card
+from memorisk.scores.search_cost import Card, PairCounts, count_pairs
 
-HEAD = "head"
 JOB_ROWS = 8192
 TIMED_ROWS = 2048
 """Rows a side of the search that is timed here: seconds on any machine."""
@@ -33,74 +32,6 @@ _HOURS = Quantity(
 )
 _FEWEST = Quantity("fewest cards that keep both tables", missing="none: the second table is too large")
 _FLOAT32, _NEIGHBOUR, _LISTED, _BIN = 4, 16, 24, 8  # bytes of a number, of a row and its score, of a pair, of a count
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairPlanOptions:
-    """Sizes, measure and machines of a search to be planned."""
-
-    synthetic: int
-    """Synthetic images: rows of the first table."""
-    train: int | None = None
-    """Number of training images, the rows of the second table; not given for all pairs of the first, each once."""
-    width: int = 512
-    """Number of values in a vector."""
-    measure: str = HEAD
-    """Measure that compares: head, that of a Siamese detector, or one of the other measures."""
-    neighbours: int = 1
-    """Number of most similar rows that are kept for each row."""
-    listed: int = 0
-    """Largest number of pairs above a threshold that are listed; 0 for none."""
-    bins: int = 0
-    """Number of bins in a histogram of all pairs; 0 for none."""
-    workers: int = 1
-    """Number of processes like the one that is timed here, or of machines like this one."""
-    card: str | None = None
-    """Name of a GPU."""
-    rate: float | None = None
-    """Rate of a GPU without a name: its float32 operations per second, a multiply-add being two, in units of 1e12."""
-    memory: float | None = None
-    """Memory of the GPU that `rate` describes, in units of 1e9 bytes."""
-    cards: int = 1
-    """Number of GPUs, each with a part of the first table."""
-    share: float | None = None
-    """Share of the card's peak that a search reaches, as the user measured it."""
-    timing: bool = True
-    """Time a small search on this machine."""
-
-    def validate(self) -> None:
-        """Refuse what cannot be.
-
-        Raises:
-            InputError: A number below 1, a share beyond 1, half a card, or no such measure.
-        """
-        for name in ("synthetic", "width", "neighbours", "workers", "cards"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; give at least 1")
-        for name in ("listed", "bins"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} is {getattr(self, name)}; give at least 0")
-        if self.train is not None and self.train < 1:
-            raise InputError(f"train is {self.train}; give at least 1")
-        if self.measure != HEAD:
-            find_measure(self.measure)
-        if self.card is not None and (self.rate, self.memory) != (None, None):
-            raise InputError("card names a GPU and rate and memory describe one: give either")
-        if (self.rate is None) != (self.memory is None):
-            raise InputError("rate and memory describe a GPU together: give both")
-        if self.share is not None and not 0 < self.share <= 1:
-            raise InputError(f"share is {self.share}; it must lie between 0 and 1")
-        if self.share is not None and self.chosen_card is None:
-            raise InputError("share is of a card's peak: name the card, or give rate and memory")
-
-    @property
-    def chosen_card(self) -> Card | None:
-        """GPU of the plan; None for a plan without GPUs."""
-        if self.card is not None:
-            return find_card(self.card)
-        if self.rate is None or self.memory is None:
-            return None
-        return Card("own", self.rate * 1e12, self.memory * 1e9)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App
 
+from memorisk.audits.pair_plan_options import PairPlanOptions
 from memorisk.cli.commands import COMMANDS
 from memorisk.cli.settings import (
     AS_JSON,
@@ -15,7 +16,6 @@ from memorisk.cli.settings import (
     FLAT,
     PRINT_CONFIG,
     RESUMED_FOLDER,
-    SWITCH,
     TABLES_ONLY,
     UNLABELLED_IMAGES,
     print_settings,
@@ -112,79 +112,15 @@ plan_app = App(name="plan", help=COMMANDS["plan"][1])
 
 
 @plan_app.command(name="pairs")
-def pairs(
-    *,
-    synthetic: int,
-    train: int | None = None,
-    width: int = 512,
-    measure: str = "head",
-    neighbours: int = 1,
-    listed: int = 0,
-    bins: int = 0,
-    workers: int = 1,
-    card: str | None = None,
-    rate: float | None = None,
-    memory: float | None = None,
-    cards: int = 1,
-    share: float | None = None,
-    no_timing: SWITCH = False,
-    json: AS_JSON = False,
-) -> int:
+def pairs(*, json: AS_JSON = False, options: Annotated[PairPlanOptions, FLAT]) -> int:
     """Plan a search over all pairs of two sets of vectors: pairs, operations, bytes, jobs, cards, hours.
 
     docs/costs.md says what is exact and what is estimated.
-
-    Parameters
-    ----------
-    synthetic
-        Number of synthetic images.
-    train
-        Number of training images; by default all pairs of the synthetic images are compared, each once.
-    width
-        Dimension of the vectors.
-    measure
-        Measure: head (that of a Siamese detector), or one of the 15 distance measures.
-    neighbours
-        Number of most similar images that are kept of each image.
-    listed
-        Most pairs above a threshold that are listed.
-    bins
-        Bins of a histogram of all pairs; 0 for no histogram.
-    workers
-        Number of processes, or of machines like this one.
-    card
-        GPU by its name, such as A100 or H200.
-    rate
-        Peak of the GPU in 1e12 float32 operations per second, instead of --card. A multiply-add counts as two.
-    memory
-        Memory of the GPU in GB (1e9 bytes), with --rate.
-    cards
-        Number of GPUs.
-    share
-        Share of the peak that a search reaches, as you measured it; without it the hours are a lower bound.
-    no_timing
-        Do not time a small search on this machine.
     """
-    from memorisk.audits.pair_plan import PairPlanOptions, plan_pairs
+    from memorisk.audits.pair_plan import plan_pairs
     from memorisk.cli.show.common import print_json
     from memorisk.cli.show.runs import show_plan
 
-    options = PairPlanOptions(
-        synthetic=synthetic,
-        train=train,
-        width=width,
-        measure=measure,
-        neighbours=neighbours,
-        listed=listed,
-        bins=bins,
-        workers=workers,
-        card=card,
-        rate=rate,
-        memory=memory,
-        cards=cards,
-        share=share,
-        timing=not no_timing,
-    )
     plan = plan_pairs(options)
     if json:
         print_json({"asked": asdict(options), **asdict(plan)})
