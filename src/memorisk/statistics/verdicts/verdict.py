@@ -173,9 +173,17 @@ def decide(
         numbered = [way for way in ways if isinstance(way, Ways)]
         status, remedies, claims = FAIL if failed else UNDECIDED, chosen_remedies(numbered), claims_instead(numbered)
         return Decision(status, gate, (*failed, *doubts, *limits), deciding, remedies, claims, tiers)
+    support = NoneFlagged(units=units), _power_of_pass(table, units), MeansBelowGate(gate=gates[gate], units=units)
+    further = tuple(f for f in findings if f.bears_on is Bearing.SUPPORT)
+    return Decision(PASS, gate, (*support, *further, *limits), [], tiers=tiers)
+
+
+def _power_of_pass(table: pd.DataFrame, units: UnitNames) -> PowerOfPass:
+    """Return what a pass would have noticed, in the class where a single patient is hardest to notice."""
+    rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
     worst = max(rows, key=lambda row: float(row["noticeable_gap"]))
     chance, low, high = (worst.get(f"noticeable_{k}") for k in ("power", "low", "high"))
-    power = PowerOfPass(
+    return PowerOfPass(
         label=str(worst["label"]),
         gap=worst["noticeable_gap"],
         simulated=None if chance is None or low is None or high is None else (chance, low, high),
@@ -183,9 +191,6 @@ def decide(
         strata=noticeable_by_stratum(table),
         units=units,
     )
-    support = NoneFlagged(units=units), power, MeansBelowGate(gate=gates[gate], units=units)
-    further = tuple(f for f in findings if f.bears_on is Bearing.SUPPORT)
-    return Decision(PASS, gate, (*support, *further, *limits), [], tiers=tiers)
 
 
 def noticeable_by_stratum(per_class: pd.DataFrame) -> dict[str, float]:
