@@ -188,7 +188,7 @@ def counted() -> Iterator[Counts]:
     from memorisk.audits.filter import sets
 
     likeness = sets.likeness
-    seconds_per_image = dry_run._seconds_per_image  # pyright: ignore[reportPrivateUsage]
+    seconds_per_image = dry_run.seconds_per_image
 
     def timed(*given: Any) -> Any:
         """The two steps that are timed for the estimate, which are no part of a cost."""
@@ -213,7 +213,7 @@ def counted() -> Iterator[Counts]:
         return near_pairs(images, **named)
 
     distances.near_copies_between, near_copies.near_pairs, near_copies.closest_between_groups = matched, nearly, learned
-    sets.likeness, dry_run._seconds_per_image = alike, timed
+    sets.likeness, dry_run.seconds_per_image = alike, timed
     try:
         yield found
     finally:
@@ -225,4 +225,4 @@ def counted() -> Iterator[Counts]:
             setattr(of, name, compare)
         distances.near_copies_between, near_copies.near_pairs = between_sets, near_pairs
         near_copies.closest_between_groups, sets.likeness = closest_between_groups, likeness
-        dry_run._seconds_per_image = seconds_per_image
+        dry_run.seconds_per_image = seconds_per_image

@@ -140,3 +140,15 @@ class Opening(str):
 
 def no_progress(stage: str, done: int, total: int) -> None:
     """Ignore a report of progress."""
+
+
+def duration(seconds: float) -> str:
+    """Word a duration with at most two digits, since it is an estimate.
+
+    Args:
+        seconds: Duration in seconds.
+    """
+    for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{max(1, round(seconds))} seconds"

@@ -1,20 +1,16 @@
-"""Plan of an audit: its cost, and what it could say, before anything is trained.
-
-The cost is computed from the very jobs that the audit would run: twins, placebo, intervention, pairs.
-"""
+"""Plan of an audit: what it could say, before anything is trained, and the numbers of its cost (`cost`)."""
 
 import html
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from torch import nn
 
 from memorisk.audits.classifier.analysis import class_findings
+from memorisk.audits.classifier.cost import classifier_cost, seconds_per_image
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
 from memorisk.audits.classifier.look_alikes import searched_pairs
 from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions
@@ -31,96 +27,26 @@ from memorisk.audits.classifier.rehearsal import (
     whatever_models,
 )
 from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, SubgroupOutlook, WithoutPartner
-from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
-from memorisk.audits.classifier.retraining.placebo import placebo_plans
-from memorisk.audits.classifier.retraining.privacy import bound_job
+from memorisk.audits.classifier.retraining.interventions import InterventionPlan
 from memorisk.audits.classifier.tables.subgroups import ScoredPatients, compared_subgroups
-from memorisk.audits.classifier.trainings import Recipe, make_jobs
+from memorisk.audits.classifier.trainings import Recipe
 from memorisk.audits.classifier.twin_trainings import training_processes
 from memorisk.audits.subgroups import LEAST_PATIENTS, Subgroups, subgroup_name, subgroups
 from memorisk.images.store import ImageStore
-from memorisk.models.classifiers.specs import SMALL_IMAGE, SMALL_MODEL, model_spec
-from memorisk.models.classifiers.zoo import is_download
+from memorisk.models.classifiers.specs import SMALL_IMAGE, SMALL_MODEL
 from memorisk.report.blocks import Table, number, words
 from memorisk.report.numbers import from_json, to_row
 from memorisk.report.quantities import Quantity, plan_rows
-from memorisk.runs.errors import InputError, MemoriskError, plural
-from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.runs.errors import plural
+from memorisk.runs.workload import Cost, Progress, duration, no_progress
 from memorisk.statistics.verdicts.class_reasons import MOST_MODELS
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, share_words
 from memorisk.statistics.verdicts.noticeable_gap import GAPS
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.statistics.verdicts.verdict import few_seeds
-from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
-from memorisk.training.classifiers.joint_jobs import jobs_cost, tensor_bytes
-from memorisk.training.classifiers.regimes import merge_adapters
-from memorisk.training.engine.devices import keep_freed_memory
-
-
-def classifier_cost(
-    out: Path,
-    store: ImageStore,
-    plan: Plan,
-    recipe: Recipe,
-    options: ClassifierOptions,
-    intended: InterventionPlan | None,
-) -> Cost:
-    """Count the trainings that are not done, the images they see, and the bytes they leave.
-
-    Args:
-        out: Run folder; it need not exist.
-        store: Images of the audit.
-        plan: Design: parts and twins.
-        recipe: Training recipe.
-        options: Options of the audit.
-        intended: Planned intervention; None without one.
-    """
-    twins = [job for pair in make_jobs(out, store, plan, recipe, options) for job in pair]
-    parts = [twins]
-    for placebo, _ in placebo_plans(store, plan, options):
-        parts.append([job for pair in make_jobs(out, store, placebo, recipe, options) for job in pair])
-    if intended is not None:
-        parts += [[job for pair in pairs for job in pair] for pairs in intervention_jobs(
-            out, store, plan, recipe, options, intended)]  # fmt: skip
-    if options.canary_pairs:
-        parts.append([bound_job(out, store, plan, recipe, options)[0]])
-    weight = _weight_bytes(twins[0], store)
-    of_target = Cost(images_passed=store.manifest.n * (1 + options.score_augmentations) if options.target else 0)
-    trained = total([jobs_cost(jobs, weight_bytes=weight, remote=options.executor != "local") for jobs in parts])
-    return trained + of_target + Cost(bytes_images=store.images.nbytes)
-
-
-def _weight_bytes(job: TrainJob, store: ImageStore) -> int | None:
-    """Count the bytes of one trained network; None where the user's function makes it."""
-    network = _trained_network(job, store)
-    return None if network is None else tensor_bytes(network)
-
-
-def parameter_count(job: TrainJob, store: ImageStore) -> int | None:
-    """Count the parameters of one trained network; None where the user's function makes it.
-
-    Args:
-        job: Job of its training.
-        store: Images of the audit.
-    """
-    network = _trained_network(job, store)
-    return None if network is None else sum(parameter.numel() for parameter in network.parameters())
-
-
-def _trained_network(job: TrainJob, store: ImageStore) -> nn.Module | None:
-    """Build a network of the form that a training leaves, without a download; None where the user's function does."""
-    if job.own is not None:
-        return None
-    plain = replace(job, weights="none") if is_download(job.weights, model_spec(job.model)) else job
-    network = build_network(plain, store.images)
-    merge_adapters(network)
-    return network
-
 
 _LONG = 5400.0  # seconds of training: from here on `duration` says hours
-_TIMED_PIXELS = 1 << 20
-"""Pixels of the batch that is timed: 64 images up to 128 px, 20 at 224 px."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -259,7 +185,7 @@ def describe_plan(
     options = choice.options
     cost = classifier_cost(out, store, plan, recipe, options, intended) + Cost(pairs=searched_pairs(store, alike))
     progress("timing a training step", 0, 0)
-    each, images = _seconds_per_image(plan, recipe, store, options), 0.0
+    each, images = seconds_per_image(plan, recipe, store, options), 0.0
     if each is not None:  # a forward pass is a third of a step
         images = (cost.images_trained or 0) + (cost.images_passed or 0) / 3
     seconds = None if each is None else each * images / training_processes(options)
@@ -375,49 +301,6 @@ def _smaller_network(
         f"{recipe.model} is long to train here: a first audit by --model {SMALL_MODEL}{size} takes a small part of the "
         "time (it is an audit of another network)",
     )
-
-
-def duration(seconds: float) -> str:
-    """Word a duration with at most two digits, since it is an estimate.
-
-    Args:
-        seconds: Duration in seconds.
-    """
-    for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.2g} {unit}"
-    return f"{max(1, round(seconds))} seconds"
-
-
-def _seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions) -> float | None:
-    """Time of one image in a training step, from the second of two steps; None where the step is not known.
-
-    A user's own function, heads on a frozen trunk (one pass for all of them) and small networks stacked on a GPU take
-    another time than their steps alone would tell.
-    """
-    if recipe.own or model_spec(recipe.model).frozen_trunk or recipe.device.startswith("cuda"):
-        return None
-    job: TrainJob = make_jobs(Path(), store, plan, recipe, options)[0][0]
-    weights = "none" if is_download(job.weights, model_spec(job.model)) else job.weights
-    rows = job.rows[: max(2, min(job.options.batch_size, _TIMED_PIXELS // int(np.prod(store.images.shape[1:3]))))]
-    keep_freed_memory()
-    begun: list[float] = []
-    short = replace(
-        job, rows=rows, slots=None, weights=weights, options=replace(job.options, epochs=2, batch_size=len(rows))
-    )
-    try:
-        train_network(
-            short,
-            build_network(short, store.images),
-            store.images,
-            noise_seed=short.noise_seed,
-            on_epoch=lambda epoch, loss: begun.append(time.perf_counter()),
-        )
-    except InputError:
-        raise
-    except MemoriskError:  # the training breaks at its own place, and says what is kept
-        return None
-    return (begun[1] - begun[0]) / len(rows)
 
 
 def _empty_evidence(plan: Plan) -> Evidence:

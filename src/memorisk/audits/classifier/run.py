@@ -14,8 +14,9 @@ from typing import Any
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.attack_numbers import TargetAudit
+from memorisk.audits.classifier.cost import parameter_count
 from memorisk.audits.classifier.data_context import data_context
-from memorisk.audits.classifier.dry_run import DryRun, describe_plan, measured_outlook, parameter_count, patient_doubts
+from memorisk.audits.classifier.dry_run import DryRun, describe_plan, measured_outlook, patient_doubts
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.finished_run import refuse_fewer_seeds
 from memorisk.audits.classifier.look_alikes import alike_images

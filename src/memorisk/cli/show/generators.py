@@ -13,6 +13,7 @@ from memorisk.cli.show.runs import print_table
 from memorisk.cli.show.training import show_training_plan
 from memorisk.report.columns import is_missing
 from memorisk.runs.errors import one_line
+from memorisk.runs.workload import duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,8 +56,6 @@ def show_generator(trained: "Trained", *, as_json: bool) -> None:
 
 def show_generator_plan(plan: "GeneratorPlan", *, as_json: bool, watch: "WatchPlan | None" = None) -> None:
     """Print what training a generator would take; as JSON with what its watch would look at, where there is one."""
-    from memorisk.audits.classifier.dry_run import duration
-
     conditions = {"none": "nothing", "class": f"the class, one of {len(plan.classes)}", "vector": "a pseudo-condition"}
     sizes = (f"{name.partition('.')[0]} {_megabytes(size)}" for name, size in plan.bytes.items() if size)
     lines = [
@@ -80,8 +79,6 @@ def _megabytes(size: int) -> str:
 
 def show_generators_plan(plan: "GeneratorsPlan") -> None:
     """Print which generators the study would train, and how long."""
-    from memorisk.audits.classifier.dry_run import duration
-
     console = Console()
     counts = ("images", "patients", "held out", "steps", "epochs", "readings", "trainings", "time")
     table = plain_table(("data set", "generator", *counts), left=["generator"])
@@ -135,8 +132,6 @@ def show_autoencoder(trained: "Trained", *, as_json: bool) -> None:
 
 def show_autoencoder_plan(plan: "AutoencoderPlan", *, as_json: bool) -> None:
     """Print what training an autoencoder would take."""
-    from memorisk.audits.classifier.dry_run import duration
-
     lines = [
         f"latents of {' x '.join(str(n) for n in plan.latent_shape)}, {plan.parameters:,} weights",
         f"at most {plan.steps:,} steps, about {duration(plan.seconds)} on this machine (training alone)",
@@ -171,8 +166,6 @@ def show_generated_set(generated: "GeneratedSet", *, as_json: bool) -> None:
 
 def show_generate_plan(plan: "GeneratePlan", *, as_json: bool) -> None:
     """Print what drawing a set would take."""
-    from memorisk.audits.classifier.dry_run import duration
-
     if as_json:
         print_json(asdict(plan))
         return

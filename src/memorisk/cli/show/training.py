@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from memorisk.cli.show.common import plain_table, print_json, signed
+from memorisk.runs.workload import duration
 
 if TYPE_CHECKING:
     from memorisk.studies.engine.study import FinishedStudy
@@ -63,8 +64,6 @@ def show_detector(trained: "Trained", *, as_json: bool) -> None:
 
 def show_detector_plan(plan: "TrainingPlan", *, as_json: bool) -> None:
     """Print what training a detector would take."""
-    from memorisk.audits.classifier.dry_run import duration
-
     time = f"about {duration(plan.seconds)} on this machine (training alone)"
     show_training_plan(plan, [f"{plan.steps:,} steps, {time}"], as_json=as_json)
 
@@ -92,8 +91,6 @@ def show_training_plan(plan: "TrainingPlan", lines: Iterable[str], *, as_json: b
 
 def show_study_plan(plan: "StudyPlan") -> None:
     """Print what each part of a study would train and how long, and which would be refused."""
-    from memorisk.audits.classifier.dry_run import duration
-
     console = Console()
     table = plain_table(("part", "seeds", "images", "classes that could be flagged", "trainings", "time"))
     for name, plans in plan.parts.items():
