@@ -8,8 +8,9 @@ from safetensors.torch import load_file, save_file
 
 from memorisk.models.autoencoder import whole_autoencoder
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.dit.folder import DiTGenerator, find_dit, open_dit, save_dit
+from memorisk.models.generators.dit.folder import DiTGenerator, save_dit
 from memorisk.models.generators.dit.network import DiTSpec, new_dit, null_labels, parse_size, spec_of
+from memorisk.models.generators.dit.weights import find_dit, open_dit
 from memorisk.models.generators.generators import Draw, load_generator
 from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError

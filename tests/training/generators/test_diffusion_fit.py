@@ -14,7 +14,7 @@ from memorisk.audits.comparison.knowledge import refuse_known, unknown_weights
 from memorisk.audits.comparison.sets import select_rows
 from memorisk.images.pixels import hash_pixels
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.dit.folder import open_dit
+from memorisk.models.generators.dit.weights import open_dit
 from memorisk.models.generators.generators import Draw, load_generator
 from memorisk.models.provenance import TrainingRecord
 from memorisk.models.settings import SamplingOptions

@@ -15,7 +15,8 @@ import torch
 
 from memorisk.models.autoencoder import check_library, quiet_diffusers
 from memorisk.models.classifiers.zoo import seeded
-from memorisk.models.generators.dit.folder import SCHEDULER, SCHEDULER_CONFIG, class_names, read_scheduler
+from memorisk.models.generators.dit.folder import SCHEDULER_CONFIG, class_names, read_scheduler
+from memorisk.models.generators.dit.weights import SCHEDULER
 from memorisk.models.hub import CONFIG, WEIGHTS, fill_network, read_tensors, weight_files
 from memorisk.models.settings import UNET_SIZES
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, unknown_name

@@ -21,8 +21,9 @@ import torch
 from memorisk.images.store import ImageStore
 from memorisk.models.autoencoder import quiet_diffusers, whole_autoencoder
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.dit.folder import DiTGenerator, open_dit, save_dit
+from memorisk.models.generators.dit.folder import DiTGenerator, save_dit
 from memorisk.models.generators.dit.network import DiTSpec, new_dit, spec_of
+from memorisk.models.generators.dit.weights import open_dit
 from memorisk.models.generators.generators import Generator
 from memorisk.models.provenance import TrainingRecord
 from memorisk.runs.files import fingerprint

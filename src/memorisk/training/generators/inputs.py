@@ -15,7 +15,7 @@ from memorisk.images.pixels import is_grey
 from memorisk.images.readers.headers import image_header
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.conditions import Conditions
-from memorisk.models.generators.dit.folder import find_dit
+from memorisk.models.generators.dit.weights import find_dit
 from memorisk.models.provenance import TrainingRecord, read_training_record
 from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.training.engine.data import Division

@@ -1,4 +1,4 @@
-"""Diffusion transformers: `network` is the network, `folder` reads published weights and a generator's own.
+"""Diffusion transformers: `network` is the network, `weights` opens published ones, `folder` is a generator.
 
 `sampling` draws images; `forward` is the network's pass for sampling with less work.
 """
