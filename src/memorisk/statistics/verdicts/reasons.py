@@ -104,18 +104,25 @@ class Words:
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Reason:
-    """Reason of a verdict; a subclass names its code, and becomes a frozen dataclass."""
+    """Reason of a verdict; a subclass names its code, and becomes a frozen dataclass.
+
+    Subclasses give their own ``text``, ``plain`` and ``remedy``; what these are is documented here, once for all.
+    """
 
     code: ClassVar[str] = ""
     """Name for machines, which stays when sentences change."""
     bears_on: ClassVar[Bearing] = DOUBT
+    """Effect on the verdict."""
     gravity: ClassVar[Gravity] = Gravity.USUAL
+    """Place among the reasons of the same effect."""
     units: UnitNames = GROUP_NAMES
     """Names of a group in sentences, and the scale of losses."""
     ways: tuple[Ways, ...] = ()
     """Remedies in numbers; each of them is needed."""
     text = Words("")
+    """Sentence for the engineer, with the numbers and their units."""
     plain = Words("")
+    """Sentence for the data-protection officer: no symbol, no p, no unit of a loss."""
 
     @Words
     def remedy(self) -> str:
@@ -160,6 +167,7 @@ class ClassReason(Reason):
     """Reason about a class, or about the whole audit where the label is empty."""
 
     label: str = ""
+    """Name of the class."""
 
     @property
     def of_class(self) -> str:
