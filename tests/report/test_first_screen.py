@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.pages.audit import classifier_page
-from memorisk.audits.classifier.pages.wording import ResultView
+from memorisk.audits.classifier.pages.result_view import ResultView
 from memorisk.report.blocks import Callout, Column, Details, Fact, Facts, Gallery, Panel, Table, Thumbnail, data_uri
 from memorisk.report.figures.glance import MOST_DOTS, attack_plot, dots_plot, people_per_dot, strip_plot, strip_words
 from memorisk.report.first_screen import MOST_FACTS, FirstScreen, verdict_screen

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.pages.audit import classifier_page
-from memorisk.audits.classifier.pages.wording import MOST_SHOWN, ResultView
+from memorisk.audits.classifier.pages.result_view import MOST_SHOWN, ResultView
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE
 from memorisk.report.columns import capitalized
 from memorisk.report.page import render_page

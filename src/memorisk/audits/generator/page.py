@@ -8,8 +8,8 @@ import pandas as pd
 
 from memorisk.audits.classifier.attack_numbers import Cliques
 from memorisk.audits.classifier.pages.audit import classifier_page
+from memorisk.audits.classifier.pages.result_view import ResultView
 from memorisk.audits.classifier.pages.thumbnails import thumbnails
-from memorisk.audits.classifier.pages.wording import ResultView
 from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, picture_gallery, side_by_side
 from memorisk.audits.generator.dose import DOSE
 from memorisk.audits.generator.reasons import CLIQUES, EXTRACTED

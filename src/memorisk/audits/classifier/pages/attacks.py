@@ -8,7 +8,7 @@ import pandas as pd
 from memorisk.audits.classifier.attack_numbers import ALL, Agreement, Agreements, AttackNumbers, Replication
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.memorization import with_interval
-from memorisk.audits.classifier.pages.wording import ResultView, settings
+from memorisk.audits.classifier.pages.result_view import ResultView, settings
 from memorisk.audits.classifier.reasons import control_words
 from memorisk.report.blocks import (
     Block,

@@ -24,7 +24,7 @@ from memorisk.audits.classifier.pages.memorization import (
     rarity_section,
 )
 from memorisk.audits.classifier.pages.people import patient_section, subgroup_section
-from memorisk.audits.classifier.pages.wording import ResultView, listed, settings
+from memorisk.audits.classifier.pages.result_view import ResultView, listed, settings
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, DenoisingUtility, FindingsUtility, Placebo, Utility
 from memorisk.report.blocks import (
     Block,

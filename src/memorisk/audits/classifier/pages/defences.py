@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.arms import REGIMES
-from memorisk.audits.classifier.pages.wording import ResultView
+from memorisk.audits.classifier.pages.result_view import ResultView
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, DefenceResult, PrivacyPromise
 from memorisk.report.blocks import (
     Block,

@@ -8,8 +8,8 @@ import numpy as np
 from memorisk.audits.classifier.attack_numbers import ALL
 from memorisk.audits.classifier.evidence import WHOLE
 from memorisk.audits.classifier.pages.memorization import interval_figure
+from memorisk.audits.classifier.pages.result_view import ResultView
 from memorisk.audits.classifier.pages.strips import read_strips
-from memorisk.audits.classifier.pages.wording import ResultView
 from memorisk.report.blocks import Block, Figure, Gallery, Thumbnail, data_uri
 from memorisk.report.columns import booleans, column_numbers, column_texts, decimal, percent, rows
 from memorisk.report.figures.glance import attack_plot

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.pages.wording import ResultView, listed
+from memorisk.audits.classifier.pages.result_view import ResultView, listed
 from memorisk.audits.classifier.result import INTERVENTION_TABLE as TABLE
 from memorisk.audits.classifier.result import Intervention
 from memorisk.report.blocks import (

@@ -6,7 +6,7 @@ from math import isnan
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.pages.wording import ResultView, listed
+from memorisk.audits.classifier.pages.result_view import ResultView, listed
 from memorisk.audits.classifier.result import RarestAgainstTop
 from memorisk.report.blocks import (
     Block,

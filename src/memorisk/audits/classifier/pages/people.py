@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.pages.attacks import attack_title
-from memorisk.audits.classifier.pages.wording import ResultView
+from memorisk.audits.classifier.pages.result_view import ResultView
 from memorisk.audits.classifier.tables.subgroups import PATIENTS
 from memorisk.audits.subgroups import SUBGROUPS, subgroup_answer, subgroup_name
 from memorisk.report.blocks import (

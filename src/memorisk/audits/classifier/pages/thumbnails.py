@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from memorisk.audits.classifier.pages.wording import ResultView
+from memorisk.audits.classifier.pages.result_view import ResultView
 from memorisk.audits.run_images import CLASSIFIED, Parts
 from memorisk.report.result import Result
 
