@@ -62,6 +62,16 @@ def test_losses_that_end_at_a_ceiling_are_a_doubt() -> None:
     np.testing.assert_array_equal(losses_at_ceiling(own), own == own.max(axis=1, keepdims=True))
     clipped = losses.clip(max=np.quantile(losses, 0.999))
     np.testing.assert_array_equal(losses_at_ceiling(clipped), losses >= clipped.max())
+    label = np.repeat(["a", "b"], 150)
+    of_class = losses.copy()
+    of_class[:, :150] = of_class[:, :150].clip(max=np.quantile(of_class[:, :150], 0.995))  # class b has larger losses
+    np.testing.assert_array_equal(losses_at_ceiling(of_class, label), of_class == of_class[:, :150].max())
+    below = losses.clip(max=np.quantile(losses, 0.99))
+    top = below.max()
+    below[3, 7] = 40.0  # one larger loss from elsewhere
+    np.testing.assert_array_equal(losses_at_ceiling(below), below == top)
+    for decimals in (2, 3):
+        assert not losses_at_ceiling(rng.gamma(2.0, 0.4, (16, 300)).round(decimals)).any()
     check = Check(
         name="clipped-losses", outcome=COULD_NOT_LOOK, reason="losses-at-ceiling",
         numbers={"n_groups": 3.0, "ceiling": 16.118},

@@ -304,11 +304,13 @@ def design_checks(evidence: Evidence, context: Context) -> list[Check]:
 def _ceiling_check(evidence: Evidence) -> Check:
     """Check that no scored group has a loss that was clipped."""
     losses = np.concatenate([evidence.loss_a, evidence.loss_b])
-    clipped = losses_at_ceiling(losses).any(axis=0) & (evidence.sign != 0).any(axis=0)
-    check = Check(name="clipped-losses", outcome=NOTHING, numbers={"ceiling": float(losses.max(initial=0.0))})
+    at_ceiling = losses_at_ceiling(losses, evidence.items.label)
+    clipped = at_ceiling.any(axis=0) & (evidence.sign != 0).any(axis=0)
+    check = Check(name="clipped-losses", outcome=NOTHING, numbers={})
     if not clipped.any():
         return check
-    numbers = {"n_groups": len(set(evidence.items.group[clipped])), **check.numbers}
+    ceiling = float(losses[:, clipped][at_ceiling[:, clipped]].max())
+    numbers = {"n_groups": len(set(evidence.items.group[clipped])), "ceiling": ceiling}
     return replace(check, outcome=COULD_NOT_LOOK, reason="losses-at-ceiling", numbers=numbers)
 
 
