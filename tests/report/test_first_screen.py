@@ -116,7 +116,7 @@ class _Open(Reason, code="test-first-screen"):
         (
             (Ways((Remedy(way=Way.MODELS, needed=np.inf),), (SmallerClaim(claim=Claim.NOTICE, value=4.0),)),),
             "what can be shown instead: that a single group with a gap of 4 nats or more would be noticed "
-            "(--notice 4); smaller gaps are then left open",
+            "(--notice 4); smaller gaps are then left open, and no statement or gate takes such a pass",
         ),
         ((Ways((Remedy(way=Way.MODELS, needed=np.inf),)),), ""),
     ],

@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from memorisk.audits.comparison.terms import TrainingUnread
 from memorisk.audits.synthetic import run as audit_module
 from memorisk.audits.synthetic.options import synthetic_options
-from memorisk.audits.synthetic.reasons import NoHeldOut
+from memorisk.audits.synthetic.reasons import FramesLeft, NoHeldOut
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.audits.synthetic.verdict import synthetic_verdict
@@ -484,6 +485,23 @@ def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = answer(capsys, *given, "--out", "runs/config", "--print-config")
     (place / "settings.yaml").write_text(out)
     assert answer(capsys, "audit", "synthetic", "--config", "settings.yaml", "--dry-run")[0] == 0
+
+
+def test_a_dry_run_names_files_that_the_audit_will_not_have_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    for part, n in (("train", 12), ("made", 12), ("held", 12)):
+        (tmp_path / part).mkdir()
+        for number in range(n):
+            pages = [Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8)) for _ in range(2)]
+            pages[0].save(tmp_path / part / f"{number}.tif", save_all=True, append_images=pages[1:])
+    (tmp_path / "train" / "broken.png").write_bytes(b"no image")
+    folders = (tmp_path / "train", tmp_path / "made", "--held-out", tmp_path / "held", "--out", tmp_path / "run")
+    _, out, _ = answer(capsys, "audit", "synthetic", *folders, "--skip-unreadable", "--dry-run", "--json")
+    lacking = json.loads(out)["lacking"]
+    assert TrainingUnread(n_files=1).text in lacking
+    assert FramesLeft(n_synthetic=12, n_training=12).text in lacking
 
 
 def test_the_command_with_several_detectors_pairs_and_a_review(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,7 @@ def test_the_way_out_names_what_makes_the_interval_long():
     )
     assert instead == (
         "what can be shown instead: that no attack reaches AUC 0.65 (--attack-gate 0.65); up to there members may be "
-        "distinguished from others"
+        "distinguished from others, and no statement or gate takes such a pass"
     )
     assert judged(replace(wide, of_trainings=0.0), gate=0.65) == []
     at_the_gate = judged(replace(wide, auc=0.6))[0]

@@ -256,7 +256,7 @@ def test_where_no_number_of_models_would_do_a_smaller_claim_is_offered():
             "these data cannot decide it: class a: not with up to 64 models, by the spread of these trainings, and not "
             "with these 40 groups (it would take many more groups, test part included)",
             "what can be shown instead: that a single group with a gap of 6 nats or more would be noticed (--notice "
-            "6); smaller gaps are then left open",
+            "6); smaller gaps are then left open, and no statement or gate takes such a pass",
         ]
     for gaps in ([math.inf], [5.0, math.inf]):  # of which no smaller claim settles the last
         rows = [row(str(gap), noticeable_gap=gap) for gap in gaps]

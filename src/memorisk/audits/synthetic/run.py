@@ -35,7 +35,16 @@ from memorisk.audits.comparison.plants import Plants, draw_plants, insert_plants
 from memorisk.audits.comparison.review import NO_REVIEW, Review, read_review
 from memorisk.audits.comparison.review_files import write_elsewhere, write_review
 from memorisk.audits.comparison.set_audit import SetAudit
-from memorisk.audits.comparison.sets import Sets, Source, decode_sets, manifest_of, read_manifests, source_name
+from memorisk.audits.comparison.sets import (
+    Sets,
+    Source,
+    decode_sets,
+    manifest_of,
+    n_unread,
+    read_manifests,
+    source_name,
+)
+from memorisk.audits.comparison.terms import TrainingUnread
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.run_images import HELD_OUT, SYNTHETIC, TRAIN, parts_of
 from memorisk.audits.runner import REPORT, run_audit
@@ -43,7 +52,7 @@ from memorisk.audits.subgroups import LEAST_PATIENTS
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
-from memorisk.audits.synthetic.reasons import NoHeldOut, NoPatientIds
+from memorisk.audits.synthetic.reasons import FramesLeft, NoHeldOut, NoPatientIds
 from memorisk.audits.synthetic.result import SubgroupOutlook
 from memorisk.audits.synthetic.sections.pictures import Pictures, pair_pictures
 from memorisk.audits.synthetic.subgroups import subgroup_outlook, training_subgroups
@@ -205,6 +214,10 @@ def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[
     if not sets.knowledge(one_image_per_patient=options.one_image_per_patient)["patients_known"]:
         yield NoPatientIds(n_without=sets.n_without_group).text
     yield from (doubt.why for doubt in sets.id_doubts)
+    if n := n_unread(sets.train):
+        yield TrainingUnread(n_files=n).text
+    if any(sets.frames_left):
+        yield FramesLeft(n_synthetic=sets.frames_left[1], n_training=sets.frames_left[0]).text
     sources, kinds = sets.train.manifest.groups[plants.source].astype(str), plants.kind.tolist()
     noticed = plant_power(np.ones(plants.n, dtype=bool), sources, kinds=kinds, seed=options.seed).kinds
     if unmade := [kind for kind in options.kinds if kind not in noticed]:

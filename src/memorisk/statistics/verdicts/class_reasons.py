@@ -296,7 +296,8 @@ def power_sentence(
     return (
         f"a single {units.one} with a gap of {gap:.2g} {scale.unit} or more would have been noticed in at least "
         f"{share_words(POWER)} (class {label}{among}, where least is noticed{limits}). At {gap:.2g} {scale.unit} "
-        f"{scale.effect(gap)}. Smaller gaps may be missed{_by_stratum(strata or {}, units)}"
+        f"{scale.effect(gap)}. Smaller gaps may be missed, and a gap in one training alone"
+        f"{_by_stratum(strata or {}, units)}"
     )
 
 

@@ -8,7 +8,6 @@ the losses clipped, one patient at 4 nats passed in 5 of 12 audits.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-
 PILE = 5
 """Times as often as any other large loss that a ceiling is in the table: rounded losses repeat, but all alike."""
 

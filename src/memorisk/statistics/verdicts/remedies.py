@@ -248,6 +248,10 @@ def _infeasible_words(remedy: Remedy, units: UnitNames) -> str:
     return f"{with_these} (it would take {need})"
 
 
+_OF_NO_STATEMENT = "and no statement or gate takes such a pass"
+"""End of a claim that is smaller than that of a statement."""
+
+
 def claim_words(claim: SmallerClaim, units: UnitNames) -> str:
     """Say which smaller claim these data can carry, and what a pass then leaves open.
 
@@ -259,12 +263,12 @@ def claim_words(claim: SmallerClaim, units: UnitNames) -> str:
     if claim.claim is Claim.NOTICE:
         return (
             f"{start}that a single {units.one} with a gap of {value:.2g} {units.loss_unit} or more would be "
-            f"noticed (--notice {value:.2g}); smaller gaps are then left open"
+            f"noticed (--notice {value:.2g}); smaller gaps are then left open, {_OF_NO_STATEMENT}"
         )
     if claim.claim is Claim.ATTACK_GATE:
         return (
             f"{start}that no attack reaches AUC {value:g} (--attack-gate {value:g}); up to there members may be "
-            "distinguished from others"
+            f"distinguished from others, {_OF_NO_STATEMENT}"
         )
     if claim.claim is Claim.RECALL:
         return (
