@@ -465,8 +465,8 @@ def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, plan["plants"], plan["plant_patients"], plan["shortest_list"]) == (0, 14, 14, 12)
     assert plan["images"] == {"training": N_TRAIN, "synthetic": N_SYNTHETIC, "held out": N_HELD}
     assert plan["cost"]["bytes_images"] == 64 * (N_TRAIN + N_SYNTHETIC + N_HELD)
-    assert plan["further_plants"] == 7  # digits have no colours
-    assert plan["cost"]["bytes_features"] == 4 * 64 * (N_TRAIN + N_SYNTHETIC + N_HELD + 14 + 7)
+    assert plan["further_plants"] == 8  # digits have no colours
+    assert plan["cost"]["bytes_features"] == 4 * 64 * (N_TRAIN + N_SYNTHETIC + N_HELD + 14 + 8)
     assert not (place / "runs" / "dry").exists()
     code, out, _ = answer(capsys, *given, "--out", "runs/dry", "--dry-run")
     assert "shortest list of patients: 12" in out

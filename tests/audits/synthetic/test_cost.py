@@ -33,12 +33,12 @@ def test_a_synthetic_audit_does_what_its_dry_run_counted(tmp_path: Path, feature
     }
     plan = audit_synthetic(tmp_path / "train.npz", tmp_path / "made.npz", dry_run=True, **given)
     assert isinstance(plan, SyntheticPlan)
-    assert (plan.plants, plan.further_plants) == (14, 7)
+    assert (plan.plants, plan.further_plants) == (14, 8)
     with counted() as found:
         audit_synthetic(tmp_path / "train.npz", tmp_path / "made.npz", **given)
     kept = sum(array_bytes(path) for path in (tmp_path / "store").rglob("values.npy"))
     network = len(features) == 2
     decoded = sum(array_bytes(path) for path in (tmp_path / "store").rglob("images.npy"))
     assert found.cost(tmp_path / "r", bytes_features=kept, bytes_images=decoded) == plan.cost
-    assert plan.cost.images_passed == (50 + 21 + 33 + 14 + 7 - 1) * network
+    assert plan.cost.images_passed == (50 + 21 + 33 + 14 + 8 - 1) * network
     assert plan.cost.trainings == plan.cost.steps == 0

@@ -30,7 +30,7 @@ def copies(name: str, n: int = 30, **kind) -> list:
 
 def test_the_seven_kinds_of_methods():
     assert list(PLANT_KINDS) == ["exact", "flipped", "rotated", "noised", "jpeg", "cropped", "pasted"]
-    further = "inverted", "shifted", "toned", "resized", "posterised", "redrawn", "recoloured", "blended"
+    further = "inverted", "shifted", "toned", "resized", "posterised", "redrawn", "recoloured", "blended", "shrunken"
     assert list(ALL_KINDS) == [*PLANT_KINDS, *further]
     assert planted_kinds(()) == tuple(PLANT_KINDS)
     assert planted_kinds(("blended", "pasted", "exact")) == ("exact", "pasted", "blended")
@@ -59,6 +59,22 @@ def test_every_kind_changes_pixels_but_the_exact_one(name, channels, dtype):
         assert not np.array_equal(first.pixels, other.pixels)
     assert np.array_equal(image, before[0])
     assert np.array_equal(base, before[1])
+
+
+def test_a_shrunken_copy_lies_whole_in_the_second_image():
+    image, base = photograph(0), np.full_like(photograph(0), 7)
+    shares = set()
+    for seed in range(20):
+        copy = plant_copy(find_plant_kind("shrunken"), image, base, np.random.default_rng(seed))
+        assert copy is not None
+        (rows, columns), share = np.nonzero((copy.pixels != 7).any(axis=-1)), float(copy.parameter.split("%")[0]) / 100
+        height, width = rows.max() - rows.min() + 1, columns.max() - columns.min() + 1
+        assert abs(height - share * image.shape[0]) <= 1
+        assert abs(width - share * image.shape[1]) <= 1
+        small = copy.pixels[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1].astype(float)
+        assert np.abs(small.mean(axis=(0, 1)) - image.mean(axis=(0, 1))).max() < 2
+        shares.add(copy.parameter)
+    assert len(shares) > 10
 
 
 def test_flips_are_both_ways_and_undo_themselves():

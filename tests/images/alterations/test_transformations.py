@@ -26,7 +26,7 @@ def test_each_form_has_a_name_and_a_stream_of_its_own() -> None:
 def test_streams_are_those_of_every_run_before() -> None:
     kinds = "exact flipped rotated noised jpeg cropped pasted - inverted shifted toned resized posterised redrawn"
     assert {kind.name: kind.stream for kind in PLANTS} == {
-        name: stream for stream, name in enumerate(f"{kinds} recoloured blended".split()) if name != "-"
+        name: stream for stream, name in enumerate(f"{kinds} recoloured blended shrunken".split()) if name != "-"
     }
     families = "blur noise rotation brightness darkening contrast jpeg flipped cropped"
     assert {family.name: family.stream for family in COPY_FAMILIES} == {

@@ -127,13 +127,19 @@ def toned(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits:
 def resized(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits: Limits) -> CopyWithParameter:
     """Shrink, and enlarge again, linear."""
     share = _between(limits, rng)
-    height, width = image.shape[:2]
-    small = max(1, round(share * width)), max(1, round(share * height))
-    channels = []
-    for channel in np.moveaxis(image, -1, 0):
-        shrunk = Image.fromarray(channel.astype(np.float32)).resize(small, Image.Resampling.BILINEAR)
-        channels.append(np.asarray(shrunk.resize((width, height), Image.Resampling.BILINEAR)))
-    return _cast(np.stack(channels, axis=-1), image.dtype), f"{share:.0%} of either side"
+    again = _of_size(_shrunk(image, share), image.shape[:2])
+    return _cast(again, image.dtype), f"{share:.0%} of either side"
+
+
+def shrunken(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits: Limits) -> CopyWithParameter:
+    """Shrink, linear, and set anywhere into the second image, as a collage does."""
+    share = _between(limits, rng)
+    small, whole = _cast(_shrunk(image, share), image.dtype), base.copy()
+    row, column = (
+        int(rng.integers(side - own + 1)) for side, own in zip(image.shape[:2], small.shape[:2], strict=True)
+    )
+    whole[row : row + small.shape[0], column : column + small.shape[1]] = small
+    return whole, f"{share:.0%} of either side"
 
 
 def posterised(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits: Limits) -> CopyWithParameter:
@@ -238,6 +244,22 @@ def _sampled(image: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.nda
         for c in range(image.shape[2])
     ]
     return _cast(np.stack(channels, axis=-1), image.dtype)
+
+
+def _shrunk(image: np.ndarray, share: float) -> np.ndarray:
+    """Shrink an image [H, W, C] to a share of either side, linear, float32."""
+    height, width = (max(1, round(share * side)) for side in image.shape[:2])
+    return _of_size(image, (height, width))
+
+
+def _of_size(image: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Bring an image [H, W, C] to another height and width, linear, float32."""
+    height, width = shape
+    channels = [
+        np.asarray(Image.fromarray(channel.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR))
+        for channel in np.moveaxis(image, -1, 0)
+    ]
+    return np.stack(channels, axis=-1)
 
 
 def _cast(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
