@@ -58,7 +58,7 @@ def feature_page(result: Result, marks: Sequence["Mark"] = (), *, redact: bool =
     """Lay out the audit of a mark.
 
     Args:
-        result: Result of `audits.feature.run.analyse_feature`.
+        result: Result of `audits.feature.analysis.analyse_feature`.
         marks: The mark and its controls, for pictures; an empty sequence for a page without pictures.
         redact: Whether to leave out the mark, its texts and the probes' ids.
     """

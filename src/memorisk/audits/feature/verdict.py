@@ -48,7 +48,7 @@ def feature_verdict(summary: FeatureSummary, options: FeatureOptions) -> Feature
     as it may feign it.
 
     Args:
-        summary: Summary of `audits.feature.run.analyse_feature`.
+        summary: Summary of `audits.feature.analysis.analyse_feature`.
         options: Settings with the level and the gate.
     """
     rank, paper, white = summary.rank, summary.published, summary.white_box
