@@ -29,7 +29,14 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.jackknife import JackknifeInterval, group_deleted_auc, jackknife, rank_within, unavailable
+from memorisk.statistics.jackknife import (
+    JackknifeInterval,
+    deletion_blocks,
+    group_deleted_auc,
+    jackknife,
+    rank_within,
+    unavailable,
+)
 from memorisk.statistics.memorization.probes import above_class_median
 from memorisk.statistics.randomization import group_permutation
 
@@ -132,7 +139,7 @@ def associate(
     if n_groups < 3:
         return [_nothing(len(y), n_groups) for _ in x]
     raw, residual = _rhos(x, y, classes)
-    block = _blocks(groups, n_groups, max_groups, seed)
+    block = deletion_blocks(groups, n_groups, max_groups, seed)
     deleted = np.array([_rhos(x[:, block != b], y[block != b], classes[block != b]) for b in np.unique(block)])
     p, smallest, n_movable = _permutation_p(x, y, classes, groups, residual, draws, seed)
     return [
@@ -227,15 +234,6 @@ def _permutation_p(
         extreme += np.abs(scores @ target[permutation.draw(rng)]) >= np.abs(observed) - slack
     p = np.where(np.isnan(observed), np.nan, extreme / (draws + 1))
     return p, permutation.smallest_p(draws), permutation.n_movable
-
-
-def _blocks(index: NDArray[np.intp], n_groups: int, most: int, seed: int) -> NDArray[np.intp]:
-    """Return each image's block, [n]: its group, or one of ``most`` random sets of groups of nearly equal number."""
-    if n_groups <= most:
-        return index
-    block = np.empty(n_groups, dtype=np.intp)
-    block[np.random.default_rng(seed).permutation(n_groups)] = np.arange(n_groups) % most
-    return block[index]
 
 
 def _interval(estimate: float, deleted: FloatArray, n_groups: int, n_seeds: int, level: float) -> JackknifeInterval:

@@ -377,3 +377,24 @@ def check_sides(members: ArrayLike, non_members: ArrayLike) -> tuple[FloatArray,
     if np.isnan(member).any() or np.isnan(non_member).any():
         raise InputError("a score is NaN: leave out images without a score before comparing members with non-members")
     return member, non_member
+
+
+def deletion_blocks(index: NDArray[np.intp], n_groups: int, most: int, seed: int) -> NDArray[np.intp]:
+    """Return the block that each image is deleted with, [N].
+
+    Args:
+        index: Group of each image, [N], from 0.
+        n_groups: Number of groups.
+        most: Largest number of blocks. Each group is a block where there are no more; else the blocks are random sets
+            of groups, of nearly equal number.
+        seed: Random seed of these sets.
+
+    Example:
+        >>> deletion_blocks(np.array([0, 0, 1, 2]), 3, most=3, seed=0).tolist()
+        [0, 0, 1, 2]
+    """
+    if n_groups <= most:
+        return index
+    block = np.empty(n_groups, dtype=np.intp)
+    block[np.random.default_rng(seed).permutation(n_groups)] = np.arange(n_groups) % most
+    return block[index]

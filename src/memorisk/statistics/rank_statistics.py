@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import Proportion, clopper_pearson
-from memorisk.statistics.jackknife import JackknifeInterval, Scale, jackknife, mid_ranks, unavailable
+from memorisk.statistics.jackknife import JackknifeInterval, Scale, deletion_blocks, jackknife, mid_ranks, unavailable
 
 FloatArray = NDArray[np.float64]
 
@@ -138,7 +138,7 @@ def attack_agreement(
     total = np.where(scored, own, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         rest = np.where(others > 0, (total.sum(axis=0) - total) / others, np.nan)
-    block = _blocks(index, len(ids), max_groups, seed)
+    block = deletion_blocks(index, len(ids), max_groups, seed)
     return AttackAgreement(
         other_seeds=_agreement(rest, outcome, block, level, bands),
         circular=_agreement(own, outcome, block, level, bands),
@@ -205,15 +205,6 @@ def _mean_rho(m: FloatArray, success: FloatArray) -> float:
 def _band_difference(m: FloatArray, success: FloatArray, bands: tuple[float, float]) -> float:
     high, low = success[m > bands[1]], success[m <= bands[0]]
     return float(high.mean() - low.mean()) if len(high) and len(low) else float("nan")
-
-
-def _blocks(index: NDArray[np.intp], n_groups: int, most: int, seed: int) -> NDArray[np.intp]:
-    """Return each image's block, [N]: its group, or one of ``most`` random sets of groups of nearly equal number."""
-    if n_groups <= most:
-        return index
-    block = np.empty(n_groups, dtype=np.intp)
-    block[np.random.default_rng(seed).permutation(n_groups)] = np.arange(n_groups) % most
-    return block[index]
 
 
 def _paired(x: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
