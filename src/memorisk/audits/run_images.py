@@ -29,6 +29,8 @@ CLASSIFIED = "images"
 """Name of the one part of a run of ``audit classifier``."""
 TRAIN, SYNTHETIC, HELD_OUT = "training", "synthetic", "held out"
 """Names of the parts that other runs compare."""
+OTHER = "other real"
+"""Name of the images in further parts of TRAIN, of which the pixels alone are compared."""
 EXTRACTION, DRAWN = "extraction", "extraction/images"
 """Folders of an audit of a generator: its extraction, and the images that were drawn, which are its synthetic part."""
 SOURCES: Mapping[str, str] = {TRAIN: "train", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}

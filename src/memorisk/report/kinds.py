@@ -195,7 +195,7 @@ _OWN = (
         passed="No copying of the kinds that were tried was found",
         clears="images",
         lists_people=True,
-        verdict_form=4,
+        verdict_form=5,
     ),
     RunKind(
         name="filter",
@@ -217,7 +217,7 @@ _OWN = (
         clears="images",
         chooses_images=True,
         lists_people=True,
-        verdict_form=4,
+        verdict_form=5,
     ),
     RunKind(
         name="synthesize",
@@ -237,7 +237,7 @@ _OWN = (
         clears="images",
         chooses_images=True,
         lists_people=True,
-        verdict_form=5,
+        verdict_form=6,
     ),
     RunKind(
         name="watch",

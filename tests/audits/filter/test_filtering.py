@@ -277,8 +277,22 @@ def test_calibration_images_may_be_a_split_of_train(place: Path, filtered: Resul
     )  # fmt: skip
     assert isinstance(found, Result)
     assert (found.verdict["n_train_images"], found.verdict["n_calibration"]) == (N_TRAIN, N_NEW)
-    assert any("1 images of TRAIN are in other parts" in note for note in found.summary["numbers"]["notes"])
+    assert any("1 image in further parts (val: 1)" in note for note in found.summary["numbers"]["notes"])
+    assert sum("1 image in further parts (val: 1)" in str(note) for note in screen_of(found).notes) == 1
     assert contents(place / "split" / KEPT) == contents(place / "out" / KEPT)
+    kept = next(image for image in (place / "out" / KEPT).rglob("*.png"))
+    shutil.copy(kept, place / "validation.png")
+    table.loc[len(table) - 1, ["path", "image"]] = "validation.png"
+    table.to_csv(place / "all.csv", index=False)
+    found = filter_synthetic(
+        place / "all.csv", place / "set", place / "copied", detector="pixels", families="noise:0.1",
+        calibration_split="test", group_column="patient",
+    )  # fmt: skip
+    assert isinstance(found, Result)
+    assert found.status == "fail"
+    assert "other-part-pixels" in [reason["code"] for reason in found.reasons]
+    described = make_statement(place / "copied").audits[0]
+    assert next(one.value for one in described.figures if one.name == OTHER_PIXELS) == 1
 
 
 def test_without_patients_a_pass_has_to_be_asked_for(place: Path, filtered: Result) -> None:

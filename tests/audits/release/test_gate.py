@@ -11,7 +11,7 @@ import pytest
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.report.statements.envelope import ResourceDescriptor
-from memorisk.report.statements.statement import content_sha256
+from memorisk.report.statements.statement import OTHER_PIXELS, SHARED_PIXELS, content_sha256
 from memorisk.runs.checksums import list_folder
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json
@@ -92,6 +92,26 @@ def test_pixels_of_a_held_out_person_stop_a_release_whatever_is_required(runs: P
     found = gate(restated(told, file), images=["clean"], require="not-fail")
     assert not found.passed
     assert "4 generated images have the very pixels of a held-out image" in found.line
+
+
+@pytest.mark.parametrize(
+    ("figure", "whose"),
+    [
+        (OTHER_PIXELS, "an image in a further part of TRAIN"),
+        (SHARED_PIXELS, "an image that is in training and held out"),
+    ],
+)
+def test_pixels_of_any_person_of_the_table_stop_a_release(runs: Path, tmp_path: Path, figure: str, whose: str) -> None:
+    told = make_statement("runs/clean", images=["clean"]).as_json()
+    figures = told["predicate"]["audits"][0]["figures"]
+    (count,) = (one for one in figures if one["name"] == figure)
+    count["value"] = 0
+    file = restated(told, tmp_path / "statement.json")
+    assert gate(file, images=["clean"], kinds=TRIED).passed
+    count["value"] = 1
+    found = gate(restated(told, file), images=["clean"], require="not-fail", kinds=TRIED)
+    assert not found.passed
+    assert f"1 generated image has the very pixels of {whose}, a real person's" in found.line
 
 
 def test_a_link_in_the_place_of_what_is_released_is_refused(runs: Path, stated: Path, tmp_path: Path, capsys) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from memorisk.audits.comparison.sets import further_parts_note, select_rows
 from memorisk.audits.comparison.terms import TrainingUnread
 from memorisk.audits.synthetic import run as audit_module
 from memorisk.audits.synthetic.options import synthetic_options
@@ -21,6 +22,7 @@ from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
 from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
 from memorisk.models.settings import DEFAULT_COMPARISONS
+from memorisk.report.first_screen import first_screen
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.report.verdict_forms import FORMS
@@ -312,6 +314,49 @@ def test_pixel_identical_copies_fail_whatever_the_statistics_say(place: Path) ->
     page = Path("runs/certain-with/report.html").read_text()
     assert page.count("Copies for certain") == 1
     assert "Beside the copies above, which need no statistics, no training image is listed" in page
+
+
+def test_pixels_of_a_further_part_fail_and_its_images_take_no_other_part(place: Path) -> None:
+    train, both, synthetic = parts(n_held=N_HELD + 10)
+    held, further = both[:N_HELD], both[N_HELD:]
+    further[9] = synthetic[6] = 0  # blank, and no copy
+    whole = store_of(np.concatenate([train, held, further]), place, "all")
+    split = ["train"] * N_TRAIN + ["test"] * N_HELD + ["val"] * 7 + ["extra"] * 2 + [""]
+    whole = replace(whole, manifest=replace(whole.manifest, table=whole.manifest.table.assign(split=split)))
+
+    def audit(made: np.ndarray, out: str) -> Result:
+        found = audit_synthetic(whole, store_of(made, place, "set"), held_out_split="test", out=out, **PASSES)
+        assert isinstance(found, Result)
+        return found
+
+    none = audit(synthetic, "runs/further-none")
+    apart = audit_synthetic(
+        select_rows(whole, np.arange(N_TRAIN)), store_of(synthetic, place, "set"), out="runs/further-apart",
+        held_out=select_rows(whole, np.arange(N_TRAIN, N_TRAIN + N_HELD)), **PASSES,
+    )  # fmt: skip
+    assert none.verdict.pop("n_other_parts", None) is None
+    parts_read = none.verdict.pop("other_parts")
+    assert parts_read == {"extra": 2, "val": 7, "without a split": 1}
+    assert none.verdict == apart.verdict  # the same numbers and reasons, but for the parts that were looked at
+    note = further_parts_note(parts_read, pixels_compared=True)
+    assert [str(one) for one in first_screen(none).notes].count(note) == 1
+    assert Path("runs/further-none/report.html").read_text().count("TRAIN holds 10 images in further parts") == 1
+    synthetic[1], synthetic[2], synthetic[3] = further[0], np.rot90(further[5]), further[8][:, ::-1]
+    found = audit(synthetic, "runs/further")
+    assert found.status == "fail"
+    (reason,) = [one for one in found.reasons if one["code"] == "other-part-pixels"]
+    assert reason["bears_on"] == "fail"
+    assert "3 synthetic images have the very pixels of an image in a further part of TRAIN" in reason["text"]
+    assert "(extra: 1, val: 2)" in reason["text"]
+    assert found.verdict["other_copies"] == {"extra": 1, "val": 2}
+    assert (found.verdict["n_certain_copies"], found.verdict["n_held_copies"]) == (0, 0)
+    assert any("further part of TRAIN" in way for way in found.what_would_decide)
+    pairs = found.tables["pairs"].query("identical").sort_values("image")
+    assert pairs["part"].tolist() == ["further part val", "further part val", "further part extra"]
+    assert pairs["real_image"].tolist() == [f"all-{N_TRAIN + N_HELD + row:04d}" for row in (0, 5, 8)]
+    for image, row, how in zip(pairs["image"], (0, 5, 8), pairs["orientation"], strict=True):
+        turned = list(orientations(synthetic[int(image[-4:])]))[ORIENTATIONS.index(how)]
+        assert np.array_equal(turned, further[row])
 
 
 def test_turned_and_mirrored_copies_are_certain_and_nobodys_where_a_held_out_image_gives_them(place: Path) -> None:

@@ -77,7 +77,14 @@ def test_parts_of_one_manifest_by_its_split(tmp_path: Path) -> None:
     sets = read(source, made, held_out_split="test")
     assert sets.held is not None
     assert (len(sets.train.images), len(sets.held.images)) == (5, 4)
-    assert any("1 images of TRAIN are in other parts than train and test" in note for note in sets.notes)
+    assert sets.others is None  # where only figures are computed
+    assert "TRAIN holds 1 image in further parts (val: 1): they take no other part." in sets.notes
+    options = synthetic_options({"held_out_split": "test"})
+    sets = decode_sets(read_manifests(source, made, None, options, no_progress, compares_others=True), no_progress)
+    assert sets.others is not None
+    np.testing.assert_array_equal(np.asarray(sets.others.images), train[5:])
+    assert sets.others.manifest.groups.tolist() == ["c"]
+    assert any("(val: 1): only their pixels are compared with generated images" in note for note in sets.notes)
     with pytest.raises(InputError, match=r"1 patient is in training and held out \(c\)"):
         read(source, made, held_out_split="val")
     with pytest.raises(InputError, match="has no given split"):

@@ -128,7 +128,7 @@ class PixelCopies:
     blank images do not count as copies."""
     orientation: np.ndarray
     """Place in `memorisk.images.copies.near_copies.ORIENTATIONS` of the move that turns the synthetic image into the
-    training image or, where there is none, into the held-out one, [S]; -1 where neither exists."""
+    training image or, where there is none, into that of a further part or the held-out one, [S]; -1 without any."""
     in_both: np.ndarray
     """Whether these pixels are a held-out image's, too, so that they belong to no person for certain, [S]."""
     identical_held: np.ndarray
@@ -156,6 +156,9 @@ class PixelCopies:
     """Number of pairs of alike thumbnails beyond the longest list (`near_copies.MAX_PAIRS`)."""
     rule: CopyRule | None = None
     """Rule by which images are nearly identical, learned from all real images alike."""
+    identical_other: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Row of the first image of a further part of TRAIN with the same pixels, where no training image has them, [S]; -1
+    for none, and empty without such parts."""
 
     def alike(self, made: np.ndarray, real: np.ndarray) -> np.ndarray:
         """Return the similarity of the thumbnails of pairs, [P], as they are or mirrored; 0 where no rule was learned.
@@ -446,6 +449,12 @@ def find_pixel_copies(
         of_training >= 0, same.orientation, same_held.orientation
     )  # fmt: skip
     blank = np.flatnonzero(is_blank(sets.synthetic, np.arange(len(of_training))))
+    of_others = np.empty(0, dtype=np.int64)
+    if sets.others is not None:
+        same_other = same_pixels(sets.synthetic, sets.others)
+        of_others = np.where(of_training >= 0, -1, same_other.row)
+        orientation = np.where(of_others >= 0, same_other.orientation, orientation)
+        of_others[blank] = -1
     of_training[blank] = held[blank] = -1
     shared = (held >= 0) | np.array([value in sets.shared_hashes for value in copied], dtype=bool)
     in_both, of_held_out = shared & (of_training >= 0), np.where(of_training >= 0, -1, held)
@@ -461,7 +470,7 @@ def find_pixel_copies(
         of_training, orientation, in_both & (of_training >= 0), of_held_out, of_set,
         near_train.only(near_train.confirmed & undismissed), near_held.only(near_held.confirmed), miniatures[1],
         frozenset(pairs), equal, frozenset(near_train.pairs) & frozenset(pairs) - equal, blank,
-        _plants_with_equal_pixels(sets, plants), left_over, rule,
+        _plants_with_equal_pixels(sets, plants), left_over, rule, of_others,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.comparison.options import PartOptions
-from memorisk.audits.run_images import HELD_OUT, SYNTHETIC, TRAIN
+from memorisk.audits.run_images import HELD_OUT, OTHER, SYNTHETIC, TRAIN
 from memorisk.images.identity import DoubtedIds, IdDoubt, look_alike_doubt, look_alikes_across
 from memorisk.images.manifest import Manifest, shared_study_doubts
 from memorisk.images.options import ImageOptions
@@ -57,10 +57,43 @@ def given_splits(manifest: Manifest) -> list[str]:
     return [] if manifest.splits is None else sorted({str(part) for part in manifest.splits if part})
 
 
+NO_SPLIT = "without a split"
+"""Name of the part of the images that have no given split."""
+
+
+def part_names(manifest: Manifest) -> np.ndarray:
+    """Return the name of the given split of each image, or `NO_SPLIT`, object array of str [n]."""
+    splits = np.full(manifest.n, "", dtype=object) if manifest.splits is None else manifest.splits
+    return np.array([one_line(part, 40) or NO_SPLIT for part in splits], dtype=object)
+
+
+def images_by_part(manifest: Manifest) -> dict[str, int]:
+    """Count the images of each part, by the names of `part_names`."""
+    names, counts = np.unique(part_names(manifest).astype(str), return_counts=True)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
+
+def further_parts_note(images: Mapping[str, int], *, pixels_compared: bool) -> str:
+    """Return the sentence on the images of TRAIN in further parts, for pages, terminal and statement.
+
+    Args:
+        images: Number of images in each further part, at least one part.
+        pixels_compared: Whether generated images are compared with the pixels of these images.
+    """
+    count = plural(sum(images.values()), "image", "images")
+    use = "only their pixels are compared with generated images, and " if pixels_compared else ""
+    return f"TRAIN holds {count} in further parts ({part_counts(images)}): {use}they take no other part."
+
+
+def part_counts(images: Mapping[str, int]) -> str:
+    """Return the number of images in each part as words, such as ``val: 10``."""
+    return ", ".join(f"{part}: {n:,}" for part, n in images.items())
+
+
 def split_source(
     source: Manifest | ImageStore, train: str, other: str
-) -> tuple[Manifest | ImageStore, Manifest | ImageStore, list[str]]:
-    """Return two given splits of one source, and a sentence on how many images are in neither.
+) -> tuple[Manifest | ImageStore, Manifest | ImageStore, Manifest | ImageStore | None]:
+    """Return two given splits of one source, and the images that are in neither; None where there are none.
 
     Raises:
         InputError: A split does not exist.
@@ -74,9 +107,12 @@ def split_source(
     take: Callable[[np.ndarray], Manifest | ImageStore] = (
         partial(select_rows, source) if isinstance(source, ImageStore) else source.subset
     )
-    n_left = int(np.sum((splits != train) & (splits != other)))
-    note = f"{n_left:,} images of TRAIN are in other parts than {train} and {other}; they take no part."
-    return take(np.flatnonzero(splits == train)), take(np.flatnonzero(splits == other)), [note] if n_left else []
+    further = np.flatnonzero((splits != train) & (splits != other))
+    return (
+        take(np.flatnonzero(splits == train)),
+        take(np.flatnonzero(splits == other)),
+        take(further) if len(further) else None,
+    )
 
 
 def decode_alike(
@@ -240,6 +276,8 @@ class Sets(ComparedParts):
     """Assumptions and omissions, one sentence for each, without ids."""
     frames_left: tuple[int, int] = (0, 0)
     """Numbers of pages, frames and slices of training and of synthetic files that the options leave out."""
+    others: ImageStore | None = None
+    """Images of further parts of TRAIN, whose pixels alone are compared; None without."""
 
     @property
     def real(self) -> ImageStore:
@@ -286,6 +324,8 @@ class Manifests:
     """Assumptions and omissions, one sentence for each."""
     options: PartOptions
     """Settings by which the images are read."""
+    others: Manifest | ImageStore | None = None
+    """Images of further parts of TRAIN, whose pixels are compared; None without, and where they are not compared."""
 
 
 def read_manifests(
@@ -296,6 +336,8 @@ def read_manifests(
     progress: Progress,
     *,
     unseen_are_null: bool = True,
+    others: Source | None = None,
+    compares_others: bool = False,
 ) -> Manifests:
     """Open the sources, and refuse here everything that can be refused without pixels.
 
@@ -307,6 +349,8 @@ def read_manifests(
         progress: Called with (stage, done, total).
         unseen_are_null: Whether training patients are ranked among unseen ones: there must be two, and no patient in
             both parts.
+        others: Images of further parts of the data that TRAIN is from, which were split off before; None without.
+        compares_others: Whether generated images are compared with the pixels of further parts of TRAIN.
 
     Raises:
         InputError: A source cannot be read, a split does not exist, or patients are in both real parts.
@@ -315,8 +359,9 @@ def read_manifests(
     ours = read_source(train, options.of_real())
     notes: list[str] = []
     theirs: Manifest | ImageStore | None = None
+    further = None if others is None else read_source(others, options.of_real())
     if options.new_split is not None:
-        ours, theirs, notes = split_source(ours, options.trained_on, options.new_split)
+        ours, theirs, further = split_source(ours, options.trained_on, options.new_split)
     else:
         theirs = None if unseen is None else read_source(unseen, options.of_real())
         if len(names := given_splits(manifest_of(ours))) > 1:
@@ -327,13 +372,15 @@ def read_manifests(
             raise InputError(f"{name}: one training patient; nearest of several are looked for")
         if theirs is not None:
             notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
+    if further is not None:
+        notes.append(further_parts_note(images_by_part(manifest_of(further)), pixels_compared=compares_others))
     notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
     drawn = None if synthetic is None else read_source(synthetic, options.of_synthetic())
-    return Manifests(ours, drawn, theirs, tuple(dict.fromkeys(notes)), options)
+    return Manifests(ours, drawn, theirs, tuple(dict.fromkeys(notes)), options, further if compares_others else None)
 
 
 def decode_parts(opened: Manifests, new: str, progress: Progress) -> dict[str, ImageStore]:
-    """Decode the three sets to one size and as many channels.
+    """Decode the three sets, and further parts that are compared, to one size and as many channels.
 
     Args:
         opened: The sources.
@@ -345,8 +392,8 @@ def decode_parts(opened: Manifests, new: str, progress: Progress) -> dict[str, I
     """
     real, synthetic = opened.options.of_real(), opened.options.of_synthetic()
     return decode_alike(
-        {TRAIN: opened.train, SYNTHETIC: opened.synthetic, new: opened.unseen},
-        {TRAIN: real, SYNTHETIC: synthetic, new: real},
+        {TRAIN: opened.train, SYNTHETIC: opened.synthetic, new: opened.unseen, OTHER: opened.others},
+        {TRAIN: real, SYNTHETIC: synthetic, new: real, OTHER: real},
         progress,
     )
 
@@ -367,7 +414,17 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
     ours, theirs = (
         sum(uncovered_frames(stores[part].manifest, opened.options.slice_plane).values()) for part in (TRAIN, SYNTHETIC)
     )
-    return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes), (ours, theirs))
+    return Sets(
+        train=stores[TRAIN],
+        synthetic=stores[SYNTHETIC],
+        held=held,
+        shared_images=images,
+        shared_patients=patients,
+        shared_hashes=hashes,
+        notes=tuple(notes),
+        frames_left=(ours, theirs),
+        others=stores.get(OTHER),
+    )
 
 
 def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:

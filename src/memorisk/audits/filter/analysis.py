@@ -15,7 +15,7 @@ import numpy as np
 
 from memorisk.audits.comparison.compared import labels_note
 from memorisk.audits.comparison.features import display_names, notes_without_images
-from memorisk.audits.comparison.sets import n_unread
+from memorisk.audits.comparison.sets import images_by_part, n_unread
 from memorisk.audits.filter import result as results
 from memorisk.audits.filter.choice import Choice
 from memorisk.audits.filter.decisions import (
@@ -129,6 +129,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> results.F
             n_rejected_images=len(decision.reason) + extra - int(decision.kept.sum()),
             rejected=by_reason,
             filtered=screened is not None,
+            other_parts={} if sets.others is None else images_by_part(sets.others.manifest),
         ),
         calibration=results.Calibration(
             n_calibration_images=0 if calibration is None else len(calibration.images),

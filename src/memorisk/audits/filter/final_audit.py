@@ -17,9 +17,10 @@ from typing import Any
 from memorisk.audits.comparison.sets import manifest_of, read_source
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import AUDIT, KEPT, FinalAudit
+from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.result import SyntheticSummary
-from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
+from memorisk.audits.synthetic.run import SyntheticPlan, audit_parts
 from memorisk.images.options import ImageOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.provenance import WEIGHTS
@@ -70,9 +71,8 @@ def _identity(detector: PairDetector) -> Any:
 
 
 def plan_audit(
-    train: ImageStore,
+    sets: FilterSets,
     candidates: ImageStore,
-    new: ImageStore | None,
     options: ScreeningOptions,
     auditors: tuple[str, ...],
     progress: Progress = no_progress,
@@ -80,9 +80,8 @@ def plan_audit(
     """Plan the audit as if all candidates were kept, and refuse what the audit would refuse.
 
     Args:
-        train: Training images.
+        sets: Images of real people.
         candidates: Images of which some are kept.
-        new: Images of new people; None for none.
         options: Options by which images are read.
         auditors: Names of detectors.
         progress: Called with (stage, done, total).
@@ -90,8 +89,11 @@ def plan_audit(
     Raises:
         InputError: An auditor knows training patients and not new ones, or the parts cannot be compared.
     """
-    settings = audit_settings(options, int(train.images.shape[3]), auditors)
-    plan = audit_synthetic(train, candidates, held_out=new, out=AUDIT, progress=progress, dry_run=True, **settings)
+    settings = synthetic_options(audit_settings(options, int(sets.train.images.shape[3]), auditors))
+    plan = audit_parts(
+        sets.train, candidates, sets.calibration, sets.others, out=Path(AUDIT), options=settings, progress=progress,
+        dry_run=True,
+    )  # fmt: skip
     assert isinstance(plan, SyntheticPlan)
     at_most = ("images_passed", "bytes_images", "bytes_features", "pairs")
     return replace(plan, cost=replace(plan.cost, bytes_images=candidates.images.nbytes) + Cost(at_most=at_most))
@@ -99,8 +101,7 @@ def plan_audit(
 
 def audit_kept(
     out: Path,
-    train: ImageStore,
-    new: ImageStore | None,
+    sets: FilterSets,
     options: ScreeningOptions,
     auditors: tuple[str, ...],
     progress: Progress,
@@ -110,8 +111,7 @@ def audit_kept(
 
     Args:
         out: The run folder.
-        train: Training images.
-        new: Images of new people; None for none.
+        sets: Images of real people.
         options: Options by which images are read, and which say what a report shows of people.
         auditors: Names of detectors.
         progress: Called with (stage, done, total).
@@ -120,13 +120,15 @@ def audit_kept(
     Raises:
         InputError: Features are not available.
     """
-    settings, paired = audit_settings(options, int(train.images.shape[3]), auditors), None
-    source = read_source(out / KEPT, synthetic_options(settings).of_synthetic())
+    settings = synthetic_options(audit_settings(options, int(sets.train.images.shape[3]), auditors))
+    source = read_source(out / KEPT, settings.of_synthetic())
     if sources:
         manifest = manifest_of(source)
         table = manifest.table.assign(source=[sources.get(image, "") for image in manifest.images])
-        source, paired = replace(manifest, table=table), "source"
-    result = audit_synthetic(train, source, held_out=new, out=out / AUDIT, progress=progress, paired=paired, **settings)
+        source, settings = replace(manifest, table=table), replace(settings, paired="source")
+    result = audit_parts(
+        sets.train, source, sets.calibration, sets.others, out=out / AUDIT, options=settings, progress=progress
+    )
     assert isinstance(result, Result)
     return summarise_audit(result, file_sha256(out / AUDIT / SEAL))
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from memorisk.audits.comparison.page_parts import DefinitionRows, footer, repeat_blocks, set_rows
 from memorisk.audits.comparison.pictures import Pair, PairPicture, at_a_glance, glance_gallery, picture_gallery
+from memorisk.audits.comparison.sets import further_parts_note
 from memorisk.audits.filter import wording
 from memorisk.audits.filter.result import (
     KEPT,
@@ -448,7 +449,10 @@ def screening_screen(result: Result, n: FilterNumbers) -> FirstScreen:
     screen = verdict_screen(result, headline)
     lists = {**screen.lists, "What is promised besides": promised, "Who is exposed": [exposed] if exposed else []}
     excluded = wording.excluded_words(n.calibration.exclusions, n.terms)
-    return replace(screen, sentences=[sentence], lists=lists, notes=[f"Calibration: {who}." for who in excluded])
+    notes = [f"Calibration: {who}." for who in excluded]
+    if others := n.sets.other_parts:
+        notes.append(further_parts_note(others, pixels_compared=True))
+    return replace(screen, sentences=[sentence], lists=lists, notes=notes)
 
 
 def kept_files(n: FilterNumbers) -> dict[str, str]:

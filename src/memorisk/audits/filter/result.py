@@ -6,7 +6,7 @@ where no patients are given (``units``).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from memorisk.audits.comparison.terms import Terms
@@ -46,6 +46,8 @@ class ScreenedSets:
     """Images by reason, one of `wording.REASONS`."""
     filtered: bool
     """Whether there is a threshold."""
+    other_parts: Annotated[Mapping[str, int], OMITTED] = field(default_factory=dict)
+    """Number of images in each further part of TRAIN, whose pixels alone are compared."""
 
 
 @dataclass(frozen=True)

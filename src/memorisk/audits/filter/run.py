@@ -338,7 +338,7 @@ class FilterAudit(SetAudit[_FilterInputs, FilterEvidence, Result]):
         opened = open_manifests(train, synthetic, calibration, options, progress)
         sets = decode_sets(opened, detectors, progress, calibration_unseen=options.calibration_unseen)
         candidates = count_candidates(sets, len(detectors), options)
-        audit = plan_audit(sets.train, sets.synthetic, sets.calibration, options, self.auditors, progress)
+        audit = plan_audit(sets, sets.synthetic, options, self.auditors, progress)
         return _FilterInputs(sets, detectors, candidates, audit)
 
     def plan(self, inputs: _FilterInputs, place: ComputeBackend, progress: Progress) -> FilterPlan:
@@ -385,7 +385,7 @@ class FilterAudit(SetAudit[_FilterInputs, FilterEvidence, Result]):
         sets, options = evidence.sets, self.options
         written = _write_kept_set(run, evidence, options, names, progress)
         if evidence.decision.kept.any():
-            audited = audit_kept(run.path, sets.train, sets.calibration, options, self.auditors, progress)
+            audited = audit_kept(run.path, sets, options, self.auditors, progress)
             evidence = replace(evidence, audited=audited)
         result = analyse_filter(evidence, options, names)
         result.save(run.path)

@@ -29,7 +29,7 @@ from memorisk.audits.comparison.sets import (
 )
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import ExcludedIdentities, Exclusions, LookAlikeCounts
-from memorisk.audits.run_images import SYNTHETIC, TRAIN
+from memorisk.audits.run_images import OTHER, SYNTHETIC, TRAIN
 from memorisk.images.copies.duplicates import equal_sets, linked_groups
 from memorisk.images.copies.near_copies import near_copies, near_copies_between, rule_of_stores, same_pixels, thumbnails
 from memorisk.images.identity import look_alikes_across
@@ -246,7 +246,9 @@ class FilterSets(ComparedParts):
     notes: tuple[str, ...]
     """Sentences, without ids, on what was assumed or left out."""
     decoded: int
-    """Bytes of all images of the three as they are stored, those that are left out among them."""
+    """Bytes of all images of all parts as they are stored, those that are left out among them."""
+    others: ImageStore | None = None
+    """Images of further parts of TRAIN, with whose pixels the audit compares what is kept; None without."""
 
     @property
     def manifests(self) -> tuple[Manifest, Manifest | None, Manifest | None]:
@@ -267,7 +269,7 @@ def open_manifests(
     Raises:
         InputError: A source cannot be read, or a split does not exist.
     """
-    return read_manifests(train, synthetic, calibration, options, progress, unseen_are_null=False)
+    return read_manifests(train, synthetic, calibration, options, progress, unseen_are_null=False, compares_others=True)
 
 
 def decode_sets(
@@ -309,6 +311,7 @@ def decode_sets(
         unseen=tuple(unseen),
         notes=(*notes, *_of_training(train, detectors)),
         decoded=sum(store.images.nbytes for store in stores.values()),
+        others=stores.get(OTHER),
     )
 
 

@@ -24,7 +24,9 @@ from memorisk.report.statements.statement import (
     HELD_OUT_PIXELS,
     LISTS,
     NOT_ASKED,
+    OTHER_PIXELS,
     PASS,
+    SHARED_PIXELS,
     UNDECIDED,
     AuditStatement,
     InvalidStatementError,
@@ -196,6 +198,12 @@ _NO_AUDIT = "only an audit of exactly these files clears them"
 _PNG_HEAD = 64  # bytes of a file in which a PNG declares its size
 
 REQUIRE = ("pass", "not-fail")
+_REAL_PIXELS = {
+    HELD_OUT_PIXELS: "a held-out image",
+    OTHER_PIXELS: "an image in a further part of TRAIN",
+    SHARED_PIXELS: "an image that is in training and held out",
+}
+"""Figures that count generated images with unchanged pixels of people who are not among those of a failure."""
 STATEMENT = "privacy-statement.json"
 _SHOWN = 12  # digits of a checksum that a line shows
 _TO_DO = {
@@ -414,13 +422,13 @@ def _problems(
 def _pixels_of_people(audits: Sequence[AuditStatement]) -> Iterator[str]:
     """List the runs about sets with unchanged images of real people; they stop a release whatever it requires."""
     for number, audit in enumerate(audits, 1):
-        hits = next((int(one.value or 0) for one in audit.figures if one.name == HELD_OUT_PIXELS), 0)
-        if hits:
-            have = "generated image has" if hits == 1 else "generated images have"
-            yield (
-                f"run {number} ({audit.kind}): {hits:,} {have} the very pixels of a held-out image, a real person's: "
-                "take them out of the set (the run's tables/pairs.parquet names them), and audit it again"
-            )
+        for figure in audit.figures:
+            if (part := _REAL_PIXELS.get(figure.name)) and (hits := int(figure.value or 0)):
+                have = "generated image has" if hits == 1 else "generated images have"
+                yield (
+                    f"run {number} ({audit.kind}): {hits:,} {have} the very pixels of {part}, a real person's: "
+                    "take them out of the set (the run's tables/pairs.parquet names them), and audit it again"
+                )
 
 
 def _other_settings(statement: Statement) -> Iterator[str]:

@@ -98,6 +98,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         figures=(*_synthetic_figures(n, units), *_to_leave_out(run, units)),
         kinds_not_tried=_kinds_not_tried(n),
         not_examined=(
+            *([sets.other_parts_note] if sets.other_parts else []),
             *([] if n.comparison.n_plants else [_NOTHING_PLANTED]),
             *_without_second_look(n),
             *_could_not_look(n),

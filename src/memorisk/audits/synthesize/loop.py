@@ -157,7 +157,7 @@ def plan_loop_audit(
     train, names = real.filter.train, [f"kept {i}" for i in range(places)]
     blank = np.broadcast_to(np.uint8(0), (places, *train.images.shape[1:]))
     store = store_of_pixels(blank, train, "kept images", ids=names, hashes=np.array(names, dtype=object))
-    return plan_audit(train, store, real.filter.calibration, options, auditors, progress)
+    return plan_audit(real.filter, store, options, auditors, progress)
 
 
 def _calibrate(loop: Loop, progress: Progress) -> Calibrated:

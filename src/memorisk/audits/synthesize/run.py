@@ -247,7 +247,7 @@ def _audit(run: RunFolder, loop: Loop, ledger: Ledger, progress: Progress) -> Fi
     train_images = set(map(str, sets.train.manifest.images))
     pairs = zip(_kept_files(images), map(str, images["source"]), strict=True)
     sources = {file: source for file, source in pairs if source in train_images}
-    return audit_kept(run.path, sets.train, sets.calibration, loop.options, loop.auditors, progress, sources)
+    return audit_kept(run.path, sets, loop.options, loop.auditors, progress, sources)
 
 
 def _kept_files(images: pd.DataFrame) -> list[str]:

@@ -13,7 +13,7 @@ from memorisk.audits.comparison.knowledge import refuse_known, trained_on_more, 
 from memorisk.audits.comparison.sets import Source, decode_alike, manifest_of, read_source
 from memorisk.audits.filter import sets as filter_sets
 from memorisk.audits.filter.sets import CALIBRATION, FilterSets
-from memorisk.audits.run_images import TRAIN
+from memorisk.audits.run_images import OTHER, TRAIN
 from memorisk.audits.synthesize.ledger import StoredForm
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.table_three import COMPLETION_FILE
@@ -104,14 +104,16 @@ def read_real(
     nothing = _placeholder(whole)
     opened = filter_sets.open_manifests(whole, nothing, calibration, options, progress)
     real = options.of_real()
-    sources = {TRAIN: opened.train, CALIBRATION: opened.unseen}
+    sources = {TRAIN: opened.train, CALIBRATION: opened.unseen, OTHER: opened.others}
     for what, source in sources.items():
         if source is not None:
             refuse_generated(what, source)
     stores = decode_alike(sources, dict.fromkeys(sources, real), progress)
     form = StoredForm.of(stores[TRAIN], generator.config, options.of_synthetic())
     blank = store_of_pixels(np.zeros((1, *form.shape), np.uint8), stores[TRAIN], "nothing", ids=["nothing"])
-    opened = replace(opened, train=stores[TRAIN], synthetic=blank, unseen=stores.get(CALIBRATION))
+    opened = replace(
+        opened, train=stores[TRAIN], synthetic=blank, unseen=stores.get(CALIBRATION), others=stores.get(OTHER)
+    )
     sets = filter_sets.decode_sets(opened, detectors, progress, calibration_unseen=options.calibration_unseen)
     remarks = [refuse_known(generator, stores[CALIBRATION], "the calibration images")] if CALIBRATION in stores else []
     remarks += [unknown_weights(generator, stores[TRAIN]), form.note(generator.config)]

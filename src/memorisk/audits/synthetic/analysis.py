@@ -20,7 +20,7 @@ from memorisk.audits.comparison.knowledge import UNKNOWN_TRAINING
 from memorisk.audits.comparison.plants import kinds_promise, missed_kinds
 from memorisk.audits.comparison.review_files import undismissed
 from memorisk.audits.comparison.second_look import SecondLook, look_again
-from memorisk.audits.comparison.sets import Sets, is_blank, is_nearly_blank, n_unread
+from memorisk.audits.comparison.sets import Sets, images_by_part, is_blank, is_nearly_blank, n_unread
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.subgroups import SUBGROUPS
 from memorisk.audits.synthetic import result as results
@@ -225,6 +225,7 @@ def _set_counts(sets: Sets, found: Findings) -> results.SetCounts:
         held=held,
         n_held_shared_images=sets.shared_images,
         n_held_shared_patients=sets.shared_patients,
+        other_parts={} if sets.others is None else images_by_part(sets.others.manifest),
     )
 
 

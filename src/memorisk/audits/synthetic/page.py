@@ -124,6 +124,7 @@ def first_screen(result: Result) -> FirstScreen:
     if not certain and result.status in wording.MORE:
         sentences.append(wording.MORE[result.status])
     notes = [] if summary.groups_given else [wording.NO_IDS]
+    notes += [note] if (note := n.sets.other_parts_note) else []
     if n_open := sum(not judgement for judgement in column_texts(result.tables["review"], "verdict")):
         run = one_line(result.folder or "RUN")
         notes.append(wording.TO_JUDGE.format(pairs=plural(n_open, "pair", "pairs"), run=run))

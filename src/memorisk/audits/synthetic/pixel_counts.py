@@ -8,7 +8,7 @@ import scipy
 from memorisk.audits.comparison.distances import Distances, PixelCopies
 from memorisk.audits.comparison.review import Review
 from memorisk.audits.comparison.review_files import CONFIRM
-from memorisk.audits.comparison.sets import Sets
+from memorisk.audits.comparison.sets import Sets, images_by_part
 from memorisk.audits.synthetic.result import CellTest, PixelPairs, Published
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.copies.copy_tests import authenticity, data_copying, wasserstein
@@ -56,12 +56,19 @@ def count_pixel_pairs(
         n_certain_patients=len(np.unique(patients[copies.identical[certain]])),
         n_shared_images=int(copies.in_both.sum()),
         n_held_images=int((copies.identical_held >= 0).sum()),
+        other_copies=_copies_by_part(sets, copies),
         n_near_train_patients=len(np.unique(patients[ours])),
         n_near_held_patients=None if counted is None else len(np.unique(held[theirs])),
         near_rule=None if rule is None else rule.words,
         near_threshold=None if rule is None else rule.chance.similarity,
         near_p=random_split_p(ours),
     )
+
+
+def _copies_by_part(sets: Sets, copies: PixelCopies) -> dict[str, int]:
+    """Count the synthetic images with the pixels of a further part of TRAIN, by the part."""
+    rows = copies.identical_other[copies.identical_other >= 0]
+    return {} if sets.others is None or not len(rows) else images_by_part(sets.others.manifest.subset(rows))
 
 
 def _within(chosen: np.ndarray, rows: np.ndarray) -> np.ndarray:

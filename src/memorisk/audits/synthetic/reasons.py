@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from memorisk.audits.comparison.plants import counted, kinds_words, mostly_missed, recall_doubt
-from memorisk.audits.comparison.sets import MIN_GREY_LEVELS
+from memorisk.audits.comparison.sets import MIN_GREY_LEVELS, part_counts
 from memorisk.audits.comparison.terms import missing_patients
 from memorisk.audits.subgroups import SubgroupReason
 from memorisk.audits.synthetic.options import FAR_SHARE, SyntheticOptions
@@ -59,6 +59,31 @@ class SamePixels(CertainCopy, code="same-pixels"):
             f"{have} the very pixels of a training image, as it is, mirrored or turned{shared}"
             f"{whole if self.n_images == self.n_synthetic else ''}"
         )
+
+
+class OtherPartPixels(CertainCopy, code="other-part-pixels"):
+    """Synthetic images with the very pixels of an image in a further part of TRAIN, as validation images are."""
+
+    n_images: int
+    by_part: Mapping[str, int]
+    """Number of these images by the part of TRAIN."""
+    text = Words(
+        "{n_images:synthetic image has|synthetic images have} the very pixels of an image in a further part of TRAIN, "
+        "as it is, mirrored or turned ({parts})"
+    )
+    plain = Words(
+        "{n_images:generated image is an image|generated images are images} of a person in the data who is neither in "
+        "the training nor in the held-out part"
+    )
+    remedy = Words(
+        "the set without the images that have the pixels of a further part of TRAIN (“Every pair”, "
+        "tables/pairs.parquet), audited again"
+    )
+
+    @property
+    def parts(self) -> str:
+        """Number of images by part, in words."""
+        return part_counts(self.by_part)
 
 
 class ListedPatients(CopyReason, code="listed-patients"):

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Annotated, Any, Literal
 
+from memorisk.audits.comparison.sets import further_parts_note
 from memorisk.audits.comparison.terms import Terms
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.models.feature_description import FeatureDescription
 from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.numbers import INLINE, OMITTED, Key, to_json
 from memorisk.report.quantities import Quantity, Units
-from memorisk.report.statements.statement import ALSO, FOUND, HELD_OUT_PIXELS
+from memorisk.report.statements.statement import ALSO, FOUND, HELD_OUT_PIXELS, OTHER_PIXELS, SHARED_PIXELS
 from memorisk.statistics.copies.copy_tests import Authenticity, WassersteinTest
 from memorisk.statistics.copies.set_memorization import MemorizationRate
 from memorisk.statistics.intervals import Proportion
@@ -63,6 +64,12 @@ _FEWEST = Quantity(
 _CERTAIN = Quantity("Generated images with the pixels of a training image", figure="same_pixels", stated_alone=True)
 _CERTAIN_PEOPLE = Quantity("Training {units} whose pixels these are", figure="same_pixels_people", stated_alone=True)
 _HELD_PIXELS = Quantity("Images with the pixels of a held-out image", figure=HELD_OUT_PIXELS, if_any=True)
+_OTHER_PIXELS = Quantity(
+    "Images with the pixels of an image in a further part of TRAIN", figure=OTHER_PIXELS, if_any=True
+)
+_SHARED_PIXELS = Quantity(
+    "Images with pixels that training and held-out images share", figure=SHARED_PIXELS, if_any=True
+)
 _CONFIRMED = Quantity("Pairs that a person confirmed as copies", figure="confirmed", if_any=True)
 _DISMISSED = Quantity("Pairs that a person dismissed", figure="dismissed", if_any=True)
 
@@ -90,6 +97,13 @@ class SetCounts:
     """Number of held-out images with the pixels of a training image."""
     n_held_shared_patients: int
     """Number of held-out patients left out because of them."""
+    other_parts: Annotated[Mapping[str, int], OMITTED] = field(default_factory=dict)
+    """Number of images in each further part of TRAIN, whose pixels alone are compared."""
+
+    @property
+    def other_parts_note(self) -> str:
+        """Return the sentence on the images of further parts; empty without such parts."""
+        return further_parts_note(self.other_parts, pixels_compared=True) if self.other_parts else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,10 +171,13 @@ class PixelPairs:
     n_certain_images: Annotated[int, Key("n_certain_copies"), _CERTAIN]
     """Number of synthetic images with the pixels of a training image that no held-out one shares."""
     n_certain_patients: Annotated[int, _CERTAIN_PEOPLE]
-    n_shared_images: Annotated[int, Key("n_shared_pixels")]
+    n_shared_images: Annotated[int, Key("n_shared_pixels"), _SHARED_PIXELS]
     """Number of synthetic images with pixels that training and held-out images share."""
     n_held_images: Annotated[int, Key("n_held_copies")]
     """Number of synthetic images with the pixels of a held-out image."""
+    other_copies: Annotated[Mapping[str, int], OMITTED] = field(default_factory=dict)
+    """Number of synthetic images with the pixels of an image in a further part of TRAIN, by the part; a synthetic image
+    with pixels of several parts counts once."""
     n_near_train_patients: Annotated[int, Key("n_near_train")]
     n_near_held_patients: Annotated[int | None, Key("n_near_held")]
     near_rule: str | None = None
@@ -170,7 +187,12 @@ class PixelPairs:
     @property
     def n_certain(self) -> int:
         """Number of copies that need no statistics: images by their pixels, and pairs by a person."""
-        return self.n_certain_images + self.n_confirmed_pairs
+        return self.n_certain_images + self.n_other_images + self.n_confirmed_pairs
+
+    @property
+    def n_other_images(self) -> int:
+        """Number of synthetic images with the pixels of an image in a further part of TRAIN."""
+        return sum(self.other_copies.values())
 
     @property
     def n_identical_images(self) -> Annotated[int, Quantity("Pixel-identical copies")]:
@@ -405,6 +427,11 @@ class SyntheticNumbers:
     def n_held_pixels(self) -> Annotated[int | None, _HELD_PIXELS]:
         """Number of images with the pixels of a held-out one; None without held-out images."""
         return None if self.sets.held is None else self.pixels.n_held_images
+
+    @property
+    def n_other_pixels(self) -> Annotated[int | None, _OTHER_PIXELS]:
+        """Number of images with the pixels of an image in a further part of TRAIN; None without such parts."""
+        return self.pixels.n_other_images if self.sets.other_parts else None
 
     @property
     def n_fewest_noticed(self) -> Annotated[int | None, _FEWEST]:

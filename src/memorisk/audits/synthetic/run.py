@@ -169,12 +169,13 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REV
     if sets.held is not None:
         held = np.unique(sets.held.manifest.groups.astype(str), return_counts=True)[1]
     n, s, m = len(sets.train.images), len(sets.synthetic.images), int(held.sum())
+    further = {} if sets.others is None else {"further parts": len(sets.others.images)}
     plants = _draw(sets, options)
     sources = sets.train.manifest.groups[plants.source[plants.required]].astype(str)
     detectors, level = open_detectors(options, sets), options.shared_level
     shortest = possible_list(train, held, level) if m else None
     return SyntheticPlan(
-        images={"training": n, "synthetic": s, "held out": m},
+        images={"training": n, "synthetic": s, "held out": m} | further,
         compared=PixelForm.of_array(sets.synthetic.images[0]),
         first_file=_first_file(sets.synthetic, options.of_synthetic()),
         patients={"training": len(train), "held out": len(held)},
@@ -266,7 +267,7 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
     thumbnails = n_real * s + (alike * (alike - 1) + rule_images * (rule_images - 1)) // 2
     return features + Cost(
         pairs=sum(searches) + thumbnails,
-        bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic)),
+        bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic, sets.others) if store is not None),
         at_most=("pairs",) if any(map(_may_search_again, stores)) else (),
     )
 
@@ -343,9 +344,45 @@ def audit_synthetic(
         >>> result.per_group.query("listed")  # doctest: +SKIP
     """
     options = synthetic_options(settings | ({} if held_out is None else {"held_out": source_name(held_out)}))
-    sources = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
+    return audit_parts(train, synthetic, held_out, None, out=Path(out), options=options, progress=progress,
+                       dry_run=dry_run)  # fmt: skip
+
+
+def audit_parts(
+    train: Source,
+    synthetic: Source,
+    held_out: Source | None,
+    others: Source | None,
+    *,
+    out: Path,
+    options: SyntheticOptions,
+    progress: Progress,
+    dry_run: bool = False,
+) -> Result | SyntheticPlan:
+    """Audit a synthetic set as `audit_synthetic` does, also where another run has already split the real images.
+
+    Args:
+        train: The images that the generator was trained on.
+        synthetic: The images that the generator made.
+        held_out: Images of patients that it never saw; None for none.
+        others: Images of further parts of the same data, whose pixels alone are compared; None for none, or where the
+            options name the splits of ``train``.
+        out: The run folder.
+        options: Settings of the audit.
+        progress: Called with (stage, done, total).
+        dry_run: Whether only to return the plan.
+
+    Raises:
+        InputError: As `audit_synthetic`.
+    """
+    sources = {
+        "TRAIN": train,
+        "SYNTHETIC": synthetic,
+        "the held-out images": held_out,
+        "the images of further parts": others,
+    }
     inputs = {"train": source_name(train), "synthetic": source_name(synthetic)}
-    return run_audit(SyntheticAudit(Path(out), options, inputs, sources, dry_run), progress)
+    return run_audit(SyntheticAudit(out, options, inputs, sources, dry_run), progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,9 +403,9 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
 
     def read(self, names: Pseudonyms, progress: Progress) -> _SyntheticInputs:
         """Decode the images, open the detectors, and read the pairing and the review."""
-        options, (train, synthetic, held_out) = self.options, self.sources.values()
+        options, (train, synthetic, held_out, others) = self.options, self.sources.values()
         named_detectors(options)
-        opened = read_manifests(train, synthetic, held_out, options, progress)
+        opened = read_manifests(train, synthetic, held_out, options, progress, others=others, compares_others=True)
         training_subgroups(manifest_of(opened.train), options.by)
         sets = decode_sets(opened, progress)
         training_subgroups(sets.train.manifest, options.by)  # some of the images may not be readable
@@ -411,6 +448,7 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
             "level": options.level,
             "recall": options.recall,
             "pseudonymise": options.pseudonymise,
+            **({} if sets.others is None else {"further_parts": sets.others.data_hash}),
             **({} if options.kinds == tuple(PLANT_KINDS) else {"plant_kinds": list(options.kinds)}),
         }
 

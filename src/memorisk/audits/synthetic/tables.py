@@ -11,12 +11,13 @@ import pandas as pd
 from memorisk.audits.comparison.evidence import DetectorView, PairedFindings, SyntheticEvidence, probability
 from memorisk.audits.comparison.plants import Plants
 from memorisk.audits.comparison.second_look import SecondLook
+from memorisk.audits.comparison.sets import part_names
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings, listing_detectors
 from memorisk.audits.synthetic.flags import Clusters, singled_pairs
 from memorisk.audits.synthetic.result import MATRIX
 from memorisk.images.alterations.plants import ALL_KINDS
-from memorisk.images.copies.near_copies import MIRRORED, ORIENTATIONS, NearCopies
+from memorisk.images.copies.near_copies import MIRRORED, NO_PAIRS, ORIENTATIONS, NearCopies
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import preceding_units
 from memorisk.statistics.intervals import Proportion
@@ -42,6 +43,7 @@ class SyntheticTables:
         self.train_image, self.patient = names.names(sets.train.manifest.images), names.names(found.patients)
         self.held_image = names.names(()) if sets.held is None else names.names(sets.held.manifest.images)
         self.held_patient = names.names(found.held_patients)
+        self.others = None if sets.others is None else sets.others.manifest
         self.labels = sets.synthetic.manifest.labels
         self.train_labels = sets.train.manifest.labels
         self.skipped = {
@@ -333,10 +335,20 @@ class SyntheticTables:
         c = self.c
         ours = self._pixel_pairs("training", c.identical, c.near_train, self.train_image, self.patient)
         theirs = self._pixel_pairs("held out", c.identical_held, c.near_held, self.held_image, self.held_patient)
+        elsewhere = self._other_pairs()
         order = ["part", "identical", "similarity", "image", "real_image"]
-        table = pd.concat([ours, theirs], ignore_index=True)
+        table = pd.concat([ours, theirs, *elsewhere], ignore_index=True)
         table = table.sort_values(order, ascending=[False, False, False, True, True], kind="stable")
         return table.reset_index(drop=True)
+
+    def _other_pairs(self) -> list[pd.DataFrame]:
+        """Return the pairs with equal pixels of each further part of TRAIN, which the column ``part`` names."""
+        rows, others = self.c.identical_other, self.others
+        if others is None or not (rows >= 0).any():
+            return []
+        ids, groups = self.key.names(others.images), self.key.names(others.groups)
+        pairs = self._pixel_pairs("further part", rows, NO_PAIRS, ids, groups)
+        return [pairs.assign(part=[f"further part {part}" for part in part_names(others)[rows[rows >= 0]]])]
 
     def _pixel_pairs(
         self, part: str, same: np.ndarray, near: NearCopies, ids: np.ndarray, groups: np.ndarray

@@ -3,9 +3,10 @@
 * ``fail``: a training patient is listed, at METHODS' fixed level whatever ``--level`` shows; or more of them lie nearer
   to the set than every held-out patient than a random split explains (``p_ahead`` at most 5 %); or more of them have a
   nearly identical synthetic image than held-out patients do (p at most 1 %); or a synthetic image has the very pixels
-  of a training image that no held-out one shares; or a person confirmed a pair as a copy. Pairs that a person dismissed
-  count nowhere else and are listed first in every verdict. They prevent a pass where their pixels are identical, or
-  where more patients had a nearly identical image before the dismissals than held-out patients let expect.
+  of a training image that no held-out one shares, or of an image in a further part of TRAIN; or a person confirmed a
+  pair as a copy. Pairs that a person dismissed count nowhere else and are listed first in every verdict. They prevent a
+  pass where their pixels are identical, or where more patients had a nearly identical image before the dismissals than
+  held-out patients let expect.
 * ``pass``: none of these; no image is singled out (`memorisk.statistics.copies.tails`) or confirmed by the second look;
   one copy of a planted kind (``--plant-kinds``) would have been either, or seen by its pixels, with probability at
   least ``--recall``, for every kind by the lower end of its own interval; and nothing that the comparison rests on is
@@ -47,7 +48,7 @@ def synthetic_verdict(numbers: SyntheticNumbers, options: SyntheticOptions) -> d
     ids, unlike = numbers.reading.ids.reasons, _unlike(numbers)
     status, reasons = "fail", _failures(numbers)
     apart = isinstance(unlike, why.PartsApart)
-    open_reasons = [_lifting(reasons)] if reasons else []
+    open_reasons = _lifting(reasons)
     if reasons and apart and not numbers.pixels.n_certain:
         status, open_reasons = "undecided", [unlike, *ids]
         reasons = [unlike, *reasons, *ids]
@@ -91,6 +92,8 @@ def _failures(numbers: SyntheticNumbers, *, by_distance: bool = True) -> list[Re
     if n := pixels.n_certain_images:
         shared, whole = numbers.sets.held is not None, numbers.sets.n_synthetic_images
         reasons.append(why.SamePixels(n_images=n, n_synthetic=whole, compared_with_held_out=shared))
+    if n := pixels.n_other_images:
+        reasons.append(why.OtherPartPixels(n_images=n, by_part=pixels.other_copies))
     if listing is not None and by_distance:
         if n := listing.n_listed_at_verdict:
             reasons.append(why.ListedPatients(n_patients=n, units=units))
@@ -101,9 +104,10 @@ def _failures(numbers: SyntheticNumbers, *, by_distance: bool = True) -> list[Re
     return reasons
 
 
-def _lifting(failures: Sequence[Reason]) -> Reason:
-    """Return the reason whose remedy lifts a failure: that of certain copies, where there are any."""
-    return next((reason for reason in failures if isinstance(reason, why.CertainCopy)), failures[0])
+def _lifting(failures: Sequence[Reason]) -> list[Reason]:
+    """Return the reasons whose remedies lift a failure: those of certain copies, where there are any."""
+    certain = [reason for reason in failures if isinstance(reason, why.CertainCopy)]
+    return list({reason.remedy: reason for reason in certain}.values()) or list(failures[:1])
 
 
 def _left_after_failure(numbers: SyntheticNumbers, options: SyntheticOptions, known: Sequence[str]) -> Iterator[str]:

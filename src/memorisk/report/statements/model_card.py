@@ -95,7 +95,7 @@ def _audit(number: int, audit: AuditStatement) -> Iterator[str]:
     kinds = f"Copies of the kinds {', '.join(audit.kinds_not_tried)}: none was planted."
     yield from _titled("Not examined", (*([kinds] if audit.kinds_not_tried else []), *audit.not_examined))
     yield from _titled("What the figures rest on", audit.assumptions)
-    yield from _titled("Limits", audit.limits)
+    yield from _titled("Limits", [limit for limit in audit.limits if limit not in audit.not_examined])
     yield from (_how(audit), "")
 
 

@@ -39,6 +39,10 @@ OFFICER_TITLE = "For the data-protection officer"
 """Title of the page for the officer, by which it is recognised before it is replaced."""
 HELD_OUT_PIXELS = "same_pixels_held_out"
 """Name of the figure that counts generated images with the very pixels of a held-out image."""
+OTHER_PIXELS = "same_pixels_further_parts"
+"""Name of the figure that counts generated images with the very pixels of an image in a further part of TRAIN."""
+SHARED_PIXELS = "same_pixels_both_parts"
+"""Name of the figure that counts generated images with pixels that a training and a held-out image share."""
 
 
 def run_headline(status: str, audit: object = "") -> str:

@@ -13,6 +13,7 @@ from memorisk.report.statements.statement import (
     FOUND,
     HELD_OUT_PIXELS,
     NOT_ASKED,
+    OTHER_PIXELS,
     PASS,
     UNDECIDED,
     AuditStatement,
@@ -48,7 +49,8 @@ _OF_CLASSES = "classes_tested"
 """Name of a figure of every audit that lists people by class: of classifiers, of losses, of generators."""
 _COUNTED = frozenset(
     (
-        *("confirmed-pairs", "same-pixels", "held-out-pixels", "listed-patients", "nearer-than-every-held-out"),
+        *("confirmed-pairs", "same-pixels", "other-part-pixels", "held-out-pixels"),
+        *("listed-patients", "nearer-than-every-held-out"),
         *("nearly-identical", "too-many-nearly-identical", "held-out-nearly-identical", "second-look", "singled-out"),
     )
 )
@@ -229,6 +231,9 @@ def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
     if n := counts.get("same_pixels"):
         whose = f" (of {people(counts['same_pixels_people'], 'training')})" if counts.get("same_pixels_people") else ""
         clauses.append(plural(n, "generated image is a training image", "generated images are training images") + whose)
+    if n := counts.get(OTHER_PIXELS):
+        what = plural(n, "generated image is an image", "generated images are images")
+        clauses.append(f"{what} of a person in a further part of the data, point for point")
     if n := counts.get(HELD_OUT_PIXELS):
         what = plural(n, "generated image is an image", "generated images are images")
         clauses.append(f"{what} of somebody on whom nothing should have been trained, point for point")
