@@ -18,14 +18,17 @@ from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.result import FilterNumbers, FilterSummary
 from memorisk.audits.filter.run import FilterPlan, filter_synthetic
 from memorisk.audits.filter.verdict import kept_verdict, promise_doubts
+from memorisk.audits.release.statement import make_statement
 from memorisk.audits.synthetic.reasons import NoHeldOut
 from memorisk.cli.show.runs import show_outcome
 from memorisk.models.copy_detectors import load_detector
 from memorisk.models.lcmem import LatentDetector
 from memorisk.models.provenance import group_hashes
+from memorisk.report.first_screen import first_screen
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.report.statements.statement import OTHER_PIXELS
 from memorisk.runs.errors import InputError
 from memorisk.scores.pairs import Head, score
 from memorisk.statistics.intervals import clopper_pearson
@@ -278,7 +281,7 @@ def test_calibration_images_may_be_a_split_of_train(place: Path, filtered: Resul
     assert isinstance(found, Result)
     assert (found.verdict["n_train_images"], found.verdict["n_calibration"]) == (N_TRAIN, N_NEW)
     assert any("1 image in further parts (val: 1)" in note for note in found.summary["numbers"]["notes"])
-    assert sum("1 image in further parts (val: 1)" in str(note) for note in screen_of(found).notes) == 1
+    assert sum("1 image in further parts (val: 1)" in str(note) for note in first_screen(found).notes) == 1
     assert contents(place / "split" / KEPT) == contents(place / "out" / KEPT)
     kept = next(image for image in (place / "out" / KEPT).rglob("*.png"))
     shutil.copy(kept, place / "validation.png")

@@ -1,5 +1,6 @@
 """``statement --page``: one printed side in plain words, an appendix on further sheets, printed by a browser."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,16 +13,20 @@ import pytest
 
 from memorisk.audits.classifier.evidence import write_scores
 from memorisk.audits.classifier.losses import audit_losses
+from memorisk.audits.comparison.sets import further_parts_note
 from memorisk.audits.release.statement import make_statement, write_statement
 from memorisk.cli.main import main
 from memorisk.report.kinds import KINDS as KINDS_OF_RUNS
 from memorisk.report.page import render_page
+from memorisk.report.statements.model_card import model_card
 from memorisk.report.statements.officer.findings import affected_people
 from memorisk.report.statements.officer.page import officer_page
-from memorisk.report.statements.statement import HEADLINES, StatedReason, Statement
+from memorisk.report.statements.statement import HEADLINES, OTHER_PIXELS, StatedReason, Statement
 from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_json
 from memorisk.statistics.verdicts.scales import times_as_probable
 from tests.audits.made_evidence import twin_evidence
+from tests.audits.release.conftest import rewritten
 from tests.commands import refusal
 from tests.report.chromium import Chromium
 from tests.report.conftest import browser
@@ -211,6 +216,25 @@ def test_a_doubt_says_its_reasons_in_plain_words_each_once(runs: Path) -> None:
     assert "the very pixels" not in text
     assert "beside a pass" not in text
     assert "no generated image" not in text
+
+
+def test_images_of_further_parts_are_stated_once_and_their_pixels_counted(runs: Path, tmp_path: Path) -> None:
+    note = further_parts_note({"val": 10}, pixels_compared=True)
+
+    def with_further_parts(run: Path) -> None:
+        summary = json.loads((run / "summary.json").read_text())
+        notes = [*summary["numbers"]["notes"], note]
+        summary["numbers"] |= {"other_parts": {"val": 10}, "notes": notes}
+        write_json(run / "summary.json", summary)
+
+    statement = make_statement(rewritten(runs / "runs/clean", tmp_path / "run", change=with_further_parts))
+    assert main_part(visible_text(statement)).count("10 images in further parts (val: 10)") == 1
+    assert model_card(statement).count("10 images in further parts (val: 10)") == 1
+    assert note in statement.audits[0].limits  # which a gate notes
+    failure = reason("pixels of a further part", "other-part-pixels", bears_on="fail")
+    text = main_part(visible_text(with_figures(statement, "fail", failure, **{OTHER_PIXELS: 4})))
+    assert text.count("4 generated images are images of a person in a further part of the data, point for point") == 1
+    assert "no generated image is a training image" not in text
 
 
 def test_nothing_of_unknown_origin_is_markup(runs: Path) -> None:
