@@ -44,7 +44,9 @@ def test_further_kinds_leave_the_required_ones_and_their_places_as_they_are(tmp_
     assert Counter(both.kind[~both.required]) == dict.fromkeys(further, 2)
     for name in ("pixels", "kind", "parameter", "source", "base"):
         np.testing.assert_array_equal(getattr(both, name)[:8], getattr(alone, name))
-    assert all((base >= 0) == (kind in ("pasted", "redrawn")) for base, kind in zip(both.base, both.kind, strict=True))
+    assert all(
+        (base >= 0) == (ALL_KINDS[kind].second == "synthetic") for base, kind in zip(both.base, both.kind, strict=True)
+    )
     one, all_ = insert_plants(synthetic, alone, seed=0), insert_plants(synthetic, both, seed=0)
     np.testing.assert_array_equal(all_.of_set, one.of_set)
     np.testing.assert_array_equal(all_.of_plants[:8], one.of_plants)
