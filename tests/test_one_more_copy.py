@@ -41,7 +41,7 @@ def add_entry() -> None:
     assert read == [registry.__name__]
     entry = registry.Transformation(
         WORDS,
-        registry.PlantKind(NEW, 16, "relief of {:g} to {:g}", (0.2, 0.9), required=True),
+        registry.PlantKind(NEW, 99, "relief of {:g} to {:g}", (0.2, 0.9), required=True),
         registry.CopyFamily("embossing", 9, (0.2, 0.5, 0.9), "Relief"),
         registry.Augmentation("emboss", 7),
     )
