@@ -1,10 +1,12 @@
 """Who is let in: the browser with the link, on loopback, from a page of the server; and what every answer forbids."""
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from starlette.testclient import TestClient
 
+import memorisk
 from memorisk.view.app import create_app
 from memorisk.view.guard import Guard
 
@@ -107,12 +109,15 @@ def test_without_the_extra_one_line_names_it(
 ) -> None:
     import sys
 
+    import memorisk.view as package
     from memorisk.cli.main import main
 
-    for name in [name for name in sys.modules if name.startswith(("memorisk.view", "starlette", "uvicorn"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, library, None)
-    assert main(["view", str(run)]) == 2
+    monkeypatch.setattr(memorisk, "view", package)  # set back afterwards: an import anew sets it to another package
+    with mock.patch.dict(sys.modules):  # no module that is imported in here stays: its classes are not those of others
+        for name in [name for name in sys.modules if name.startswith(("memorisk.view", "starlette", "uvicorn"))]:
+            del sys.modules[name]
+        sys.modules[library] = None  # pyright: ignore[reportArgumentType]
+        assert main(["view", str(run)]) == 2
     said = capsys.readouterr().err
     assert "memorisk[view]" in said
     assert said.count("\n") == 1
