@@ -344,6 +344,7 @@ def test_pixels_of_a_further_part_fail_and_its_images_take_no_other_part(place: 
     synthetic[1], synthetic[2], synthetic[3] = further[0], np.rot90(further[5]), further[8][:, ::-1]
     found = audit(synthetic, "runs/further")
     assert found.status == "fail"
+    assert "it holds an image of a person in the data" in Path("runs/further/report.html").read_text()
     (reason,) = [one for one in found.reasons if one["code"] == "other-part-pixels"]
     assert reason["bears_on"] == "fail"
     assert "3 synthetic images have the very pixels of an image in a further part of TRAIN" in reason["text"]

@@ -120,7 +120,9 @@ def first_screen(result: Result) -> FirstScreen:
     summary = from_json(SyntheticSummary, result.summary)
     n = summary.numbers
     certain = result.status == "fail" and n.pixels.n_certain
-    sentences = [wording.CERTAIN if certain else wording.SENTENCES[result.status]]
+    of_training = certain and certain > n.pixels.n_other_images
+    settled = wording.CERTAIN if of_training else wording.OF_FURTHER_PART
+    sentences = [settled if certain else wording.SENTENCES[result.status]]
     if not certain and result.status in wording.MORE:
         sentences.append(wording.MORE[result.status])
     notes = [] if summary.groups_given else [wording.NO_IDS]

@@ -26,6 +26,8 @@ MORE = {
 """Second sentence of the verdict, by status."""
 CERTAIN = "Do not release the set: it holds {of_one}."
 """Headline of a failure that pixels or a person settled."""
+OF_FURTHER_PART = "Do not release the set: it holds an image of a person in the data."
+"""Headline of a failure by the pixels of images in further parts of TRAIN alone."""
 LISTED = (
     "Listed means: nearer to the synthetic images than {units} {whom} the generator never saw, by more than chance "
     "explains. A copy is one reason. A generator that fits a small training set closely comes nearer to all of it "
