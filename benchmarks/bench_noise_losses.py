@@ -91,8 +91,8 @@ def rates(name: str, denoiser: Denoiser, shape: tuple[int, int, int], n_pairs: i
             ours.append(passes / scores)
     median, low, high = median_interval(ratios)
     print(f"{name}: {np.median(ours):,.0f} passes/s, {median:.3f} ({low:.3f} to {high:.3f}) of the loop's", flush=True)
-    found = {"ratio_median": median, "ratio_low": low, "ratio_high": high, "ratios": ratios}
-    return {"shape": shape, "passes_per_second": float(np.median(ours)), **found}
+    interval = {"ratio_median": median, "ratio_low": low, "ratio_high": high, "ratios": ratios}
+    return {"shape": shape, "passes_per_second": float(np.median(ours)), **interval}
 
 
 def peak_of(n: int) -> float:

@@ -138,7 +138,8 @@ def run_stage(stage: Stage, settings: dict[str, Any]) -> dict[str, Any]:
     result |= {"status": status, "seconds": round(time.monotonic() - begun, 1), "limit": round(settings["limit"], 1)}
     if status != "ok":
         printed = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-        result["last_lines"] = [line[:400] for line in printed[-LAST_LINES:]]
+        here = f"{ROOT}{os.sep}"  # results are committed, and name no path of a machine
+        result["last_lines"] = [line.replace(here, "")[:400] for line in printed[-LAST_LINES:]]
     write_json(file, result)
     return result
 

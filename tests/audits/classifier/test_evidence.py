@@ -1,11 +1,15 @@
 """The score table: its file, its checks, its matrices."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.classifier.evidence import evidence_from_table, write_scores
+from memorisk.audits.classifier.analysis import design_checks
+from memorisk.audits.classifier.evidence import Context, Evidence, evidence_from_table, write_scores
 from memorisk.runs.errors import InputError
+from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, Check
 from tests.audits.made_evidence import twin_evidence
 
 
@@ -68,3 +72,22 @@ def test_what_cannot_be_audited_is_refused_in_one_line(table, change, message):
     with pytest.raises(InputError, match=message) as error:
         evidence_from_table(change(plain))
     assert "\n" not in str(error.value)
+
+
+def test_a_ceiling_in_one_class_is_a_doubt_though_another_class_has_larger_losses() -> None:
+    """As of findings, whose losses lie below the sum over all of them."""
+    evidence = twin_evidence(sizes={"a": 60, "b": 60})
+    own = evidence.items.label == "a"
+    ceiling = np.quantile(evidence.loss_a[:, own], 0.98)
+
+    def clipped(loss: np.ndarray) -> np.ndarray:
+        return np.where(own, np.minimum(loss, ceiling), loss + ceiling)
+
+    def outcome(one: Evidence) -> Check:
+        checks = design_checks(one, Context(design="balanced"))
+        return next(check for check in checks if check.name == "clipped-losses")
+
+    assert outcome(evidence).outcome == NOTHING
+    check = outcome(replace(evidence, loss_a=clipped(evidence.loss_a), loss_b=clipped(evidence.loss_b)))
+    assert (check.outcome, check.reason) == (COULD_NOT_LOOK, "losses-at-ceiling")
+    assert check.numbers["ceiling"] == ceiling
