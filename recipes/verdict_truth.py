@@ -74,6 +74,8 @@ class World:
     """A patient has from one to so many images; one of them is remembered."""
     album: str = ""
     """Instead of that: a key of `ALBUMS`."""
+    every_image: bool = False
+    """Whether each image of a planted patient is remembered by the gap, not one of them."""
     variation: float | None = None
     """Coefficient of variation over trainings of a planted gap; that of real ones if not stated."""
     noisy: float = 0.0
@@ -147,9 +149,10 @@ ALBUMS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "1 or 60": lambda rng, n: np.where(rng.random(n) < 0.05, 60, 1),
     "1 to 200": lambda rng, n: np.floor(np.exp(rng.uniform(0, np.log(201), n))).astype(int),
     "as in NIH": lambda rng, n: np.minimum(rng.pareto(1.05, n) + 1, 66).astype(int),
+    "40 to 66": lambda rng, n: rng.integers(40, 67, n),
 }
 """Images of each patient: one in twenty has 60; evenly many of each order of magnitude; half have one, and one in ten
-has ten or more."""
+has ten or more; everyone has many."""
 
 
 def plantable(world: World, scored: np.ndarray, more: np.ndarray, sizes: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -273,6 +276,8 @@ def draw(world: World, seed: int) -> Evidence:
     if len(planted) and len(copies):  # the model that saw the patient answers the copy as well
         effect[:, copies] = effect[:, rng.choice(planted, len(copies))]
     place = patients.first + (rng.random(world.n_patients) * patients.sizes).astype(int)
+    if world.every_image:
+        place, effect = np.arange(len(of_image)), effect[:, of_image]
     level, noise = rng.gamma(2.0, 0.4, len(of_image)), difference + world.drift
     losses = level - noise / 2, level + noise / 2
     if world.two_ids:
@@ -413,6 +418,13 @@ CELLS: dict[str, World] = {
     "20 models, 300 of 1 to 200 images: 1 of 10 or more at 2 nats": World(
         20, 1, 2.0, n_patients=300, album="1 to 200", among="many"
     ),
+    "20 models, 100 of 40 to 66 images: nobody": World(20, n_patients=100, album="40 to 66"),
+    "20 models, 100 of 40 to 66 images: 1 at 0.2 nats in each": World(
+        20, 1, 0.2, n_patients=100, album="40 to 66", every_image=True
+    ),
+    "22 models, 1,056 as in NIH: 1 of 10 or more at 0.5 nats in each": World(
+        22, 1, 0.5, n_patients=1056, album="as in NIH", among="many", every_image=True
+    ),
     "1 of the noisiest tenth at 2 nats": World(16, 1, 2.0, among="noisiest"),
     **{
         f"a tenth with {NOISY_TIMES:g} times the noise{models}: {name}": World(
@@ -519,7 +531,7 @@ def row(name: str, world: World, found: Counted) -> str:
     n = sum(found.status.values())
     shown = [f"{100 * found.status[s] / n:.1f}" for s in ("pass", "fail", "undecided")]
     bound = ""
-    if world.n_planted and world.gap >= NOTICE:
+    if world.n_planted and (world.gap >= NOTICE or world.every_image):
         bound = f"pass at most {100 * clopper_pearson(found.status['pass'], n).high:.1f}"
     elif not world.n_planted and not world.share:
         bound = f"fail at most {100 * clopper_pearson(found.status['fail'], n).high:.1f}"

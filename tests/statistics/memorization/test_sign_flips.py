@@ -11,12 +11,16 @@ from memorisk.statistics import randomization
 from memorisk.statistics.memorization import sign_flips
 from memorisk.statistics.memorization.sign_flips import (
     agreement_weight,
+    average_gap,
+    average_scale,
     gap_statistic,
     least_total,
     sign_flip_p_values,
     typical_error,
 )
 from memorisk.statistics.multiple_testing import benjamini_hochberg
+from memorisk.statistics.randomization import make_units
+from tests.thorough import thorough
 
 
 def draw(rng, sizes, test_sizes, seeds, missing=0.0):
@@ -78,25 +82,50 @@ def naive_p(u, people, listed):
     how = offset, tail_weight(every)
     flips = [np.array(f) for f in product((1, -1), repeat=int(seeds.sum()))]
     ranked = sorted((statistic(f * d, *how) for d in every for f in flips), reverse=True)
+    scale = naive_scale([images for v, images in null.items() if v not in listed])
 
-    def value(images, flip):
-        k, best = len(images), max(statistic(flip * d, *how) for d in images)
-        if len({len(images) for images in null.values()}) == 1:
-            return best
+    def in_terms_of_one(best, n):
         shares = np.geomspace(1, 1e-3, 200)
         own, one = (
             [
-                ranked[min(max(ceil((1 - (1 - x) ** (1 / n)) * len(ranked) * (1 - 1e-12)), 1), len(ranked)) - 1]
+                ranked[min(max(ceil((1 - (1 - x) ** (1 / m)) * len(ranked) * (1 - 1e-12)), 1), len(ranked)) - 1]
                 for x in shares
             ]
-            for n in (k, 1)
+            for m in (n, 1)
         )
         return best * one[-1] / own[-1] if best > own[-1] else float(np.interp(best, own, one))
+
+    def value(images, flip):
+        k, best = len(images), max(statistic(flip * d, *how) for d in images)
+        if k == 1:
+            return best
+        average = statistic(flip * naive_average(images, *scale), *how)
+        return max(in_terms_of_one(best, 2 * k), in_terms_of_one(average, 2))
 
     observed = value(null[u], flips[0])
     others = {v for v in null if v not in listed or v == u}
     reached = [value(null[v], f) >= observed - 1e-12 * abs(observed) for v in others for f in flips]
     return np.mean(reached)
+
+
+def naive_scale(people):
+    """0.15 nats and the median size of an image, and the median over people of the correlation of two images."""
+    offset = 0.15 + np.median([np.sqrt(np.mean(d**2)) for images in people for d in images])
+    correlations = []
+    for images in people:
+        x = [d * offset / (np.sqrt(np.mean(d**2)) + offset) for d in images]
+        pairs = [(i, j) for i in range(len(x)) for j in range(len(x)) if i != j]
+        if pairs:
+            size = [np.sqrt(np.mean(d**2)) for d in x]
+            correlations.append(sum(np.mean(x[i] * x[j]) for i, j in pairs) / sum(size[i] * size[j] for i, j in pairs))
+    return offset, max(np.median(correlations), 0) if correlations else 0.0
+
+
+def naive_average(images, offset, correlation):
+    """Weighted sum over its standard deviation for images whose gaps have this correlation, in units of one image."""
+    weight = [offset / (np.sqrt(np.mean(d**2)) + offset) for d in images]
+    variance = sum(a * b * (1 if i == j else correlation) for i, a in enumerate(weight) for j, b in enumerate(weight))
+    return sum(w * d for w, d in zip(weight, images, strict=True)) / np.sqrt(variance)
 
 
 def check(found, by_hand, **tolerance):
@@ -151,6 +180,63 @@ def test_large_remembered_units_do_not_hide_each_other():
         share.append(rejected[:100].sum() / max(rejected.sum(), 1))
     assert min(listed) == 5
     assert np.mean(share) < 0.1 + 3 * np.std(share) / np.sqrt(60)
+
+
+def albums(rng, shared):
+    """Gaps of 200 patients with 1 to 66 images, of which those of a patient share part of the noise."""
+    sizes = np.minimum(rng.pareto(1.05, 200) + 1, 66).astype(int)
+    unit = np.repeat(np.arange(200), sizes)
+    size = 0.1 * np.exp(0.7 * rng.standard_normal(len(unit)))
+    own, common = rng.standard_t(3, (8, len(unit))), rng.standard_t(3, (8, 200))[:, unit]
+    return sizes, unit, size * (np.sqrt(1 - shared) * own + np.sqrt(shared) * common)
+
+
+@pytest.mark.parametrize("shared", [0.0, thorough(0.4)])
+def test_patients_of_many_images_are_not_listed_more_often_by_chance(shared):
+    """Over 40 classes without memory: p-values of all patients, and of those with ten images or more."""
+    reached = {"every": [], "many": []}
+    for seed in range(40):
+        rng = np.random.default_rng([33, seed])
+        sizes, unit, gap = albums(rng, shared)
+        p = sign_flip_p_values(gap, np.ones(gap.shape), unit, np.zeros((8, 0)), []).p_value
+        reached["every"].append(np.mean(p <= 0.02))
+        reached["many"].append(np.mean(p[sizes >= 10] <= 0.02))
+    every, many = (np.array(shares) for shares in reached.values())
+    assert every.mean() == pytest.approx(0.02, abs=4 * every.std() / np.sqrt(40))
+    assert 0.002 < many.mean() < 0.02 + 3 * many.std() / np.sqrt(40)
+
+
+def test_many_images_that_are_each_remembered_a_little_are_listed():
+    """0.2 nats on each of 60 images, twice the noise of an image: no image is conspicuous, and their average is."""
+    for seed in range(6):
+        rng = np.random.default_rng([34, seed])
+        unit = np.repeat(np.arange(60), rng.integers(40, 67, 60))
+        gap = 0.1 * np.exp(0.7 * rng.standard_normal(len(unit))) * rng.standard_t(3, (10, len(unit)))
+        gap[:, unit == 7] += 0.2
+        p = sign_flip_p_values(gap, np.ones(gap.shape), unit, np.zeros((10, 0)), [], level=0.05).p_value
+        assert np.flatnonzero(benjamini_hochberg(p, 0.05).rejected).tolist() == [7]
+        largest = np.array(
+            [gap_statistic(gap[:, unit == u].sum(axis=0)[None], gap[:, unit == u], 0.2, 0.5).max() for u in range(60)]
+        )
+        assert (largest > largest[7]).any()  # the largest image of another patient is above each of the patient's
+
+
+def test_the_average_of_one_image_is_the_image_and_of_many_has_the_noise_of_one():
+    rng = np.random.default_rng(35)
+    for shared in (0.0, 0.5):
+        sizes, unit, gap = albums(rng, shared)
+        units = make_units("class", gap, unit)
+        scale = average_scale(units)
+        average = average_gap(units, scale)
+        assert scale.correlation == pytest.approx(shared, abs=0.15)
+        single = [np.flatnonzero(units.unit_of == u)[0] for u in np.flatnonzero(sizes == 1)]
+        np.testing.assert_allclose(average[:, sizes == 1], units.gap[:, single], rtol=1e-13)
+        size = np.sqrt(np.mean(average**2, axis=0))
+        assert np.median(size[sizes >= 10]) == pytest.approx(np.median(size[sizes == 1]), rel=0.4)
+        flip = rng.choice([-1.0, 1.0], (8, 200))
+        flipped = make_units("class", flip[:, unit] * gap, unit)
+        assert average_scale(flipped) == scale
+        np.testing.assert_allclose(average_gap(flipped, scale), flip * average, rtol=1e-9, atol=1e-15)
 
 
 def test_the_weight_of_agreement_follows_the_tail_of_the_noise():

@@ -5,7 +5,7 @@ fair coin decided which twin saw a patient, so that without memorization the sig
 patient's p-value is the share of all patients' flipped statistics, of the class's scored and unseen ones alike, that
 reach the observed one.
 
-Three deviations from METHODS, which compares with unseen patients only, by a maximum over as many images.
+Four deviations from METHODS, which compares with unseen patients only, by a maximum over as many images.
 
 * **The scored patients are part of the null.** Their flips are exchangeable with the unseen ones by the coins alone:
   whatever noise each patient has, the expected number of patients with p at most a is a times their number. The null
@@ -13,9 +13,14 @@ Three deviations from METHODS, which compares with unseen patients only, by a ma
   an unseen part that is as hard as the scored one. Patients who are remembered widen it, and large ones change what
   sizes are compared by. Therefore the patients on the list leave the null of all others with all that is computed
   from it, and the list is made anew until it stays the same.
-* **Sizes are compared by what chance does to them.** The statistic of a patient with k images is the maximum over
-  them, put in terms of a single image: the value that one image exceeds as often under flips as one of k exceeds the
-  maximum. So patients of all sizes share one null, and a large one is not listed more often for its size.
+* **Sizes are compared by what chance does to them.** The maximum over the k images of a patient is put in terms of a
+  single image: the value that one image exceeds as often under flips as one of k exceeds the maximum. So patients of
+  all sizes share one null, and a large one is not listed more often for its size.
+* **Many images that are each remembered a little count as well.** The maximum does not see them: 0.2 nats on each of
+  60 images reveal the patient, and no image is conspicuous. A patient with several images has therefore a second value,
+  that of the average of the images (`average_gap`). The statistic is the larger of both, each put in terms of a
+  single image at half of the chance, so that the patient has no more chance than one with a
+  single image.
 * **The statistic weighs the size of a gap and its agreement over seeds as the data say** (`agreement_weight`).
 
 `recipes/verdict_truth.py` shows levels and power.
@@ -44,6 +49,10 @@ MAX_DRAWS = 2**24
 
 SMALL_ERROR = 0.15
 """Number of nats added to every standard error, besides the median error (`typical_error`)."""
+
+WAYS = 2
+"""Number of values of a patient with several images, the largest of its images and their average: each has an equal
+part of the chance."""
 
 LARGEST_IMAGES = 0.1
 """Share of the images whose sizes tell how heavy the tail of the noise is."""
@@ -102,6 +111,62 @@ def agreement_weight(gap: FloatArray) -> float:
         return 1.0
     spread = float(np.mean(np.log(size[:n] / size[n - 1])))
     return len(gap) * spread / (len(gap) * spread + 1)
+
+
+@dataclass(frozen=True)
+class AverageScale:
+    """What makes averages of few and of many images alike: the noise of an image, and what a patient's images share."""
+
+    offset: float
+    """Number of nats added to the size of an image's gaps before it weighs the image: `0.15 + median size`."""
+    correlation: float
+    """Correlation of the gaps of two images of one patient in one training, from 0 to 1."""
+
+
+def average_scale(units: Units) -> AverageScale:
+    """Estimate the scale of averages from units, by numbers that flips do not change.
+
+    The correlation of a unit is `r = mean_s [(sum_i x_si)^2 - sum_i x_si^2] / [(sum_i z_i)^2 - sum_i z_i^2]`, with x
+    the weighted gaps of `average_gap` and `z_i^2 = mean_s x_si^2`. That of all is the median over units of several
+    images, at least 0: few remembered units, whose images agree, do not move it.
+
+    Args:
+        units: Units with their signed gaps.
+    """
+    size = np.sqrt(np.mean(units.gap**2, axis=0)) if units.gap.size else np.zeros(units.gap.shape[1])
+    offset = SMALL_ERROR + (float(np.median(size)) if len(size) else 0.0)
+    several = units.sizes > 1
+    if not several.any():
+        return AverageScale(offset, 0.0)
+    weighted, n_units = units.gap * (offset / (size + offset)), len(units.ids)
+    squares = np.mean(weighted**2, axis=0)
+    together = np.mean(_sums(weighted, units) ** 2, axis=0) - np.bincount(units.unit_of, squares, n_units)
+    largest = np.bincount(units.unit_of, np.sqrt(squares), n_units) ** 2 - np.bincount(units.unit_of, squares, n_units)
+    correlations = together[several & (largest > 0)] / largest[several & (largest > 0)]
+    return AverageScale(offset, max(float(np.median(correlations)), 0.0) if len(correlations) else 0.0)
+
+
+def average_gap(units: Units, scale: AverageScale) -> FloatArray:
+    """Average of the gaps of a unit's images, with the noise of a single image: `[S, U]`.
+
+    `sum_i w_i D_i / sqrt(sum_i w_i^2 (1 + (k' - 1) r))`, with `w_i = c / (c + size of D_i)`, so that few noisy images
+    do not decide, `k' = (sum_i w_i)^2 / sum_i w_i^2` the effective number of images, and c, r of the scale. That of
+    a single image is its gap.
+
+    Args:
+        units: Units with their signed gaps.
+        scale: `average_scale` of the class.
+    """
+    size, n_units = np.sqrt(np.mean(units.gap**2, axis=0)), len(units.ids)
+    weight = scale.offset / (size + scale.offset)
+    total, squares = (np.bincount(units.unit_of, weight**power, n_units) for power in (1, 2))
+    noise = squares + (total**2 - squares) * scale.correlation
+    return _sums(units.gap * weight, units) / np.sqrt(noise)
+
+
+def _sums(values: FloatArray, units: Units) -> FloatArray:
+    """Sum `[S, I]` values over the images of each unit: `[S, U]`."""
+    return np.stack([np.bincount(units.unit_of, row, len(units.ids)) for row in values])
 
 
 def gap_statistic(total: FloatArray, gap: FloatArray, offset: float, weight: float) -> FloatArray:
@@ -164,9 +229,11 @@ class FlipNull:
     """Whether they are all that there are."""
     seed: int
     """Seed of random flips."""
+    scale: AverageScale
+    """Scale of averages over images."""
     quantiles: Mapping[int, FloatArray]
-    """For each number of images: values that one of so many exceeds in a share of the flips that falls from 1 to
-    `COMPARED`; empty where all units have one number."""
+    """For each number of values: what one of so many exceeds in a share of the flips that falls from 1 to `COMPARED`;
+    empty where all units have one image."""
 
     def of_images(self, signs: FloatArray, gap: FloatArray) -> FloatArray:
         """Compute the statistic of images under these flips: `[flips, S]` and `[S, I]` to `[flips, I]`."""
@@ -174,25 +241,37 @@ class FlipNull:
 
     def blocks(self, units: Units) -> Iterator[FloatArray]:
         """Blocks `[block, U]` of the statistics of units under all flips, the identity first."""
+        average = average_gap(units, self.scale)
         for signs in flip_blocks(len(units.gap), self.flips, self.exact, self.seed, width=units.gap.shape[1]):
-            yield self.in_terms_of_one(units.maxima(self.of_images(signs, units.gap)), units.sizes)
+            yield self.of_units(signs, units, average)
 
-    def in_terms_of_one(self, maxima: FloatArray, sizes: IntArray) -> FloatArray:
-        """Turn maxima `[.., U]` over these numbers of images into values that a single image exceeds as often."""
-        if not self.quantiles:
-            return maxima
-        out = np.empty_like(maxima)
-        for size in np.unique(sizes):
-            own, one, at = self.quantiles[int(size)], self.quantiles[1], sizes == size
-            values = maxima[..., at]
-            ratio = one[-1] / own[-1] if own[-1] > 0 else 1.0
-            out[..., at] = np.where(values > own[-1], values * ratio, np.interp(values, own, one))
+    def of_units(self, signs: FloatArray, units: Units, average: FloatArray) -> FloatArray:
+        """Compute the statistics `[flips, U]` of units with these averages `[S, U]` under these flips `[flips, S]`."""
+        out, several = units.maxima(self.of_images(signs, units.gap)), units.sizes > 1
+        if self.quantiles:
+            of_average = self.in_terms_of_one(self.of_images(signs, average[:, several]), WAYS)
+            for size in np.unique(units.sizes[several]):
+                at = units.sizes == size
+                out[:, at] = self.in_terms_of_one(out[:, at], WAYS * int(size))
+            out[:, several] = np.maximum(out[:, several], of_average)
         return out
+
+    def in_terms_of_one(self, values: FloatArray, n: int) -> FloatArray:
+        """Turn the largest of n values into what a single image exceeds as often."""
+        own, one = self.quantiles[n], self.quantiles[1]
+        ratio = one[-1] / own[-1] if own[-1] > 0 else 1.0
+        return np.where(values > own[-1], values * ratio, np.interp(values, own, one))
+
+    def least_value(self, statistic: FloatArray, n: int) -> FloatArray:
+        """Find the least value that, as the largest of n, has these statistics in terms of one: its inverse."""
+        own, one = self.quantiles[n], self.quantiles[1]
+        ratio = own[-1] / one[-1] if one[-1] > 0 else 1.0
+        # From above, so that the least of all values with one statistic is returned.
+        return np.where(statistic > one[-1], statistic * ratio, np.interp(-statistic, -one[::-1], own[::-1]))
 
     def observed(self, units: Units) -> FloatArray:
         """Compute the statistic of each unit as it is, `[U]`."""
-        identity = np.ones((1, len(units.gap)))
-        return self.in_terms_of_one(units.maxima(self.of_images(identity, units.gap)), units.sizes)[0]
+        return self.of_units(np.ones((1, len(units.gap))), units, average_gap(units, self.scale))[0]
 
     def hits(self, observed: FloatArray) -> FloatArray:
         """Count the flipped statistics of all units that reach each of the observed values `[n]`."""
@@ -236,23 +315,25 @@ def flip_null(
     if most_flips is not None and flips > most_flips:
         flips, exact = most_flips, False
     offset, weight = typical_error(units.gap), agreement_weight(units.gap)
-    null = FlipNull(units, offset, weight, flips, exact, seed, {})
-    every_size = set(units.sizes.tolist()) | set(np.asarray(sizes, dtype=np.int64).tolist())
-    return null if len(every_size) < 2 else replace(null, quantiles=_quantiles(null, every_size))
+    null = FlipNull(units, offset, weight, flips, exact, seed, average_scale(units), {})
+    several = {n for n in (*units.sizes.tolist(), *np.asarray(sizes, dtype=np.int64).tolist()) if n > 1}
+    if not several:
+        return null
+    return replace(null, quantiles=_quantiles(null, {1, WAYS, *(WAYS * n for n in several)}))
 
 
-def _quantiles(null: FlipNull, sizes: set[int]) -> dict[int, FloatArray]:
-    """Find what one of k images exceeds in a share of the flips, for one image and each of these numbers of images."""
+def _quantiles(null: FlipNull, numbers: set[int]) -> dict[int, FloatArray]:
+    """Find what one of n images exceeds in a share of the flips, for each of these numbers of images."""
     units, n_seeds, n_images = null.units, len(null.units.gap), len(null.units.unit_of)
     few = max(REFERENCE // n_images, 1)
     flips, exact = (null.flips, null.exact) if null.flips <= few else (few, False)
     blocks = flip_blocks(n_seeds, flips, exact, null.seed + 1, width=n_images)
     values = np.sort(np.concatenate([null.of_images(signs, units.gap).ravel() for signs in blocks]))
     shares, quantiles = np.geomspace(1, COMPARED, 200), {}
-    for size in {1, *sizes}:
-        of_one_image = 1 - (1 - shares) ** (1 / size)
+    for n in numbers:
+        of_one_image = 1 - (1 - shares) ** (1 / n)
         rank = np.ceil(of_one_image * len(values) * (1 - ROUNDING)).astype(int)  # of the largest, from 1
-        quantiles[size] = values[len(values) - np.clip(rank, 1, len(values))]
+        quantiles[n] = values[len(values) - np.clip(rank, 1, len(values))]
     return quantiles
 
 

@@ -14,8 +14,8 @@ Three readings of METHODS:
 * The gap's shape over seeds is always that of `GAP_SHAPE`. METHODS takes the shape of this run's highest canaries
   where there are any; but only a list shows whose gap is real, and an audit that lists a patient has failed.
   Unlisted maxima have the shape of noise.
-* The gap is on one image of the patient. M of a patient is the maximum over the patient's images, so that one
-  remembered image is the hardest case.
+* The gap is on one image of the patient. The same gap on several images is noticed more often, by the largest of them
+  and by their average.
 
 The `paper` design has no flips: its simulated patients are made of unseen ones.
 """
@@ -32,7 +32,9 @@ from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.memorization.nulls import comparison_sizes, unit_p_values
 from memorisk.statistics.memorization.sign_flips import (
     MAX_DRAWS,
+    WAYS,
     FlipNull,
+    average_gap,
     flip_null,
     gap_statistic,
     joined_units,
@@ -437,18 +439,17 @@ class _Simulator:
         self, pattern: _SeedPattern, groups: IntArray, gap: float, rng: np.random.Generator
     ) -> NDArray[np.bool_]:
         """Say which of these groups, each with random signs and a gap on one image, the list finds."""
-        null, n, n_seeds = pattern.null, len(groups), len(pattern.null.units.gap)
+        null, n_seeds = pattern.null, len(pattern.null.units.gap)
         unit = np.searchsorted(pattern.place, groups)
+        unit = unit[np.argsort(null.units.sizes[unit], kind="stable")]  # the order of `Units`
+        n, k = len(unit), null.units.sizes[unit]
         image, draw, first = _images(null.units, unit)
         noise = null.units.gap[:, image].T
         rows = noise * rng.choice([-1.0, 1.0], size=(n, n_seeds))[draw]
-        k = null.units.sizes[unit]
         rows[first + (rng.random(n) * k).astype(np.int64)] += gap_profiles(gap, *rng.random((2, n, n_seeds)))
-        observed = np.full(n, -np.inf)
-        np.maximum.at(observed, draw, null.of_images(np.ones((1, n_seeds)), rows.T)[0])
-        value = observed[draw]
-        own, before = (np.bincount(draw, _own_hits(null, part, value), minlength=n) for part in (rows, noise))
-        others = len(pattern.tail) - np.searchsorted(pattern.tail, null.in_terms_of_one(observed, k))
+        observed = null.observed(_simulated_units(rows, draw, k))
+        own, before = (_own_hits(null, part, draw, k, observed) for part in (rows, noise))
+        others = len(pattern.tail) - np.searchsorted(pattern.tail, observed)
         return np.maximum(others - before, 0) + own <= pattern.hits
 
     def _found_without_flips(self, groups: IntArray, gap: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -472,11 +473,38 @@ def _images(units: Units, unit: IntArray) -> tuple[IntArray, IntArray, IntArray]
     return by_unit[np.repeat(first - begin, k) + np.arange(len(draw))], draw, begin
 
 
-def _own_hits(null: FlipNull, rows: FloatArray, observed: FloatArray) -> FloatArray:
-    """Count the flips of each image's own gaps `[R, S]` that reach the observed statistic `[R]`: `[R]` counts.
+def _simulated_units(rows: FloatArray, draw: IntArray, sizes: IntArray) -> Units:
+    """Simulated patients `[n]` as units, from the gaps of the images `[R, S]` and the patient of each image."""
+    scored = np.ones((len(sizes), rows.shape[1]), dtype=bool)
+    return Units(np.arange(len(sizes)), sizes, scored, rows.T, draw)
 
-    The images of a patient are counted one by one, so that a flip counts twice where two of them reach.
+
+def _own_hits(null: FlipNull, rows: FloatArray, draw: IntArray, sizes: IntArray, observed: FloatArray) -> FloatArray:
+    """Count the flips of the gaps of each of n patients that reach the observed statistic.
+
+    Images and the average of a patient are counted one by one, so that a flip counts twice where two of them reach.
+
+    Args:
+        null: Null of the class.
+        rows: `[R, S]` gaps of the images.
+        draw: `[R]` patient of each image.
+        sizes: `[n]` number of images.
+        observed: `[n]` statistic of each patient, in terms of a single image.
     """
+    several = np.flatnonzero(sizes > 1)
+    value = observed[draw]
+    for size in np.unique(sizes[several]):
+        at = sizes[draw] == size
+        value[at] = null.least_value(value[at], WAYS * int(size))
+    hits = np.bincount(draw, _row_hits(null, rows, value), minlength=len(sizes))
+    if len(several):
+        average = average_gap(_simulated_units(rows, draw, sizes), null.scale)[:, several].T
+        hits[several] += _row_hits(null, average, null.least_value(observed[several], WAYS))
+    return hits
+
+
+def _row_hits(null: FlipNull, rows: FloatArray, observed: FloatArray) -> FloatArray:
+    """Count the flips of each row of gaps `[R, S]` that reach the value observed `[R]` of `gap_statistic`: `[R]`."""
     hits = np.zeros(len(rows))
     most = gap_statistic(np.abs(rows).sum(axis=1)[None], rows.T, null.offset, null.weight)[0]
     near = np.flatnonzero(most >= observed * (1 - 1e-9))
