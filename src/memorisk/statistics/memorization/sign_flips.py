@@ -166,7 +166,7 @@ def average_gap(units: Units, scale: AverageScale) -> FloatArray:
 
 def _sums(values: FloatArray, units: Units) -> FloatArray:
     """Sum `[S, I]` values over the images of each unit: `[S, U]`."""
-    return np.stack([np.bincount(units.unit_of, row, len(units.ids)) for row in values])
+    return np.array([np.bincount(units.unit_of, row, len(units.ids)) for row in values], dtype=np.float64)
 
 
 def gap_statistic(total: FloatArray, gap: FloatArray, offset: float, weight: float) -> FloatArray:

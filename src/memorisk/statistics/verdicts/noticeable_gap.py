@@ -496,7 +496,8 @@ def _own_hits(null: FlipNull, rows: FloatArray, draw: IntArray, sizes: IntArray,
     for size in np.unique(sizes[several]):
         at = sizes[draw] == size
         value[at] = null.least_value(value[at], WAYS * int(size))
-    hits = np.bincount(draw, _row_hits(null, rows, value), minlength=len(sizes))
+    hits = np.zeros(len(sizes))
+    np.add.at(hits, draw, _row_hits(null, rows, value))
     if len(several):
         average = average_gap(_simulated_units(rows, draw, sizes), null.scale)[:, several].T
         hits[several] += _row_hits(null, average, null.least_value(observed[several], WAYS))
