@@ -141,7 +141,7 @@ def test_a_dry_run_writes_nothing_and_names_cost_and_power(tmp_path: Path) -> No
     assert (plan.cost.trainings, plan.cost.steps) == (6, 180)
     assert plan.cost.images_passed == 6 * 240 * 4 * 2
     assert plan.seconds
-    assert "SD" in plan.gap or plan.notes
+    assert replace(plan, noticeable_gap=1.5).gap.startswith("about 1.5 SD (")
     assert "nats" not in repr(plan)
 
 

@@ -62,8 +62,9 @@ class DryRun:
         seeds: The seeds.
         choice: Why there are so many: named, or the fewest with which an honest audit passes.
         models_needed: Smallest number of models that can pass; None where no number can, or where it is not known.
-        noticeable_gap: Gap in nats from which on a single patient would be noticed, were trainings to differ by the
-            noise of `rehearsal`; NaN where no rehearsal was needed.
+        unit: Unit of gaps.
+        noticeable_gap: Gap from which on a single patient would be noticed, were trainings to differ by the noise of
+            `rehearsal`; NaN where no rehearsal was needed.
         not_auditable: Classes too small to split.
         classes: Forecast of each class: what the audit could say of it.
         without_partner: Groups and images that will not be scored: in a run begun before they were divided between
@@ -83,6 +84,7 @@ class DryRun:
     seeds: Annotated[tuple[int, ...], Quantity("seeds", "text")]
     choice: str
     models_needed: int | None
+    unit: str
     noticeable_gap: float
     not_auditable: Annotated[list[str], Quantity("too small to be audited")]
     classes: tuple[ClassOutlook, ...]
@@ -121,7 +123,7 @@ class DryRun:
             return "none, a single patient can go unnoticed even if strongly remembered"
         low, high = (self.noticeable_gap * share for share in GAP_RANGE)
         return (
-            f"about {self.noticeable_gap:.2g} nats ({low:.2g} to {high:.2g}, by how much trainings "
+            f"about {self.noticeable_gap:.2g} {self.unit} ({low:.2g} to {high:.2g}, by how much trainings "
             f"differ; the run measures that on its first {2 * PILOT} models)"
         )
 
@@ -155,7 +157,7 @@ class DryRun:
             number("noticeable", "Noticeable difference", "short", missing="not compared"),
         ]
         caption = (
-            f"Subgroups: mean gap above that of others of the same class, in nats, that would be noticed in "
+            f"Subgroups: mean gap above that of others of the same class, in {self.unit}, that would be noticed in "
             f"{share_words(POWER)}, by the noise of trainings that the plan assumes."
         )
         frame = pd.DataFrame([to_row(row) for row in self.subgroups])
@@ -239,6 +241,7 @@ def outlook(
         options.chosen_seeds,
         _choice_words(choice),
         choice.needed,
+        options.loss_scale.unit,
         float("nan") if choice.rehearsal is None else choice.rehearsal.gap,
         plan.parts.too_small,
         _class_outlooks(evidence, plan, options),
