@@ -21,6 +21,7 @@ VERDICT = re.compile(
 )
 TOLD = {
     "classifier": ["Not ready for release"],
+    "generator": ["Not ready for release"],
     "mending": ["Not ready for release", "Not ready for release", "Passed"],
     "own_training": ["Not ready for release", "Memorization was shown", "No memorization was shown"],
     "synthetic_set": ["Not ready for release", "No copying of the kinds"],
