@@ -36,7 +36,9 @@ def screened() -> Screening:
         row=np.array([1, 1, 0, 2, 3]),
         second=np.array([-1.0, -9.0, -9.0, -1.5, np.nan]),
     )
-    return Screening((-2.0,), (matches,), (), SamePixels(np.array([1, 1, -1, -1, -1]), np.array([0, 4, -1, -1, -1])))
+    return Screening(
+        (-2.0,), (matches,), (), SamePixels(np.array([1, 1, -1, -1, -1]), np.array([0, 4, -1, -1, -1])), np.full(5, -1)
+    )
 
 
 def test_exposed_are_identical_pixels_and_whom_a_score_singles_out() -> None:
@@ -48,6 +50,10 @@ def test_exposed_are_identical_pixels_and_whom_a_score_singles_out() -> None:
     unlike = replace(found, same=SamePixels(np.full(5, -1), np.full(5, -1)))
     assert to_json(exposed_patients(unlike, patients)) == dict(zip(NAMES, (2, 0, 3, 2), strict=True))
     assert exposed_patients(None, patients) == ExposedPatients()
+    elsewhere = replace(unlike, identical_other=np.array([-1, -1, 0, -1, -1]))  # a is not whom the third image shows
+    assert to_json(exposed_patients(elsewhere, patients)) == dict(zip(NAMES, (1, 0, 2, 1), strict=True))
+    assert elsewhere.reason.tolist() == ["score", "score", "same pixels, further part", "score", ""]
+    assert elsewhere.singled_out.tolist() == [False, True, False, False, False]
 
 
 def test_patients_at_whom_a_score_only_points_are_not_called_exposed(nothing: Result, place: Path, capsys) -> None:

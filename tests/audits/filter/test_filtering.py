@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from memorisk.audits.comparison.sets import select_rows
 from memorisk.audits.filter import screening
@@ -268,34 +269,43 @@ def test_a_head_gives_probabilities_and_half_is_a_threshold(place: Path, monkeyp
     assert (own["missed_high"] > own["missed_share"]).all()
 
 
-def test_calibration_images_may_be_a_split_of_train(place: Path, filtered: Result) -> None:
+def filter_with_further_part(place: Path, pixels: np.ndarray, out: str) -> Result:
+    """Filter the set by a table whose split ``test`` calibrates and whose split ``val`` is one image, ``{out}.png``."""
     rows = [(f"train/t{i:03d}_0.png", f"t{i:03d}", "train") for i in range(N_TRAIN)]
     rows += [(f"new/n{i:03d}_0.png", f"n{i:03d}", "test") for i in range(N_NEW)]
-    rows.append(("set/c0/s012_0.png", "t007", "val"))
+    rows.append((f"{out}.png", "t007", "val"))
+    Image.fromarray(pixels).save(place / f"{out}.png")
     table = pd.DataFrame(rows, columns=["path", "patient", "split"]).assign(image=lambda t: t["path"])
-    table.to_csv(place / "all.csv", index=False)
+    table.to_csv(place / f"{out}.csv", index=False)
     found = filter_synthetic(
-        place / "all.csv", place / "set", place / "split", detector="pixels", families="noise:0.1",
+        place / f"{out}.csv", place / "set", place / out, detector="pixels", families="noise:0.1",
         calibration_split="test", group_column="patient",
     )  # fmt: skip
     assert isinstance(found, Result)
+    return found
+
+
+def test_calibration_images_may_be_a_split_of_train(place: Path, filtered: Result) -> None:
+    found = filter_with_further_part(place, 255 - digit_sets()["train"][0, ..., 0], "split")
     assert (found.verdict["n_train_images"], found.verdict["n_calibration"]) == (N_TRAIN, N_NEW)
     assert any("1 image in further parts (val: 1)" in note for note in found.summary["numbers"]["notes"])
     assert sum("1 image in further parts (val: 1)" in str(note) for note in first_screen(found).notes) == 1
     assert contents(place / "split" / KEPT) == contents(place / "out" / KEPT)
+
+
+def test_images_with_the_pixels_of_a_further_part_are_left_out(place: Path, filtered: Result) -> None:
     kept = next(image for image in (place / "out" / KEPT).rglob("*.png"))
-    shutil.copy(kept, place / "validation.png")
-    table.loc[len(table) - 1, ["path", "image"]] = "validation.png"
-    table.to_csv(place / "all.csv", index=False)
-    found = filter_synthetic(
-        place / "all.csv", place / "set", place / "copied", detector="pixels", families="noise:0.1",
-        calibration_split="test", group_column="patient",
-    )  # fmt: skip
-    assert isinstance(found, Result)
-    assert found.status == "fail"
-    assert "other-part-pixels" in [reason["code"] for reason in found.reasons]
+    turned = np.ascontiguousarray(np.rot90(np.asarray(Image.open(kept))))
+    found = filter_with_further_part(place, turned, "copied")
+    left_out = found.per_image[found.per_image["reason"] == "same pixels, further part"]
+    assert left_out["detail"].tolist() == ["image copied.png of the part val"]
+    assert not left_out[["kept", "singled_out"]].any(axis=None)
+    assert found.verdict["rejected"]["same pixels, further part"] == 1
+    assert len(contents(place / "copied" / KEPT)) == len(contents(place / "out" / KEPT)) - 1
+    assert "other-part-pixels" not in [reason["code"] for reason in found.reasons]
+    assert "in a further part of TRAIN, as it is, mirrored or turned" in (place / "copied" / "report.html").read_text()
     described = make_statement(place / "copied").audits[0]
-    assert next(one.value for one in described.figures if one.name == OTHER_PIXELS) == 1
+    assert next(one.value for one in described.figures if one.name == OTHER_PIXELS) == 0
 
 
 def test_without_patients_a_pass_has_to_be_asked_for(place: Path, filtered: Result) -> None:

@@ -26,7 +26,7 @@ from memorisk.statistics.pairs.guarantee import regenerated_copies
 from memorisk.training.generators.draws import image_seed
 from tests.audits.filter.making import contents
 from tests.audits.synthesize.conftest import N, run
-from tests.audits.synthesize.making import HERE, N_TRAIN, OF, Paired, copied, copying, digit_parts
+from tests.audits.synthesize.making import HERE, N_NEW, N_TRAIN, OF, Paired, copied, copying, digit_parts
 from tests.commands import answer, refusal
 from tests.thorough import thorough
 
@@ -67,6 +67,25 @@ def test_every_place_is_drawn_until_one_passes_and_no_longer(made: Result) -> No
     attempts = made.tables["attempts"]
     assert attempts["n_drawn"].tolist() == ledger["attempt"].value_counts().sort_index().tolist()
     assert (attempts["n_drawn"].to_numpy()[1:] == attempts["n_rejected"].to_numpy()[:-1]).all()
+
+
+def test_images_with_the_pixels_of_a_further_part_are_drawn_again(made: Result, place: Path) -> None:
+    kept = made.per_image[made.per_image["kept"]].iloc[0]
+    drawn = copying(np.array([kept["seed"]]), None)[0]
+    Image.fromarray(np.ascontiguousarray(np.rot90(drawn))).save(place / "validation.png")
+    rows = [(f"train/train{row:03d}_0.png", f"train{row:03d}", "train") for row in range(N_TRAIN)]
+    rows += [(f"new/new{row:03d}_0.png", f"new{row:03d}", "test") for row in range(N_NEW)]
+    table = pd.DataFrame([*rows, ("validation.png", "someone", "val")], columns=["path", "patient", "split"])
+    table.assign(image=table["path"]).to_csv(place / "three-parts.csv", index=False)
+    found = synthesize(
+        place / "three-parts.csv", place / "three-parts", generator=f"{HERE}:copying", seed=1, images=10,
+        calibration_split="test", group_column="patient", **OF | {"group_from": None},
+    )  # fmt: skip
+    assert isinstance(found, Result)
+    left_out = found.per_image[found.per_image["reason"] == "same pixels, further part"]
+    assert left_out["seed"].tolist() == [kept["seed"]]
+    assert found.verdict["n_kept"] == 10
+    assert "other-part-pixels" not in [reason["code"] for reason in found.reasons]
 
 
 def test_kept_images_are_the_generators_own_and_only_these(made: Result, place: Path) -> None:

@@ -27,7 +27,7 @@ from memorisk.audits.filter.result import (
     Promise,
     ScreeningSetup,
 )
-from memorisk.audits.filter.wording import PIXELS, REASONS, UNREADABLE
+from memorisk.audits.filter.wording import REASONS, UNREADABLE, n_equal_pixels
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -108,7 +108,7 @@ def audit_section(n: FilterNumbers) -> list[Section]:
 def cost_section(result: Result, n: FilterNumbers) -> list[Block]:
     """Lay out rejected images by reason, detector and class; real images; diversity."""
     terms = n.terms
-    by_reason = [{"reason": reason, "n": n.sets.rejected[reason], "what": REASONS[reason]} for reason in REASONS]
+    by_reason = [{"reason": reason, "n": n.sets.rejected.get(reason, 0), "what": REASONS[reason]} for reason in REASONS]
     reasons = Table(
         frame=pd.DataFrame([row for row in by_reason if row["n"]], columns=["reason", "n", "what"]),
         columns=[
@@ -469,7 +469,7 @@ def _facts(n: FilterNumbers) -> list[Fact]:
         held = Fact("False alarms on real images", percent(real.estimate), limits)
     return [
         Fact("Kept", count(sets.n_kept_images), f"of {count(sets.n_synthetic_images)}"),
-        Fact("Rejected", count(sets.n_rejected_images), f"{count(sets.rejected[PIXELS])} with the same pixels"),
+        Fact("Rejected", count(sets.n_rejected_images), f"{count(n_equal_pixels(sets.rejected))} with the same pixels"),
         Fact("Could not be read", count(sets.rejected[UNREADABLE])),
         *exposed_facts(n),
         Fact(*_missed(n)),

@@ -377,6 +377,7 @@ class FilterAudit(SetAudit[_FilterInputs, FilterEvidence, Result]):
             "plant_kinds": list(planted_kinds(options.plant_kinds)),
             "seed": options.seed,
             "pseudonymise": options.pseudonymise,
+            **({} if sets.others is None else {"further_parts": sets.others.data_hash}),
         }
 
     def write(self, run: RunFolder, evidence: FilterEvidence, names: Pseudonyms, progress: Progress) -> Result:

@@ -16,7 +16,7 @@ import numpy as np
 from memorisk.audits.comparison.features import comparable, display_names, encode
 from memorisk.audits.filter.options import HALF, ScreeningOptions
 from memorisk.audits.filter.sets import FilterSets
-from memorisk.audits.filter.wording import NO_SCORE, PIXELS, SCORE
+from memorisk.audits.filter.wording import NO_SCORE, OTHER_PIXELS, PIXELS, SCORE
 from memorisk.images.copies.near_copies import SamePixels, same_pixels
 from memorisk.images.store import ImageStore
 from memorisk.runs.environment import check_device
@@ -170,6 +170,8 @@ class Screening:
     """Matches of the M calibration images, by detector; none without them."""
     same: SamePixels
     """Identical pixels of the S synthetic images and training images: as they are, mirrored or turned."""
+    identical_other: np.ndarray
+    """Row of the image with the same pixels in a further part of TRAIN, [S]; -1 for none."""
 
     @property
     def identical(self) -> np.ndarray:
@@ -187,6 +189,7 @@ class Screening:
         for matches in self.synthetic:
             reason[matches.row < 0] = NO_SCORE
         reason[self.reaches(self.synthetic).any(axis=0)] = SCORE
+        reason[self.identical_other >= 0] = OTHER_PIXELS
         reason[self.identical >= 0] = PIXELS
         return reason
 
@@ -205,17 +208,18 @@ class Screening:
     def singled_out(self) -> np.ndarray:
         """Return whether an image points at one training patient only, [S].
 
-        By its very pixels, or since it reaches a threshold with images of one patient only, by some detector.
+        By its very pixels, or since it reaches a threshold with images of one patient only, by some detector. An image
+        with the pixels of a further part shows a person of that part, whatever it scores.
         """
         pairs = zip(self.synthetic, self.thresholds, self.reaches(self.synthetic), strict=True)
         by_score = np.any([here & (m.second < threshold) for m, threshold, here in pairs], axis=0)
-        return np.asarray(by_score | (self.identical >= 0))
+        return np.asarray((by_score & (self.identical_other < 0)) | (self.identical >= 0))
 
 
 def screen(
     opened: Sequence[ScreeningDetector], sets: FilterSets, thresholds: Sequence[float], progress: Progress
 ) -> Screening:
-    """Compare the synthetic images, and the calibration images, with the whole training set.
+    """Compare the synthetic and calibration images with the whole training set, and pixels with further parts of it.
 
     Args:
         opened: Detectors, with the training images' features.
@@ -226,11 +230,13 @@ def screen(
     Raises:
         InputError: Features are not available.
     """
+    nothing = np.full(len(sets.synthetic.images), -1, dtype=np.int64)
     return Screening(
         thresholds=tuple(thresholds),
         synthetic=matches_of(sets.synthetic, opened, thresholds, progress),
         real=matches_of(sets.calibration, opened, thresholds, progress),
         same=same_pixels(sets.synthetic, sets.train),  # images of one value only count, too
+        identical_other=nothing if sets.others is None else same_pixels(sets.synthetic, sets.others).row,
     )
 
 

@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.comparison.features import display_names
+from memorisk.audits.comparison.sets import part_names
 from memorisk.audits.filter.screening import Matches, reaching
 from memorisk.audits.filter.wording import PIXELS, SCORE, UNREADABLE
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.copies.near_copies import ORIENTATIONS
+from memorisk.runs.errors import one_line
 
 if TYPE_CHECKING:
     from memorisk.audits.filter.analysis import FilterEvidence
@@ -51,12 +53,23 @@ class FilterTables:
         )
         if self.key.key is None:
             reasons = dict(zip(sets.unread["image"], sets.unread["reason"], strict=True))
-            detail = [str(reasons.get(image, "")) for image in sets.asked.images]
+            others = self._other_images(place)
+            detail = [str(reasons.get(image, other)) for image, other in zip(sets.asked.images, others, strict=True)]
             table.insert(1, "path", sets.asked.table["path"].to_numpy(dtype=object))
             table.insert(5, "detail", np.array(detail, dtype=object))
         more = self._without_row()
         whole = pd.concat([table, more], ignore_index=True) if len(more) else table
         return self.key.ordered(whole, "image")
+
+    def _other_images(self, place: np.ndarray) -> list[str]:
+        """Return the image in a further part of TRAIN that each image equals, by name; empty for none."""
+        screened, others = self.e.screened, self.e.sets.others
+        if screened is None or others is None:
+            return [""] * len(place)
+        equal = np.where(place >= 0, screened.identical_other[place], -1)
+        names = zip(others.manifest.images, part_names(others.manifest), strict=True)
+        words = [*(f"image {one_line(image)} of the part {part}" for image, part in names), ""]
+        return [words[row] for row in equal]
 
     def _match(self, rows: np.ndarray, read: np.ndarray, n: int) -> dict[str, np.ndarray]:
         """Return the training image that is shown next to each image, with its score."""

@@ -11,7 +11,7 @@ from memorisk.audits.comparison.terms import TrainingUnread
 from memorisk.audits.filter import reasons as why
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.result import FilterNumbers
-from memorisk.audits.filter.wording import PIXELS, excluded_words, exposed_words
+from memorisk.audits.filter.wording import excluded_words, exposed_words, n_equal_pixels
 from memorisk.report.verdict_forms import FORMS
 from memorisk.statistics.verdicts.reasons import Reason, verdict_reasons
 
@@ -107,7 +107,7 @@ def _ways_to_a_set(numbers: FilterNumbers) -> list[str]:
 def _ways_where_nothing_passed(numbers: FilterNumbers) -> list[str]:
     """Say what would let images pass: another generator first if the threshold spares new people, alone for copies."""
     real = numbers.real_rejected
-    if numbers.sets.rejected.get(PIXELS) == numbers.sets.n_synthetic_images:
+    if n_equal_pixels(numbers.sets.rejected) == numbers.sets.n_synthetic_images:
         return [FEWER_COPIES]
     other = HIGHER_THRESHOLD if numbers.promise.threshold_by == "user" else BETTER_DETECTOR
     if real is None:

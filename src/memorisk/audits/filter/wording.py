@@ -1,5 +1,7 @@
 """The fixed wording of the filter's report, apart from the layout, so that a checker of its claims reads one file."""
 
+from collections.abc import Mapping
+
 from memorisk.audits.comparison.terms import Terms
 from memorisk.audits.filter.result import Exclusions, ExposedPatients, FilterNumbers, Promise
 from memorisk.audits.synthetic import wording as audited
@@ -9,10 +11,12 @@ from memorisk.report.statements.statement import run_headline
 from memorisk.runs.errors import plural
 
 SCORE, PIXELS, NO_SCORE = "score", "same pixels", "no score"
+OTHER_PIXELS = "same pixels, further part"
 UNREADABLE, NOT_FILTERED = "unreadable", "not filtered"
 REASONS: dict[str, str] = {
     SCORE: "A training image scores as high as the threshold or higher.",
     PIXELS: "It has the very pixels of a training image, as it is, mirrored or turned.",
+    OTHER_PIXELS: "It has the very pixels of an image in a further part of TRAIN, as it is, mirrored or turned.",
     NO_SCORE: "Its features are not finite, or the measure is undefined for them.",
     UNREADABLE: "It could not be read, so that nothing is known of it.",
     NOT_FILTERED: "There is no threshold.",
@@ -119,6 +123,15 @@ NO_PATIENTS = (
     "No patients are known: every image counts as an identity. If people have several images, the guarantee fails more "
     "often than stated."
 )
+
+
+def n_equal_pixels(rejected: Mapping[str, int]) -> int:
+    """Return the number of images that were rejected for the pixels of a real image, of TRAIN or a further part of it.
+
+    Args:
+        rejected: Number of rejected images by reason; a run of an earlier version lacks later reasons.
+    """
+    return sum(rejected.get(reason, 0) for reason in (PIXELS, OTHER_PIXELS))
 
 
 def promised_kinds(promise: Promise) -> str:

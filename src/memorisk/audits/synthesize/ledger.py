@@ -38,6 +38,8 @@ class Block:
     """Matches by every detector."""
     same: SamePixels
     """Identical pixels of the n images and training images: as they are, mirrored or turned."""
+    identical_other: np.ndarray
+    """Row of the image with the same pixels in a further part of TRAIN, [n]; -1 for none."""
     of_source: np.ndarray
     """Score of the image and the training image that it was conditioned on, [D, n]; NaN without such an image."""
     reason: np.ndarray
@@ -57,7 +59,7 @@ class Block:
         """Write it, the table last: a block without its table is drawn again."""
         columns = {name: self.plan[name].to_numpy() for name in PLAN_COLUMNS if name != "source"}
         columns |= {"pixel_hash": self.hashes, "identical": self.same.row, "reason": self.reason}
-        columns |= {"orientation": self.same.orientation}
+        columns |= {"orientation": self.same.orientation, "identical_other": self.identical_other}
         for place, matches in enumerate(self.matches):
             columns |= {f"score_{place}": matches.score, f"row_{place}": matches.row, f"second_{place}": matches.second}
             columns[f"of_source_{place}"] = self.of_source[place]
@@ -87,6 +89,7 @@ class Block:
                 hashes=table["pixel_hash"].to_numpy(dtype=object),
                 matches=tuple(Matches(*three) for three in columns),
                 same=SamePixels(table["identical"].to_numpy(), table["orientation"].to_numpy()),
+                identical_other=table["identical_other"].to_numpy(),
                 of_source=np.array([table[f"of_source_{i}"].to_numpy() for i in range(n)]),
                 reason=table["reason"].to_numpy(dtype=object),
                 quality=quality,
@@ -156,7 +159,8 @@ class Ledger:
             for place in range(len(thresholds))
         ]
         same = [np.concatenate([getattr(b.same, what) for b in self.blocks]) for what in ("row", "orientation")]
-        return Screening(tuple(thresholds), tuple(joined), real, SamePixels(*same))
+        others = np.concatenate([block.identical_other for block in self.blocks])
+        return Screening(tuple(thresholds), tuple(joined), real, SamePixels(*same), others)
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ def screen_block(loop: Loop, plan: pd.DataFrame, images: np.ndarray) -> Block:
         hashes=drawn.pixel_hashes,
         matches=tuple(Matches(m.score[:n], m.row[:n], m.second[:n]) for m in screening.synthetic),
         same=SamePixels(screening.same.row[:n], screening.same.orientation[:n]),
+        identical_other=screening.identical_other[:n],
         of_source=of_source,
         reason=reason,
         quality=np.array(loop.quality_features(both).values[:n]),

@@ -293,4 +293,5 @@ def _identity(loop: Loop) -> dict[str, Any]:
         "quality": loop.quality.name,
         "seed": options.seed,
         "pseudonymise": options.pseudonymise,
+        **({} if loop.sets.others is None else {"further_parts": loop.sets.others.data_hash}),
     }

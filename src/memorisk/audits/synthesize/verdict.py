@@ -8,7 +8,7 @@ The acceptance forecast: a threshold that rejects (nearly) every new person's re
 from typing import Any
 
 from memorisk.audits.filter.verdict import BETTER_DETECTOR, FEWER_COPIES, HIGHER_THRESHOLD, kept_verdict
-from memorisk.audits.filter.wording import PIXELS
+from memorisk.audits.filter.wording import n_equal_pixels
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.runs.errors import plural
@@ -84,7 +84,7 @@ def _hopeless(numbers: LoopNumbers) -> str:
 def _way(numbers: LoopNumbers) -> str:
     """Say what would fill places."""
     sets = numbers.filter.sets
-    if sets.rejected.get(PIXELS) == sets.n_synthetic_images:
+    if n_equal_pixels(sets.rejected) == sets.n_synthetic_images:
         return FEWER_COPIES
     if not numbers.hopeless:
         return f"{FEWER_COPIES}, or a larger --most-tries" if sets.n_kept_images else "a larger --most-tries"
